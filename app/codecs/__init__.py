@@ -1,0 +1,1 @@
+"""One folder a specification: its words, its tables, its small loops."""

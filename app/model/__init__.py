@@ -1,0 +1,1 @@
+"""Plain frozen records that every other package may speak of; they import nothing."""

@@ -1,0 +1,64 @@
+"""Messages, their attachments and deliveries, as clients see them."""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+
+class AttachmentKind(IntEnum):
+    """The attachment type of an attachment header (seed document 000)."""
+
+    DATA_SET = 1
+    TEXT_FILE = 2
+    BINARY_FILE = 3
+
+    @property
+    def word(self) -> str:
+        return {1: "data-set", 2: "text-file", 3: "binary-file"}[self]
+
+
+class AttachmentState(StrEnum):
+    """An attachment's life; `app.assembly.states` holds the transitions."""
+
+    RECEIVING = "receiving"
+    COMPLETE = "complete"
+    FINISHED = "finished"
+    EXPIRED = "expired"
+    QUARANTINED = "quarantined"
+    DELETED = "deleted"
+
+
+class DeliveryState(StrEnum):
+    """The life of an outgoing message."""
+
+    QUEUED = "queued"
+    SENDING = "sending"
+    SENT = "sent"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentDefinition:
+    """One entry of an attachment header's list.
+
+    `correl_id` is the 16-byte attachment correlid. For files qualifier 1 is FILENAME or FILEREF and qualifier 2 the
+    sender's file name or fileref; for data sets they are the library and the member. Names are data, never paths.
+    """
+
+    kind: AttachmentKind
+    correl_id: bytes
+    qualifier_1: str
+    qualifier_2: str
+    description: str = ""
+    minor_version: int = 0
+    major_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHeader:
+    """What an attachment header message says. Correlids of 24 bytes, attachment correlids of 16."""
+
+    header_correl_id: bytes
+    original_msg_type: int
+    original_correl_id: bytes
+    message_correl_id: bytes
+    attachments: tuple[AttachmentDefinition, ...]

@@ -1,0 +1,39 @@
+"""What a physical message means to assembly. Framings produce events; the machine consumes them."""
+
+from typing import NamedTuple
+
+from app.model.attachment import MessageHeader
+
+
+class Announced(NamedTuple):
+    """An attachment header: a message and its list of attachments.
+
+    `dialects` is the set of dialects under which the header reads as this (a bit mask, see `app.codecs.sas.dialect`).
+    """
+
+    header: MessageHeader
+    dialects: int
+
+
+class PartArrived(NamedTuple):
+    """A sequenced part. `sequence` is read big-endian from the four bytes behind the correlid; a sender that writes
+    them little-endian is recognised by the machine, over the whole set."""
+
+    correl_id: bytes
+    sequence: int
+    size: int
+
+
+class Unsequenced(NamedTuple):
+    """A subordinate message with a bare correlid: an attachment's count, or a message's application message.
+
+    Which of the two only the header can tell. `counts` holds the readings of the body as one integer, most likely first;
+    it is empty when the body cannot be a count.
+    """
+
+    correl_id: bytes
+    counts: tuple[int, ...]
+    size: int
+
+
+Event = Announced | PartArrived | Unsequenced

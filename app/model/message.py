@@ -1,0 +1,53 @@
+"""The physical message: what a broker delivers once."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+NO_PROPERTIES: Mapping[str, str] = {}
+
+
+class PhysicalMessage(NamedTuple):
+    """Descriptor fields and a body, whichever broker brought them.
+
+    The names are IBM MQ's, since MQ's descriptor is the richest of the three; a transport that lacks a field leaves
+    its default. `encoding` and `ccsid` of 0 mean "not said". Times are microseconds since 1970-01-01 UTC, 0 for unknown.
+    A body may be a memoryview of a larger buffer: whoever keeps it, keeps that buffer.
+    """
+
+    source: str
+    framing: str
+    msg_type: int = 0
+    correl_id: bytes = bytes(24)
+    body: bytes | memoryview = b""
+    message_id: bytes = b""
+    group_id: bytes = b""
+    msg_seq_number: int = 1
+    offset: int = 0
+    msg_flags: int = 0
+    original_length: int = -1
+    encoding: int = 0
+    ccsid: int = 0
+    format: str = ""
+    put_time: int = 0
+    received_at: int = 0
+    properties: Mapping[str, str] = NO_PROPERTIES
+
+
+class Position(NamedTuple):
+    """Where the journal keeps a physical message. Positions are ordered as the messages were written."""
+
+    segment: int
+    batch: int
+    row: int
+
+    def pack(self) -> int:
+        """The position as one integer of 63 bits: 31 of segment, 20 of batch, 12 of row. Order is kept."""
+        return self.segment << 32 | self.batch << 12 | self.row
+
+    @classmethod
+    def unpack(cls, packed: int) -> "Position":
+        return cls(packed >> 32, packed >> 12 & 0xFFFFF, packed & 0xFFF)
+
+
+MAX_BATCHES_A_SEGMENT = 1 << 20
+MAX_ROWS_A_BATCH = 512
