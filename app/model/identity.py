@@ -1,0 +1,17 @@
+"""Identifiers that follow from what a sender wrote, so that a replay and another host give the same ones."""
+
+from hashlib import blake2b
+
+
+def attachment_id(source: str, correl_id: bytes) -> str:
+    """The identifier of the attachment with this 16-byte correlid from this source: 32 hexadecimal digits."""
+    return _identifier(b"attachment", source, correl_id)
+
+
+def message_id(source: str, header_correl_id: bytes) -> str:
+    """The identifier of the message whose header has this 24-byte correlid: 32 hexadecimal digits."""
+    return _identifier(b"message", source, header_correl_id)
+
+
+def _identifier(kind: bytes, source: str, correl_id: bytes) -> str:
+    return blake2b(source.encode() + b"\0" + correl_id, digest_size=16, person=kind).hexdigest()

@@ -1,0 +1,206 @@
+"""The catalog's rows. Times are microseconds since 1970-01-01 UTC; positions are packed (`Position.pack`)."""
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+
+Storage = Literal["journal", "store"]
+QuarantineState = Literal["kept", "replayed", "dismissed"]
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentRecord:
+    """What is known of one attachment, announced or not.
+
+    `kind` and the names are None or empty until its header has come. `parts_expected` is None until its count has come.
+    `storage` says where finished content is: "journal" (by extents) or "store" (the object `object_name`).
+    `pending_*` hold an unsequenced message that no header has explained yet.
+    """
+
+    id: str
+    source: str
+    correl_id: bytes
+    state: AttachmentState = AttachmentState.RECEIVING
+    message_id: str | None = None
+    ordinal: int = 0
+    kind: AttachmentKind | None = None
+    qualifier_1: str = ""
+    qualifier_2: str = ""
+    description: str = ""
+    minor_version: int = 0
+    major_version: int = 0
+    dialects: int = 0
+    parts_expected: int | None = None
+    parts_received: int = 0
+    bytes_received: int = 0
+    duplicates: int = 0
+    pending_counts: tuple[int, ...] = ()
+    pending_position: int | None = None
+    first_position: int = 0
+    last_position: int = 0
+    first_received_at: int = 0
+    last_received_at: int = 0
+    completed_at: int | None = None
+    finished_at: int | None = None
+    size: int | None = None
+    sha256: str | None = None
+    content_type: str | None = None
+    storage: Storage | None = None
+    object_name: str | None = None
+    observations: int | None = None
+    variables: int | None = None
+    reason_code: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """One application message with its header's fields. `complete_at` is set once every attachment is finished and the
+    application message, where one is announced, is there."""
+
+    id: str
+    source: str
+    header_correl_id: bytes
+    message_correl_id: bytes
+    original_msg_type: int
+    original_correl_id: bytes
+    attachments: tuple[str, ...]
+    header_position: int
+    received_at: int
+    application_body: bytes | None = None
+    application_format: str = ""
+    application_ccsid: int = 0
+    complete_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineRecord:
+    """A physical message that could not be understood: `code` for programs, `row`, `at` (byte) and `why` for people."""
+
+    id: str
+    source: str
+    position: int
+    code: str
+    row: str
+    at: int
+    why: str
+    msg_type: int
+    correl_id: bytes
+    size: int
+    received_at: int
+    state: QuarantineState = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingAttachment:
+    """One attachment of a delivery: what its header entry says and the object that holds its bytes."""
+
+    correl_id: bytes
+    kind: AttachmentKind
+    qualifier_1: str
+    qualifier_2: str
+    description: str
+    minor_version: int
+    major_version: int
+    object_name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRecord:
+    """One outgoing message. `messages_sent` of `messages_total` physical messages are confirmed by the broker
+    (the total is None until the first attempt has cut it)."""
+
+    id: str
+    destination: str
+    header_correl_id: bytes
+    message_correl_id: bytes
+    attachments: tuple[OutgoingAttachment, ...]
+    created_at: int
+    updated_at: int
+    state: DeliveryState = DeliveryState.QUEUED
+    original_msg_type: int = 0
+    original_correl_id: bytes = bytes(24)
+    application_body: bytes | None = None
+    application_format: str = ""
+    application_ccsid: int = 0
+    messages_sent: int = 0
+    messages_total: int | None = None
+    attempts: int = 0
+    next_attempt_at: int = 0
+    reason: str | None = None
+    idempotency_key: str | None = None
+    fingerprint: str | None = None
+
+
+class EventRecord(NamedTuple):
+    """One entry of the event log: `number` grows by one, `type` is a word such as `attachment.finished`,
+    `subject` the identifier of what it is about, `data` a JSON object."""
+
+    number: int
+    type: str
+    subject: str
+    time: int
+    data: dict[str, object]
+
+
+class NewEvent(NamedTuple):
+    """An event about to be logged."""
+
+    type: str
+    subject: str
+    time: int
+    data: dict[str, object]
+
+
+class PartRun(NamedTuple):
+    """`length` parts from sequence number `first` on, at consecutive rows of one journal batch from packed `position`."""
+
+    first: int
+    length: int
+    position: int
+
+
+class Extent(NamedTuple):
+    """A piece of finished content that lies in a journal segment: byte `offset` of the segment's file."""
+
+    segment: int
+    offset: int
+    length: int
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Everything that one step of assembly changed; the catalog takes it in one transaction.
+
+    `progress` is the packed position of the last physical message that these changes include. `attachments` and
+    `messages` are upserted whole; `part_runs` are added to what is kept for their attachment.
+    """
+
+    progress: int | None = None
+    attachments: list[AttachmentRecord] = field(default_factory=list)
+    part_runs: dict[str, list[PartRun]] = field(default_factory=dict)
+    removed_attachments: list[str] = field(default_factory=list)
+    messages: list[MessageRecord] = field(default_factory=list)
+    quarantine: list[QuarantineRecord] = field(default_factory=list)
+    source_dialects: dict[str, int] = field(default_factory=dict)
+    events: list[NewEvent] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What finishing found out about an attachment's content."""
+
+    id: str
+    size: int
+    sha256: str
+    content_type: str
+    storage: Storage
+    finished_at: int
+    object_name: str | None = None
+    extents: tuple[Extent, ...] = ()
+    dialects: int | None = None
+    observations: int | None = None
+    variables: int | None = None

@@ -1,0 +1,334 @@
+"""What the service needs of the world, as Protocols. Adapters implement them and are found by entry point.
+
+Every method may be called from any thread unless it says otherwise.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from threading import Event as StopSignal
+from typing import Any, NamedTuple, Protocol
+
+from pydantic import BaseModel
+
+from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.message import PhysicalMessage, Position
+from app.model.records import (
+    AttachmentRecord,
+    Checkpoint,
+    DeliveryRecord,
+    EventRecord,
+    Extent,
+    Finished,
+    MessageRecord,
+    NewEvent,
+    PartRun,
+    QuarantineRecord,
+    QuarantineState,
+)
+
+# --- brokers ------------------------------------------------------------------------------------------------------
+
+
+class Intake(Protocol):
+    """Where a receiver hands over what the broker delivered."""
+
+    def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
+        """Takes messages for the journal; blocks while the backlog is at its limit.
+
+        `on_durable` is called once, from the journal's thread, when all of them are on disk, and only then may the
+        broker hear an acknowledgement. It is never called if the gateway stops before: the broker delivers again.
+        It must not block.
+        """
+
+    def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
+        """Like `submit`, for one message whose envelope the transport could not read: it goes to the journal and to
+        quarantine, and never to assembly."""
+
+
+class Receiver(Protocol):
+    """One source's connection to its broker."""
+
+    def run(self, intake: Intake, stop: StopSignal) -> None:
+        """Connects, receives and reconnects with back-off until `stop` is set, in the caller's thread."""
+
+    def status(self) -> dict[str, Any]:
+        """For health and people: at least `connected` (bool), `since` (µs or None) and `error` (text or None)."""
+
+
+class SendFailed(Exception):
+    """A broker did not take messages. `permanent` means that trying again cannot help."""
+
+    def __init__(self, why: str, *, permanent: bool = False) -> None:
+        super().__init__(why)
+        self.permanent = permanent
+
+
+class Sender(Protocol):
+    """One destination's connection to its broker. Used by one thread at a time."""
+
+    def max_body(self) -> int:
+        """The largest body, in bytes, that a physical message to this destination can carry; connects if it must.
+
+        Raises SendFailed.
+        """
+
+    def send(self, messages: Sequence[PhysicalMessage]) -> None:
+        """Returns when the broker has confirmed every one of them. Raises SendFailed, after which any number of them
+        may have arrived."""
+
+    def close(self) -> None: ...
+
+    def status(self) -> dict[str, Any]:
+        """As `Receiver.status`."""
+
+
+class TransportPlugin(Protocol):
+    """What an entry point of the group `attachment_gateway.transports` names.
+
+    `source_settings` and `destination_settings` validate what the configuration says of such a source or destination
+    beyond the gateway's own keys (transport, framing, dialect ...).
+    """
+
+    source_settings: type[BaseModel]
+    destination_settings: type[BaseModel]
+
+    def receiver(self, name: str, framing: str, settings: BaseModel) -> Receiver: ...
+
+    def sender(self, name: str, settings: BaseModel) -> Sender: ...
+
+
+# --- the journal --------------------------------------------------------------------------------------------------
+
+
+class Segment(NamedTuple):
+    """One journal segment; times in µs, `sealed_at` None while it is being written."""
+
+    number: int
+    size: int
+    created_at: int
+    sealed_at: int | None
+
+
+class Journal(Protocol):
+    """Every physical message as received, in order. One writer."""
+
+    def append(self, messages: Sequence[PhysicalMessage]) -> list[Position]:
+        """Writes and flushes messages to disk; they are durable on return. Called by one thread.
+
+        Raises JournalFull when nothing was taken, for want of space; the same call may be repeated later.
+        """
+
+    def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
+        """Batch by batch all that was written behind a position (all there is, for None), in order, as far as it was
+        durable when the call was made. Bodies are memory-mapped views."""
+
+    def read(self, position: Position) -> PhysicalMessage:
+        """One message again. Raises KeyError when its segment is gone."""
+
+    def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
+        """The bodies at these positions, in the order asked for, memory-mapped. Raises KeyError as `read` does."""
+
+    def locate(self, position: Position) -> Extent:
+        """Where in its segment's file a body lies."""
+
+    def view(self, extent: Extent) -> memoryview:
+        """The bytes of an extent, memory-mapped; they stay readable while the view lives, even when the segment is
+        retired. Raises KeyError when the segment is gone."""
+
+    def segments(self) -> list[Segment]: ...
+
+    def seal(self) -> None:
+        """Ends the segment being written, if it holds anything; the next append begins a new one."""
+
+    def retire(self, segment: int) -> None:
+        """Removes a sealed segment."""
+
+    def free_bytes(self) -> int:
+        """Room left where the journal lies."""
+
+    def close(self) -> None: ...
+
+
+# --- the content store --------------------------------------------------------------------------------------------
+
+
+class ObjectWriter(Protocol):
+    """An object being written."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None: ...
+
+
+class ContentStore(Protocol):
+    """Objects by name: words of letters, digits, `-`, `_`, `.` and `/` that the gateway makes up itself.
+
+    An object is written whole and then named: no half object is ever seen, and it is on disk when named.
+    """
+
+    def create(self, name: str) -> AbstractContextManager[ObjectWriter]:
+        """Names the object when the block ends well and forgets it when the block raises. An object of that name is
+        replaced."""
+
+    def size(self, name: str) -> int:
+        """Raises KeyError when there is no such object."""
+
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> Iterator[memoryview]:
+        """The bytes from `offset` on, in pieces of about 1 MiB. Raises KeyError when there is no such object."""
+
+    def local_path(self, name: str) -> str | None:
+        """The object's file where the store is a local folder, else None."""
+
+    def delete(self, name: str) -> None:
+        """Forgets an object; no error if there is none."""
+
+    def names(self, prefix: str = "") -> Iterator[str]: ...
+
+
+# --- the catalog --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentFilter:
+    """Which attachments a listing wants; None is any. Times in µs; `name` is part of a name, ignoring case."""
+
+    state: AttachmentState | None = None
+    kind: AttachmentKind | None = None
+    source: str | None = None
+    name: str | None = None
+    message: str | None = None
+    received_after: int | None = None
+    received_before: int | None = None
+
+
+class Page[T](NamedTuple):
+    """One page of a listing, newest first; `next` continues it and is None at its end."""
+
+    items: list[T]
+    next: str | None
+
+
+class IdempotencyConflict(Exception):
+    """An idempotency key was used before with another request (`same_request` False) or stands for `delivery`."""
+
+    def __init__(self, delivery: DeliveryRecord, *, same_request: bool) -> None:
+        super().__init__(delivery.id)
+        self.delivery, self.same_request = delivery, same_request
+
+
+class BadCursor(ValueError):
+    """A page cursor that this catalog did not make."""
+
+
+class Catalog(Protocol):
+    """What is known of messages, attachments and deliveries; all of the receiving side can be rebuilt from the journal."""
+
+    # assembly
+    def progress(self) -> int | None:
+        """The packed position that the last checkpoint included, None before the first."""
+
+    def source_dialects(self) -> dict[str, int]: ...
+
+    def attachments_by_key(self, source: str, correl_ids: Sequence[bytes]) -> dict[bytes, AttachmentRecord]:
+        """The attachments of a source with these 16-byte correlids, as far as they are known, deleted ones included."""
+
+    def messages_by_correl_id(self, source: str, correl_ids: Sequence[bytes]) -> dict[bytes, MessageRecord]:
+        """The messages of a source whose message correlid begins with one of these 16 bytes, by those 16 bytes."""
+
+    def part_runs(self, attachment_id: str) -> list[PartRun]:
+        """What checkpoints said of an attachment's parts, in the order they said it."""
+
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Takes all of it or nothing."""
+
+    # finishing
+    def complete_attachments(self) -> list[AttachmentRecord]:
+        """Those whose parts are all there and whose content is not finished."""
+
+    def finish(self, finished: Finished, events: Sequence[NewEvent]) -> bool:
+        """complete -> finished; False, and nothing is done, when it is not complete any more (deleted meanwhile)."""
+
+    def settle(self, attachment_id: str, object_name: str) -> bool:
+        """Content is now in the store: forgets extents and part runs. False when it was deleted meanwhile."""
+
+    def unsettled_attachments(self, finished_before: int, limit: int) -> list[AttachmentRecord]:
+        """Finished attachments whose content is still read from the journal, oldest first."""
+
+    def extents(self, attachment_id: str) -> tuple[Extent, ...]: ...
+
+    def complete_messages(self, attachment_ids: Sequence[str], now: int) -> list[str]:
+        """Marks the messages of these attachments complete whose every attachment is finished and whose application
+        message, where announced, is there; returns their identifiers."""
+
+    def set_state(
+        self,
+        attachment_ids: Sequence[str],
+        state: AttachmentState,
+        *,
+        reason_code: str | None = None,
+        reason: str | None = None,
+        events: Sequence[NewEvent] = (),
+    ) -> None: ...
+
+    def stale_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
+        """Receiving attachments that have had nothing since, oldest first."""
+
+    def needed_segments(self) -> set[int]:
+        """Segments that something unfinished, unsettled or in undismissed quarantine still needs (a closed range per
+        attachment)."""
+
+    # reading
+    def attachments(self, which: AttachmentFilter, cursor: str | None, limit: int) -> Page[AttachmentRecord]: ...
+
+    def attachment(self, attachment_id: str) -> AttachmentRecord | None: ...
+
+    def messages(self, source: str | None, cursor: str | None, limit: int) -> Page[MessageRecord]: ...
+
+    def message(self, message_id: str) -> MessageRecord | None: ...
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many there are: {"attachments": {state: n}, "deliveries": {state: n}, "quarantine": {state: n}}."""
+
+    # quarantine
+    def quarantined(self, source: str | None, state: QuarantineState | None, cursor: str | None, limit: int) -> Page[QuarantineRecord]: ...
+
+    def quarantine_entry(self, quarantine_id: str) -> QuarantineRecord | None: ...
+
+    def set_quarantine_state(self, quarantine_id: str, state: QuarantineState) -> bool: ...
+
+    # deliveries
+    def add_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent]) -> None:
+        """Raises IdempotencyConflict when the delivery's key is taken."""
+
+    def delivery_by_idempotency_key(self, key: str) -> DeliveryRecord | None: ...
+
+    def due_deliveries(self, now: int, limit: int) -> list[DeliveryRecord]:
+        """Queued or sending ones whose next attempt is due, oldest first."""
+
+    def update_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent] = ()) -> None: ...
+
+    def deliveries(self, state: DeliveryState | None, destination: str | None, cursor: str | None, limit: int) -> Page[DeliveryRecord]: ...
+
+    def delivery(self, delivery_id: str) -> DeliveryRecord | None: ...
+
+    def ended_deliveries(self, updated_before: int, limit: int) -> list[DeliveryRecord]:
+        """Sent or failed ones that still hold content, oldest first."""
+
+    # events
+    def events_after(self, number: int, limit: int) -> list[EventRecord]: ...
+
+    def last_event(self) -> int:
+        """The number of the newest event, 0 when there is none."""
+
+    def add_events(self, events: Sequence[NewEvent]) -> None: ...
+
+    def prune_events(self, before: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+# --- time ---------------------------------------------------------------------------------------------------------
+
+
+class Clock(Protocol):
+    def now(self) -> int:
+        """Microseconds since 1970-01-01 UTC."""
