@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Event as StopSignal
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -26,6 +26,8 @@ from app.model.records import (
     QuarantineRecord,
     QuarantineState,
 )
+
+T = TypeVar("T")
 
 # --- brokers ------------------------------------------------------------------------------------------------------
 
@@ -200,7 +202,7 @@ class AttachmentFilter:
     received_before: int | None = None
 
 
-class Page[T](NamedTuple):
+class Page(NamedTuple, Generic[T]):
     """One page of a listing, newest first; `next` continues it and is None at its end."""
 
     items: list[T]
