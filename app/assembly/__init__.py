@@ -1,0 +1,1 @@
+"""Event + state -> state + effects. Pure: no clock, socket or file."""

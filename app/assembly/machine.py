@@ -1,0 +1,350 @@
+"""The assembly machine: events of physical messages become attachments and messages.
+
+Rules. Everything is keyed by source and correlid, never by order of arrival: a header, a count, a part and an
+application message may come in any order, any number of times, from any thread of the broker.
+
+- A part with a sequence number that is there already changes nothing; whether its bytes are the same is for the host to
+  compare (`Repeated`), since the machine never holds bytes.
+- A physical message with a bare correlid is the count of an attachment or the application message of a message. Parts
+  under the same correlid or a header decide; until then it waits with the attachment it may belong to (`pending_*`).
+- What contradicts an earlier message (another header, another count, a part beyond the count) is refused: the first one
+  wins and the later one goes to quarantine.
+- An attachment is complete when its header, its count and exactly the parts 1..count are there.
+
+The host loads what the catalog knows of `Assembly.keys(event)` before it applies an event, and takes the changes of many
+events as one `Checkpoint`.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from app.assembly.parts import Parts
+from app.assembly.states import Input, follow
+from app.model.attachment import AttachmentDefinition, AttachmentState, MessageHeader
+from app.model.event import Announced, Event, PartArrived, Unsequenced
+from app.model.identity import attachment_id, message_id
+from app.model.records import AttachmentRecord, Checkpoint, MessageRecord
+
+Key = tuple[str, bytes]
+"""A source and a 16-byte correlid."""
+
+
+class Limits(NamedTuple):
+    """What is refused however plausible: more parts than `parts`, more attachments a message than `attachments`."""
+
+    parts: int = 1_000_000
+    attachments: int = 10_000
+
+
+class Repeated(NamedTuple):
+    """A physical message took a place that was taken: the host compares the two bodies.
+
+    `first` is None when the earlier one is no longer in the journal; then the later one counts as the same.
+    """
+
+    attachment: str | None
+    first: int | None
+    again: int
+
+
+class Refused(NamedTuple):
+    """A physical message that contradicts what is known; it belongs in quarantine."""
+
+    position: int
+    code: str
+    row: str
+    why: str
+
+
+class Completed(NamedTuple):
+    """Every part of this attachment is there."""
+
+    attachment: str
+
+
+class ApplicationMessage(NamedTuple):
+    """The application message of a message is at this position; the host gives its body to `set_application`."""
+
+    key: Key
+    position: int
+
+
+Effect = Repeated | Refused | Completed | ApplicationMessage
+NOTHING: tuple[Effect, ...] = ()
+
+
+class Attachment:
+    """An attachment while it is being received: its catalog record and what changes with every message."""
+
+    __slots__ = ("bytes_received", "duplicates", "last_position", "last_received_at", "parts", "record")
+
+    def __init__(self, record: AttachmentRecord, parts: Parts) -> None:
+        self.record, self.parts = record, parts
+        self.bytes_received, self.duplicates = record.bytes_received, record.duplicates
+        self.last_position, self.last_received_at = record.last_position, record.last_received_at
+
+    def current(self) -> AttachmentRecord:
+        """The record with what has changed since."""
+        return replace(
+            self.record,
+            parts_received=max(self.parts.count, self.record.parts_received),
+            bytes_received=self.bytes_received,
+            duplicates=self.duplicates,
+            last_position=self.last_position,
+            last_received_at=self.last_received_at,
+        )
+
+
+class Assembly:
+    """The attachments and messages being received, as far as the host has loaded them."""
+
+    def __init__(self, limits: Limits = Limits()) -> None:
+        self.limits = limits
+        self.attachments: dict[Key, Attachment] = {}
+        self.messages: dict[Key, MessageRecord] = {}
+        self._changed: dict[Key, None] = {}
+        self._changed_messages: dict[Key, None] = {}
+        self._removed: dict[str, None] = {}
+
+    # --- what an event needs and what it changes ------------------------------------------------------------------
+
+    @staticmethod
+    def keys(source: str, event: Event) -> list[Key]:
+        """The keys whose attachments and messages must be loaded, where they exist, before `event` is applied."""
+        if type(event) is Announced:
+            correl_ids = [entry.correl_id for entry in event.header.attachments]
+            return [(source, correl_id) for correl_id in (event.header.message_correl_id[:16], *correl_ids)]
+        return [(source, event.correl_id)]
+
+    def apply(self, source: str, event: Event, position: int, received_at: int) -> tuple[Effect, ...]:
+        """Applies what one physical message means; `position` is its packed place in the journal."""
+        if type(event) is PartArrived:
+            return self._part(source, event, position, received_at)
+        if type(event) is Unsequenced:
+            return self._unsequenced(source, event, position, received_at)
+        assert type(event) is Announced
+        return self._announced(source, event, position, received_at)
+
+    def set_application(self, key: Key, body: bytes, format_name: str, ccsid: int, now: int) -> None:
+        """The body of the application message that an `ApplicationMessage` effect found."""
+        record = self.messages[key]
+        complete = now if not record.attachments else None
+        self.messages[key] = replace(
+            record, application_body=body, application_format=format_name, application_ccsid=ccsid, complete_at=complete
+        )
+        self._changed_messages[key] = None
+
+    def take_changes(self) -> Checkpoint:
+        """What has changed since the last call; complete attachments are let go, since what still comes for them is rare."""
+        checkpoint = Checkpoint()
+        for key in self._changed:
+            if (attachment := self.attachments.get(key)) is None:
+                continue
+            record = attachment.current()
+            checkpoint.attachments.append(record)
+            if runs := attachment.parts.take_fresh():
+                checkpoint.part_runs[record.id] = runs
+            if record.state is not AttachmentState.RECEIVING:
+                del self.attachments[key]
+        checkpoint.messages = [self.messages[key] for key in self._changed_messages]
+        checkpoint.removed_attachments = list(self._removed)
+        self._changed, self._changed_messages, self._removed = {}, {}, {}
+        return checkpoint
+
+    def forget_beyond(self, attachments: int) -> None:
+        """Lets go of the attachments and messages touched longest ago; call it only when nothing is changed."""
+        for held in (self.attachments, self.messages):
+            for key in list(held)[: max(0, len(held) - attachments)]:
+                del held[key]
+
+    # --- one function an event ------------------------------------------------------------------------------------
+
+    def _part(self, source: str, event: PartArrived, position: int, received_at: int) -> tuple[Effect, ...]:
+        if not 0 < event.sequence:
+            return (Refused(position, "bad-sequence-number", "correl_id", f"{event.sequence} is no sequence number"),)
+        attachment = self._touch(source, event.correl_id, position, received_at)
+        record = attachment.record
+        if record.state in _PARTS_ARE_KNOWN and not attachment.parts.count:
+            attachment.duplicates += 1
+            return (Repeated(record.id, None, position),)
+        if refusal := self._beyond(attachment, event.sequence, position):
+            return (refusal,)
+        if (first := attachment.parts.add(event.sequence, position)) is not None:
+            if first == position:
+                return NOTHING
+            attachment.duplicates += 1
+            return (Repeated(record.id, first, position),)
+        attachment.bytes_received += event.size
+        if record.pending_counts and record.parts_expected is None:
+            self._settle_pending_count(attachment)
+        if attachment.record.parts_expected == attachment.parts.count:
+            return self._check_complete(attachment)
+        return NOTHING
+
+    def _beyond(self, attachment: Attachment, sequence: int, position: int) -> Refused | None:
+        """Refuses a part beyond the count. A number that is small when read little-endian passes: the set decides."""
+        expected = attachment.record.parts_expected
+        most = self.limits.parts if expected is None else expected
+        if sequence <= most or int.from_bytes(sequence.to_bytes(4, "big"), "little") <= most:
+            return None
+        why = f"part {sequence} of an attachment of {most} parts at most"
+        return Refused(position, "sequence-beyond-count", "correl_id", why)
+
+    def _unsequenced(self, source: str, event: Unsequenced, position: int, received_at: int) -> tuple[Effect, ...]:
+        key = (source, event.correl_id)
+        if (message := self.messages.get(key)) is not None:
+            if message.application_body is None:
+                return (ApplicationMessage(key, position),)
+            return (Repeated(None, None, position),)
+        attachment = self._touch(source, event.correl_id, position, received_at)
+        record = attachment.record
+        if record.kind is not None or (attachment.parts.count and event.counts):
+            return self._count(attachment, event.counts, position)
+        if record.pending_position is not None:
+            attachment.duplicates += 1
+            return (Repeated(record.id, record.pending_position, position),)
+        attachment.record = replace(record, pending_position=position, pending_counts=event.counts)
+        return NOTHING
+
+    def _count(self, attachment: Attachment, counts: tuple[int, ...], position: int) -> tuple[Effect, ...]:
+        record = attachment.record
+        if record.parts_expected is not None:
+            if record.parts_expected in counts:
+                attachment.duplicates += 1
+                return (Repeated(record.id, None, position),)
+            why = f"{_spoken(counts)}, but an earlier count said {record.parts_expected}"
+            return (Refused(position, "conflicting-count", "number of messages", why),)
+        plausible = [count for count in counts if count <= self.limits.parts]
+        fitting = [count for count in plausible if attachment.parts.count <= count]
+        if not fitting:
+            limit = f"at most {self.limits.parts} parts are taken" if not plausible else f"{attachment.parts.count} came"
+            return (Refused(position, "bad-count", "number of messages", f"{_spoken(counts)}, and {limit}"),)
+        attachment.record = replace(record, parts_expected=fitting[0], pending_counts=(), pending_position=None)
+        return self._check_complete(attachment)
+
+    def _announced(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
+        header = event.header
+        if len(header.attachments) > self.limits.attachments:
+            why = f"{len(header.attachments)} attachments, at most {self.limits.attachments} are taken"
+            return (Refused(position, "too-many-attachments", "number of attachments", why),)
+        message = _message_record(source, header, position, received_at)
+        if refusals := self._contradictions(source, message.id, header, position):
+            return refusals
+        key = (source, header.message_correl_id[:16])
+        effects: list[Effect] = []
+        if key not in self.messages:
+            self.messages[key] = message
+            self._changed_messages[key] = None
+            effects += self._claim_application(key)
+        for ordinal, definition in enumerate(header.attachments):
+            effects += self._announce(source, message.id, ordinal, definition, event.dialects, position, received_at)
+        return tuple(effects)
+
+    def _announce(
+        self, source: str, owner: str, ordinal: int, definition: AttachmentDefinition, dialects: int, position: int, received_at: int
+    ) -> tuple[Effect, ...]:
+        attachment = self._touch(source, definition.correl_id, position, received_at)
+        if attachment.record.kind is not None:
+            attachment.duplicates += 1
+            return NOTHING
+        attachment.record = replace(
+            attachment.record,
+            message_id=owner,
+            ordinal=ordinal,
+            kind=definition.kind,
+            qualifier_1=definition.qualifier_1,
+            qualifier_2=definition.qualifier_2,
+            description=definition.description,
+            minor_version=definition.minor_version,
+            major_version=definition.major_version,
+            dialects=dialects,
+        )
+        if (pending := attachment.record.pending_position) is not None:
+            return self._count(attachment, attachment.record.pending_counts, pending)
+        return self._check_complete(attachment)
+
+    # --- what several of them need --------------------------------------------------------------------------------
+
+    def _touch(self, source: str, correl_id: bytes, position: int, received_at: int) -> Attachment:
+        key = (source, correl_id)
+        attachment = self.attachments.get(key)
+        if attachment is None:
+            record = AttachmentRecord(
+                id=attachment_id(source, correl_id),
+                source=source,
+                correl_id=correl_id,
+                first_position=position,
+                last_position=position,
+                first_received_at=received_at,
+                last_received_at=received_at,
+            )
+            attachment = self.attachments[key] = Attachment(record, Parts())
+        elif attachment.record.state is AttachmentState.EXPIRED:
+            state = follow(AttachmentState.EXPIRED, Input.MESSAGE)
+            assert state is not None
+            attachment.record = replace(attachment.record, state=state, reason=None, reason_code=None)
+        attachment.last_position = max(attachment.last_position, position)
+        attachment.last_received_at = max(attachment.last_received_at, received_at)
+        self._changed[key] = None
+        return attachment
+
+    def _check_complete(self, attachment: Attachment) -> tuple[Effect, ...]:
+        record = attachment.record
+        if record.kind is None or record.parts_expected is None or not attachment.parts.is_one_to(record.parts_expected):
+            return NOTHING
+        if (state := follow(record.state, Input.ALL_THERE)) is None:
+            return NOTHING
+        attachment.record = replace(record, state=state, completed_at=attachment.last_received_at)
+        return (Completed(record.id),)
+
+    def _settle_pending_count(self, attachment: Attachment) -> None:
+        record = attachment.record
+        fitting = [count for count in record.pending_counts if attachment.parts.count <= count <= self.limits.parts]
+        if fitting:
+            attachment.record = replace(record, parts_expected=fitting[0], pending_counts=(), pending_position=None)
+
+    def _claim_application(self, key: Key) -> tuple[Effect, ...]:
+        """A waiting unsequenced message under a message's correlid is its application message."""
+        waiting = self.attachments.get(key)
+        if waiting is None or waiting.record.kind is not None or waiting.parts.count:
+            return NOTHING
+        del self.attachments[key]
+        self._changed.pop(key, None)
+        self._removed[waiting.record.id] = None
+        if waiting.record.pending_position is None:
+            return NOTHING
+        return (ApplicationMessage(key, waiting.record.pending_position),)
+
+    def _contradictions(self, source: str, owner: str, header: MessageHeader, position: int) -> tuple[Effect, ...]:
+        """Attachments of this header that another header, or this one with other words, announced before."""
+        for ordinal, definition in enumerate(header.attachments):
+            known = self.attachments.get((source, definition.correl_id))
+            if known is None or known.record.kind is None:
+                continue
+            record = known.record
+            said = (record.message_id, record.kind, record.qualifier_1, record.qualifier_2)
+            if said != (owner, definition.kind, definition.qualifier_1, definition.qualifier_2):
+                row, why = f"attachments[{ordinal}]", "an earlier header announced this attachment correlid otherwise"
+                return (Refused(position, "conflicting-header", row, why),)
+        return NOTHING
+
+
+_PARTS_ARE_KNOWN = frozenset({AttachmentState.FINISHED, AttachmentState.DELETED})
+
+
+def _message_record(source: str, header: MessageHeader, position: int, received_at: int) -> MessageRecord:
+    return MessageRecord(
+        id=message_id(source, header.header_correl_id),
+        source=source,
+        header_correl_id=header.header_correl_id,
+        message_correl_id=header.message_correl_id,
+        original_msg_type=header.original_msg_type,
+        original_correl_id=header.original_correl_id,
+        attachments=tuple(attachment_id(source, entry.correl_id) for entry in header.attachments),
+        header_position=position,
+        received_at=received_at,
+    )
+
+
+def _spoken(counts: tuple[int, ...]) -> str:
+    return f"the count reads {' or '.join(map(str, counts))}" if counts else "the body is no count"

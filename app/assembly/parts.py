@@ -1,0 +1,117 @@
+"""The sequence numbers of an attachment that have come, and where the journal keeps each part."""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from app.model.records import PartRun
+
+
+LITTLE_ENDIAN_FROM = 1 << 24
+"""A sequence number this high is a small one written little-endian: no attachment has so many parts."""
+
+
+class Parts:
+    """A set of sequence numbers with their packed journal positions, as runs.
+
+    Parts that came in order and lie in consecutive rows of one batch share a run, so an attachment sent alone costs a
+    few runs however large it is; one sent among others costs 24 bytes a part. `fresh` holds the runs added since the
+    last `take_fresh`, for the catalog to append.
+    """
+
+    __slots__ = ("_firsts", "_fresh", "_lengths", "_positions", "count")
+
+    def __init__(self, runs: list[PartRun] | None = None) -> None:
+        self._firsts = array("q")
+        self._lengths = array("q")
+        self._positions = array("q")
+        self._fresh: list[PartRun] = []
+        self.count = 0
+        for first, length, position in runs or ():
+            for place in range(length):
+                self._insert(first + place, position + place)
+
+    def add(self, sequence: int, position: int) -> int | None:
+        """Adds a part, or answers the position of the part that has this sequence number already."""
+        if (there := self._insert(sequence, position)) is not None:
+            return there
+        if self._fresh:
+            first, length, start = self._fresh[-1]
+            if sequence == first + length and position == start + length:
+                self._fresh[-1] = PartRun(first, length + 1, start)
+                return None
+        self._fresh.append(PartRun(sequence, 1, position))
+        return None
+
+    def _insert(self, sequence: int, position: int) -> int | None:
+        firsts, lengths, positions = self._firsts, self._lengths, self._positions
+        at = bisect_right(firsts, sequence) - 1
+        if at >= 0:
+            behind = sequence - firsts[at]
+            if behind < lengths[at]:
+                return positions[at] + behind
+            if behind == lengths[at] and position == positions[at] + behind:
+                lengths[at] += 1
+                self.count += 1
+                return None
+        firsts.insert(at + 1, sequence)
+        lengths.insert(at + 1, 1)
+        positions.insert(at + 1, position)
+        self.count += 1
+        return None
+
+    def take_fresh(self) -> list[PartRun]:
+        """The runs added since the last call."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def highest(self) -> int:
+        """The highest sequence number seen, 0 for none."""
+        return self._firsts[-1] + self._lengths[-1] - 1 if self._firsts else 0
+
+    def is_one_to(self, expected: int) -> bool:
+        """Whether exactly the sequence numbers 1..expected are there, in either byte order of the four bytes."""
+        return self.count == expected and (self._spans(expected) or self._swapped_span(expected))
+
+    def in_order(self, expected: int) -> Iterator[int]:
+        """The packed positions of parts 1..expected; `is_one_to(expected)` must hold."""
+        if self._spans(expected):
+            for length, start in zip(self._lengths, self._positions, strict=True):
+                yield from range(start, start + length)
+            return
+        yield from (position for _, position in sorted((_swap(sequence), at) for sequence, at in self))
+
+    def missing(self, expected: int | None, limit: int) -> list[tuple[int, int]]:
+        """Closed ranges of sequence numbers that have not come, at most `limit` of them.
+
+        Without a count only the gaps below the highest number are known.
+        """
+        little = self.highest() >= LITTLE_ENDIAN_FROM
+        numbers = sorted((_swap(first), 1) for first, _ in self) if little else zip(self._firsts, self._lengths, strict=True)
+        gaps: list[tuple[int, int]] = []
+        following = 1
+        for first, length in numbers:
+            if first > following:
+                gaps.append((following, first - 1))
+            following = max(following, first + length)
+            if len(gaps) >= limit:
+                return gaps
+        if expected is not None and following <= expected:
+            gaps.append((following, expected))
+        return gaps[:limit]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        for first, length, position in zip(self._firsts, self._lengths, self._positions, strict=True):
+            for place in range(length):
+                yield first + place, position + place
+
+    def _spans(self, expected: int) -> bool:
+        return expected == 0 or (self._firsts[0] == 1 and self.highest() == expected)
+
+    def _swapped_span(self, expected: int) -> bool:
+        swapped = [_swap(sequence) for sequence, _ in self]
+        return min(swapped) == 1 and max(swapped) == expected
+
+
+def _swap(sequence: int) -> int:
+    return int.from_bytes(sequence.to_bytes(4, "big"), "little")

@@ -1,0 +1,63 @@
+"""An attachment's life as a table.
+
+An attachment is *receiving* from its first physical message, announced or not. It is *complete* once its header, its
+count and the parts 1..count are there, and *finished* once its content has been checked, measured and can be read.
+Content that breaks its specification makes it *quarantined*: nothing is lost, and a replay tries again. Without any
+message for the configured time it is *expired*; a late message revives it, since its parts are kept until they are
+retired. *Deleted* is for ever: what still comes for it changes nothing.
+"""
+
+from enum import StrEnum
+
+from app.model.attachment import AttachmentState as State
+
+
+class Input(StrEnum):
+    """What can happen to an attachment."""
+
+    MESSAGE = "message"
+    """one of its physical messages came: header, part or count"""
+    ALL_THERE = "all-there"
+    """header, count and the parts 1..count are there"""
+    CONTENT_READ = "content-read"
+    """its content is right and readable"""
+    CONTENT_REFUSED = "content-refused"
+    """its content breaks the specification"""
+    SILENCE = "silence"
+    """nothing came for the configured time"""
+    REPLAY = "replay"
+    """an operator asks for another try"""
+    DELETE = "delete"
+    """a client removes it"""
+
+
+TRANSITIONS: dict[tuple[State, Input], State] = {
+    (State.RECEIVING, Input.MESSAGE): State.RECEIVING,
+    (State.RECEIVING, Input.ALL_THERE): State.COMPLETE,
+    (State.RECEIVING, Input.SILENCE): State.EXPIRED,
+    (State.RECEIVING, Input.DELETE): State.DELETED,
+    (State.COMPLETE, Input.MESSAGE): State.COMPLETE,
+    (State.COMPLETE, Input.CONTENT_READ): State.FINISHED,
+    (State.COMPLETE, Input.CONTENT_REFUSED): State.QUARANTINED,
+    (State.COMPLETE, Input.DELETE): State.DELETED,
+    (State.FINISHED, Input.MESSAGE): State.FINISHED,
+    (State.FINISHED, Input.DELETE): State.DELETED,
+    (State.EXPIRED, Input.MESSAGE): State.RECEIVING,
+    (State.EXPIRED, Input.DELETE): State.DELETED,
+    (State.QUARANTINED, Input.MESSAGE): State.QUARANTINED,
+    (State.QUARANTINED, Input.REPLAY): State.COMPLETE,
+    (State.QUARANTINED, Input.DELETE): State.DELETED,
+    (State.DELETED, Input.MESSAGE): State.DELETED,
+}
+"""Every pair that changes or keeps a state on purpose. A pair that is not here is refused and changes nothing."""
+
+
+def follow(state: State, happened: Input) -> State | None:
+    """The state that follows, or None when this cannot happen to an attachment in this state."""
+    return TRANSITIONS.get((state, happened))
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram, for the documentation."""
+    arrows = [f"    {here} --> {there}: {happened}" for (here, happened), there in TRANSITIONS.items() if here != there]
+    return "\n".join(["stateDiagram-v2", f"    [*] --> {State.RECEIVING}: {Input.MESSAGE}", *arrows, ""])

@@ -1,0 +1,1 @@
+"""Physical message <-> event, one module a framing. No memory: what came before is an argument."""
