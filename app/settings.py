@@ -1,0 +1,335 @@
+"""The configuration: one TOML file and the environment, of which the environment wins.
+
+`ATTACHMENT_GATEWAY_HTTP__PORT=8081` is `port` of `[http]`. Any value may lie in a file of its own, as secrets do:
+`password_file = "/run/secrets/mq"` is `password` with what that file holds. Sizes are bytes or such words as "64 MiB",
+durations seconds or such words as "1h30m".
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from app import plugins
+
+ENVIRONMENT_PREFIX = "ATTACHMENT_GATEWAY_"
+_OF_THE_COMMAND_LINE = {"CONFIG", "URL", "TOKEN"}
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_DURATION = re.compile(r"(?:\s*\d+(?:\.\d+)?\s*(?:ms|[smhdw]))+\s*")
+_DURATION_PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[smhdw])")
+_LONGEST_YEARS = 1000
+
+
+class Problem(NamedTuple):
+    """One thing wrong with the configuration: `place` is dotted (`sources.orders.url`), empty for the whole."""
+
+    place: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.why}" if self.place else self.why
+
+
+class SettingsError(Exception):
+    """Everything that is wrong with the configuration, at once."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+def _duration(given: object) -> object:
+    if isinstance(given, str) and _DURATION.fullmatch(given):
+        given = sum(float(number) * _UNITS[unit] for number, unit in _DURATION_PIECE.findall(given))
+    elif isinstance(given, str):
+        try:
+            given = float(given)
+        except ValueError:
+            raise ValueError(f"{given!r} is no duration; write such as 30s, 1h30m or 7d, or seconds") from None
+    if isinstance(given, int | float) and not 0 <= given <= _LONGEST_YEARS * 365 * 86400:
+        raise ValueError(f"a duration lies between 0 and {_LONGEST_YEARS} years")
+    return given
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{64}$", to_lower=True, strip_whitespace=True)]
+LineEnd = Literal["\n", "\r\n", "\r", ""]
+
+
+def microseconds(duration: timedelta) -> int:
+    """A duration in the unit of `Clock.now`."""
+    return duration // timedelta(microseconds=1)
+
+
+def _with_files(given: Any, model: type[BaseModel]) -> Any:
+    """The same table with each `key_file` replaced by `key`, as far as the model has the one and not the other."""
+    if not isinstance(given, Mapping):
+        return given
+    table = dict(given)
+    for key in [key for key in table if key.endswith("_file") and key not in model.model_fields]:
+        stem = key.removesuffix("_file")
+        if stem not in model.model_fields:
+            continue
+        path = table.pop(key)
+        if stem in table:
+            raise ValueError(f"give {stem} or {key}, not both")
+        try:
+            text = Path(path).read_text().strip()
+        except (OSError, TypeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{key}: cannot read {path!r}: {error}") from None
+        table[stem] = text.split() if "list" in str(model.model_fields[stem].annotation) else text
+    return table
+
+
+class Section(BaseModel):
+    """A table of the configuration; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _files(cls, given: Any) -> Any:
+        return _with_files(given, cls)
+
+
+class Http(Section):
+    """Where REST listens. `tokens` are SHA-256 digests of the bearer tokens that may enter; none lets everyone in."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    tokens: list[Digest] = []
+
+
+class JournalSettings(Section):
+    """Where the journal lies, and when a segment is sealed."""
+
+    folder: Path | None = None
+    segment_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=1 << 16)
+    segment_age: Duration = timedelta(hours=1)
+
+
+class CatalogSettings(Section):
+    """The catalog's SQLAlchemy address."""
+
+    url: str | None = None
+
+
+class ContentSettings(Section):
+    """Where finished content lies, and how long after finishing it is copied there from the journal."""
+
+    url: str | None = None
+    settle_after: Duration = timedelta(seconds=30)
+
+
+class Limits(Section):
+    """What bounds the gateway. Below `free_bytes` of room, or above `backlog_bytes` of messages that are not yet on
+    disk, nothing more is taken from a broker."""
+
+    backlog_bytes: ByteSize = Field(default=ByteSize(64 << 20), ge=1 << 20)
+    free_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=0)
+    parts: int = Field(default=1_000_000, ge=1, le=2**31 - 1)
+    attachments_a_message: int = Field(default=10_000, ge=1)
+    upload_bytes: ByteSize = Field(default=ByteSize(16 << 30), ge=0)
+    attachments_in_memory: int = Field(default=20_000, ge=100)
+
+
+class Expiry(Section):
+    """How long an attachment may go without a new part before it expires."""
+
+    unfinished: Duration = timedelta(days=7)
+
+
+class Retention(Section):
+    """How long what is done with is kept: sealed journal segments, ended deliveries' content, the event log."""
+
+    journal: Duration = timedelta(days=1)
+    deliveries: Duration = timedelta(days=30)
+    events: Duration = timedelta(days=7)
+
+
+class Text(Section):
+    """What joins the records of text files."""
+
+    line_end: LineEnd = "\n"
+
+
+class Log(Section):
+    """How the gateway speaks of itself; "auto" is console on a terminal and JSON elsewhere."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "console", "json"] = "auto"
+
+
+class Endpoint(Section):
+    """What sources and destinations share. `options` are the transport's own keys, which stand beside the others."""
+
+    options_field: ClassVar[Literal["source_settings", "destination_settings"]]
+
+    transport: str
+    framing: Literal["sas_queue"] = "sas_queue"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_options(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping) or "options" in given:
+            return given
+        own = {key: value for key, value in given.items() if key in cls.model_fields}
+        return own | {"options": {key: value for key, value in given.items() if key not in cls.model_fields}}
+
+    @field_validator("transport")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        try:
+            plugins.transport(name)
+        except plugins.PluginError as error:
+            raise ValueError(str(error)) from error
+        return name
+
+    @field_validator("options", mode="plain", check_fields=False)
+    @classmethod
+    def _by_transport(cls, given: Any, info: ValidationInfo) -> BaseModel:
+        if "transport" not in info.data:
+            return Section()
+        model: type[BaseModel] = getattr(plugins.transport(info.data["transport"]), cls.options_field)
+        return given if isinstance(given, model) else model.model_validate(_with_files(given, model))
+
+
+class Source(Endpoint):
+    """A place to receive from. `dialect`, `ccsid` and `encoding` are what its messages mean where they do not say it
+    themselves; a dialect that is not given is detected."""
+
+    options_field = "source_settings"
+
+    dialect: str | None = None
+    ccsid: int | None = Field(default=None, ge=1, le=65535)
+    encoding: int | None = Field(default=None, ge=0)
+    line_end: LineEnd | None = None
+    options: SerializeAsAny[BaseModel]
+
+
+class Destination(Endpoint):
+    """A place to send to. `body_limit` bounds a physical message's body and `record_length` a record's, in bytes;
+    `attempts` of 0 tries for ever, pausing from `retry_first` up to `retry_longest`."""
+
+    options_field = "destination_settings"
+
+    dialect: str = "big-4-excluded-packed"
+    ccsid: int = Field(default=1208, ge=1, le=65535)
+    encoding: int = Field(default=273, ge=0)
+    body_limit: int = Field(default=32000, ge=1024, le=100 << 20)
+    record_length: int | None = Field(default=None, ge=1)
+    attempts: int = Field(default=0, ge=0)
+    retry_first: Duration = timedelta(seconds=1)
+    retry_longest: Duration = timedelta(minutes=5)
+    options: SerializeAsAny[BaseModel]
+
+
+class Settings(BaseSettings):
+    """The whole configuration. Values given to the constructor are the file's: the environment wins over them."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    data: Path = Path("var")
+    http: Http = Http()
+    journal: JournalSettings = JournalSettings()
+    catalog: CatalogSettings = CatalogSettings()
+    content: ContentSettings = ContentSettings()
+    limits: Limits = Limits()
+    expiry: Expiry = Expiry()
+    retention: Retention = Retention()
+    text: Text = Text()
+    log: Log = Log()
+    sources: dict[Name, Source] = {}
+    destinations: dict[Name, Destination] = {}
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        del settings_cls, dotenv_settings, file_secret_settings
+        return env_settings, init_settings
+
+    @property
+    def journal_folder(self) -> Path:
+        return self.journal.folder or self.data / "journal"
+
+    @property
+    def catalog_url(self) -> str:
+        return self.catalog.url or f"sqlite:///{self.data / 'catalog.sqlite'}"
+
+    @property
+    def content_url(self) -> str:
+        return self.content.url or (self.data / "content").absolute().as_uri()
+
+    def line_end(self, source: str) -> str:
+        """What joins the records of a source's text files; sources that are no more have the default."""
+        own = self.sources[source].line_end if source in self.sources else None
+        return self.text.line_end if own is None else own
+
+
+def load(path: Path | None = None) -> Settings:
+    """The settings of this file (none: the defaults) and the environment. Raises SettingsError with all problems."""
+    problems = [
+        Problem(name, "no such setting")
+        for name in os.environ
+        if name.startswith(ENVIRONMENT_PREFIX) and not _is_known(name.removeprefix(ENVIRONMENT_PREFIX))
+    ]
+    try:
+        settings = Settings(**_table(path))
+    except ValidationError as error:
+        problems += [Problem(_place(detail["loc"]), _why(detail)) for detail in error.errors(include_url=False)]
+    except ValueError as error:
+        problems.append(Problem("environment", str(error)))
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def _is_known(name: str) -> bool:
+    return name in _OF_THE_COMMAND_LINE or name.lower().partition("__")[0] in Settings.model_fields
+
+
+def _table(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SettingsError([Problem(str(path), f"cannot be read: {error.strerror}")]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError([Problem(str(path), f"is not TOML: {error}")]) from error
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(step) for step in location if step not in ("options", "[key]"))
+
+
+def _why(detail: Any) -> str:
+    known = {"extra_forbidden": "no such setting", "missing": "is required"}
+    return known.get(detail["type"], str(detail["msg"]).removeprefix("Value error, "))
