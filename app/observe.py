@@ -1,0 +1,137 @@
+"""What the gateway says of itself: log lines and metrics."""
+
+import logging
+import sys
+from typing import Any, TextIO
+
+import structlog
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+
+METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_PREFIX = "attachment_gateway"
+_APPEND_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+_QUIET_BELOW_WARNING = ("alembic", "httpx", "httpcore", "amqtt", "transitions")
+
+
+def configure_logging(level: str = "info", style: str = "auto", stream: TextIO | None = None) -> None:
+    """Sends structlog's and the standard library's records to one stream (standard error), one record a line.
+
+    `style` is "json", "console" (for people) or "auto": console when the stream is a terminal.
+    """
+    to = sys.stderr if stream is None else stream
+    for_people = to.isatty() if style == "auto" else style == "console"
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    rendering: list[Any] = (
+        [structlog.dev.ConsoleRenderer(colors=to.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+        if for_people
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(to)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name in _QUIET_BELOW_WARNING:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def logger(name: str) -> structlog.stdlib.BoundLogger:
+    """The logger of a module: `log = logger(__name__)`, `log.info("segment sealed", segment=7)`."""
+    bound: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
+    return bound
+
+
+class Metrics:
+    """The metrics of one gateway, each in the registry that `text` writes out.
+
+    Gauges of what can be asked for are set with `set_function`, so that they are true when they are read.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+
+        self.messages_received = self._counter(
+            "messages_received", "Physical messages that are durable in the journal", "source"
+        )
+        self.bytes_received = self._counter("bytes_received", "Bytes of their bodies", "source")
+        self.duplicates = self._counter("duplicates", "Parts that were there already", "source")
+        self.quarantined = self._counter("quarantined", "Physical messages put into quarantine", "source", "code")
+        self.attachments = self._counter("attachments", "Attachments that entered a state", "state", "kind")
+        self.messages_sent = self._counter(
+            "messages_sent", "Physical messages that a broker has confirmed", "destination"
+        )
+        self.bytes_sent = self._counter("bytes_sent", "Bytes of their bodies", "destination")
+        self.deliveries = self._counter("deliveries", "Deliveries that entered a state", "state")
+
+        self.journal_append_seconds = Histogram(
+            f"{_PREFIX}_journal_append_seconds",
+            "Time from the start of a journal append until it is on disk",
+            buckets=_APPEND_SECONDS,
+            registry=self.registry,
+        )
+        self.journal_bytes = self._gauge("journal_bytes", "Size of all journal segments")
+        self.journal_segments = self._gauge("journal_segments", "Journal segments there are")
+        self.free_bytes = self._gauge("free_bytes", "Room left where the journal lies")
+        self.backlog_messages = self._gauge("backlog_messages", "Physical messages taken and not yet durable")
+        self.backlog_bytes = self._gauge("backlog_bytes", "Bytes of their bodies")
+        self.taking = self._gauge("taking", "1 while the gateway takes messages from brokers, 0 while a limit stops it")
+        self.oldest_unfinished_seconds = self._gauge(
+            "oldest_unfinished_seconds", "How long the stalest unfinished attachment has had no new part"
+        )
+        self.source_connected = self._gauge("source_connected", "1 while a source has its broker", "source")
+        self.destination_connected = self._gauge(
+            "destination_connected", "1 while a destination has its broker", "destination"
+        )
+
+    def count_received(self, source: str, messages: int, size: int) -> None:
+        """Physical messages of a source, and the bytes of their bodies, have become durable."""
+        self.messages_received.labels(source).inc(messages)
+        self.bytes_received.labels(source).inc(size)
+
+    def count_sent(self, destination: str, messages: int, size: int) -> None:
+        """A broker has confirmed physical messages and the bytes of their bodies."""
+        self.messages_sent.labels(destination).inc(messages)
+        self.bytes_sent.labels(destination).inc(size)
+
+    def text(self) -> bytes:
+        """All of them in Prometheus' text format (`METRICS_CONTENT_TYPE`)."""
+        return generate_latest(self.registry)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(f"{_PREFIX}_{name}", meaning, labels, registry=self.registry)
+
+    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
+        return Gauge(f"{_PREFIX}_{name}", meaning, labels, registry=self.registry)
