@@ -240,7 +240,13 @@ class Catalog(Protocol):
         """What checkpoints said of an attachment's parts, in the order they said it."""
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Takes all of it or nothing."""
+        """Takes all of it or nothing.
+
+        Assembly may still say receiving or complete of an attachment that was finished, quarantined or deleted
+        meanwhile: such a row keeps its state, and every row keeps what finishing wrote (size, sha256, content type,
+        storage, object name, finished_at, observations, variables). Only an expired one is revived. `progress` never
+        goes back; a quarantine entry that is there already takes the new reason and is kept again.
+        """
 
     # finishing
     def complete_attachments(self) -> list[AttachmentRecord]:
@@ -303,8 +309,8 @@ class Catalog(Protocol):
 
     def delivery_by_idempotency_key(self, key: str) -> DeliveryRecord | None: ...
 
-    def due_deliveries(self, now: int, limit: int) -> list[DeliveryRecord]:
-        """Queued or sending ones whose next attempt is due, oldest first."""
+    def due_deliveries(self, destination: str, now: int, limit: int) -> list[DeliveryRecord]:
+        """Queued or sending ones to a destination whose next attempt is due, oldest first."""
 
     def update_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent] = ()) -> None: ...
 
