@@ -1,0 +1,58 @@
+# Two to remember: `make run` shows the gateway at work, `make test` proves it.
+# Both set up what they need, on a machine that has nothing but Python 3.11, and repair what was left half done.
+
+PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3))
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run serve test check format lock system
+
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(VENV)/run.done ## Set up, then show attachments going through a broker and out of REST (Ctrl-C ends it)
+	@exec $(BIN)/attachment-gateway demo $(ARGS)
+
+serve: $(VENV)/run.done ## Run the gateway by its configuration: make serve ARGS="--config docs/gateway.toml"
+	@exec $(BIN)/attachment-gateway serve $(ARGS)
+
+test: system $(VENV)/dev.done ## Set up, then run the whole test suite: make test ARGS="-k journal"
+	$(BIN)/pytest $(ARGS)
+
+check: $(VENV)/dev.done ## Style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/dev.done ## Put every file into the project's form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(VENV)/dev.done ## Choose newest versions within pyproject's ranges and write them down with their hashes
+	$(call compile,requirements.lock,--extra embedded --extra postgresql)
+	$(call compile,requirements-dev.lock,--extra embedded --extra postgresql --extra dev --constraint requirements.lock)
+
+system: # What the tests need of the system: brokers and databases
+	@.ci/system-packages
+
+$(VENV)/run.done: requirements.lock pyproject.toml
+	$(call install,requirements.lock)
+	@touch $@
+
+$(VENV)/dev.done: requirements-dev.lock pyproject.toml
+	$(call install,requirements-dev.lock)
+	@touch $@ $(VENV)/run.done
+
+define install
+	@.ci/virtual-environment "$(PYTHON)" $(VENV) $(1)
+endef
+
+define compile
+	@echo 'setuptools>=77' | $(BIN)/uv pip compile pyproject.toml - --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --upgrade --quiet \
+		--custom-compile-command "make lock" $(2) --output-file $(1)
+endef
