@@ -1,0 +1,25 @@
+"""The layout engine: a specification's table, typed in once, decodes, encodes, traces and documents itself.
+
+It knows no protocol and imports nothing of this project.
+"""
+
+from app.wire.cells import Cell
+from app.wire.errors import WireError
+from app.wire.kinds import Bits, Chars, Context, Many, Num, Raw, Rest, Text, Varint
+from app.wire.layout import Layout, row
+
+__all__ = [
+    "Bits",
+    "Cell",
+    "Chars",
+    "Context",
+    "Layout",
+    "Many",
+    "Num",
+    "Raw",
+    "Rest",
+    "Text",
+    "Varint",
+    "WireError",
+    "row",
+]

@@ -1,0 +1,16 @@
+"""The one error of the layout engine."""
+
+
+class WireError(ValueError):
+    """Bytes, or values, that do not fit a layout.
+
+    `row` is the dotted path of the row (`AttachmentHeader.attachments[0].description`), `at` the byte of the message
+    where it went wrong, `why` a sentence for people.
+    """
+
+    def __init__(self, row: str, at: int, why: str) -> None:
+        super().__init__(row, at, why)
+        self.row, self.at, self.why = row, at, why
+
+    def __str__(self) -> str:
+        return f"{self.row} at byte {self.at}: {self.why}"

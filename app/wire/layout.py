@@ -1,0 +1,118 @@
+"""Layouts: a specification's table, typed in once, decodes, encodes, traces and documents itself.
+
+A layout is a class whose annotated names are the rows of the table, in the order of the bytes. A row's type carries
+its kind: `Annotated[int, Num("i")]`, usually under the specification's own word for it.
+
+    class Part(Layout):
+        "One part of a packet."
+        kind: Int1 = row("what the buffer holds")
+        size: Int4 = row("bytes in use", default=0)
+
+Subclassing a layout continues its table. Byte order, character set and the like are never in the table: they come
+with the message, as a `Context`.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self, cast, dataclass_transform, get_args, get_type_hints
+
+from app.wire.cells import Cell, markdown, walk
+from app.wire.kinds import Bits, Buffer, Chars, Context, Kind, Many, Num, Raw, Rest, Row, bit_groups, least_size
+from app.wire.plan import MISFITS, Plan
+
+DEFAULT = Context()
+
+
+def row(meaning: str, *, default: Any = dataclasses.MISSING) -> Any:
+    """What a row means, and the value that the specification gives it initially."""
+    return dataclasses.field(default=default, metadata={"meaning": meaning})
+
+
+@dataclass_transform(field_specifiers=(row,), frozen_default=True)
+class Layout:
+    """Base of every layout.
+
+    Instances are held frozen by the type checker only: a dataclass that is frozen at run time takes ten times as long
+    to make. `SIZE` is the bytes of a layout whose size no message can change; others have no `SIZE`.
+    """
+
+    ROWS: ClassVar[tuple[Row, ...]] = ()
+    SIZE: ClassVar[int]
+    _plans: ClassVar[dict[Context, Plan]]
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(cls)
+        hints = get_type_hints(cls, include_extras=True)
+        fields = dataclasses.fields(cast("Any", cls))
+        cls.ROWS = tuple(Row(f.name, _kind(hints[f.name]), f.metadata.get("meaning", "")) for f in fields)
+        cls._plans = {}
+        _check(cls.ROWS)
+        if all(isinstance(r.kind, Num | Raw | Chars | Bits) and r.kind != Num("long") for r in cls.ROWS):
+            cls.SIZE = least_size(cls.ROWS, DEFAULT)
+
+    @classmethod
+    def plan(cls, context: Context) -> Plan:
+        """The layout made ready for a context; made once for each."""
+        plan = cls._plans.get(context)
+        if plan is None:
+            plan = cls._plans[context] = Plan(cls, cls.ROWS, context)
+        return plan
+
+    @classmethod
+    def decode(cls, buffer: Buffer, at: int = 0, context: Context = DEFAULT) -> tuple[Self, int]:
+        """The layout that starts at byte `at`, and the byte behind it. Raises WireError."""
+        try:
+            return cls.plan(context).read(buffer, at, at)
+        except MISFITS as error:
+            for _ in cls.cells(buffer, at, context):
+                pass
+            raise AssertionError(f"{cls.__name__}: the plan refuses what the cells accept") from error
+
+    @classmethod
+    def attempt(cls, buffer: Buffer, at: int = 0, context: Context = DEFAULT) -> tuple[Self, int] | None:
+        """Like `decode`, but None for bytes that do not fit: cheaper where many contexts are tried."""
+        try:
+            return cls.plan(context).read(buffer, at, at)
+        except MISFITS:
+            return None
+
+    def encode(self, context: Context = DEFAULT) -> bytes:
+        """The layout's bytes. Raises WireError naming the row whose value does not fit."""
+        out = bytearray()
+        self.plan(context).write(self, out, f"{type(self).__name__}.")
+        return bytes(out)
+
+    @classmethod
+    def cells(cls, buffer: Buffer, at: int = 0, context: Context = DEFAULT, path: str = "") -> Iterator[Cell]:
+        """The message row by row, named from `path` (the layout's name) on. Raises WireError where it breaks."""
+        return walk(cls, buffer, at, context, path or f"{cls.__name__}.")
+
+    @classmethod
+    def table(cls) -> str:
+        """The layout as a Markdown table, for the documentation."""
+        return markdown(cls.ROWS)
+
+
+def _kind(hint: Any) -> Kind:
+    for extra in get_args(hint)[1:]:
+        if isinstance(extra, Kind):
+            return extra
+    raise TypeError(f"{hint!r} does not say what kind of row it is")
+
+
+def _check(rows: tuple[Row, ...]) -> None:
+    """Refuses tables that no message could follow. Raises TypeError."""
+    bit_groups(rows)
+    numbers: set[str] = set()
+    for index, (name, kind, _) in enumerate(rows):
+        match kind:
+            case Num(_, None):
+                numbers.add(name)
+            case Many(of, count):
+                if count is not None and count not in numbers:
+                    raise TypeError(f"{name} is repeated by {count}, which is no number before it")
+                if not least_size(of.ROWS, DEFAULT):
+                    raise TypeError(f"{name} repeats {of.__name__}, which may take no bytes")
+        to_the_end = isinstance(kind, Rest) or (isinstance(kind, Many) and kind.count is None)
+        if to_the_end and index < len(rows) - 1:
+            raise TypeError(f"{name} takes what is left, so nothing can follow it")

@@ -1,0 +1,254 @@
+"""The rows of a layout, made ready to be read and written fast in one context.
+
+Fixed rows that follow each other, and the length in front of a text, share one `struct` call (a *run*). A row of its
+own kind follows its run as the *tail* of a step. Reading neither names nor locates what does not fit: it raises one of
+`MISFITS`, and `app.wire.cells` finds the place.
+"""
+
+import codecs
+import struct
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
+from typing import Any, NamedTuple, NoReturn
+
+from app.wire.errors import WireError
+from app.wire.kinds import (
+    PADDING,
+    Bits,
+    Buffer,
+    Chars,
+    Context,
+    Kind,
+    Many,
+    Num,
+    Raw,
+    Row,
+    Text,
+    Varint,
+    bit_groups,
+    least_size,
+    named,
+    number_code,
+    number_size,
+)
+from app.wire.tails import (
+    MisfitError,
+    Put,
+    Take,
+    TextDump,
+    bits_put,
+    bits_take,
+    many_put,
+    many_take,
+    rest_put,
+    rest_take,
+    text_dump,
+    text_take,
+    varint_put,
+    varint_take,
+)
+
+MISFITS = (MisfitError, struct.error, IndexError, UnicodeError)
+
+Dump = Callable[[Any], Any]
+
+
+class _Run(NamedTuple):
+    """One struct call. `pads` are the slices of it that must be zero."""
+
+    struct: struct.Struct
+    pads: tuple[tuple[int, int], ...]
+
+
+class _Step(NamedTuple):
+    """A run of fixed rows, then perhaps a tail.
+
+    There is a run for each start modulo 8, all the same unless numbers are aligned. `text` writes a text behind its
+    length; `put` writes any other tail; `tail` is the tail's index.
+    """
+
+    runs: tuple[_Run, ...]
+    dumps: tuple[tuple[int, Dump | None], ...]
+    take: Take | None
+    text: TextDump | None
+    put: Put | None
+    tail: int
+
+
+class Plan:
+    """One layout's rows in one context."""
+
+    def __init__(self, make: type[Any], rows: tuple[Row, ...], context: Context) -> None:
+        codecs.lookup(context.charset)
+        self.make, self.rows, self.context = make, rows, context
+        self.least = least_size(rows, context)
+        names = [row.name for row in rows]
+        self._values = attrgetter(*names) if len(names) > 1 else lambda layout: (getattr(layout, names[0]),)
+        self._loads = [(index, load) for index, row in enumerate(rows) if (load := _load(row.kind, context))]
+        self._steps = _steps(rows, context)
+
+    def read(self, buffer: Buffer, at: int, origin: int) -> tuple[Any, int]:
+        """The layout at byte `at` of a message that starts at `origin`, and where it ends. Raises one of `MISFITS`."""
+        values: list[Any] = []
+        for runs, _, take, _, _, _ in self._steps:
+            if runs:
+                run, pads = runs[(at - origin) & 7]
+                values += run.unpack_from(buffer, at)
+                for start, end in pads:
+                    if any(buffer[at + start : at + end]):
+                        raise Misfit
+                at += run.size
+            if take is not None:
+                at = take(buffer, at, origin, values)
+        for index, load in self._loads:
+            values[index] = load(values[index])
+        return self.make(*values), at
+
+    def write(self, layout: Any, out: bytearray, path: str) -> None:
+        """Appends the layout to a message. Raises WireError; rows are named from `path` on."""
+        values = self._values(layout)
+        for step in self._steps:
+            runs, dumps, _, text, put, tail = step
+            try:
+                args = [values[index] if dump is None else dump(values[index]) for index, dump in dumps]
+                behind = b""
+                if text is not None:
+                    length, behind = text(values[tail])
+                    args.append(length)
+                if runs:
+                    out += runs[len(out) & 7].struct.pack(*args)
+                out += behind
+            except (struct.error, ValueError) as error:
+                self._blame(step, values, len(out), path, error)
+            if put is not None:
+                put(out, values, path)
+
+    def _blame(self, step: _Step, values: tuple[Any, ...], at: int, path: str, error: Exception) -> NoReturn:
+        """Finds the row of a step whose value does not fit."""
+        for index, dump in step.dumps:
+            row = self.rows[index]
+            code, align = _code(row.kind, self.context)
+            at += -at % align
+            try:
+                value = values[index] if dump is None else dump(values[index])
+                at += len(struct.pack(self.context.order + code, value))
+            except (struct.error, ValueError) as reason:
+                raise WireError(path + row.name, at, str(reason)) from None
+        raise WireError(path + self.rows[step.tail].name, at, str(error)) from None
+
+
+def _steps(rows: tuple[Row, ...], context: Context) -> list[_Step]:
+    groups = bit_groups(rows)
+    steps: list[_Step] = []
+    run: list[int] = []
+
+    def close(tail: int, how: _Tail) -> None:
+        kinds = [rows[index].kind for index in run]
+        if isinstance(kind := rows[tail].kind, Text):
+            kinds.append(Num(kind.length))
+        dumps = tuple((index, _dump(rows[index].kind, context)) for index in run)
+        steps.append(_Step(_runs(kinds, context), dumps, *how, tail))
+        run.clear()
+
+    for index, row in enumerate(rows):
+        if isinstance(row.kind, Num | Raw | Chars):
+            run.append(index)
+        elif not isinstance(row.kind, Bits):
+            close(index, _tail(index, rows, context))
+        elif index in groups:
+            close(index, _Tail(bits_take(groups[index]), None, bits_put(groups[index], index, rows)))
+    if run:
+        close(run[-1], _Tail(None, None, None))
+    return steps
+
+
+class _Tail(NamedTuple):
+    """How a row of its own kind is taken, and how it is written: as text or otherwise."""
+
+    take: Take | None
+    text: TextDump | None
+    put: Put | None
+
+
+def _tail(index: int, rows: tuple[Row, ...], context: Context) -> _Tail:
+    name, kind, _ = rows[index]
+    match kind:
+        case Text():
+            return _Tail(text_take(kind, context), text_dump(context), None)
+        case Varint():
+            return _Tail(varint_take, None, varint_put(index, name))
+        case Many(of, count):
+            counted = None if count is None else [row.name for row in rows].index(count)
+            plan = of.plan(context)
+            return _Tail(many_take(plan, counted), None, many_put(plan, counted, index, name))
+        case _:
+            return _Tail(rest_take, None, rest_put(index))
+
+
+def _runs(kinds: list[Kind], context: Context) -> tuple[_Run, ...]:
+    if not kinds:
+        return ()
+    if not context.aligned:
+        code = context.order + "".join(_code(kind, context)[0] for kind in kinds)
+        return (_Run(struct.Struct(code), ()),) * 8
+    return tuple(_aligned_run(kinds, context, phase) for phase in range(8))
+
+
+def _aligned_run(kinds: list[Kind], context: Context, phase: int) -> _Run:
+    codes: list[str] = [context.order]
+    pads: list[tuple[int, int]] = []
+    at = phase
+    for kind in kinds:
+        code, align = _code(kind, context)
+        if pad := -at % align:
+            codes.append(f"{pad}x")
+            pads.append((at - phase, at - phase + pad))
+        codes.append(code)
+        at += pad + struct.calcsize(context.order + code)
+    return _Run(struct.Struct("".join(codes)), tuple(pads))
+
+
+def _code(kind: Kind, context: Context) -> tuple[str, int]:
+    """The `struct` code of a fixed row, and what its start is a multiple of where numbers are aligned."""
+    match kind:
+        case Num(code):
+            return number_code(code, context), number_size(code, context) if context.aligned else 1
+        case Raw(size) | Chars(size):
+            return f"{size}s", 1
+        case _:
+            return "", 1
+
+
+def _load(kind: Kind, context: Context) -> Callable[[Any], Any] | None:
+    match kind:
+        case Num(_, enum) | Bits(_, enum):
+            return named(enum)
+        case Chars():
+            charset = context.charset
+            return lambda raw: str(raw, charset).rstrip(PADDING)
+        case _:
+            return None
+
+
+def _dump(kind: Kind, context: Context) -> Dump | None:
+    match kind:
+        case Raw(size):
+            return partial(_raw, size)
+        case Chars(size):
+            return partial(_chars, size, context.charset, " ".encode(context.charset))
+        case _:
+            return None
+
+
+def _raw(size: int, value: bytes) -> bytes:
+    if len(value) != size:
+        raise ValueError(f"{len(value)} bytes, where {size} belong")
+    return value
+
+
+def _chars(size: int, charset: str, blank: bytes, value: str) -> bytes:
+    raw = value.encode(charset)
+    if len(raw) > size:
+        raise ValueError(f"{value!r} takes {len(raw)} bytes, where there is room for {size}")
+    return raw + blank * (size - len(raw))

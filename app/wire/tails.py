@@ -1,0 +1,204 @@
+"""How rows of their own kind are read and written: texts, varints, bits, repetitions and the rest of a message.
+
+A *take* gets the buffer, the byte it starts at, the byte the message starts at and the values read so far; it appends
+its values (a text replaces its length) and returns where it ended. A *put* gets the message so far, the values of all
+rows and the path for errors.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from app.wire.errors import WireError
+from app.wire.kinds import Bits, Buffer, Context, Nul, Planned, Row, Text, Varint
+
+Take = Callable[[Buffer, int, int, list[Any]], int]
+Put = Callable[[bytearray, tuple[Any, ...], str], None]
+TextDump = Callable[[str], tuple[int, bytes]]
+
+
+class MisfitError(Exception):
+    """These bytes do not fit."""
+
+
+def text_take(kind: Text, context: Context) -> Take:
+    take = _TEXT_TAKES[context.nul](context.charset)
+    return _or_one(take) if kind.or_one else take
+
+
+def _excluded(charset: str) -> Take:
+    def take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
+        end: int = at + values[-1]
+        if end < at or buffer[end]:
+            raise MisfitError
+        values[-1] = str(buffer[at:end], charset)
+        return end + 1
+
+    return take
+
+
+def _included(charset: str) -> Take:
+    def take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
+        end: int = at + values[-1] - 1
+        if end < at or buffer[end]:
+            raise MisfitError
+        values[-1] = str(buffer[at:end], charset)
+        return end + 1
+
+    return take
+
+
+def _absent(charset: str) -> Take:
+    def take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
+        end: int = at + values[-1]
+        if not at <= end <= len(buffer):
+            raise MisfitError
+        values[-1] = str(buffer[at:end], charset)
+        return end
+
+    return take
+
+
+def _excluded_nonempty(charset: str) -> Take:
+    nonempty, empty = _excluded(charset), _absent(charset)
+
+    def take(buffer: Buffer, at: int, origin: int, values: list[Any]) -> int:
+        return (nonempty if values[-1] else empty)(buffer, at, origin, values)
+
+    return take
+
+
+def _or_one(otherwise: Take) -> Take:
+    def take(buffer: Buffer, at: int, origin: int, values: list[Any]) -> int:
+        if values[-1] == 1 and buffer[at] == 0:
+            values[-1] = ""
+            return at + 1
+        return otherwise(buffer, at, origin, values)
+
+    return take
+
+
+_TEXT_TAKES: dict[Nul, Callable[[str], Take]] = {
+    "excluded": _excluded,
+    "included": _included,
+    "absent": _absent,
+    "excluded_nonempty": _excluded_nonempty,
+}
+
+
+def text_dump(context: Context) -> TextDump:
+    """Gives a text's length and the bytes behind it."""
+    charset, nul = context.charset, context.nul
+
+    def dump(value: str) -> tuple[int, bytes]:
+        raw = value.encode(charset)
+        ended = nul in {"excluded", "included"} or (nul == "excluded_nonempty" and bool(raw))
+        return len(raw) + (nul == "included"), raw + b"\0" * ended
+
+    return dump
+
+
+def varint_take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
+    value = 0
+    for shift in (0, 7, 14, 21):
+        digit = buffer[at]
+        at += 1
+        value |= (digit & 0x7F) << shift
+        if digit < 0x80:
+            values.append(value)
+            return at
+    raise MisfitError
+
+
+def varint_put(index: int, name: str) -> Put:
+    def put(out: bytearray, values: tuple[Any, ...], path: str) -> None:
+        value = values[index]
+        if not 0 <= value < Varint.LIMIT:
+            raise WireError(path + name, len(out), f"{value} does not fit four bytes of seven bits")
+        while value >= 0x80:
+            out.append(value & 0x7F | 0x80)
+            value >>= 7
+        out.append(value)
+
+    return put
+
+
+def bits_take(group: list[Bits]) -> Take:
+    width = sum(bits.width for bits in group)
+    shifts = []
+    left = width
+    for bits in group:
+        left -= bits.width
+        shifts.append((left, (1 << bits.width) - 1))
+
+    def take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
+        end = at + width // 8
+        if end > len(buffer):
+            raise MisfitError
+        word = int.from_bytes(buffer[at:end], "big")
+        values += [word >> shift & mask for shift, mask in shifts]
+        return end
+
+    return take
+
+
+def bits_put(group: list[Bits], first: int, rows: tuple[Row, ...]) -> Put:
+    size = sum(bits.width for bits in group) // 8
+
+    def put(out: bytearray, values: tuple[Any, ...], path: str) -> None:
+        word = 0
+        for index, bits in enumerate(group, first):
+            value = int(values[index])
+            if not 0 <= value < 1 << bits.width:
+                raise WireError(path + rows[index].name, len(out), f"{value} does not fit {bits}")
+            word = word << bits.width | value
+        out += word.to_bytes(size, "big")
+
+    return put
+
+
+def many_take(plan: Planned, counted: int | None) -> Take:
+    read, least = plan.read, plan.least
+
+    def to_the_end(buffer: Buffer, at: int, origin: int, values: list[Any]) -> int:
+        items = []
+        while at < len(buffer):
+            item, at = read(buffer, at, origin)
+            items.append(item)
+        values.append(items)
+        return at
+
+    def so_often(buffer: Buffer, at: int, origin: int, values: list[Any]) -> int:
+        times: int = values[counted]  # type: ignore[index]
+        if times < 0 or times * least > len(buffer) - at:
+            raise MisfitError
+        items = []
+        for _ in range(times):
+            item, at = read(buffer, at, origin)
+            items.append(item)
+        values.append(items)
+        return at
+
+    return to_the_end if counted is None else so_often
+
+
+def many_put(plan: Planned, counted: int | None, index: int, name: str) -> Put:
+    def put(out: bytearray, values: tuple[Any, ...], path: str) -> None:
+        items = values[index]
+        if counted is not None and values[counted] != len(items):
+            raise WireError(path + name, len(out), f"{len(items)} of them, where the count says {values[counted]}")
+        for number, item in enumerate(items):
+            plan.write(item, out, f"{path}{name}[{number}].")
+
+    return put
+
+
+def rest_take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
+    values.append(buffer[at:])
+    return max(at, len(buffer))
+
+
+def rest_put(index: int) -> Put:
+    def put(out: bytearray, values: tuple[Any, ...], _: str) -> None:
+        out += values[index]
+
+    return put
