@@ -97,7 +97,7 @@ class Plan:
                 values += run.unpack_from(buffer, at)
                 for start, end in pads:
                     if any(buffer[at + start : at + end]):
-                        raise Misfit
+                        raise MisfitError
                 at += run.size
             if take is not None:
                 at = take(buffer, at, origin, values)
