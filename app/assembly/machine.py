@@ -111,18 +111,17 @@ class Assembly:
     @staticmethod
     def keys(source: str, event: Event) -> list[Key]:
         """The keys whose attachments and messages must be loaded, where they exist, before `event` is applied."""
-        if type(event) is Announced:
+        if isinstance(event, Announced):
             correl_ids = [entry.correl_id for entry in event.header.attachments]
-            return [(source, correl_id) for correl_id in (event.header.message_correl_id[:16], *correl_ids)]
+            return [_message_key(source, event.header), *((source, correl_id) for correl_id in correl_ids)]
         return [(source, event.correl_id)]
 
     def apply(self, source: str, event: Event, position: int, received_at: int) -> tuple[Effect, ...]:
         """Applies what one physical message means; `position` is its packed place in the journal."""
-        if type(event) is PartArrived:
+        if isinstance(event, PartArrived):
             return self._part(source, event, position, received_at)
-        if type(event) is Unsequenced:
+        if isinstance(event, Unsequenced):
             return self._unsequenced(source, event, position, received_at)
-        assert type(event) is Announced
         return self._announced(source, event, position, received_at)
 
     def set_application(self, key: Key, body: bytes, format_name: str, ccsid: int, now: int) -> None:
@@ -135,7 +134,11 @@ class Assembly:
         self._changed_messages[key] = None
 
     def take_changes(self) -> Checkpoint:
-        """What has changed since the last call; complete attachments are let go, since what still comes for them is rare."""
+        """What has changed since the last call.
+
+        Complete attachments and messages with their application message are let go, since what still comes for them is
+        rare; the others move to the end of the line for `forget_beyond`.
+        """
         checkpoint = Checkpoint()
         for key in self._changed:
             if (attachment := self.attachments.get(key)) is None:
@@ -144,9 +147,14 @@ class Assembly:
             checkpoint.attachments.append(record)
             if runs := attachment.parts.take_fresh():
                 checkpoint.part_runs[record.id] = runs
-            if record.state is not AttachmentState.RECEIVING:
-                del self.attachments[key]
-        checkpoint.messages = [self.messages[key] for key in self._changed_messages]
+            del self.attachments[key]
+            if record.state is AttachmentState.RECEIVING:
+                self.attachments[key] = Attachment(record, attachment.parts)
+        for key in self._changed_messages:
+            message = self.messages.pop(key)
+            checkpoint.messages.append(message)
+            if message.application_body is None:
+                self.messages[key] = message
         checkpoint.removed_attachments = list(self._removed)
         self._changed, self._changed_messages, self._removed = {}, {}, {}
         return checkpoint
@@ -230,12 +238,13 @@ class Assembly:
         message = _message_record(source, header, position, received_at)
         if refusals := self._contradictions(source, message.id, header, position):
             return refusals
-        key = (source, header.message_correl_id[:16])
-        effects: list[Effect] = []
-        if key not in self.messages:
-            self.messages[key] = message
-            self._changed_messages[key] = None
-            effects += self._claim_application(key)
+        key = _message_key(source, header)
+        known = self.messages.get(key)
+        if known is not None and known.id == message.id:
+            return () if known.header_position == position else (Repeated(None, known.header_position, position),)
+        self.messages[key] = message
+        self._changed_messages[key] = None
+        effects = [*self._claim_application(key)]
         for ordinal, definition in enumerate(header.attachments):
             effects += self._announce(source, message.id, ordinal, definition, event.dialects, position, received_at)
         return tuple(effects)
@@ -244,9 +253,6 @@ class Assembly:
         self, source: str, owner: str, ordinal: int, definition: AttachmentDefinition, dialects: int, position: int, received_at: int
     ) -> tuple[Effect, ...]:
         attachment = self._touch(source, definition.correl_id, position, received_at)
-        if attachment.record.kind is not None:
-            attachment.duplicates += 1
-            return NOTHING
         attachment.record = replace(
             attachment.record,
             message_id=owner,
@@ -332,6 +338,12 @@ class Assembly:
 _PARTS_ARE_KNOWN = frozenset({AttachmentState.FINISHED, AttachmentState.DELETED})
 
 
+def _message_key(source: str, header: MessageHeader) -> Key:
+    """What an application message would be found by; the header's own correlid where none is announced."""
+    announced = header.message_correl_id.strip(b"\0 @")
+    return source, (header.message_correl_id if announced else header.header_correl_id)[:16]
+
+
 def _message_record(source: str, header: MessageHeader, position: int, received_at: int) -> MessageRecord:
     return MessageRecord(
         id=message_id(source, header.header_correl_id),
@@ -343,6 +355,7 @@ def _message_record(source: str, header: MessageHeader, position: int, received_
         attachments=tuple(attachment_id(source, entry.correl_id) for entry in header.attachments),
         header_position=position,
         received_at=received_at,
+        complete_at=None if header.attachments or header.message_correl_id.strip(b"\0 @") else received_at,
     )
 
 

@@ -1,0 +1,262 @@
+"""Journal -> framing -> assembly -> catalog.
+
+One thread takes what the journal has written, in the journal's order. The catalog hears of it in checkpoints, each of
+which holds the journal position that it includes: start-up replays the journal from there (`recover`), and gets the same
+state. A checkpoint is made when there is nothing more to do, or after `CHECKPOINT_SECONDS`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, Queue
+from time import monotonic
+
+from app.assembly.machine import (
+    ApplicationMessage,
+    Assembly,
+    Attachment,
+    Completed,
+    Effect,
+    Key,
+    Limits,
+    Refused,
+    Repeated,
+)
+from app.assembly.parts import Parts
+from app.codecs.sas import dialect
+from app.framing import sas_queue
+from app.model.errors import TheirError
+from app.model.event import Announced, Event, Unsequenced
+from app.model.message import PhysicalMessage, Position
+from app.model.records import MessageRecord, NewEvent, QuarantineRecord
+from app.observe import Metrics, logger
+from app.ports import Catalog, Clock, Journal
+from app.service.bell import Bell
+from app.service.intake import UNREADABLE
+
+log = logger(__name__)
+
+CHECKPOINT_SECONDS = 0.25
+QUEUED_BATCHES = 4
+
+
+class _Work(list[tuple[Position, PhysicalMessage]]):
+    """Messages to assemble, in order."""
+
+
+@dataclass(slots=True)
+class _Unsaved:
+    """What the next checkpoint will hold beside the machine's changes."""
+
+    progress: int | None = None
+    quarantine: list[QuarantineRecord] = field(default_factory=list)
+    dialects: dict[str, int] = field(default_factory=dict)
+    completed: list[str] = field(default_factory=list)
+    applications: list[Key] = field(default_factory=list)
+
+
+class Assembler:
+    """Feeds the assembly machine and carries out its effects."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        catalog: Catalog,
+        clock: Clock,
+        metrics: Metrics,
+        bell: Bell,
+        finish: Callable[[list[str]], None],
+        *,
+        limits: Limits,
+        attachments_in_memory: int,
+        dialects: dict[str, int],
+    ) -> None:
+        self._journal, self._catalog, self._clock = journal, catalog, clock
+        self._metrics, self._bell, self._finish = metrics, bell, finish
+        self._assembly = Assembly(limits)
+        self._in_memory = attachments_in_memory
+        self._configured = dialects
+        self._dialects = {**catalog.source_dialects(), **dialects}
+        self._unsaved = _Unsaved()
+        self._saved_at = monotonic()
+        self._queue: Queue[_Work | None] = Queue(QUEUED_BATCHES)
+
+    def put(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:
+        """Queues what the journal has written; waits while the queue is full."""
+        self._queue.put(_Work(zip(positions, messages, strict=True)))
+
+    def recover(self) -> int:
+        """Replays what the journal holds behind the catalog's last checkpoint; returns how many messages there were."""
+        progress = self._catalog.progress()
+        replayed = 0
+        for positions, messages in self._journal.replay(None if progress is None else Position.unpack(progress)):
+            self._assemble(list(zip(positions, messages, strict=True)))
+            self._save_if_due()
+            replayed += len(positions)
+        self.save()
+        return replayed
+
+    def run(self) -> None:
+        """Assembles what is put until `stop`, and then what was put before."""
+        while (work := self._next()) is not None:
+            self._assemble(work)
+            self._save_if_due()
+        self.save()
+
+    def stop(self) -> None:
+        self._queue.put(None)
+
+    def _next(self) -> _Work | None:
+        try:
+            return self._queue.get_nowait()
+        except Empty:
+            self.save()
+            return self._queue.get()
+
+    # --- assembling -----------------------------------------------------------------------------------------------
+
+    def _assemble(self, work: Sequence[tuple[Position, PhysicalMessage]]) -> None:
+        readable: list[tuple[int, PhysicalMessage, Event]] = []
+        for position, message in work:
+            try:
+                event = self._read(message)
+            except TheirError as error:
+                self._quarantine(position.pack(), message, error)
+            else:
+                readable.append((position.pack(), message, event))
+        self._load(readable)
+        apply = self._assembly.apply
+        for at, message, event in readable:
+            if effects := apply(message.source, event, at, message.received_at):
+                for effect in effects:
+                    self._carry_out(effect, at, message)
+        last = work[-1][0].pack()
+        self._unsaved.progress = max(last, self._unsaved.progress or 0)
+
+    def _read(self, message: PhysicalMessage) -> Event:
+        if message.framing == UNREADABLE:
+            properties = message.properties
+            raise TheirError(properties.get("refused-code", "unreadable"), "", -1, properties.get("refused-why", ""))
+        event = sas_queue.read(message, self._dialects.get(message.source, dialect.ALL))
+        if isinstance(event, Announced):
+            self._remember(message.source, event.dialects)
+        return event
+
+    def _remember(self, source: str, dialects: int) -> None:
+        """What a source's senders have in common so far; a sender that shares nothing starts anew."""
+        if source in self._configured:
+            return
+        known = self._dialects.get(source, dialect.ALL)
+        if (common := known & dialects or dialects) != known:
+            self._dialects[source] = self._unsaved.dialects[source] = common
+
+    def _load(self, readable: Sequence[tuple[int, PhysicalMessage, Event]]) -> None:
+        """Brings what the catalog knows of these events' correlids into the machine."""
+        held, messages = self._assembly.attachments, self._assembly.messages
+        wanted: dict[str, dict[bytes, None]] = {}
+        wanted_messages: dict[str, dict[bytes, None]] = {}
+        for _, message, event in readable:
+            by_message = isinstance(event, Announced | Unsequenced)
+            for key in self._assembly.keys(message.source, event):
+                if key not in held:
+                    wanted.setdefault(key[0], {})[key[1]] = None
+                if by_message and key not in messages:
+                    wanted_messages.setdefault(key[0], {})[key[1]] = None
+        for source, correl_ids in wanted.items():
+            for correl_id, record in self._catalog.attachments_by_key(source, list(correl_ids)).items():
+                held[source, correl_id] = Attachment(record, Parts(self._catalog.part_runs(record.id)))
+        for source, correl_ids in wanted_messages.items():
+            for correl_id, found in self._catalog.messages_by_correl_id(source, list(correl_ids)).items():
+                messages[source, correl_id] = found
+
+    # --- effects --------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect, at: int, message: PhysicalMessage) -> None:
+        match effect:
+            case Completed(attachment):
+                self._unsaved.completed.append(attachment)
+            case Repeated(_, first, again):
+                self._compare(first, again, message)
+            case Refused(position, code, row, why):
+                refused = message if position == at else self._journal.read(Position.unpack(position))
+                self._quarantine(position, refused, TheirError(code, row, -1, why))
+            case ApplicationMessage(key, position):
+                found = message if position == at else self._journal.read(Position.unpack(position))
+                now = found.received_at
+                self._assembly.set_application(key, bytes(found.body), found.format, found.ccsid, now)
+                self._unsaved.applications.append(key)
+
+    def _compare(self, first: int | None, again: int, message: PhysicalMessage) -> None:
+        """A place taken twice: the same bytes are a duplicate, others a conflict, and the first ones stay."""
+        if first is not None and not self._same_body(first, message):
+            why = "its place is taken by an earlier message with other bytes"
+            self._quarantine(again, message, TheirError("conflicting-part", "body", -1, why))
+            return
+        self._metrics.duplicates.labels(message.source).inc()
+
+    def _same_body(self, first: int, message: PhysicalMessage) -> bool:
+        try:
+            (earlier,) = self._journal.bodies([Position.unpack(first)])
+        except KeyError:
+            return True
+        return earlier == message.body
+
+    def _quarantine(self, position: int, message: PhysicalMessage, error: TheirError) -> None:
+        self._metrics.quarantined.labels(message.source, error.code).inc()
+        self._unsaved.quarantine.append(quarantine_record(position, message, error))
+
+    # --- checkpoints ----------------------------------------------------------------------------------------------
+
+    def _save_if_due(self) -> None:
+        if monotonic() - self._saved_at >= CHECKPOINT_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Makes a checkpoint of all that has changed, and lets finishing begin for what is complete."""
+        self._saved_at = monotonic()
+        unsaved, self._unsaved = self._unsaved, _Unsaved()
+        if unsaved.progress is None:
+            return
+        answered = [self._assembly.messages[key] for key in unsaved.applications]
+        checkpoint = self._assembly.take_changes()
+        checkpoint.progress = unsaved.progress
+        checkpoint.quarantine = unsaved.quarantine
+        checkpoint.source_dialects = unsaved.dialects
+        checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
+        self._catalog.checkpoint(checkpoint)
+        self._complete_messages(answered)
+        self._assembly.forget_beyond(self._in_memory)
+        if unsaved.completed:
+            self._finish(unsaved.completed)
+        self._bell.ring()
+
+    def _complete_messages(self, answered: list[MessageRecord]) -> None:
+        """Messages whose application message has come may be complete now."""
+        if not answered:
+            return
+        now = self._clock.now()
+        attachments = [attachment for message in answered for attachment in message.attachments]
+        complete = self._catalog.complete_messages(attachments, now) if attachments else []
+        complete += [message.id for message in answered if not message.attachments]
+        self._catalog.add_events([NewEvent("message.complete", message, now, {}) for message in complete])
+
+
+def quarantine_record(position: int, message: PhysicalMessage, error: TheirError) -> QuarantineRecord:
+    """What quarantine keeps of a physical message; its identifier is its place in the journal."""
+    return QuarantineRecord(
+        id=f"{position:016x}",
+        source=message.source,
+        position=position,
+        code=error.code,
+        row=error.row,
+        at=error.at,
+        why=error.why,
+        msg_type=message.msg_type,
+        correl_id=message.correl_id,
+        size=len(message.body),
+        received_at=message.received_at,
+    )
+
+
+def quarantine_event(record: QuarantineRecord) -> NewEvent:
+    data: dict[str, object] = {"source": record.source, "code": record.code, "row": record.row, "why": record.why}
+    return NewEvent("message.quarantined", record.id, record.received_at, data)

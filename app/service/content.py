@@ -1,0 +1,77 @@
+"""A finished attachment's bytes, wherever they lie."""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Protocol
+
+from app.model.records import AttachmentRecord, Extent
+from app.ports import Catalog, ContentStore, Journal
+
+PIECE = 1 << 20
+"""Bytes a read yields at a time, at most."""
+
+
+class Content(Protocol):
+    """Bytes that can be read from any place."""
+
+    size: int
+
+    def read(self, offset: int, length: int) -> Iterator[memoryview]:
+        """Those bytes in pieces of at most 1 MiB. `offset + length` must not exceed `size`."""
+
+
+class StoredContent:
+    """Content that is an object of the store."""
+
+    def __init__(self, store: ContentStore, name: str, size: int) -> None:
+        self._store, self._name, self.size = store, name, size
+
+    def read(self, offset: int, length: int) -> Iterator[memoryview]:
+        return self._store.read(self._name, offset, length) if length else iter(())
+
+
+class JournalContent:
+    """Content that still lies in the journal, as extents."""
+
+    def __init__(self, journal: Journal, extents: Sequence[Extent]) -> None:
+        self._journal, self._extents = journal, extents
+        self._ends = array("q", accumulate(extent.length for extent in extents))
+        self.size = self._ends[-1] if extents else 0
+
+    def read(self, offset: int, length: int) -> Iterator[memoryview]:
+        gathered: list[memoryview] = []
+        size = 0
+        for view in self._views(offset, length):
+            if size and size + len(view) > PIECE:
+                yield memoryview(b"".join(gathered))
+                gathered, size = [], 0
+            gathered.append(view)
+            size += len(view)
+        if gathered:
+            yield gathered[0] if len(gathered) == 1 else memoryview(b"".join(gathered))
+
+    def _views(self, offset: int, length: int) -> Iterator[memoryview]:
+        at = bisect_right(self._ends, offset)
+        while length > 0:
+            extent = self._extents[at]
+            skipped = offset - (self._ends[at] - extent.length)
+            for start in range(skipped, extent.length, PIECE):
+                taken = min(PIECE, extent.length - start, length)
+                if not taken:
+                    return
+                yield self._journal.view(Extent(extent.segment, extent.offset + start, taken))
+                offset, length = offset + taken, length - taken
+            at += 1
+
+
+def open_content(record: AttachmentRecord, catalog: Catalog, store: ContentStore, journal: Journal) -> Content:
+    """The content of a finished attachment. Raises KeyError when it is gone."""
+    if record.storage == "store" and record.object_name is not None and record.size is not None:
+        return StoredContent(store, record.object_name, record.size)
+    if record.storage == "journal":
+        extents = catalog.extents(record.id)
+        if extents or record.size == 0:
+            return JournalContent(journal, extents)
+    raise KeyError(record.id)

@@ -1,0 +1,157 @@
+"""Transport -> journal -> acknowledgement.
+
+Every receiver hands its messages to one `Journaler`. Its thread takes all that has come meanwhile (group commit), writes
+and flushes it once, and only then lets the receivers acknowledge. What was written goes on to assembly.
+
+The backlog is bounded in bytes: a receiver that submits more waits, and so does its broker. When the disk has less room
+than the limit, or the journal takes nothing, messages wait here unacknowledged and are tried again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Condition
+from time import monotonic, perf_counter
+from typing import NamedTuple
+
+from app.model.errors import JournalFull
+from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
+from app.observe import Metrics, logger
+from app.ports import Journal
+
+log = logger(__name__)
+
+UNREADABLE = "unreadable"
+"""The framing under which the journal keeps a message whose envelope no transport could read; the reason is in its
+properties `refused-code` and `refused-why`, so that a replay of the journal puts it into quarantine again."""
+
+BATCH_BYTES = 8 << 20
+ROOM_CHECK_SECONDS = 0.5
+RETRY_SECONDS = 0.5
+
+Forward = Callable[[list[Position], Sequence[PhysicalMessage]], None]
+
+
+class _Submission(NamedTuple):
+    messages: Sequence[PhysicalMessage]
+    size: int
+    on_durable: Callable[[], None]
+
+
+class Journaler:
+    """The intake of all receivers; `run` is the journal's one writing thread."""
+
+    def __init__(
+        self, journal: Journal, forward: Forward, metrics: Metrics, *, backlog_bytes: int, free_bytes: int
+    ) -> None:
+        self._journal, self._forward, self._metrics = journal, forward, metrics
+        self._backlog_limit, self._free_limit = backlog_bytes, free_bytes
+        self._waiting: deque[_Submission] = deque()
+        self._changed = Condition()
+        self._bytes = self._messages = 0
+        self._stopping = False
+        self._room_checked = 0.0
+        self.holding: str | None = None
+        """Why nothing is taken at present, None while all is well."""
+        metrics.backlog_bytes.set_function(lambda: self._bytes)
+        metrics.backlog_messages.set_function(lambda: self._messages)
+        metrics.taking.set_function(lambda: self.holding is None)
+
+    def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
+        """As `app.ports.Intake.submit`."""
+        size = sum([len(message.body) for message in messages])
+        with self._changed:
+            while self._bytes and self._bytes + size > self._backlog_limit and not self._stopping:
+                self._changed.wait()
+            if self._stopping:
+                return
+            self._waiting.append(_Submission(messages, size, on_durable))
+            self._bytes += size
+            self._messages += len(messages)
+            self._changed.notify_all()
+
+    def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
+        """As `app.ports.Intake.refuse`."""
+        reason = {**message.properties, "refused-code": code, "refused-why": why}
+        self.submit([message._replace(framing=UNREADABLE, properties=reason)], on_durable)
+
+    def run(self) -> None:
+        """Writes until `stop`, and then what had been submitted before."""
+        while batch := self._take():
+            if not self._write(batch):
+                return
+
+    def stop(self) -> None:
+        """Takes nothing more; `run` returns when all that was taken is written, or at once when it cannot be."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    def _take(self) -> list[_Submission]:
+        with self._changed:
+            while not self._waiting and not self._stopping:
+                self._changed.wait()
+            batch: list[_Submission] = []
+            rows = size = 0
+            while self._waiting and (not batch or (rows < MAX_ROWS_A_BATCH and size < BATCH_BYTES)):
+                batch.append(self._waiting.popleft())
+                rows, size = rows + len(batch[-1].messages), size + batch[-1].size
+            return batch
+
+    def _write(self, batch: list[_Submission]) -> bool:
+        messages = [message for submission in batch for message in submission.messages]
+        while (positions := self._append(messages)) is None:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping, RETRY_SECONDS)
+                if self._stopping:
+                    return False
+        for submission in batch:
+            try:
+                submission.on_durable()
+            except Exception:
+                log.exception("a receiver failed to acknowledge")
+        with self._changed:
+            self._bytes -= sum(submission.size for submission in batch)
+            self._messages -= len(messages)
+            self._changed.notify_all()
+        self._count(messages)
+        self._forward(positions, messages)
+        return True
+
+    def _append(self, messages: Sequence[PhysicalMessage]) -> list[Position] | None:
+        if not self._has_room():
+            return None
+        started = perf_counter()
+        try:
+            positions = self._journal.append(messages)
+        except JournalFull as full:
+            self._hold(str(full))
+            return None
+        self._metrics.journal_append_seconds.observe(perf_counter() - started)
+        self._hold(None)
+        return positions
+
+    def _has_room(self) -> bool:
+        now = monotonic()
+        if self.holding is None and now - self._room_checked < ROOM_CHECK_SECONDS:
+            return True
+        self._room_checked = now
+        free = self._journal.free_bytes()
+        if free >= self._free_limit:
+            return True
+        self._hold(f"{free} bytes are free where the journal lies, fewer than the limit of {self._free_limit}")
+        return False
+
+    def _hold(self, why: str | None) -> None:
+        if (why is None) != (self.holding is None):
+            if why is None:
+                log.info("taking from brokers again")
+            else:
+                log.error("taking nothing from brokers", reason=why)
+        self.holding = why
+
+    def _count(self, messages: Sequence[PhysicalMessage]) -> None:
+        by_source: dict[str, list[int]] = {}
+        for message in messages:
+            by_source.setdefault(message.source, []).append(len(message.body))
+        for source, sizes in by_source.items():
+            self._metrics.count_received(source, len(sizes), sum(sizes))

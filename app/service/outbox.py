@@ -1,0 +1,150 @@
+"""Deliveries on their way: content store -> framed messages -> broker.
+
+Each destination has a thread of its own, which sends its deliveries one after the other, oldest first. A delivery is cut
+while it is sent, never as a whole. The catalog hears how many messages the broker has confirmed; after a crash or a
+failure the same messages are made again and those confirmed are passed over, so a receiver may see a message twice but
+never two attachments.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from random import uniform
+from threading import Event
+from time import monotonic
+
+from app.model.attachment import DeliveryState
+from app.model.message import PhysicalMessage
+from app.model.records import DeliveryRecord, NewEvent
+from app.observe import Metrics, logger
+from app.ports import Catalog, Clock, Sender, SendFailed
+from app.service.bell import Bell
+from app.settings import Destination, microseconds
+
+log = logger(__name__)
+
+BATCH_MESSAGES = 64
+BATCH_BYTES = 2 << 20
+PROGRESS_SECONDS = 0.5
+IDLE_SECONDS = 5.0
+DUE_AT_ONCE = 16
+
+
+class CannotSend(Exception):
+    """A delivery that no other attempt can send: what is wrong with its content or its names."""
+
+
+Cut = Callable[[DeliveryRecord, int], Iterator[PhysicalMessage]]
+"""A delivery and the largest body the broker takes -> all its physical messages. Raises CannotSend."""
+
+
+class Outbox:
+    """Sends the deliveries of one destination."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Destination,
+        sender: Sender,
+        cut: Cut,
+        catalog: Catalog,
+        clock: Clock,
+        metrics: Metrics,
+        bell: Bell,
+    ) -> None:
+        self.name, self._settings, self.sender = name, settings, sender
+        self._cut, self._catalog, self._clock, self._metrics, self._bell = cut, catalog, clock, metrics, bell
+        self._wake = Bell()
+        self._stop = Event()
+
+    def wake(self) -> None:
+        """There may be something to send."""
+        self._wake.ring()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._wake.ring()
+
+    def run(self) -> None:
+        """Sends what is due until `stop`."""
+        try:
+            while not self._stop.is_set():
+                heard = self._wake.rings
+                due = self._catalog.due_deliveries(self.name, self._clock.now(), DUE_AT_ONCE)
+                for delivery in due:
+                    self._attempt(delivery)
+                    if self._stop.is_set():
+                        return
+                if not due:
+                    self._wake.wait(heard, self._pause())
+        finally:
+            self.sender.close()
+
+    def _pause(self) -> float:
+        """Until the first retry may be due."""
+        return min(IDLE_SECONDS, max(0.05, self._settings.retry_first.total_seconds() / 4))
+
+    def _attempt(self, delivery: DeliveryRecord) -> None:
+        delivery = self._enter(replace(delivery, attempts=delivery.attempts + 1), DeliveryState.SENDING, None)
+        try:
+            finished = self._send(delivery)
+        except CannotSend as error:
+            self._enter(delivery, DeliveryState.FAILED, str(error))
+        except SendFailed as error:
+            self._failed(delivery.id, error)
+        else:
+            if finished is not None:
+                self._enter(finished, DeliveryState.SENT, None)
+
+    def _send(self, delivery: DeliveryRecord) -> DeliveryRecord | None:
+        """Sends what is not confirmed yet; None when it was stopped in the middle."""
+        limit = min(self._settings.body_limit, self.sender.max_body())
+        remaining = islice(self._cut(delivery, limit), delivery.messages_sent, None)
+        saved_at = monotonic()
+        for batch in _batches(remaining):
+            self.sender.send(batch)
+            delivery = replace(delivery, messages_sent=delivery.messages_sent + len(batch))
+            self._metrics.count_sent(self.name, len(batch), sum(len(message.body) for message in batch))
+            if self._stop.is_set() or monotonic() - saved_at >= PROGRESS_SECONDS:
+                delivery = replace(delivery, updated_at=self._clock.now())
+                self._catalog.update_delivery(delivery)
+                saved_at = monotonic()
+                if self._stop.is_set():
+                    return None
+        return replace(delivery, messages_total=delivery.messages_sent)
+
+    def _failed(self, delivery_id: str, error: SendFailed) -> None:
+        delivery = self._catalog.delivery(delivery_id)
+        if delivery is None:
+            return
+        allowed = self._settings.attempts
+        if error.permanent or (allowed and delivery.attempts >= allowed):
+            self._enter(delivery, DeliveryState.FAILED, str(error))
+            return
+        first, longest = self._settings.retry_first, self._settings.retry_longest
+        pause = min(microseconds(longest), microseconds(first) << min(delivery.attempts - 1, 30))
+        again = self._clock.now() + int(pause * uniform(0.5, 1.0))  # noqa: S311 - jitter keeps no secret
+        log.warning("delivery delayed", delivery=delivery.id, destination=self.name, reason=str(error))
+        self._enter(replace(delivery, next_attempt_at=again), DeliveryState.QUEUED, str(error))
+
+    def _enter(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> DeliveryRecord:
+        now = self._clock.now()
+        delivery = replace(delivery, state=state, reason=reason, updated_at=now)
+        data: dict[str, object] = {"destination": self.name, "attempts": delivery.attempts, "reason": reason}
+        self._catalog.update_delivery(delivery, [NewEvent(f"delivery.{state}", delivery.id, now, data)])
+        self._metrics.deliveries.labels(state).inc()
+        self._bell.ring()
+        return delivery
+
+
+def _batches(messages: Iterator[PhysicalMessage]) -> Iterator[list[PhysicalMessage]]:
+    batch: list[PhysicalMessage] = []
+    size = 0
+    for message in messages:
+        batch.append(message)
+        size += len(message.body)
+        if len(batch) >= BATCH_MESSAGES or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,44 @@
+"""A thread with a name that ends the process's pretence of health when it dies."""
+
+from collections.abc import Callable
+from threading import Event, Thread
+
+from app.observe import logger
+
+log = logger(__name__)
+
+
+class Stage:
+    """Runs `work` in a daemon thread until it returns. A stage that raises is logged and stays `failed` for ever."""
+
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
+        self.name, self.failed = name, False
+        self._work = work
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout: float | None = None) -> None:
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception:
+            self.failed = True
+            log.exception("stage failed", stage=self.name)
+
+
+def repeat(every: float, stop: Event, work: Callable[[], None]) -> None:
+    """Calls `work` every so many seconds until `stop` is set; a call that raises is logged and the next one tries again."""
+    while not stop.wait(every):
+        try:
+            work()
+        except Exception:
+            log.exception("periodic work failed")
