@@ -1,0 +1,1 @@
+"""SAS observations <-> Arrow: types, missing values, labels and formats. Pure: no I/O of its own."""

@@ -1,0 +1,95 @@
+"""Arrow columns of the types that tables have -> the doubles and strings that SAS has."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from app.dataset.errors import BadValueError, refuse_any
+from app.dataset.formats import Format
+from app.dataset.numeric import Doubles
+
+MAX_EXACT = 1 << 53
+"""Integers up to this are exact in a double."""
+
+_DAYS_1960_TO_1970 = 3653
+_SECONDS_1960_TO_1970 = _DAYS_1960_TO_1970 * 86_400
+_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+class NumericType(NamedTuple):
+    """A kind of Arrow type that becomes a SAS numeric."""
+
+    includes: Callable[[pa.DataType], bool]
+    doubles: Callable[[pa.Array], Doubles]
+    format: Format = Format()
+
+
+def _plain(column: pa.Array) -> Doubles:
+    doubles: Doubles = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return doubles
+
+
+def _integers(column: pa.Array) -> Doubles:
+    values: NDArray[np.integer[Any]] = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    refuse_any((values > MAX_EXACT) | (values < -MAX_EXACT), "the integer is beyond 2^53, where doubles lose exactness")
+    return values.astype(np.float64)
+
+
+def _booleans(column: pa.Array) -> Doubles:
+    return _integers(pc.cast(column, pa.uint8()))
+
+
+def _days(column: pa.Array) -> Doubles:
+    return _integers(pc.cast(pc.cast(column, pa.date32()), pa.int32())) + _DAYS_1960_TO_1970
+
+
+def _ticks(column: pa.Array) -> Doubles:
+    """Times as seconds. The fraction is converted by itself, since ticks of nanoseconds are too long for a double."""
+    stored = pa.int32() if column.type.bit_width == 32 else pa.int64()
+    ticks: NDArray[np.integer[Any]] = pc.fill_null(column.cast(stored), 0).to_numpy(zero_copy_only=False)
+    seconds, fraction = np.divmod(ticks, _UNITS[column.type.unit])
+    doubles: Doubles = seconds + fraction / _UNITS[column.type.unit]
+    return doubles
+
+
+def _instants(column: pa.Array) -> Doubles:
+    return _ticks(column) + _SECONDS_1960_TO_1970
+
+
+_NUMERIC_TYPES = (
+    NumericType(pa.types.is_floating, _plain),
+    NumericType(pa.types.is_integer, _integers),
+    NumericType(pa.types.is_boolean, _booleans),
+    NumericType(pa.types.is_decimal, _plain),
+    NumericType(pa.types.is_null, _plain),
+    NumericType(pa.types.is_date, _days, Format("DATE", 9)),
+    NumericType(pa.types.is_timestamp, _instants, Format("DATETIME", 20)),
+    NumericType(pa.types.is_time, _ticks, Format("TIME", 8)),
+)
+
+
+def numeric_type(data_type: pa.DataType) -> NumericType | None:
+    return next((known for known in _NUMERIC_TYPES if known.includes(data_type)), None)
+
+
+def is_text(data_type: pa.DataType) -> bool:
+    if pa.types.is_dictionary(data_type):
+        return is_text(data_type.value_type)
+    return bool(
+        pa.types.is_string(data_type) or pa.types.is_large_string(data_type) or pa.types.is_string_view(data_type)
+    )
+
+
+def strings(column: pa.Array) -> pa.StringArray:
+    return column.cast(pa.string())
+
+
+def doubles(column: pa.Array) -> Doubles:
+    known = numeric_type(column.type)
+    if known is None:
+        raise BadValueError(0, f"a column of type {column.type} is no numeric")
+    return np.where(column.is_null().to_numpy(zero_copy_only=False), np.nan, known.doubles(column))

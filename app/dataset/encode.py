@@ -1,0 +1,193 @@
+"""Arrow tables -> SAS definitions and observations.
+
+`sas.*` metadata, as `app.dataset.schema` writes it, is honoured where a column has it; the rest is inferred from the
+types: numbers and booleans become numerics of length 8, dates days and times seconds since 1960, text characters.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+
+from app.codecs.sas.dataset import DataSetDefinition, Variable
+from app.dataset import columns, formats, numeric, text
+from app.dataset.errors import BadValueError
+from app.dataset.formats import Format
+from app.dataset.numeric import ByteOrder, Bytes
+from app.dataset.schema import LONGEST_CHARACTER
+from app.model.errors import TheirError
+
+LONGEST_NAME = 32
+"""The longest variable name that SAS has, in bytes."""
+
+BLOCK_BYTES = 8 << 20
+
+
+def describe(
+    schema: pa.Schema,
+    *,
+    charset: str,
+    observations: int,
+    character_lengths: Mapping[str, int] | None = None,
+) -> tuple[DataSetDefinition, list[Variable]]:
+    """The definition messages' content for a table of so many rows.
+
+    A character variable's length is the longer of `sas.length` and what `character_lengths` (see there) gives for its
+    column; one of the two there must be. Passwords are never sent: a table has only their flags.
+
+    Raises TheirError, naming the column, for types, names and lengths that SAS lacks.
+    """
+    _check_names(schema, charset)
+    lengths = character_lengths or {}
+    said = _text(schema.metadata)
+    variables = [_variable(field, lengths.get(field.name), said.get("sas.float", "ieee")) for field in schema]
+    definition = DataSetDefinition(
+        data_set_type=said.get("sas.dataset_type", ""),
+        label=said.get("sas.label", ""),
+        observations=observations,
+        variables=len(variables),
+        observation_length=sum(variable.length for variable in variables),
+        compress=said.get("sas.compress", "NO"),
+        reuse=said.get("sas.reuse", "NO"),
+        encrypt=said.get("sas.encrypt", "NO"),
+        sort_variables=_integer(said, "sas.sort_variables", 0),
+        sort_collating=said.get("sas.sort_collating", ""),
+        sort_flags=_integer(said, "sas.sort_flags", 0),
+    )
+    return definition, variables
+
+
+def character_lengths(batches: Iterable[pa.RecordBatch], charset: str) -> dict[str, int]:
+    """For each text column, the bytes its longest value needs in a character set (at least 1). Reads every batch.
+
+    Raises TheirError for a value that the character set lacks.
+    """
+    lengths: dict[str, int] = {}
+    rows = 0
+    for batch in batches:
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            if columns.is_text(field.type):
+                with _located(field.name, rows):
+                    needed = text.longest(columns.strings(column), charset)
+                lengths[field.name] = max(lengths.get(field.name, 1), needed)
+        rows += batch.num_rows
+    return lengths
+
+
+def rows(
+    batches: Iterable[pa.RecordBatch], variables: Sequence[Variable], *, order: ByteOrder, charset: str
+) -> Iterator[memoryview]:
+    """The observations of a table whose columns are these variables, in pieces of whole rows, 8 MiB at most each (one
+    row at least).
+
+    Raises TheirError, naming column and row, for a value that its variable cannot hold.
+    """
+    length = sum(variable.length for variable in variables)
+    step = max(1, BLOCK_BYTES // max(length, 1))
+    first = 0
+    for batch in batches:
+        for at in range(0, batch.num_rows if length else 0, step):
+            yield _block(batch.slice(at, step), variables, order, charset, first + at)
+        first += batch.num_rows
+
+
+def _block(
+    batch: pa.RecordBatch, variables: Sequence[Variable], order: ByteOrder, charset: str, first: int
+) -> memoryview:
+    cells = np.empty((batch.num_rows, sum(variable.length for variable in variables)), np.uint8)
+    at = 0
+    for variable, field, column in zip(variables, batch.schema, batch.columns, strict=True):
+        with _located(field.name, first):
+            cells[:, at : at + variable.length] = _cells(variable, column, order, charset)
+        at += variable.length
+    return cells.reshape(-1).data
+
+
+def _cells(variable: Variable, column: pa.Array, order: ByteOrder, charset: str) -> Bytes:
+    if variable.is_numeric:
+        return numeric.encode(columns.doubles(column), variable.length, order)
+    return text.encode(columns.strings(column), variable.length, charset)
+
+
+def _check_names(schema: pa.Schema, charset: str) -> None:
+    seen: set[str] = set()
+    for field in schema:
+        name = _name(field)
+        try:
+            size = len(name.encode(charset))
+        except UnicodeEncodeError:
+            raise TheirError("variable-name", name, -1, f"the name is not in character set {charset}") from None
+        if not name.strip() or size > LONGEST_NAME:
+            raise TheirError("variable-name", name, -1, f"a name has 1 to {LONGEST_NAME} bytes, this one {size}")
+        if name.casefold() in seen:
+            raise TheirError("variable-name", name, -1, "two columns have this name, but for upper and lower case")
+        seen.add(name.casefold())
+
+
+def _name(field: pa.Field) -> str:
+    return _text(field.metadata).get("sas.name", str(field.name))
+
+
+def _variable(field: pa.Field, needed: int | None, float_format: str) -> Variable:
+    said = _text(field.metadata)
+    numeric_type = columns.numeric_type(field.type)
+    if numeric_type is None and not columns.is_text(field.type):
+        raise TheirError("column-type", field.name, -1, f"type {field.type} has no counterpart in SAS")
+    length = (
+        _numeric_length(field.name, said, float_format) if numeric_type else _character_length(field.name, said, needed)
+    )
+    inferred = numeric_type.format if numeric_type else Format()
+    output = formats.parse(said["sas.format"]) if "sas.format" in said else inferred
+    read = formats.parse(said.get("sas.informat", ""))
+    return Variable(
+        name=_name(field),
+        format=output.name,
+        informat=read.name,
+        label=said.get("sas.label", ""),
+        is_numeric=numeric_type is not None,
+        length=length,
+        format_length=output.width,
+        format_decimal=output.decimals,
+        informat_length=read.width,
+        informat_decimal=read.decimals,
+        nsort=_integer(said, "sas.nsort", 0),
+    )
+
+
+def _numeric_length(column: str, said: Mapping[str, str], float_format: str) -> int:
+    if said.get("sas.type", "numeric") != "numeric":
+        return 8
+    length = _integer(said, "sas.length", 8)
+    if not 2 <= length <= 8:
+        raise TheirError("variable-length", column, -1, f"a numeric cannot have length {length}")
+    # An IBM float has up to 4 bits more fraction than an IEEE one of the same length, and may have length 2.
+    return min(8, length + 1) if float_format == "ibm" else max(3, length)
+
+
+def _character_length(column: str, said: Mapping[str, str], needed: int | None) -> int:
+    kept = _integer(said, "sas.length", 0) if said.get("sas.type") == "character" else 0
+    length = max(kept, needed or 0)
+    if not 1 <= length <= LONGEST_CHARACTER:
+        raise TheirError("variable-length", column, -1, f"a character variable cannot have length {length}")
+    return length
+
+
+def _text(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+    return {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in (metadata or {}).items()}
+
+
+def _integer(said: Mapping[str, str], key: str, default: int) -> int:
+    try:
+        return int(said.get(key, default))
+    except ValueError:
+        raise TheirError("metadata", key, -1, f"{said[key]!r} is no integer") from None
+
+
+@contextmanager
+def _located(column: str, first: int) -> Iterator[None]:
+    """Turns a bad value into TheirError with its column and its observation number (from 1)."""
+    try:
+        yield
+    except BadValueError as e:
+        raise TheirError("value", column, -1, f"observation {first + e.row + 1}: {e.why}") from None

@@ -1,0 +1,28 @@
+"""SAS format references as text: name, width and decimals as `DATE9.`, `BEST12.2` or `$CHAR20.`"""
+
+import re
+from typing import NamedTuple
+
+# No format name ends in a digit, so that the digits before the point are the width.
+_REFERENCE = re.compile(r"(?P<name>.*?)(?P<width>\d*)\.(?P<decimals>\d*)", re.DOTALL)
+
+
+class Format(NamedTuple):
+    """A reference to a SAS format or informat. Width and decimals are 0 where none is given."""
+
+    name: str = ""
+    width: int = 0
+    decimals: int = 0
+
+    def __str__(self) -> str:
+        if not (self.name or self.width or self.decimals):
+            return ""
+        return f"{self.name}{self.width or ''}.{self.decimals or ''}"
+
+
+def parse(reference: str) -> Format:
+    """The opposite of `str`; text without a point is a name alone."""
+    match = _REFERENCE.fullmatch(reference)
+    if match is None:
+        return Format(reference)
+    return Format(match["name"], int(match["width"] or 0), int(match["decimals"] or 0))

@@ -1,0 +1,62 @@
+"""Record batches <-> Parquet, streaming. The Arrow schema with its `sas.*` metadata is stored along."""
+
+import io
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROW_GROUP_BYTES = 32 << 20
+ROW_GROUP_ROWS = 1 << 20
+
+
+class Sink(Protocol):
+    """Where bytes go, in order."""
+
+    def write(self, data: bytes, /) -> Any: ...
+
+
+class _File(io.RawIOBase):
+    """A sink as the file that pyarrow wants."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._sink.write(data)
+        return len(data)
+
+
+def write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: Sink) -> int:
+    """Writes a Parquet file and returns its number of rows. Holds one row group in memory (about 32 MiB)."""
+    strings = [field.name for field in schema if pa.types.is_string(field.type)]
+    rows = 0
+    with pq.ParquetWriter(
+        _File(sink), schema, compression="zstd", compression_level=1, use_dictionary=strings
+    ) as writer:
+        group: list[pa.RecordBatch] = []
+        size = held = 0
+        for batch in batches:
+            group.append(batch)
+            held += batch.num_rows
+            size += batch.nbytes
+            rows += batch.num_rows
+            if size >= ROW_GROUP_BYTES or held >= ROW_GROUP_ROWS:
+                writer.write_table(pa.Table.from_batches(group, schema), row_group_size=held)
+                group, size, held = [], 0, 0
+        if group:
+            writer.write_table(pa.Table.from_batches(group, schema), row_group_size=held)
+    return rows
+
+
+def read_parquet(source: Any, rows_a_batch: int = 16_384) -> pa.RecordBatchReader:
+    """A Parquet file's rows (`source`: path, seekable file or buffer), a batch at a time.
+
+    Raises pa.ArrowInvalid when it is not a Parquet file.
+    """
+    file = pq.ParquetFile(source)
+    return pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches(rows_a_batch))
