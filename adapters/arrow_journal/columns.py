@@ -1,0 +1,148 @@
+"""A journal batch's columns: physical messages to Arrow and back."""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise, repeat
+from typing import Any, NamedTuple
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+
+from adapters.arrow_journal import ipc
+from app.model.message import NO_PROPERTIES, PhysicalMessage
+
+FORMAT_VERSION = 1
+
+_TIME = pa.timestamp("us", "UTC")
+_PROPERTIES = pa.map_(pa.string(), pa.string())
+_TYPES: dict[str, pa.DataType] = {
+    "source": pa.string(),
+    "framing": pa.string(),
+    "message_id": pa.binary(),
+    "msg_type": pa.int64(),
+    "correl_id": pa.binary(),
+    "group_id": pa.binary(),
+    "msg_seq_number": pa.int64(),
+    "offset": pa.int64(),
+    "msg_flags": pa.int64(),
+    "original_length": pa.int64(),
+    "encoding": pa.int64(),
+    "ccsid": pa.int64(),
+    "format": pa.string(),
+    "put_time": _TIME,
+    "received_at": _TIME,
+    "properties": _PROPERTIES,
+    "body_crc32": pa.uint32(),
+    "body": pa.large_binary(),
+}
+SCHEMA = pa.schema([pa.field(name, kind, nullable=name == "put_time") for name, kind in _TYPES.items()])
+
+_VERSION_KEY, _CREATED_KEY = b"attachment_gateway.journal", b"attachment_gateway.created_at"
+_NO_BYTES = pa.py_buffer(b"")
+
+
+def segment_schema(created_at: int) -> pa.Schema:
+    """The schema of a segment begun at this time (µs)."""
+    return SCHEMA.with_metadata({_VERSION_KEY: str(FORMAT_VERSION), _CREATED_KEY: str(created_at)})
+
+
+def created_at(schema: pa.Schema) -> int:
+    """When a segment was begun (µs). Raises ValueError when this is not a journal segment of a version known here."""
+    metadata = schema.metadata or {}
+    version = metadata.get(_VERSION_KEY, b"none").decode()
+    if version != str(FORMAT_VERSION) or not schema.equals(SCHEMA):
+        raise ValueError(f"journal format {version}, expected {FORMAT_VERSION}")
+    return int(metadata[_CREATED_KEY])
+
+
+Bytes = bytes | bytearray | memoryview
+
+
+class Encoded(NamedTuple):
+    """A batch ready to be written: `buffers` one behind the other, `size` bytes in all."""
+
+    buffers: list[Bytes]
+    size: int
+
+
+def encode(messages: Sequence[PhysicalMessage]) -> Encoded:
+    """One record batch of these messages; their bodies are not copied."""
+    count = len(messages)
+    values: dict[str, Sequence[Any]] = dict(zip(PhysicalMessage._fields, zip(*messages, strict=True), strict=True))
+    bodies = values["body"]
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, bodies), np.int64, count), out=offsets[1:])
+    values["put_time"] = [time or None for time in values["put_time"]]
+    made = {
+        "properties": _properties(values["properties"]),
+        "body_crc32": pa.array(np.fromiter(map(google_crc32c.value, map(bytes, bodies)), np.uint32, count)),
+        "body": pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(bytes(offsets.nbytes)), _NO_BYTES]),
+    }
+    columns = [made[name] if name in made else pa.array(values[name], kind) for name, kind in _TYPES.items()]
+    head = bytearray(pa.RecordBatch.from_arrays(columns, schema=SCHEMA).serialize())
+    ipc.fill_in(head, offsets)
+    size = int(offsets[-1])
+    tail = bytes(ipc.padding(size))
+    return Encoded([head, *bodies, tail], len(head) + size + len(tail))
+
+
+def _properties(each: Sequence[Mapping[str, str]]) -> pa.Array:
+    offsets = np.zeros(len(each) + 1, np.int32)
+    if not any(each):
+        keys: list[str] = []
+        items: list[str] = []
+    else:
+        np.cumsum(np.fromiter(map(len, each), np.int32, len(each)), out=offsets[1:])
+        keys = list(chain.from_iterable(each))
+        items = list(chain.from_iterable(one.values() for one in each))
+    return pa.MapArray.from_arrays(
+        pa.array(offsets, pa.int32()), pa.array(keys, pa.string()), pa.array(items, pa.string()), _PROPERTIES
+    )
+
+
+def decode(batch: pa.RecordBatch, bodies: Sequence[memoryview]) -> list[PhysicalMessage]:
+    """The messages of a batch whose bodies are these views."""
+    values: dict[str, Sequence[Any]] = {
+        name: _plain(batch.column(name)) for name in PhysicalMessage._fields if name not in ("body", "properties")
+    }
+    values["body"] = bodies
+    values["properties"] = _mappings(batch.column("properties"))
+    return list(map(PhysicalMessage._make, zip(*(values[name] for name in PhysicalMessage._fields), strict=True)))
+
+
+def _plain(column: pa.Array) -> list[Any]:
+    if column.type == _TIME:
+        column = column.view(pa.int64()).fill_null(0)
+    values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+    return values
+
+
+def _mappings(column: pa.MapArray) -> list[Mapping[str, str]]:
+    if not len(column.keys):
+        return list(repeat(NO_PROPERTIES, len(column)))
+    return [dict(pairs) if pairs else NO_PROPERTIES for pairs in column.to_pylist()]
+
+
+class BodyLayout(NamedTuple):
+    """Where a batch's bodies lie in its file: body i is bytes [start + offsets[i], start + offsets[i + 1])."""
+
+    start: int
+    offsets: memoryview
+
+    def slices(self, view: memoryview) -> list[memoryview]:
+        """The bodies, out of a view of the file."""
+        start = self.start
+        return [view[start + begin : start + end] for begin, end in pairwise(self.offsets)]
+
+
+def body_layout(batch: pa.RecordBatch, file_address: int) -> BodyLayout:
+    """Where the bodies of a batch lie that was read from a file mapped at this address."""
+    _, offsets, data = batch.column("body").buffers()
+    start = data.address - file_address if data is not None and data.size else 0
+    return BodyLayout(start, memoryview(bytes(offsets)[: 8 * (len(batch) + 1)]).cast("q"))
+
+
+def crc_mismatches(batch: pa.RecordBatch, bodies: Sequence[memoryview]) -> list[int]:
+    """The rows whose body is not the one that was written."""
+    expected = batch.column("body_crc32").to_pylist()
+    return [row for row, body in enumerate(bodies) if google_crc32c.value(bytes(body)) != expected[row]]
