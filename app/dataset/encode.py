@@ -21,7 +21,7 @@ from app.model.errors import TheirError
 LONGEST_NAME = 32
 """The longest variable name that SAS has, in bytes."""
 
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 1 << 20
 
 
 def describe(
@@ -78,7 +78,7 @@ def character_lengths(batches: Iterable[pa.RecordBatch], charset: str) -> dict[s
 def rows(
     batches: Iterable[pa.RecordBatch], variables: Sequence[Variable], *, order: ByteOrder, charset: str
 ) -> Iterator[memoryview]:
-    """The observations of a table whose columns are these variables, in pieces of whole rows, 8 MiB at most each (one
+    """The observations of a table whose columns are these variables, in pieces of whole rows, 1 MiB at most each (one
     row at least).
 
     Raises TheirError, naming column and row, for a value that its variable cannot hold.
