@@ -6,7 +6,7 @@ An attachment header has message type 100000; all that belongs to it has 100001 
 
 from collections.abc import Iterator
 
-from app.codecs.ibm_mq.encodings import python_codec
+from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.sas import correlid, dialect
 from app.codecs.sas.attachment import read_counts, read_header
 from app.model.attachment import MessageHeader
@@ -41,7 +41,7 @@ def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
 
 def _header(message: PhysicalMessage, known: int) -> tuple[MessageHeader, int]:
     refusal: WireError | None = None
-    for charset in charsets(message.ccsid):
+    for charset in charsets(message):
         try:
             return read_header(message.body, charset=charset, encoding=message.encoding, known=known)
         except WireError as error:
@@ -50,8 +50,8 @@ def _header(message: PhysicalMessage, known: int) -> tuple[MessageHeader, int]:
     raise TheirError("bad-header", refusal.row, refusal.at, refusal.why) from refusal
 
 
-def charsets(ccsid: int) -> Iterator[str]:
+def charsets(message: PhysicalMessage) -> Iterator[str]:
     """The character sets to read a message's text in, the one its descriptor names first, Latin-1 last: that one reads
     any bytes, so that a name in an undeclared character set does not lose an attachment."""
-    named = python_codec(ccsid)
+    named = named_charset(message.ccsid, message.encoding)
     yield from dict.fromkeys(name for name in (named, "utf-8", "latin-1") if name)

@@ -5,7 +5,7 @@ which holds the journal position that it includes: start-up replays the journal 
 state. A checkpoint is made when there is nothing more to do, or after `CHECKPOINT_SECONDS`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, Queue
 from time import monotonic
@@ -32,6 +32,7 @@ from app.observe import Metrics, logger
 from app.ports import Catalog, Clock, Journal
 from app.service.bell import Bell
 from app.service.intake import UNREADABLE
+from app.settings import Source
 
 log = logger(__name__)
 
@@ -68,14 +69,19 @@ class Assembler:
         *,
         limits: Limits,
         attachments_in_memory: int,
-        dialects: dict[str, int],
+        sources: Mapping[str, Source],
     ) -> None:
         self._journal, self._catalog, self._clock = journal, catalog, clock
         self._metrics, self._bell, self._finish = metrics, bell, finish
         self._assembly = Assembly(limits)
         self._in_memory = attachments_in_memory
-        self._configured = dialects
-        self._dialects = {**catalog.source_dialects(), **dialects}
+        self._sources = sources
+        self._configured = {
+            name: dialect.mask_of(dialect.Dialect.parse(source.dialect))
+            for name, source in sources.items()
+            if source.dialect is not None
+        }
+        self._dialects = {**catalog.source_dialects(), **self._configured}
         self._unsaved = _Unsaved()
         self._saved_at = monotonic()
         self._queue: Queue[_Work | None] = Queue(QUEUED_BATCHES)
@@ -136,6 +142,8 @@ class Assembler:
         if message.framing == UNREADABLE:
             properties = message.properties
             raise TheirError(properties.get("refused-code", "unreadable"), "", -1, properties.get("refused-why", ""))
+        if (source := self._sources.get(message.source)) is not None and (source.encoding or source.ccsid):
+            message = with_defaults(message, source.encoding, source.ccsid)
         event = sas_queue.read(message, self._dialects.get(message.source, dialect.ALL))
         if isinstance(event, Announced):
             self._remember(message.source, event.dialects)
@@ -238,6 +246,13 @@ class Assembler:
         complete = self._catalog.complete_messages(attachments, now) if attachments else []
         complete += [message.id for message in answered if not message.attachments]
         self._catalog.add_events([NewEvent("message.complete", message, now, {}) for message in complete])
+
+
+def with_defaults(message: PhysicalMessage, encoding: int | None, ccsid: int | None) -> PhysicalMessage:
+    """The message with what its source is configured to mean where the message does not say it itself."""
+    if (encoding and not message.encoding) or (ccsid and not message.ccsid):
+        return message._replace(encoding=message.encoding or encoding or 0, ccsid=message.ccsid or ccsid or 0)
+    return message
 
 
 def quarantine_record(position: int, message: PhysicalMessage, error: TheirError) -> QuarantineRecord:

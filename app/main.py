@@ -1,0 +1,60 @@
+"""The composition root: settings -> adapters -> service -> web."""
+
+from time import time_ns
+
+import uvicorn
+
+from app import plugins
+from app.observe import Metrics
+from app.ports import Clock
+from app.service.gateway import Gateway
+from app.settings import Settings
+from app.web.api import create_app
+
+
+class SystemClock:
+    """The machine's clock, as `app.ports.Clock`."""
+
+    def now(self) -> int:
+        return time_ns() // 1000
+
+
+def build(settings: Settings) -> Gateway:
+    """A gateway with the adapters that the settings name; nothing runs yet. Raises OurError and PluginError."""
+    settings.data.mkdir(parents=True, exist_ok=True)
+    clock: Clock = SystemClock()
+    metrics = Metrics()
+    journal = plugins.load("journal", "arrow")(
+        settings.journal_folder,
+        segment_bytes=settings.journal.segment_bytes,
+        segment_age=settings.journal.segment_age.total_seconds(),
+        clock=clock,
+    )
+    receivers = {
+        name: plugins.transport(source.transport).receiver(name, source.framing, source.options)
+        for name, source in settings.sources.items()
+    }
+    senders = {
+        name: plugins.transport(destination.transport).sender(name, destination.options)
+        for name, destination in settings.destinations.items()
+    }
+    catalog = plugins.load("catalog", "sql")(settings.catalog_url)
+    store = plugins.load("content store", "object_store")(settings.content_url)
+    return Gateway(settings, journal, catalog, store, clock, metrics, receivers, senders)
+
+
+def serve(settings: Settings) -> None:
+    """Runs the gateway and its REST interface until a signal ends it."""
+    gateway = build(settings)
+    gateway.start()
+    try:
+        uvicorn.run(
+            create_app(gateway),
+            host=settings.http.host,
+            port=settings.http.port,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=10,
+        )
+    finally:
+        gateway.stop()

@@ -1,0 +1,121 @@
+"""A delivery's content -> the bodies of its parts, one at a time."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from app.codecs.ibm_mq.encodings import charset as named_charset
+from app.codecs.sas import dataset, files
+from app.codecs.sas.dialect import Dialect
+from app.dataset import encode
+from app.dataset.parquet import read_parquet
+from app.framing.outgoing import Manner, messages
+from app.model.attachment import AttachmentKind
+from app.model.errors import TheirError
+from app.model.message import PhysicalMessage
+from app.model.records import DeliveryRecord, OutgoingAttachment
+from app.ports import ContentStore
+from app.service.outbox import CannotSend
+from app.settings import Destination
+from app.wire import WireError
+
+LONGEST_LINE = 16 << 20
+"""Bytes of the longest line of a text file; a longer one must be sent as a binary file."""
+
+TEXT_LRECL = 32_767
+"""The logical record length that a text file is announced with, SAS's default."""
+
+
+class Cutter:
+    """Cuts the deliveries of one destination."""
+
+    def __init__(self, settings: Destination, store: ContentStore) -> None:
+        self._store = store
+        self._record_length = settings.record_length
+        charset = named_charset(settings.ccsid, settings.encoding) or "utf-8"
+        self._manner = Manner(Dialect.parse(settings.dialect), charset, settings.ccsid, settings.encoding)
+
+    def cut(self, delivery: DeliveryRecord, limit: int) -> Iterator[PhysicalMessage]:
+        """All physical messages of a delivery, with bodies of at most `limit` bytes. Raises CannotSend."""
+        try:
+            yield from messages(delivery, self._manner, lambda attachment: self._bodies(attachment, limit))
+        except (TheirError, WireError, UnicodeEncodeError, pa.ArrowException) as error:
+            raise CannotSend(str(error)) from error
+        except KeyError as gone:
+            raise CannotSend(f"its content {gone} is gone") from gone
+
+    def _bodies(self, attachment: OutgoingAttachment, limit: int) -> Iterator[bytes]:
+        if attachment.kind is AttachmentKind.DATA_SET:
+            return self._data_set(attachment, limit)
+        return self._file(attachment, limit)
+
+    def _file(self, attachment: OutgoingAttachment, limit: int) -> Iterator[bytes]:
+        dialect = self._manner.dialect
+        pieces = self._store.read(attachment.object_name) if attachment.size else iter(())
+        if attachment.kind is AttachmentKind.TEXT_FILE:
+            lrecl = self._record_length or TEXT_LRECL
+            records = lines(pieces)
+        else:
+            lrecl = self._record_length or limit - dialect.long
+            records = fixed_records(pieces, lrecl)
+        yield files.write_file_description(files.FileDescription(lrecl, attachment.size), dialect)
+        yield from files.write_records(records, dialect, limit)
+
+    def _data_set(self, attachment: OutgoingAttachment, limit: int) -> Iterator[bytes]:
+        manner = self._manner
+        lengths = encode.character_lengths(self._open(attachment), manner.charset)
+        reader = self._open(attachment)
+        count = sum(batch.num_rows for batch in self._open(attachment))
+        definition, variables = encode.describe(
+            reader.schema, charset=manner.charset, observations=count, character_lengths=lengths
+        )
+        order = "big" if manner.dialect.order == ">" else "little"
+        rows = encode.rows(reader, variables, order=order, charset=manner.charset)
+        return chain(
+            [dataset.write_definition(definition, manner.dialect, manner.charset)],
+            dataset.write_variables(variables, manner.dialect, manner.charset, limit),
+            dataset.write_observations(rows, definition.observation_length, manner.dialect, limit),
+        )
+
+    def _open(self, attachment: OutgoingAttachment) -> pa.RecordBatchReader:
+        name = attachment.object_name
+        source: Any = self._store.local_path(name)
+        if source is None:
+            source = pa.BufferReader(b"".join(self._store.read(name)))
+        return read_parquet(source)
+
+
+def lines(pieces: Iterator[memoryview]) -> Iterator[bytes]:
+    """The lines of a text file without their line feeds; a last line that is not ended counts.
+
+    Raises CannotSend for a line over LONGEST_LINE.
+    """
+    tail = b""
+    for piece in pieces:
+        *whole, tail = (tail + piece).split(b"\n")
+        yield from whole
+        if len(tail) > LONGEST_LINE:
+            raise CannotSend(f"a line is longer than {LONGEST_LINE} bytes: send the file as a binary file")
+    if tail:
+        yield tail
+
+
+def fixed_records(pieces: Iterator[memoryview], length: int) -> Iterator[memoryview]:
+    """The same bytes in records of one length, the last one shorter."""
+    tail = b""
+    for piece in pieces:
+        start = 0
+        if tail:
+            start = min(length - len(tail), len(piece))
+            tail += piece[:start]
+            if len(tail) < length:
+                continue
+            yield memoryview(tail)
+        whole = start + (len(piece) - start) // length * length
+        for at in range(start, whole, length):
+            yield piece[at : at + length]
+        tail = bytes(piece[whole:])
+    if tail:
+        yield memoryview(tail)

@@ -1,0 +1,235 @@
+"""The content of a complete attachment, from its parts in the journal."""
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from app.codecs.ibm_mq.encodings import float_format
+from app.codecs.sas import dataset, dialect, files
+from app.codecs.sas.dialect import Dialect
+from app.dataset.decode import batches
+from app.dataset.numeric import FloatFormat
+from app.dataset.parquet import write_parquet
+from app.dataset.schema import arrow_schema
+from app.framing.sas_queue import charsets
+from app.model.attachment import AttachmentKind
+from app.model.errors import TheirError
+from app.model.message import PhysicalMessage, Position
+from app.model.records import AttachmentRecord, Extent, Finished
+from app.ports import ContentStore, Journal, ObjectWriter
+from app.wire import WireError
+
+PARQUET_TYPE = "application/vnd.apache.parquet"
+EXTENTS_A_PART = 4
+"""A file with more records a part than this is copied to the store: reading it in many small pieces does not pay."""
+WRITE_BYTES = 256 << 10
+
+
+class _Measured:
+    """What goes into an object, counted and digested on its way."""
+
+    def __init__(self, target: ObjectWriter) -> None:
+        self._target, self._digest, self.size = target, sha256(), 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._digest.update(data)
+        self.size += len(data)
+        self._target.write(data)
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+
+
+def file_content(
+    record: AttachmentRecord,
+    first: PhysicalMessage,
+    positions: list[Position],
+    journal: Journal,
+    store: ContentStore,
+    line_end: str,
+) -> Finished:
+    """A file attachment's content. Text files get `line_end` behind each record, binary records are joined as they are.
+
+    Raises TheirError and WireError for what breaks the specification.
+    """
+    description, dialects = files.read_file_description(first.body, record.dialects or dialect.ALL)
+    parts = positions[1:]
+    chosen = files.detect(lambda: journal.bodies(parts), dialects)
+    content_type = "application/octet-stream"
+    if record.kind is AttachmentKind.TEXT_FILE:
+        content_type = f"text/plain; charset={next(iter(charsets(first)))}" if first.ccsid else "text/plain"
+    elif (extents := _extents(parts, chosen, journal)) is not None:
+        return Finished(
+            record.id, content_type=content_type, storage="journal", dialects=dialects, finished_at=0, **extents._asdict()
+        )
+    name = f"attachments/{record.id}"
+    with store.create(name) as target:
+        measured = _Measured(target)
+        records = files.records(journal.bodies(parts), chosen)
+        if record.kind is AttachmentKind.TEXT_FILE:
+            _write_lines(records, line_end.encode(), description.filesize, measured)
+        else:
+            _write_joined(records, measured)
+    return Finished(
+        record.id,
+        size=measured.size,
+        sha256=measured.sha256,
+        content_type=content_type,
+        storage="store",
+        finished_at=0,
+        object_name=name,
+        dialects=dialects,
+    )
+
+
+class _Extents(NamedTuple):
+    size: int
+    sha256: str
+    extents: tuple[Extent, ...]
+
+
+def _extents(parts: Sequence[Position], chosen: Dialect, journal: Journal) -> _Extents | None:
+    """Where a binary file's bytes lie in the journal; None when its records are too small for that."""
+    digest, size = sha256(), 0
+    extents: list[Extent] = []
+    latest: list[memoryview] = [memoryview(b"")]
+
+    def walked() -> Iterator[memoryview]:
+        for body in journal.bodies(parts):
+            latest[0] = body
+            yield body
+
+    located, at = -1, Extent(0, 0, 0)
+    for part, start, length, _ in files.spans(walked(), chosen):
+        if not length:
+            continue
+        if part != located:
+            located, at = part, journal.locate(parts[part])
+        digest.update(latest[0][start : start + length])
+        extents.append(Extent(at.segment, at.offset + start, length))
+        size += length
+        if len(extents) > EXTENTS_A_PART * (part + 1):
+            return None
+    return _Extents(size, digest.hexdigest(), tuple(extents))
+
+
+def _write_joined(records: Iterator[bytes | memoryview], target: _Measured) -> None:
+    held: list[bytes | memoryview] = []
+    size = 0
+    for each in records:
+        held.append(each)
+        size += len(each)
+        if size >= WRITE_BYTES:
+            target.write(b"".join(held))
+            held, size = [], 0
+    target.write(b"".join(held))
+
+
+def _write_lines(records: Iterator[bytes | memoryview], line_end: bytes, filesize: int, target: _Measured) -> None:
+    """Records as lines. Whether the last one is ended too, the file size tells where it counts line ends (it is
+    compared modulo 2^32, as a 4-byte one must be); otherwise it is."""
+    held: list[bytes | memoryview] = []
+    size = lines = 0
+    for each in records:
+        if lines:
+            held.append(line_end)
+        held.append(each)
+        size += len(each) + len(line_end)
+        lines += 1
+        if size >= WRITE_BYTES:
+            target.write(b"".join(held))
+            held, size = [], 0
+    target.write(b"".join(held))
+    if lines and (target.size - filesize) % (1 << 32):
+        target.write(line_end)
+
+
+# --- data sets ----------------------------------------------------------------------------------------------------
+
+
+def data_set_content(
+    record: AttachmentRecord,
+    first: PhysicalMessage,
+    positions: list[Position],
+    journal: Journal,
+    store: ContentStore,
+    line_end: str,
+) -> Finished:
+    """A data set attachment's content as one Parquet object. Raises TheirError and WireError."""
+    del line_end
+    refusal: WireError | None = None
+    for charset in charsets(first):
+        try:
+            return _data_set(record, first, positions, journal, store, charset)
+        except WireError as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
+
+
+def _data_set(
+    record: AttachmentRecord,
+    first: PhysicalMessage,
+    positions: list[Position],
+    journal: Journal,
+    store: ContentStore,
+    charset: str,
+) -> Finished:
+    kinds = _by_kind(positions, journal, record.dialects or dialect.ALL)
+    if dataset.MessageKind.DEFINITION not in kinds:
+        raise TheirError("no-definition", "type", 0, "the attachment has no data set definition message")
+    body = next(journal.bodies(kinds[dataset.MessageKind.DEFINITION][:1]))
+    definition, dialects = dataset.read_definition(body, record.dialects or dialect.ALL, charset)
+    bodies = list(journal.bodies(kinds.get(dataset.MessageKind.VARIABLES, [])))
+    variables, dialects = dataset.read_variables(bodies, definition.variables, dialects, charset)
+    observations = kinds.get(dataset.MessageKind.OBSERVATIONS, [])
+    blocks = dataset.observation_blocks(lambda: journal.bodies(observations), definition, dialects)
+    floats: FloatFormat = "ibm" if float_format(first.encoding) == "s390" else "ieee"
+    chosen = dialect.preferred(dialects, first.encoding)
+    schema = arrow_schema(
+        definition,
+        variables,
+        library=record.qualifier_1,
+        member=record.qualifier_2,
+        charset=charset,
+        float_format=floats,
+    )
+    rows = batches(
+        definition,
+        variables,
+        blocks,
+        order="big" if chosen.order == ">" else "little",
+        float_format=floats,
+        charset=charset,
+        schema=schema,
+    )
+    name = f"attachments/{record.id}"
+    with store.create(name) as target:
+        measured = _Measured(target)
+        count = write_parquet(schema, rows, measured)
+    return Finished(
+        record.id,
+        size=measured.size,
+        sha256=measured.sha256,
+        content_type=PARQUET_TYPE,
+        storage="store",
+        finished_at=0,
+        object_name=name,
+        dialects=dialects,
+        observations=count,
+        variables=len(variables),
+    )
+
+
+def _by_kind(positions: Sequence[Position], journal: Journal, dialects: int) -> dict[int, list[Position]]:
+    """The positions of a data set's messages by their type; what has no type continues the observations before it."""
+    kinds: dict[int, list[Position]] = {}
+    for position, body in zip(positions, journal.bodies(positions), strict=True):
+        kinds.setdefault(dataset.message_kind(body, dialects), []).append(position)
+    return kinds
+
+

@@ -1,0 +1,238 @@
+"""The whole service behind REST and the command line: its stages, started and stopped in order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+from app.assembly.machine import Limits
+from app.assembly.parts import Parts
+from app.assembly.states import Input, follow
+from app.model.attachment import AttachmentState
+from app.model.identity import attachment_id as identify
+from app.model.message import PhysicalMessage, Position
+from app.model.records import AttachmentRecord, DeliveryRecord, EventRecord, NewEvent, QuarantineRecord
+from app.observe import Metrics, logger
+from app.ports import Catalog, Clock, ContentStore, Journal, Receiver, Sender
+from app.service.assembler import Assembler
+from app.service.bell import Bell
+from app.service.content import Content, open_content
+from app.service.cutting import Cutter
+from app.service.finisher import Finisher
+from app.service.intake import Journaler
+from app.service.outbox import Outbox
+from app.service.stage import Stage, repeat
+from app.service.sweeper import Sweeper
+from app.settings import Destination, Settings
+
+log = logger(__name__)
+
+SWEEP_SECONDS = 1.0
+EVENTS_AT_ONCE = 500
+STOP_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether the process should live on, whether it should get requests, and why."""
+
+    live: bool
+    ready: bool
+    checks: dict[str, dict[str, Any]]
+
+
+class Gateway:
+    """Receives, assembles, finishes and sends; answers what REST asks beyond the catalog."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal: Journal,
+        catalog: Catalog,
+        store: ContentStore,
+        clock: Clock,
+        metrics: Metrics,
+        receivers: Mapping[str, Receiver],
+        senders: Mapping[str, Sender],
+    ) -> None:
+        self.settings, self.journal, self.catalog, self.store = settings, journal, catalog, store
+        self.clock, self.metrics, self.receivers = clock, metrics, receivers
+        self.bell = Bell()
+        self.draining = False
+        self._recovered = False
+        self._stop = Event()
+        self._finisher = Finisher(settings, journal, catalog, store, clock, metrics, self.bell)
+        self._assembler = Assembler(
+            journal,
+            catalog,
+            clock,
+            metrics,
+            self.bell,
+            self._finisher.put,
+            limits=Limits(settings.limits.parts, settings.limits.attachments_a_message),
+            attachments_in_memory=settings.limits.attachments_in_memory,
+            sources=settings.sources,
+        )
+        self._journaler = Journaler(
+            journal,
+            self._assembler.put,
+            metrics,
+            backlog_bytes=settings.limits.backlog_bytes,
+            free_bytes=settings.limits.free_bytes,
+        )
+        self._sweeper = Sweeper(settings, journal, catalog, store, clock, metrics, self.bell)
+        self._outboxes = {name: self._outbox(name, sender) for name, sender in senders.items()}
+        self._receiving = [Stage(f"receive {name}", self._receive(receiver)) for name, receiver in receivers.items()]
+        self._stages = {
+            "assemble": Stage("assemble", self._assemble),
+            "journal": Stage("journal", self._journaler.run),
+            "finish": Stage("finish", self._finisher.run),
+            "sweep": Stage("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
+            **{f"send {name}": Stage(f"send {name}", outbox.run) for name, outbox in self._outboxes.items()},
+        }
+        self._observe()
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Recovers what the journal holds beyond the catalog, then lets messages in."""
+        replayed = self._assembler.recover()
+        if replayed:
+            log.info("journal replayed", messages=replayed)
+        self._finisher.recover()
+        for stage in self._stages.values():
+            stage.start()
+        for receiving in self._receiving:
+            receiving.start()
+        self._recovered = True
+
+    def stop(self) -> None:
+        """Stops taking, finishes what was taken as far as it is journalled, and closes everything."""
+        self.draining = True
+        self._stop.set()
+        self.bell.ring()
+        for outbox in self._outboxes.values():
+            outbox.stop()
+        self._journaler.stop()
+        for receiving in self._receiving:
+            receiving.join(STOP_SECONDS)
+        self._stages["journal"].join(STOP_SECONDS)
+        self._assembler.stop()
+        self._stages["assemble"].join(STOP_SECONDS)
+        self._finisher.stop()
+        for stage in self._stages.values():
+            stage.join(STOP_SECONDS)
+        self.journal.close()
+        self.catalog.close()
+
+    def health(self) -> Health:
+        failed = [stage.name for stage in (*self._stages.values(), *self._receiving) if stage.failed]
+        checks: dict[str, dict[str, Any]] = {
+            "stages": {"ok": not failed, "failed": failed},
+            "journal": {"ok": self._journaler.holding is None, "holding": self._journaler.holding},
+            "recovery": {"ok": self._recovered},
+        }
+        for name, receiver in self.receivers.items():
+            status = receiver.status()
+            checks[f"source {name}"] = {"ok": bool(status["connected"]), **status}
+        for name, outbox in self._outboxes.items():
+            status = outbox.sender.status()
+            checks[f"destination {name}"] = {"ok": status.get("error") is None, **status}
+        return Health(live=not failed, ready=self._recovered and not self.draining and not failed, checks=checks)
+
+    # --- what REST asks -------------------------------------------------------------------------------------------
+
+    @property
+    def destinations(self) -> Mapping[str, Destination]:
+        return self.settings.destinations
+
+    def content(self, record: AttachmentRecord) -> Content:
+        """A finished attachment's bytes. Raises KeyError when they are gone."""
+        return open_content(record, self.catalog, self.store, self.journal)
+
+    def missing_ranges(self, record: AttachmentRecord, limit: int) -> list[tuple[int, int]]:
+        """Closed ranges of sequence numbers that have not come yet, at most `limit` of them."""
+        return Parts(self.catalog.part_runs(record.id)).missing(record.parts_expected, limit)
+
+    def delete_attachment(self, attachment_id: str) -> bool:
+        """Removes an attachment for ever; False when there is none."""
+        record = self.catalog.attachment(attachment_id)
+        if record is None or (state := follow(record.state, Input.DELETE)) is None:
+            return False
+        event = NewEvent("attachment.deleted", record.id, self.clock.now(), {"name": record.qualifier_2})
+        self.catalog.set_state([record.id], state, events=[event])
+        if record.object_name is not None:
+            self.store.delete(record.object_name)
+        self.bell.ring()
+        return True
+
+    def quarantined_body(self, record: QuarantineRecord) -> bytes:
+        """A quarantined physical message's body. Raises KeyError when its segment is gone."""
+        return bytes(self.journal.read(Position.unpack(record.position)).body)
+
+    def replay_quarantine(self, quarantine_id: str) -> bool:
+        """Gives a quarantined message, or the attachment that its content spoilt, another try; False when there is
+        none. Raises KeyError when its segment is gone."""
+        record = self.catalog.quarantine_entry(quarantine_id)
+        if record is None:
+            return False
+        position = Position.unpack(record.position)
+        message = self.journal.read(position)
+        self.catalog.set_quarantine_state(quarantine_id, "replayed")
+        spoilt = self.catalog.attachment(identify(record.source, record.correl_id[:16]))
+        if spoilt is not None and follow(spoilt.state, Input.REPLAY) is AttachmentState.COMPLETE:
+            self.catalog.set_state([spoilt.id], AttachmentState.COMPLETE)
+            self._finisher.put([spoilt.id])
+        else:
+            self._assembler.put([position], [_owned(message)])
+        return True
+
+    def enqueue(self, delivery: DeliveryRecord) -> None:
+        """Takes a delivery whose content is stored. Raises IdempotencyConflict."""
+        data: dict[str, object] = {"destination": delivery.destination}
+        self.catalog.add_delivery(delivery, [NewEvent("delivery.queued", delivery.id, delivery.created_at, data)])
+        self._outboxes[delivery.destination].wake()
+        self.bell.ring()
+
+    def wait_events(self, after: int, timeout: float) -> list[EventRecord]:
+        """Events behind a number; waits up to `timeout` seconds for the first."""
+        heard = self.bell.rings
+        events = self.catalog.events_after(after, EVENTS_AT_ONCE)
+        if events or self.draining:
+            return events
+        self.bell.wait(heard, timeout)
+        return self.catalog.events_after(after, EVENTS_AT_ONCE)
+
+    # --- building -------------------------------------------------------------------------------------------------
+
+    def _outbox(self, name: str, sender: Sender) -> Outbox:
+        settings = self.settings.destinations[name]
+        cutter = Cutter(settings, self.store)
+        return Outbox(name, settings, sender, cutter.cut, self.catalog, self.clock, self.metrics, self.bell)
+
+    def _receive(self, receiver: Receiver) -> Any:
+        return lambda: receiver.run(self._journaler, self._stop)
+
+    def _assemble(self) -> None:
+        self._assembler.run()
+
+    def _observe(self) -> None:
+        metrics = self.metrics
+        metrics.journal_bytes.set_function(lambda: sum(segment.size for segment in self.journal.segments()))
+        metrics.journal_segments.set_function(lambda: len(self.journal.segments()))
+        metrics.free_bytes.set_function(self.journal.free_bytes)
+        metrics.oldest_unfinished_seconds.set_function(self._oldest_unfinished)
+        for name, receiver in self.receivers.items():
+            metrics.source_connected.labels(name).set_function(lambda r=receiver: r.status()["connected"])
+        for name, outbox in self._outboxes.items():
+            metrics.destination_connected.labels(name).set_function(lambda o=outbox: o.sender.status()["connected"])
+
+    def _oldest_unfinished(self) -> float:
+        now = self.clock.now()
+        oldest = self.catalog.stale_attachments(now, 1)
+        return (now - oldest[0].last_received_at) / 1e6 if oldest else 0.0
+
+
+def _owned(message: PhysicalMessage) -> PhysicalMessage:
+    """The message with a body of its own, which outlives its journal segment."""
+    return message._replace(body=bytes(message.body))
