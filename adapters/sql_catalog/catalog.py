@@ -1,0 +1,22 @@
+"""The catalog: one class over one database, made of a part for each concern."""
+
+from adapters.sql_catalog.assembly import Assembly
+from adapters.sql_catalog.database import Database
+from adapters.sql_catalog.deliveries import Deliveries
+from adapters.sql_catalog.events import Events
+from adapters.sql_catalog.finishing import Finishing
+from adapters.sql_catalog.quarantine import Quarantine
+from adapters.sql_catalog.reading import Reading
+
+
+class SqlCatalog(Assembly, Finishing, Reading, Quarantine, Deliveries, Events):
+    """`app.ports.Catalog` at an SQLAlchemy URL: `sqlite:////folder/catalog.db` or `postgresql+psycopg://host/name`.
+
+    Opening brings the schema up to date. Raises ValueError and OurError as `Database` does.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(Database(url))
+
+    def close(self) -> None:
+        self._database.close()

@@ -1,0 +1,46 @@
+"""Column types for values that come from outside and need not fit what a database calls text or an integer."""
+
+import re
+from typing import Any
+
+from sqlalchemy import BigInteger, Integer, Text
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator
+
+# PostgreSQL stores no NUL and no driver encodes a lone surrogate, yet a sender's names may hold either.
+_UNSTORABLE = re.compile("[\0\x1a\ud800-\udfff]")
+_ESCAPED = re.compile("\x1a([0-9a-f]{4})")
+
+
+class AnyText(TypeDecorator[str]):
+    """Any Python string. What no database stores becomes SUBSTITUTE (U+001A) and four hexadecimal digits."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        if value is None or not _UNSTORABLE.search(value):
+            return value
+        return _UNSTORABLE.sub(lambda match: f"\x1a{ord(match[0]):04x}", value)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        if value is None or "\x1a" not in value:
+            return value
+        return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), value)
+
+
+class BitMask(TypeDecorator[int]):
+    """A set of bits of any width, in hexadecimal: 64 bits already are too many for SQL's signed integers."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else f"{value:x}"
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> int | None:  # noqa: ARG002
+        return None if value is None else int(value, 16)
+
+
+# SQLite numbers rows by itself only in a column whose type is exactly INTEGER.
+RowNumber = BigInteger().with_variant(Integer, "sqlite")

@@ -1,0 +1,71 @@
+"""Outgoing messages. Clients were told of them and the journal does not know them: every write is durable on return."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Select, select, update
+
+from adapters.sql_catalog.paging import Listing, fetch_page
+from adapters.sql_catalog.part import CatalogPart, log_events
+from adapters.sql_catalog.rows import delivery_record, delivery_values
+from adapters.sql_catalog.tables import IS_HOLDING, IS_OPEN, deliveries
+from app.model.attachment import DeliveryState
+from app.model.records import DeliveryRecord, NewEvent
+from app.ports import IdempotencyConflict, Page
+
+_DELIVERIES = Listing(deliveries.c.created_at, deliveries.c.id, delivery_record)
+
+
+class Deliveries(CatalogPart):
+    """The calls of `app.ports.Catalog` under "deliveries"."""
+
+    def add_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent]) -> None:
+        new = (
+            self._database.insert(deliveries)
+            .values(delivery_values(delivery))
+            .on_conflict_do_nothing(index_elements=["idempotency_key"])
+            .returning(deliveries.c.id)
+        )
+        with self._database.write(durable=True) as connection:
+            if connection.execute(new).first() is None:
+                row = connection.execute(_by_key(delivery.idempotency_key)).one()
+                existing = delivery_record(row)
+                raise IdempotencyConflict(existing, same_request=existing.fingerprint == delivery.fingerprint)
+            log_events(connection, events)
+
+    def update_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent] = ()) -> None:
+        """Raises KeyError when there is no such delivery."""
+        change = update(deliveries).where(deliveries.c.id == delivery.id).values(delivery_values(delivery))
+        with self._database.write(durable=True) as connection:
+            if not connection.execute(change).rowcount:
+                raise KeyError(delivery.id)
+            log_events(connection, events)
+
+    def delivery(self, delivery_id: str) -> DeliveryRecord | None:
+        return self._one(select(deliveries).where(deliveries.c.id == delivery_id), delivery_record)
+
+    def delivery_by_idempotency_key(self, key: str) -> DeliveryRecord | None:
+        return self._one(_by_key(key), delivery_record)
+
+    def due_deliveries(self, now: int, limit: int) -> list[DeliveryRecord]:
+        due = select(deliveries).where(IS_OPEN, deliveries.c.next_attempt_at <= now)
+        return self._all(due.order_by(deliveries.c.created_at, deliveries.c.id).limit(limit), delivery_record)
+
+    def ended_deliveries(self, updated_before: int, limit: int) -> list[DeliveryRecord]:
+        """Content is held as long as an attachment names an object: clear `object_name` once the object is gone."""
+        ended = select(deliveries).where(IS_HOLDING, deliveries.c.updated_at < updated_before)
+        return self._all(ended.order_by(deliveries.c.updated_at, deliveries.c.id).limit(limit), delivery_record)
+
+    def deliveries(
+        self, state: DeliveryState | None, destination: str | None, cursor: str | None, limit: int
+    ) -> Page[DeliveryRecord]:
+        statement = select(deliveries)
+        if state is not None:
+            statement = statement.where(deliveries.c.state == state.value)
+        if destination is not None:
+            statement = statement.where(deliveries.c.destination == destination)
+        with self._database.read() as connection:
+            return fetch_page(connection, _DELIVERIES, statement, cursor, limit)
+
+
+def _by_key(key: str | None) -> Select[tuple[object, ...]]:
+    return select(deliveries).where(deliveries.c.idempotency_key == key)

@@ -1,0 +1,31 @@
+"""The event log that server-sent events are read from."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import delete, func, select
+
+from adapters.sql_catalog.part import CatalogPart, log_events
+from adapters.sql_catalog.rows import event_record
+from adapters.sql_catalog.tables import events
+from app.model.records import EventRecord, NewEvent
+
+
+class Events(CatalogPart):
+    """The calls of `app.ports.Catalog` under "events"."""
+
+    def events_after(self, number: int, limit: int) -> list[EventRecord]:
+        later = select(events).where(events.c.number > number).order_by(events.c.number).limit(limit)
+        return self._all(later, event_record)
+
+    def last_event(self) -> int:
+        with self._database.read() as connection:
+            return connection.scalar(select(func.max(events.c.number))) or 0
+
+    def add_events(self, events: Sequence[NewEvent]) -> None:
+        with self._database.write() as connection:
+            log_events(connection, events)
+
+    def prune_events(self, before: int) -> None:
+        """Forgets events logged before a time; their numbers do not come again."""
+        with self._database.write() as connection:
+            connection.execute(delete(events).where(events.c.time < before))

@@ -1,0 +1,175 @@
+"""From complete to finished, settled, expired, quarantined or deleted; and what of the journal may go."""
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import (
+    Connection,
+    Integer,
+    Row,
+    delete,
+    insert,
+    literal_column,
+    select,
+    union,
+    update,
+)
+
+from adapters.sql_catalog import tables
+from adapters.sql_catalog.part import CatalogPart, chunks, log_events
+from adapters.sql_catalog.rows import attachment_record, pack_triplets, unpack_extents
+from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord, Extent, Finished, NewEvent
+
+_attachments, _messages = tables.attachments, tables.messages
+_state = _attachments.c.state
+
+_COMPLETE = AttachmentState.COMPLETE.value
+_FINISHED = AttachmentState.FINISHED.value
+_DELETED = AttachmentState.DELETED.value
+_RECEIVING = AttachmentState.RECEIVING.value
+
+_SEGMENT_SHIFT = literal_column("32", Integer)
+_first = _attachments.c.first_position.op(">>")(_SEGMENT_SHIFT)
+_last = _attachments.c.last_position.op(">>")(_SEGMENT_SHIFT)
+_kept = tables.quarantine.c.position.op(">>")(_SEGMENT_SHIFT)
+_NEEDED = union(
+    select(_first, _last).where(_state.in_((_RECEIVING, _COMPLETE, AttachmentState.QUARANTINED.value))),
+    select(_first, _last).where(tables.IS_UNSETTLED),
+    select(_kept, _kept).where(tables.quarantine.c.state != "dismissed"),
+)
+
+
+class Finishing(CatalogPart):
+    """The calls of `app.ports.Catalog` under "finishing"."""
+
+    def complete_attachments(self) -> list[AttachmentRecord]:
+        return self._all(
+            select(_attachments).where(_state == _COMPLETE).order_by(_attachments.c.first_received_at),
+            attachment_record,
+        )
+
+    def unsettled_attachments(self, finished_before: int, limit: int) -> list[AttachmentRecord]:
+        finished_at = _attachments.c.finished_at
+        unsettled = select(_attachments).where(tables.IS_UNSETTLED, finished_at < finished_before)
+        return self._all(unsettled.order_by(finished_at, _attachments.c.id).limit(limit), attachment_record)
+
+    def stale_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
+        last_received_at = _attachments.c.last_received_at
+        stale = select(_attachments).where(tables.IS_RECEIVING, last_received_at < last_received_before)
+        return self._all(stale.order_by(last_received_at, _attachments.c.id).limit(limit), attachment_record)
+
+    def finish(self, finished: Finished, events: Sequence[NewEvent]) -> bool:
+        values = {
+            "state": _FINISHED,
+            "size": finished.size,
+            "sha256": finished.sha256,
+            "content_type": finished.content_type,
+            "storage": finished.storage,
+            "finished_at": finished.finished_at,
+            "object_name": finished.object_name,
+            "observations": finished.observations,
+            "variables": finished.variables,
+        }
+        if finished.dialects is not None:
+            values["dialects"] = finished.dialects
+        complete = update(_attachments).where(_attachments.c.id == finished.id, _state == _COMPLETE)
+        with self._database.write() as connection:
+            if not connection.execute(complete.values(values)).rowcount:
+                return False
+            if finished.storage == "store":
+                _forget_pieces(connection, [finished.id])
+            else:
+                packed = pack_triplets(finished.extents)
+                connection.execute(insert(tables.extents).values(attachment_id=finished.id, extents=packed))
+            log_events(connection, events)
+        return True
+
+    def settle(self, attachment_id: str, object_name: str) -> bool:
+        settled = update(_attachments).where(_attachments.c.id == attachment_id, _state == _FINISHED)
+        with self._database.write() as connection:
+            if not connection.execute(settled.values(storage="store", object_name=object_name)).rowcount:
+                return False
+            _forget_pieces(connection, [attachment_id])
+        return True
+
+    def extents(self, attachment_id: str) -> tuple[Extent, ...]:
+        with self._database.read() as connection:
+            packed = connection.scalar(
+                select(tables.extents.c.extents).where(tables.extents.c.attachment_id == attachment_id)
+            )
+        return unpack_extents(packed or b"")
+
+    def complete_messages(self, attachment_ids: Sequence[str], now: int) -> list[str]:
+        done: list[str] = []
+        with self._database.write() as connection:
+            waiting = list(_waiting_messages(connection, attachment_ids))
+            listed = {attachment for message in waiting for attachment in message.attachments}
+            finished = _finished(connection, list(listed))
+            done = [message.id for message in waiting if finished.issuperset(message.attachments)]
+            for some in chunks(done):
+                connection.execute(update(_messages).where(_messages.c.id.in_(some)).values(complete_at=now))
+        return done
+
+    def set_state(
+        self,
+        attachment_ids: Sequence[str],
+        state: AttachmentState,
+        *,
+        reason_code: str | None = None,
+        reason: str | None = None,
+        events: Sequence[NewEvent] = (),
+    ) -> None:
+        """A deleted attachment stays deleted: its row remains, so that what still arrives of it is known for what it
+        is, and what would find its content goes. Only what is still being received expires."""
+        allowed = _state == _RECEIVING if state is AttachmentState.EXPIRED else _state != _DELETED
+        values = {"state": state.value, "reason_code": reason_code, "reason": reason}
+        with self._database.write(durable=True) as connection:
+            for some in chunks(attachment_ids):
+                connection.execute(update(_attachments).where(_attachments.c.id.in_(some), allowed).values(values))
+                if state is AttachmentState.DELETED:
+                    _forget_pieces(connection, some)
+            log_events(connection, events)
+
+    def needed_segments(self) -> set[int]:
+        """As the answer lets segments go, all that it rests on is on disk when it is given."""
+        with self._database.read() as connection:
+            ranges = connection.execute(_NEEDED).all()
+        with self._database.write(durable=True) as connection:
+            # Any durable write takes the quick ones before it to disk; this one changes nothing else.
+            connection.execute(update(tables.progress).values(position=tables.progress.c.position))
+        return {segment for first, last in ranges for segment in range(first, last + 1)}
+
+
+def _forget_pieces(connection: Connection, attachment_ids: Sequence[str]) -> None:
+    for table in (tables.part_runs, tables.extents):
+        connection.execute(delete(table).where(table.c.attachment_id.in_(attachment_ids)))
+
+
+def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> Iterator[Row[tuple[str, list[str]]]]:
+    """The incomplete messages of these attachments that miss no application message."""
+    seen = set()
+    for some in chunks(attachment_ids):
+        theirs = select(_attachments.c.message_id).where(_attachments.c.id.in_(some))
+        incomplete = select(
+            _messages.c.id,
+            _messages.c.attachments,
+            _messages.c.message_correl_id,
+            _messages.c.application_body.is_(None),
+        ).where(_messages.c.id.in_(theirs), _messages.c.complete_at.is_(None))
+        for row in connection.execute(incomplete):
+            missing = row[3] and _announces_application_message(row.message_correl_id)
+            if row.id not in seen and not missing:
+                seen.add(row.id)
+                yield row
+
+
+def _announces_application_message(message_correl_id: bytes) -> bool:
+    return bool(message_correl_id.strip(b"\0 "))
+
+
+def _finished(connection: Connection, attachment_ids: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for some in chunks(attachment_ids):
+        finished = select(_attachments.c.id).where(_attachments.c.id.in_(some), _state == _FINISHED)
+        found.update(connection.scalars(finished))
+    return found

@@ -1,0 +1,58 @@
+"""Pages of a listing, newest first. A cursor says where the last page ended, so that a page costs the same wherever it
+begins and rows that come meanwhile shift nothing."""
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, literal, tuple_
+
+from app.ports import BadCursor, Page
+
+T = TypeVar("T")
+
+_CURSOR = re.compile(r"(-?\d{1,19}):(.*)", re.DOTALL)
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+def encode_cursor(time: int, identifier: str) -> str:
+    """An opaque word, safe in a URL."""
+    return urlsafe_b64encode(f"{time}:{identifier}".encode(errors="surrogatepass")).rstrip(b"=").decode()
+
+
+def decode_cursor(cursor: str) -> tuple[int, str]:
+    """Raises BadCursor."""
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        match = _CURSOR.fullmatch(urlsafe_b64decode(padded).decode(errors="surrogatepass"))
+    except ValueError:
+        match = None
+    if match is None or int(match[1]) not in _INT64 or encode_cursor(int(match[1]), match[2]) != cursor:
+        raise BadCursor(cursor)
+    return int(match[1]), match[2]
+
+
+class Listing(NamedTuple, Generic[T]):
+    """What a listing is ordered by, and what its rows are."""
+
+    time: ColumnElement[int]
+    identifier: ColumnElement[str]
+    record: Callable[[Row[Any]], T]
+
+
+def fetch_page(
+    connection: Connection, listing: Listing[T], statement: Select[Any], cursor: str | None, limit: int
+) -> Page[T]:
+    """At most `limit` rows of a statement behind a cursor. Raises BadCursor."""
+    time, identifier, record = listing
+    key = tuple_(time, identifier)
+    if cursor is not None:
+        at, name = decode_cursor(cursor)
+        statement = statement.where(key < tuple_(literal(at, time.type), literal(name, identifier.type)))
+    rows = connection.execute(statement.order_by(time.desc(), identifier.desc()).limit(limit + 1)).all()
+    following = None
+    if len(rows) > limit:
+        last = rows[limit - 1]._mapping
+        following = encode_cursor(last[time], last[identifier])
+    return Page([record(row) for row in rows[:limit]], following)

@@ -1,0 +1,50 @@
+"""What the catalog's parts have in common."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Row, Select, insert
+
+from adapters.sql_catalog.database import Database
+from adapters.sql_catalog.rows import event_values
+from adapters.sql_catalog.tables import events
+from app.model.records import NewEvent
+
+T = TypeVar("T")
+
+# Well under what SQLite (32,766) and PostgreSQL (65,535) take as parameters of one statement.
+_PARAMETERS = 1000
+
+_INSERT_EVENTS = insert(events)
+
+
+class CatalogPart:
+    """One concern of the catalog, over its database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def _one(self, statement: Select[Any], record: Callable[[Row[Any]], T]) -> T | None:
+        with self._database.read() as connection:
+            row = connection.execute(statement).first()
+        return None if row is None else record(row)
+
+    def _all(self, statement: Select[Any], record: Callable[[Row[Any]], T]) -> list[T]:
+        with self._database.read() as connection:
+            return [record(row) for row in connection.execute(statement)]
+
+
+def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Pieces that fit the parameters of one statement."""
+    return (items[start : start + _PARAMETERS] for start in range(0, len(items), _PARAMETERS))
+
+
+def log_events(connection: Connection, new: Sequence[NewEvent]) -> None:
+    """Adds events in the caller's transaction: they are there exactly if what they tell of is."""
+    execute_many(connection, _INSERT_EVENTS, [event_values(event) for event in new])
+
+
+def execute_many(connection: Connection, statement: Any, values: list[dict[str, Any]]) -> None:
+    """A statement once for each row of values, none for none."""
+    if values:
+        connection.execute(statement, values)

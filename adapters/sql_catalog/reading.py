@@ -1,0 +1,79 @@
+"""What clients list and look at."""
+
+from collections.abc import Iterator
+from typing import get_args
+
+from sqlalchemy import Column, ColumnElement, Select, Table, func, select
+
+from adapters.sql_catalog import tables
+from adapters.sql_catalog.paging import Listing, fetch_page
+from adapters.sql_catalog.part import CatalogPart
+from adapters.sql_catalog.rows import attachment_record, folded, message_record
+from app.model.attachment import AttachmentState, DeliveryState
+from app.model.records import AttachmentRecord, MessageRecord, QuarantineState
+from app.ports import AttachmentFilter, Page
+
+_attachments, _messages = tables.attachments, tables.messages
+
+_ATTACHMENTS = Listing(_attachments.c.first_received_at, _attachments.c.id, attachment_record)
+_MESSAGES = Listing(_messages.c.received_at, _messages.c.id, message_record)
+
+_COUNTED: tuple[tuple[Table, tuple[str, ...]], ...] = (
+    (tables.attachments, tuple(AttachmentState)),
+    (tables.deliveries, tuple(DeliveryState)),
+    (tables.quarantine, get_args(QuarantineState)),
+)
+
+
+class Reading(CatalogPart):
+    """The calls of `app.ports.Catalog` under "reading"."""
+
+    def attachments(self, which: AttachmentFilter, cursor: str | None, limit: int) -> Page[AttachmentRecord]:
+        statement = select(_attachments).where(*self._conditions(which))
+        with self._database.read() as connection:
+            return fetch_page(connection, _ATTACHMENTS, statement, cursor, limit)
+
+    def attachment(self, attachment_id: str) -> AttachmentRecord | None:
+        return self._one(select(_attachments).where(_attachments.c.id == attachment_id), attachment_record)
+
+    def messages(self, source: str | None, cursor: str | None, limit: int) -> Page[MessageRecord]:
+        statement = select(_messages)
+        if source is not None:
+            statement = statement.where(_messages.c.source == source)
+        with self._database.read() as connection:
+            return fetch_page(connection, _MESSAGES, statement, cursor, limit)
+
+    def message(self, message_id: str) -> MessageRecord | None:
+        return self._one(select(_messages).where(_messages.c.id == message_id), message_record)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Every state has its number, 0 included."""
+        with self._database.read() as connection:
+            return {
+                table.name: dict.fromkeys(map(str, states), 0)
+                | {row.state: row.number for row in connection.execute(_by_state(table))}
+                for table, states in _COUNTED
+            }
+
+    def _conditions(self, which: AttachmentFilter) -> Iterator[ColumnElement[bool]]:
+        equal: tuple[tuple[Column[object], object], ...] = (
+            (_attachments.c.state, which.state and which.state.value),
+            (_attachments.c.kind, which.kind and int(which.kind)),
+            (_attachments.c.source, which.source),
+            (_attachments.c.message_id, which.message),
+        )
+        for column, wanted in equal:
+            if wanted is not None:
+                yield column == wanted
+        if which.received_after is not None:
+            yield _attachments.c.first_received_at > which.received_after
+        if which.received_before is not None:
+            yield _attachments.c.first_received_at < which.received_before
+        if which.name:
+            # Not LIKE: no wildcards to escape, no limit on what is sought, no letter case of the database's own.
+            find = func.instr if self._database.dialect == "sqlite" else func.strpos
+            yield find(_attachments.c.name_folded, folded(which.name), type_=None) > 0
+
+
+def _by_state(table: Table) -> Select[tuple[str, int]]:
+    return select(table.c.state, func.count().label("number")).group_by(table.c.state)

@@ -1,0 +1,128 @@
+"""The records of `app.model.records` as rows of the tables, and back."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from operator import attrgetter
+from struct import iter_unpack, pack
+from typing import Any
+
+from sqlalchemy import Row
+
+from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.records import (
+    AttachmentRecord,
+    DeliveryRecord,
+    EventRecord,
+    Extent,
+    MessageRecord,
+    NewEvent,
+    OutgoingAttachment,
+    PartRun,
+    QuarantineRecord,
+)
+
+Values = dict[str, Any]
+
+
+def _reader(record: type[Any]) -> Callable[[Any], Values]:
+    names = tuple(field.name for field in fields(record))
+    get = attrgetter(*names)
+    return lambda value: dict(zip(names, get(value), strict=True))
+
+
+_attachment_fields = _reader(AttachmentRecord)
+_message_fields = _reader(MessageRecord)
+_quarantine_fields = _reader(QuarantineRecord)
+_delivery_fields = _reader(DeliveryRecord)
+_outgoing_fields = _reader(OutgoingAttachment)
+
+
+def folded(name: str) -> str:
+    """A name as it is searched by: without regard to case, in every script alike on every database."""
+    return name.casefold()
+
+
+def correl_key(correl_id: bytes) -> bytes:
+    """The 16 bytes by which an application message is found."""
+    return bytes(correl_id[:16])
+
+
+def attachment_values(record: AttachmentRecord) -> Values:
+    values = _attachment_fields(record)
+    values["state"] = record.state.value
+    values["kind"] = None if record.kind is None else int(record.kind)
+    values["name_folded"] = folded(record.qualifier_2)
+    return values
+
+
+def attachment_record(row: Row[Any]) -> AttachmentRecord:
+    values = dict(row._mapping)
+    del values["name_folded"]
+    values["state"] = AttachmentState(values["state"])
+    values["kind"] = None if values["kind"] is None else AttachmentKind(values["kind"])
+    values["pending_counts"] = tuple(values["pending_counts"])
+    return AttachmentRecord(**values)
+
+
+def message_values(record: MessageRecord) -> Values:
+    return _message_fields(record) | {"correl_key": correl_key(record.message_correl_id)}
+
+
+def message_record(row: Row[Any]) -> MessageRecord:
+    values = dict(row._mapping)
+    del values["correl_key"]
+    values["attachments"] = tuple(values["attachments"])
+    return MessageRecord(**values)
+
+
+def quarantine_values(record: QuarantineRecord) -> Values:
+    return _quarantine_fields(record)
+
+
+def quarantine_record(row: Row[Any]) -> QuarantineRecord:
+    return QuarantineRecord(**row._mapping)
+
+
+def delivery_values(record: DeliveryRecord) -> Values:
+    values = _delivery_fields(record)
+    values["state"] = record.state.value
+    values["attachments"] = [
+        _outgoing_fields(outgoing) | {"correl_id": outgoing.correl_id.hex(), "kind": int(outgoing.kind)}
+        for outgoing in record.attachments
+    ]
+    values["holds_content"] = any(outgoing.object_name for outgoing in record.attachments)
+    return values
+
+
+def delivery_record(row: Row[Any]) -> DeliveryRecord:
+    values = dict(row._mapping)
+    del values["holds_content"]
+    values["state"] = DeliveryState(values["state"])
+    values["attachments"] = tuple(
+        OutgoingAttachment(
+            **outgoing | {"correl_id": bytes.fromhex(outgoing["correl_id"]), "kind": AttachmentKind(outgoing["kind"])}
+        )
+        for outgoing in values["attachments"]
+    )
+    return DeliveryRecord(**values)
+
+
+def event_values(event: NewEvent) -> Values:
+    return event._asdict()
+
+
+def event_record(row: Row[Any]) -> EventRecord:
+    return EventRecord(**row._mapping)
+
+
+def pack_triplets(triplets: Sequence[PartRun] | Sequence[Extent]) -> bytes:
+    """Runs or extents as little-endian 64-bit integers, 24 bytes each."""
+    return pack(f"<{3 * len(triplets)}q", *(number for triplet in triplets for number in triplet))
+
+
+def unpack_runs(blobs: Iterable[bytes]) -> list[PartRun]:
+    return [PartRun(*triplet) for blob in blobs for triplet in iter_unpack("<3q", blob)]
+
+
+def unpack_extents(blob: bytes) -> tuple[Extent, ...]:
+    return tuple(Extent(*triplet) for triplet in iter_unpack("<3q", blob))

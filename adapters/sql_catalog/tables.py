@@ -1,0 +1,216 @@
+"""The catalog's tables. Their columns are named as the fields of `app.model.records`, plus what SQL needs to search by.
+
+Times are microseconds since 1970-01-01 UTC, positions are packed (`Position.pack`).
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    TextClause,
+    UniqueConstraint,
+    text,
+)
+
+from adapters.sql_catalog.column_types import AnyText, BitMask, RowNumber
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+# Finishing and deleting are for good. Literals, as statements run for many rows at once take no lists.
+IS_CLOSED = text("attachments.state IN ('finished', 'deleted')")
+
+# Conditions of partial indexes. A query uses such an index only if it says the very same, with literals.
+IS_RECEIVING = text("state = 'receiving'")
+IS_UNSETTLED = text("state = 'finished' AND storage = 'journal'")
+IS_OPEN = text("state IN ('queued', 'sending')")
+IS_HOLDING = text("state IN ('sent', 'failed') AND holds_content")
+
+
+def _index_where(name: str, condition: TextClause, *columns: str) -> Index:
+    return Index(f"ix_{name}", *columns, sqlite_where=condition, postgresql_where=condition)
+
+
+progress = Table(
+    "progress",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, comment="of the last physical message that the catalog includes"),
+    comment="one row",
+)
+
+source_dialects = Table(
+    "source_dialects",
+    metadata,
+    Column("source", AnyText, primary_key=True),
+    Column("dialects", BitMask, nullable=False),
+)
+
+attachments = Table(
+    "attachments",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("source", AnyText, nullable=False),
+    Column("correl_id", LargeBinary, nullable=False),
+    Column("state", AnyText, nullable=False),
+    Column("message_id", AnyText),
+    Column("ordinal", BigInteger, nullable=False),
+    Column("kind", Integer),
+    Column("qualifier_1", AnyText, nullable=False),
+    Column("qualifier_2", AnyText, nullable=False),
+    Column("description", AnyText, nullable=False),
+    Column("minor_version", BigInteger, nullable=False),
+    Column("major_version", BigInteger, nullable=False),
+    Column("dialects", BitMask, nullable=False),
+    Column("parts_expected", BigInteger),
+    Column("parts_received", BigInteger, nullable=False),
+    Column("bytes_received", BigInteger, nullable=False),
+    Column("duplicates", BigInteger, nullable=False),
+    Column("pending_counts", JSON, nullable=False),
+    Column("pending_position", BigInteger),
+    Column("first_position", BigInteger, nullable=False),
+    Column("last_position", BigInteger, nullable=False),
+    Column("first_received_at", BigInteger, nullable=False),
+    Column("last_received_at", BigInteger, nullable=False),
+    Column("completed_at", BigInteger),
+    Column("finished_at", BigInteger),
+    Column("size", BigInteger),
+    Column("sha256", AnyText),
+    Column("content_type", AnyText),
+    Column("storage", AnyText),
+    Column("object_name", AnyText),
+    Column("observations", BigInteger),
+    Column("variables", BigInteger),
+    Column("reason_code", AnyText),
+    Column("reason", AnyText),
+    Column("name_folded", AnyText, nullable=False, comment="qualifier 2, case folded, for searching"),
+    UniqueConstraint("source", "correl_id"),
+    Index(None, "first_received_at", "id"),
+    Index(None, "state", "first_received_at", "id"),
+    Index(None, "kind", "first_received_at", "id"),
+    Index(None, "source", "first_received_at", "id"),
+    Index(None, "message_id"),
+    _index_where("receiving", IS_RECEIVING, "last_received_at", "id"),
+    _index_where("unsettled", IS_UNSETTLED, "finished_at", "id"),
+)
+
+part_runs = Table(
+    "part_runs",
+    metadata,
+    Column("number", RowNumber, primary_key=True, autoincrement=True),
+    Column("attachment_id", AnyText, ForeignKey("attachments.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column(
+        "runs", LargeBinary, nullable=False, comment="what one checkpoint added: triplets of first, length, position"
+    ),
+    comment="append-only, so that a checkpoint costs what it adds and not what is there",
+)
+
+extents = Table(
+    "extents",
+    metadata,
+    Column("attachment_id", AnyText, ForeignKey("attachments.id", ondelete="CASCADE"), primary_key=True),
+    Column("extents", LargeBinary, nullable=False, comment="triplets of segment, offset, length"),
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("source", AnyText, nullable=False),
+    Column("header_correl_id", LargeBinary, nullable=False),
+    Column("message_correl_id", LargeBinary, nullable=False),
+    Column("original_msg_type", BigInteger, nullable=False),
+    Column("original_correl_id", LargeBinary, nullable=False),
+    Column("attachments", JSON, nullable=False, comment="identifiers in the header's order"),
+    Column("header_position", BigInteger, nullable=False),
+    Column("received_at", BigInteger, nullable=False),
+    Column("application_body", LargeBinary),
+    Column("application_format", AnyText, nullable=False),
+    Column("application_ccsid", BigInteger, nullable=False),
+    Column("complete_at", BigInteger),
+    Column("correl_key", LargeBinary, nullable=False, comment="the first 16 bytes of message_correl_id"),
+    Index(None, "source", "correl_key"),
+    Index(None, "received_at", "id"),
+    Index(None, "source", "received_at", "id"),
+)
+
+quarantine = Table(
+    "quarantine",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("source", AnyText, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("code", AnyText, nullable=False),
+    Column("row", AnyText, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("why", AnyText, nullable=False),
+    Column("msg_type", BigInteger, nullable=False),
+    Column("correl_id", LargeBinary, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("received_at", BigInteger, nullable=False),
+    Column("state", AnyText, nullable=False),
+    Index(None, "received_at", "id"),
+    Index(None, "source", "received_at", "id"),
+    Index(None, "state", "received_at", "id"),
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("destination", AnyText, nullable=False),
+    Column("header_correl_id", LargeBinary, nullable=False),
+    Column("message_correl_id", LargeBinary, nullable=False),
+    Column(
+        "attachments",
+        JSON,
+        nullable=False,
+        comment="objects named as OutgoingAttachment's fields, bytes in hexadecimal",
+    ),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("state", AnyText, nullable=False),
+    Column("original_msg_type", BigInteger, nullable=False),
+    Column("original_correl_id", LargeBinary, nullable=False),
+    Column("application_body", LargeBinary),
+    Column("application_format", AnyText, nullable=False),
+    Column("application_ccsid", BigInteger, nullable=False),
+    Column("messages_sent", BigInteger, nullable=False),
+    Column("messages_total", BigInteger),
+    Column("attempts", BigInteger, nullable=False),
+    Column("next_attempt_at", BigInteger, nullable=False),
+    Column("reason", AnyText),
+    Column("idempotency_key", AnyText),
+    Column("fingerprint", AnyText),
+    Column("holds_content", Boolean, nullable=False, comment="an attachment still names an object"),
+    UniqueConstraint("idempotency_key"),
+    Index(None, "created_at", "id"),
+    Index(None, "state", "created_at", "id"),
+    Index(None, "destination", "created_at", "id"),
+    _index_where("open", IS_OPEN, "created_at", "id"),
+    _index_where("holding", IS_HOLDING, "updated_at", "id"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("number", RowNumber, primary_key=True, autoincrement=True),
+    Column("type", AnyText, nullable=False),
+    Column("subject", AnyText, nullable=False),
+    Column("time", BigInteger, nullable=False, index=True),
+    Column("data", JSON, nullable=False),
+    sqlite_autoincrement=True,
+)
