@@ -1,0 +1,83 @@
+"""The message descriptor and the headers that may stand in front of a message's data.
+
+Sources: IBM MQ, "MQMD - Message descriptor" and "MQMDE - Message descriptor extension".
+"""
+
+from app.codecs.ibm_mq.encodings import MQENC_BIG_ENDIAN
+from app.codecs.ibm_mq.words import (
+    MQ_NO_ID,
+    MQBYTE24,
+    MQBYTE32,
+    MQCCSI_UNDEFINED,
+    MQCHAR4,
+    MQCHAR8,
+    MQCHAR12,
+    MQCHAR28,
+    MQCHAR32,
+    MQCHAR48,
+    MQEI_UNLIMITED,
+    MQFMT_NONE,
+    MQLONG,
+    MQMT_DATAGRAM,
+    MQOL_UNDEFINED,
+    MQPER_PERSISTENCE_AS_Q_DEF,
+    MQPRI_PRIORITY_AS_Q_DEF,
+)
+from app.wire import Layout, row
+
+
+class MQMD1(Layout):
+    """MQMD version 1, the message descriptor: 324 bytes."""
+
+    struc_id: MQCHAR4 = row("structure identifier", default="MD")
+    version: MQLONG = row("structure version number", default=1)
+    report: MQLONG = row("options for report messages", default=0)
+    msg_type: MQLONG = row("message type", default=MQMT_DATAGRAM)
+    expiry: MQLONG = row("message lifetime in tenths of a second, -1 for unlimited", default=MQEI_UNLIMITED)
+    feedback: MQLONG = row("feedback or reason code", default=0)
+    encoding: MQLONG = row("numeric encoding of the data that follows", default=MQENC_BIG_ENDIAN)
+    coded_char_set_id: MQLONG = row("character set of the data that follows", default=MQCCSI_UNDEFINED)
+    format: MQCHAR8 = row("format name of the data that follows", default=MQFMT_NONE)
+    priority: MQLONG = row("message priority", default=MQPRI_PRIORITY_AS_Q_DEF)
+    persistence: MQLONG = row("message persistence", default=MQPER_PERSISTENCE_AS_Q_DEF)
+    msg_id: MQBYTE24 = row("message identifier", default=MQ_NO_ID)
+    correl_id: MQBYTE24 = row("correlation identifier", default=MQ_NO_ID)
+    backout_count: MQLONG = row("backout counter", default=0)
+    reply_to_q: MQCHAR48 = row("name of reply queue", default="")
+    reply_to_q_mgr: MQCHAR48 = row("name of reply queue manager", default="")
+    user_identifier: MQCHAR12 = row("user identifier", default="")
+    accounting_token: MQBYTE32 = row("accounting token", default=bytes(32))
+    appl_identity_data: MQCHAR32 = row("application data relating to identity", default="")
+    put_appl_type: MQLONG = row("type of application that put the message", default=0)
+    put_appl_name: MQCHAR28 = row("name of application that put the message", default="")
+    put_date: MQCHAR8 = row("date when message was put, YYYYMMDD in GMT", default="")
+    put_time: MQCHAR8 = row("time when message was put, HHMMSSTH in GMT", default="")
+    appl_origin_data: MQCHAR4 = row("application data relating to origin", default="")
+
+
+class MQMD2(MQMD1):
+    """MQMD version 2: five more rows, which an MQMDE carries for version 1. 364 bytes."""
+
+    version: MQLONG = row("structure version number", default=2)
+    group_id: MQBYTE24 = row("group identifier", default=MQ_NO_ID)
+    msg_seq_number: MQLONG = row("sequence number of logical message within group", default=1)
+    offset: MQLONG = row("offset of data in physical message from start of logical message", default=0)
+    msg_flags: MQLONG = row("message flags", default=0)
+    original_length: MQLONG = row("length of original message", default=MQOL_UNDEFINED)
+
+
+class MQMDE(Layout):
+    """MQMDE, the message descriptor extension: 72 bytes (table 2 of its page)."""
+
+    struc_id: MQCHAR4 = row("structure identifier", default="MDE")
+    version: MQLONG = row("structure version number", default=2)
+    struc_length: MQLONG = row("length of MQMDE structure", default=72)
+    encoding: MQLONG = row("numeric encoding of data that follows MQMDE", default=MQENC_BIG_ENDIAN)
+    coded_char_set_id: MQLONG = row("character-set identifier of data that follows MQMDE", default=MQCCSI_UNDEFINED)
+    format: MQCHAR8 = row("format name of data that follows MQMDE", default=MQFMT_NONE)
+    flags: MQLONG = row("general flags", default=0)
+    group_id: MQBYTE24 = row("group identifier", default=MQ_NO_ID)
+    msg_seq_number: MQLONG = row("sequence number of logical message within group", default=1)
+    offset: MQLONG = row("offset of data in physical message from start of logical message", default=0)
+    msg_flags: MQLONG = row("message flags", default=0)
+    original_length: MQLONG = row("length of original message", default=MQOL_UNDEFINED)

@@ -1,0 +1,1 @@
+"""MQTT, as far as the gateway reads and writes packets itself."""
