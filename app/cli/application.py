@@ -1,0 +1,33 @@
+"""The commands by name."""
+
+import sys
+
+import typer
+
+from app.cli import configuring, fetching, listing, serving
+from app.cli.console import Failure, err
+
+application = typer.Typer(
+    name="attachment-gateway",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Attachments over IBM MQ, TIB/Rendezvous and MQTT, by REST and back.",
+)
+application.command()(serving.serve)
+application.command("ls")(listing.attachments)
+application.command()(fetching.get)
+application.command()(listing.deliveries)
+application.add_typer(listing.quarantine, name="quarantine")
+application.add_typer(configuring.config, name="config")
+
+
+def main() -> None:
+    """Runs a command line. What the user can mend is a sentence and an exit status; what they cannot is a traceback."""
+    try:
+        application()
+    except Failure as failure:
+        err.print("[bold red]error:[/] ", end="")
+        err.print(str(failure), markup=False, highlight=False)
+        if failure.hint:
+            err.print(failure.hint, style="dim", markup=False, highlight=False)
+        sys.exit(failure.code)

@@ -1,0 +1,114 @@
+"""The gateway's REST interface as commands use it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import httpx
+import typer
+
+from app.cli.console import UNREACHABLE, Failure
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+PAGE = 100
+"""Items asked for at once."""
+
+Url = Annotated[str, typer.Option("--url", envvar="ATTACHMENT_GATEWAY_URL", help="Where the gateway is.")]
+
+
+class Client:
+    """Requests whose failures are `Failure`s. The bearer token is `ATTACHMENT_GATEWAY_TOKEN`."""
+
+    def __init__(self, url: str) -> None:
+        token = os.environ.get("ATTACHMENT_GATEWAY_TOKEN")
+        self.url = url.rstrip("/")
+        self._http = httpx.Client(
+            base_url=self.url + "/v1/",
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=httpx.Timeout(30, read=300),
+        )
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """The JSON at a path below /v1; parameters that are None are left out."""
+        return self.request("GET", path, params=_given(parameters)).json()
+
+    def request(self, method: str, path: str, **how: Any) -> httpx.Response:
+        """Any other request, answered with success."""
+        with _failures(self.url):
+            response = self._http.request(method, path.lstrip("/"), **how)
+        _require_success(response)
+        return response
+
+    @contextmanager
+    def stream(self, path: str, headers: dict[str, str] | None = None, **parameters: Any) -> Iterator[httpx.Response]:
+        """An answer whose body is read piece by piece, which may take for ever."""
+        with (
+            _failures(self.url),
+            self._http.stream(
+                "GET",
+                path.lstrip("/"),
+                params=_given(parameters),
+                headers=headers,
+                timeout=httpx.Timeout(30, read=None),
+            ) as response,
+        ):
+            if response.is_error:
+                response.read()
+            _require_success(response)
+            yield response
+
+    def pages(self, path: str, most: int, **parameters: Any) -> Iterator[dict[str, Any]]:
+        """The items of a listing, newest first, at most so many."""
+        cursor = None
+        while most > 0:
+            page = self.get(path, cursor=cursor, limit=min(most, PAGE), **parameters)
+            yield from page["items"]
+            most -= len(page["items"])
+            cursor = page["next"]
+            if cursor is None:
+                return
+
+
+def connect(url: str) -> Client:
+    """A client of the gateway at this address. Raises Failure for what is no address."""
+    if not url.startswith(("http://", "https://")):
+        raise Failure(f"{url!r} is no address of a gateway", "write such as --url http://127.0.0.1:8080")
+    return Client(url)
+
+
+@contextmanager
+def _failures(url: str) -> Iterator[None]:
+    try:
+        yield
+    except httpx.ConnectError as error:
+        hint = "start one with: attachment-gateway serve   (or say where it is: --url, ATTACHMENT_GATEWAY_URL)"
+        raise Failure(f"there is no gateway at {url}: {error}", hint, UNREACHABLE) from error
+    except httpx.TransportError as error:
+        raise Failure(f"the connection to {url} broke: {error or type(error).__name__}", code=UNREACHABLE) from error
+
+
+def _require_success(response: httpx.Response) -> None:
+    if not response.is_error:
+        return
+    try:
+        problem = response.json()
+        said = [str(problem.get("detail") or problem["title"])]
+        said += [
+            f"{error.get('parameter') or error.get('pointer')}: {error['detail']}"
+            for error in problem.get("errors") or []
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        said = [f"{response.status_code} {response.reason_phrase} for {response.url}"]
+    hints = {401: "put a token that the gateway knows into ATTACHMENT_GATEWAY_TOKEN"}
+    raise Failure("; ".join(said), hints.get(response.status_code, ""))
+
+
+def _given(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if value is not None}

@@ -1,0 +1,66 @@
+"""How commands speak: results on standard output, everything else on standard error."""
+
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.table import Table
+
+out = Console()
+err = Console(stderr=True)
+
+FAILED = 1
+UNREACHABLE = 3
+
+_SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_STYLES = {
+    "receiving": "cyan",
+    "complete": "blue",
+    "finished": "green",
+    "queued": "cyan",
+    "sending": "blue",
+    "sent": "green",
+    "expired": "yellow",
+    "kept": "yellow",
+    "failed": "red",
+    "quarantined": "red",
+    "deleted": "dim",
+    "dismissed": "dim",
+    "replayed": "dim",
+}
+
+
+class Failure(Exception):  # noqa: N818 - what it is to the user
+    """A command cannot do what it was asked to: a sentence for people, and perhaps what to try."""
+
+    def __init__(self, why: str, hint: str = "", code: int = FAILED) -> None:
+        super().__init__(why)
+        self.hint, self.code = hint, code
+
+
+def size(bytes_: int | None) -> str:
+    """A number of bytes for people."""
+    if bytes_ is None:
+        return "-"
+    value, unit = float(bytes_), 0
+    while value >= 1024 and unit < len(_SIZE_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{bytes_} B" if unit == 0 else f"{value:.1f} {_SIZE_UNITS[unit]}"
+
+
+def time(text: str | None) -> str:
+    """A time of the REST interface for people, in UTC."""
+    return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") if text else "-"
+
+
+def state(word: str | None) -> str:
+    """A state in its colour."""
+    return f"[{_STYLES.get(word or '', 'default')}]{word or '-'}[/]"
+
+
+def table(*columns: str) -> Table:
+    """A table without lines, so that it can be copied; columns that begin with `>` are numbers."""
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        number = column.startswith(">")
+        grid.add_column(column.removeprefix(">"), justify="right" if number else "left", overflow="fold")
+    return grid

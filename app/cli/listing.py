@@ -1,0 +1,183 @@
+"""Commands that list: attachments, deliveries and quarantine."""
+
+import json
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from app.cli.client import DEFAULT_URL, Url, connect
+from app.cli.console import err, out, size, state, table, time
+from app.model.attachment import AttachmentState, DeliveryState
+
+KindWord = StrEnum("KindWord", {"DATA_SET": "data-set", "TEXT_FILE": "text-file", "BINARY_FILE": "binary-file"})
+Kept = StrEnum("Kept", {"KEPT": "kept", "REPLAYED": "replayed", "DISMISSED": "dismissed"})
+KEPT = Kept("kept")
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, as REST tells it.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")]
+
+quarantine = typer.Typer(no_args_is_help=True, help="What could not be understood, kept with the reason.")
+
+
+def attachments(
+    *,
+    state_: Annotated[AttachmentState | None, typer.Option("--state", help="Only those in this state.")] = None,
+    kind: Annotated[KindWord | None, typer.Option(help="Only those of this kind.")] = None,
+    source: Annotated[str | None, typer.Option(help="Only those of this source.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only those with this in their name.")] = None,
+    message: Annotated[str | None, typer.Option(help="Only those of the message with this identifier.")] = None,
+    after: Annotated[str | None, typer.Option(help="Only those received after this time (RFC 3339).")] = None,
+    before: Annotated[str | None, typer.Option(help="Only those received before this time.")] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """List attachments, newest first."""
+    with connect(url) as client:
+        found = client.pages(
+            "attachments",
+            limit,
+            state=state_,
+            kind=kind,
+            source=source,
+            name=name,
+            message=message,
+            received_after=after,
+            received_before=before,
+        )
+        if as_json:
+            return _lines(found)
+        grid = table("ID", "State", "Kind", "Name", ">Size", "Source", "Received", "")
+        for item in found:
+            grid.add_row(
+                item["id"],
+                state(item["state"]),
+                item["kind"] or "-",
+                escape(item["name"]),
+                size(item["progress"]["bytes_received"] if item["size"] is None else item["size"]),
+                item["source"],
+                time(item["first_received_at"]),
+                escape(_remark(item)),
+            )
+    _show(grid, "no attachments")
+    return None
+
+
+def deliveries(
+    *,
+    state_: Annotated[DeliveryState | None, typer.Option("--state", help="Only those in this state.")] = None,
+    destination: Annotated[str | None, typer.Option(help="Only those to this destination.")] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """List deliveries, newest first."""
+    with connect(url) as client:
+        found = client.pages("deliveries", limit, state=state_, destination=destination)
+        if as_json:
+            return _lines(found)
+        grid = table("ID", "State", "Destination", "Attachments", ">Messages", ">Attempts", "Created", "")
+        for item in found:
+            grid.add_row(
+                item["id"],
+                state(item["state"]),
+                item["destination"],
+                escape(", ".join(attachment["name"] for attachment in item["attachments"])),
+                f"{item['messages_sent']}/{'?' if item['messages_total'] is None else item['messages_total']}",
+                str(item["attempts"]),
+                time(item["created_at"]),
+                escape(item["reason"] or ""),
+            )
+    _show(grid, "no deliveries")
+    return None
+
+
+@quarantine.command("ls")
+def quarantined(
+    *,
+    state_: Annotated[Kept, typer.Option("--state", help="Only those in this state.")] = KEPT,
+    source: Annotated[str | None, typer.Option(help="Only those of this source.")] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """List what is in quarantine, newest first."""
+    with connect(url) as client:
+        found = client.pages("quarantine", limit, state=state_, source=source)
+        if as_json:
+            return _lines(found)
+        grid = table("ID", "State", "Source", "Code", ">Size", "Received", "Where", "Why")
+        for item in found:
+            where = item["row"] if item["at"] is None else f"{item['row']} at byte {item['at']}"
+            grid.add_row(
+                item["id"],
+                state(item["state"]),
+                item["source"],
+                item["code"],
+                size(item["size"]),
+                time(item["received_at"]),
+                escape(where),
+                escape(item["why"]),
+            )
+    _show(grid, "quarantine is empty")
+    return None
+
+
+@quarantine.command()
+def show(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
+    """Show one entry with its first bytes."""
+    with connect(url) as client:
+        entry = client.get(f"quarantine/{identifier}")
+    preview = bytes.fromhex(entry.pop("preview") or "")
+    entry.pop("links")
+    grid = table("", "")
+    grid.show_header = False
+    for name, value in entry.items():
+        grid.add_row(name, escape("-" if value is None else str(value)))
+    out.print(grid)
+    if preview:
+        out.print()
+    for at in range(0, len(preview), 16):
+        piece = preview[at : at + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
+        out.print(f"{at:6d}  {piece.hex(' '):47}  {text}", markup=False, highlight=False)
+
+
+@quarantine.command()
+def replay(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
+    """Give an entry to assembly once more, as if it came now."""
+    with connect(url) as client:
+        client.request("POST", f"quarantine/{identifier}/replay")
+    err.print(f"{identifier} is replayed")
+
+
+@quarantine.command()
+def dismiss(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
+    """Say that an entry is of no interest, so that its bytes may go."""
+    with connect(url) as client:
+        client.request("DELETE", f"quarantine/{identifier}")
+    err.print(f"{identifier} is dismissed")
+
+
+def _remark(item: dict[str, Any]) -> str:
+    if item["reason"]:
+        return str(item["reason"]["text"])
+    progress = item["progress"]
+    if item["state"] == "receiving":
+        return f"{progress['parts_received']} of {progress['parts_expected'] or '?'} parts"
+    return f"{item['observations']:,} observations" if item["observations"] is not None else item["description"]
+
+
+def _show(grid: Any, nothing: str) -> None:
+    if grid.row_count:
+        out.print(grid)
+    else:
+        err.print(nothing)
+
+
+def _lines(items: Iterable[dict[str, Any]]) -> None:
+    for item in items:
+        typer.echo(json.dumps(item, ensure_ascii=False))

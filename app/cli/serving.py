@@ -1,0 +1,18 @@
+"""`serve`: the gateway itself."""
+
+from app.cli.configuring import Config, read
+from app.cli.console import Failure
+from app.observe import configure_logging
+from app.plugins import PluginError
+
+
+def serve(path: Config = None) -> None:
+    """Run the gateway until Ctrl-C or a signal ends it."""
+    settings = read(path)
+    configure_logging(settings.log.level, settings.log.format)
+    from app.main import serve as run  # noqa: PLC0415 - a second of imports that no other command should wait for
+
+    try:
+        run(settings)
+    except PluginError as error:
+        raise Failure(str(error)) from error
