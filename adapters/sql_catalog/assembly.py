@@ -1,25 +1,29 @@
 """What assembly asks before a step and hands over behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     LargeBinary,
+    Table,
     bindparam,
     case,
     delete,
     exists,
     func,
     insert,
+    or_,
     select,
     update,
 )
-from sqlalchemy.sql.dml import Insert as AnyInsert
 
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.column_types import AnyText
+from adapters.sql_catalog.database import Insert
 from adapters.sql_catalog.part import CatalogPart, chunks, execute_many, log_events
 from adapters.sql_catalog.rows import (
     attachment_record,
@@ -33,34 +37,34 @@ from adapters.sql_catalog.rows import (
 )
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, PartRun
 
+Merge = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
+
 _attachments, _messages, _part_runs = tables.attachments, tables.messages, tables.part_runs
 
-# What finishing and deleting decide. Assembly works on what it read before and may hand over an older outcome.
-_OUTCOME = frozenset(
-    (
-        "state",
-        "dialects",
-        "finished_at",
-        "size",
-        "sha256",
-        "content_type",
-        "storage",
-        "object_name",
-        "observations",
-        "variables",
-        "reason_code",
-        "reason",
-    )
+# What an attachment is known and listed by: it never changes, so that pages stay in order and indexes are left alone.
+_IDENTITY = frozenset(("id", "source", "correl_id", "first_received_at"))
+
+# Written by finishing alone.
+_CONTENT = frozenset(
+    ("finished_at", "size", "sha256", "content_type", "storage", "object_name", "observations", "variables")
 )
+
+# Assembly works on what it read before and may hand over what has been decided otherwise meanwhile.
+_OUTCOME = frozenset(("state", "dialects", "reason_code", "reason"))
 
 _ADD_RUNS = insert(_part_runs).from_select(
     ["attachment_id", "runs"],
     select(bindparam("attachment", type_=AnyText), bindparam("runs", type_=LargeBinary)).where(
-        ~exists().where(_attachments.c.id == bindparam("attachment", type_=AnyText), tables.IS_CLOSED)
+        ~exists().where(_attachments.c.id == bindparam("attachment", type_=AnyText), tables.IS_ENDED)
     ),
 )
 _REMOVE_ATTACHMENT = delete(_attachments).where(_attachments.c.id == bindparam("attachment", type_=AnyText))
-_SET_PROGRESS = update(tables.progress).values(position=bindparam("reached", type_=BigInteger))
+_reached = bindparam("reached", type_=BigInteger)
+_ADVANCE = (
+    update(tables.progress)
+    .where(or_(tables.progress.c.position.is_(None), tables.progress.c.position < _reached))
+    .values(position=_reached)
+)
 
 
 class Assembly(CatalogPart):
@@ -99,8 +103,6 @@ class Assembly(CatalogPart):
             return unpack_runs(connection.scalars(runs.order_by(_part_runs.c.number)))
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Takes all of it or nothing. A finished or deleted attachment keeps its outcome and takes no more part runs;
-        its counters change. A quarantine entry that is there already stays as it is, whatever became of it."""
         runs = [
             {"attachment": attachment, "runs": pack_triplets(added)}
             for attachment, added in checkpoint.part_runs.items()
@@ -116,37 +118,42 @@ class Assembly(CatalogPart):
             execute_many(connection, _ADD_RUNS, runs)
             execute_many(connection, _REMOVE_ATTACHMENT, removed)
             execute_many(connection, self._upsert_message, messages)
-            execute_many(connection, self._add_quarantine, quarantine)
-            execute_many(connection, self._upsert_source_dialects, dialects)
+            execute_many(connection, self._upsert_quarantine, quarantine)
+            execute_many(connection, self._upsert_dialects, dialects)
             log_events(connection, checkpoint.events)
             if checkpoint.progress is not None:
-                connection.execute(_SET_PROGRESS, {"reached": checkpoint.progress})
+                connection.execute(_ADVANCE, {"reached": checkpoint.progress})
 
     @cached_property
-    def _upsert_attachment(self) -> AnyInsert:
-        statement = self._database.insert(_attachments)
+    def _upsert_attachment(self) -> Insert:
+        merged = dict.fromkeys(_OUTCOME, _unless_closed)
+        return self._upsert(_attachments, "id", kept=_IDENTITY | _CONTENT, merged=merged)
+
+    @cached_property
+    def _upsert_message(self) -> Insert:
+        return self._upsert(_messages, "id", merged={"complete_at": func.coalesce})
+
+    @cached_property
+    def _upsert_quarantine(self) -> Insert:
+        return self._upsert(tables.quarantine, "id")
+
+    @cached_property
+    def _upsert_dialects(self) -> Insert:
+        return self._upsert(tables.source_dialects, "source")
+
+    def _upsert(
+        self, table: Table, key: str, *, kept: Collection[str] = (), merged: Mapping[str, Merge] = MappingProxyType({})
+    ) -> Insert:
+        """An INSERT that becomes an UPDATE where the key is there: of every column but those `kept`; those `merged`
+        follow from the old value and the new."""
+        statement = self._database.insert(table)
         changes: dict[str, Any] = {}
-        for column in _attachments.c:
-            new = statement.excluded[column.name]
-            changes[column.name] = case((tables.IS_CLOSED, column), else_=new) if column.name in _OUTCOME else new
-        del changes["id"]
-        return statement.on_conflict_do_update(index_elements=["id"], set_=changes)
+        for column in table.columns:
+            name, new = column.name, statement.excluded[column.name]
+            if name != key and name not in kept:
+                changes[name] = merged[name](column, new) if name in merged else new
+        return statement.on_conflict_do_update(index_elements=[key], set_=changes)
 
-    @cached_property
-    def _upsert_message(self) -> AnyInsert:
-        statement = self._database.insert(_messages)
-        changes: dict[str, Any] = {column.name: statement.excluded[column.name] for column in _messages.c}
-        del changes["id"]
-        changes["complete_at"] = func.coalesce(_messages.c.complete_at, statement.excluded.complete_at)
-        return statement.on_conflict_do_update(index_elements=["id"], set_=changes)
 
-    @cached_property
-    def _add_quarantine(self) -> AnyInsert:
-        return self._database.insert(tables.quarantine).on_conflict_do_nothing(index_elements=["id"])
-
-    @cached_property
-    def _upsert_source_dialects(self) -> AnyInsert:
-        statement = self._database.insert(tables.source_dialects)
-        return statement.on_conflict_do_update(
-            index_elements=["source"], set_={"dialects": statement.excluded.dialects}
-        )
+def _unless_closed(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
+    return case((tables.IS_CLOSED, old), else_=new)

@@ -46,8 +46,9 @@ class Deliveries(CatalogPart):
     def delivery_by_idempotency_key(self, key: str) -> DeliveryRecord | None:
         return self._one(_by_key(key), delivery_record)
 
-    def due_deliveries(self, now: int, limit: int) -> list[DeliveryRecord]:
-        due = select(deliveries).where(IS_OPEN, deliveries.c.next_attempt_at <= now)
+    def due_deliveries(self, destination: str, now: int, limit: int) -> list[DeliveryRecord]:
+        to_destination = select(deliveries).where(IS_OPEN, deliveries.c.destination == destination)
+        due = to_destination.where(deliveries.c.next_attempt_at <= now)
         return self._all(due.order_by(deliveries.c.created_at, deliveries.c.id).limit(limit), delivery_record)
 
     def ended_deliveries(self, updated_before: int, limit: int) -> list[DeliveryRecord]:

@@ -30,8 +30,10 @@ metadata = MetaData(
     }
 )
 
-# Finishing and deleting are for good. Literals, as statements run for many rows at once take no lists.
-IS_CLOSED = text("attachments.state IN ('finished', 'deleted')")
+# Literals, as statements run for many rows at once take no lists. No part of a checkpoint opens what is closed, and
+# what is ended needs its parts no more.
+IS_CLOSED = text("attachments.state IN ('finished', 'quarantined', 'deleted')")
+IS_ENDED = text("attachments.state IN ('finished', 'deleted')")
 
 # Conditions of partial indexes. A query uses such an index only if it says the very same, with literals.
 IS_RECEIVING = text("state = 'receiving'")
@@ -200,7 +202,7 @@ deliveries = Table(
     Index(None, "created_at", "id"),
     Index(None, "state", "created_at", "id"),
     Index(None, "destination", "created_at", "id"),
-    _index_where("open", IS_OPEN, "created_at", "id"),
+    _index_where("open", IS_OPEN, "destination", "created_at", "id"),
     _index_where("holding", IS_HOLDING, "updated_at", "id"),
 )
 

@@ -125,7 +125,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_open",
         "deliveries",
-        ["created_at", "id"],
+        ["destination", "created_at", "id"],
         sqlite_where=sa.text("state IN ('queued', 'sending')"),
         postgresql_where=sa.text("state IN ('queued', 'sending')"),
     )
