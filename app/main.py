@@ -8,6 +8,7 @@ from app import plugins
 from app.observe import Metrics
 from app.ports import Clock
 from app.service.gateway import Gateway
+from app.service.surroundings import Surroundings
 from app.settings import Settings
 from app.web.api import create_app
 
@@ -23,7 +24,6 @@ def build(settings: Settings) -> Gateway:
     """A gateway with the adapters that the settings name; nothing runs yet. Raises OurError and PluginError."""
     settings.data.mkdir(parents=True, exist_ok=True)
     clock: Clock = SystemClock()
-    metrics = Metrics()
     journal = plugins.load("journal", "arrow")(
         settings.journal_folder,
         segment_bytes=settings.journal.segment_bytes,
@@ -40,7 +40,7 @@ def build(settings: Settings) -> Gateway:
     }
     catalog = plugins.load("catalog", "sql")(settings.catalog_url)
     store = plugins.load("content store", "object_store")(settings.content_url)
-    return Gateway(settings, journal, catalog, store, clock, metrics, receivers, senders)
+    return Gateway(Surroundings(settings, journal, catalog, store, clock, Metrics()), receivers, senders)
 
 
 def serve(settings: Settings) -> None:

@@ -222,7 +222,7 @@ class BadCursor(ValueError):
 
 
 class Catalog(Protocol):
-    """What is known of messages, attachments and deliveries; all of the receiving side can be rebuilt from the journal."""
+    """What is known of messages, attachments and deliveries; the receiving side can be rebuilt from the journal."""
 
     # assembly
     def progress(self) -> int | None:
@@ -297,7 +297,9 @@ class Catalog(Protocol):
         """How many there are: {"attachments": {state: n}, "deliveries": {state: n}, "quarantine": {state: n}}."""
 
     # quarantine
-    def quarantined(self, source: str | None, state: QuarantineState | None, cursor: str | None, limit: int) -> Page[QuarantineRecord]: ...
+    def quarantined(
+        self, source: str | None, state: QuarantineState | None, cursor: str | None, limit: int
+    ) -> Page[QuarantineRecord]: ...
 
     def quarantine_entry(self, quarantine_id: str) -> QuarantineRecord | None: ...
 
@@ -314,7 +316,9 @@ class Catalog(Protocol):
 
     def update_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent] = ()) -> None: ...
 
-    def deliveries(self, state: DeliveryState | None, destination: str | None, cursor: str | None, limit: int) -> Page[DeliveryRecord]: ...
+    def deliveries(
+        self, state: DeliveryState | None, destination: str | None, cursor: str | None, limit: int
+    ) -> Page[DeliveryRecord]: ...
 
     def delivery(self, delivery_id: str) -> DeliveryRecord | None: ...
 

@@ -11,8 +11,8 @@ application message may come in any order, any number of times, from any thread 
   wins and the later one goes to quarantine.
 - An attachment is complete when its header, its count and exactly the parts 1..count are there.
 
-The host loads what the catalog knows of `Assembly.keys(event)` before it applies an event, and takes the changes of many
-events as one `Checkpoint`.
+The host loads what the catalog knows of `Assembly.keys(event)` before it applies an event, and takes the changes of
+many events as one `Checkpoint`.
 """
 
 from dataclasses import replace
@@ -98,7 +98,7 @@ class Attachment:
 class Assembly:
     """The attachments and messages being received, as far as the host has loaded them."""
 
-    def __init__(self, limits: Limits = Limits()) -> None:
+    def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.attachments: dict[Key, Attachment] = {}
         self.messages: dict[Key, MessageRecord] = {}
@@ -168,8 +168,6 @@ class Assembly:
     # --- one function an event ------------------------------------------------------------------------------------
 
     def _part(self, source: str, event: PartArrived, position: int, received_at: int) -> tuple[Effect, ...]:
-        if not 0 < event.sequence:
-            return (Refused(position, "bad-sequence-number", "correl_id", f"{event.sequence} is no sequence number"),)
         attachment = self._touch(source, event.correl_id, position, received_at)
         record = attachment.record
         if record.state in _PARTS_ARE_KNOWN and not attachment.parts.count:
@@ -225,7 +223,9 @@ class Assembly:
         plausible = [count for count in counts if count <= self.limits.parts]
         fitting = [count for count in plausible if attachment.parts.count <= count]
         if not fitting:
-            limit = f"at most {self.limits.parts} parts are taken" if not plausible else f"{attachment.parts.count} came"
+            limit = (
+                f"at most {self.limits.parts} parts are taken" if not plausible else f"{attachment.parts.count} came"
+            )
             return (Refused(position, "bad-count", "number of messages", f"{_spoken(counts)}, and {limit}"),)
         attachment.record = replace(record, parts_expected=fitting[0], pending_counts=(), pending_position=None)
         return self._check_complete(attachment)
@@ -250,7 +250,14 @@ class Assembly:
         return tuple(effects)
 
     def _announce(
-        self, source: str, owner: str, ordinal: int, definition: AttachmentDefinition, dialects: int, position: int, received_at: int
+        self,
+        source: str,
+        owner: str,
+        ordinal: int,
+        definition: AttachmentDefinition,
+        dialects: int,
+        position: int,
+        received_at: int,
     ) -> tuple[Effect, ...]:
         attachment = self._touch(source, definition.correl_id, position, received_at)
         attachment.record = replace(
@@ -296,7 +303,11 @@ class Assembly:
 
     def _check_complete(self, attachment: Attachment) -> tuple[Effect, ...]:
         record = attachment.record
-        if record.kind is None or record.parts_expected is None or not attachment.parts.is_one_to(record.parts_expected):
+        if (
+            record.kind is None
+            or record.parts_expected is None
+            or not attachment.parts.is_one_to(record.parts_expected)
+        ):
             return NOTHING
         if (state := follow(record.state, Input.ALL_THERE)) is None:
             return NOTHING

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from app.model.records import PartRun
 
-
 LITTLE_ENDIAN_FROM = 1 << 24
 """A sequence number this high is a small one written little-endian: no attachment has so many parts."""
 
@@ -87,7 +86,9 @@ class Parts:
         Without a count only the gaps below the highest number are known.
         """
         little = self.highest() >= LITTLE_ENDIAN_FROM
-        numbers = sorted((_swap(first), 1) for first, _ in self) if little else zip(self._firsts, self._lengths, strict=True)
+        numbers = (
+            sorted((_swap(first), 1) for first, _ in self) if little else zip(self._firsts, self._lengths, strict=True)
+        )
         gaps: list[tuple[int, int]] = []
         following = 1
         for first, length in numbers:

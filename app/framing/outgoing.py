@@ -29,7 +29,7 @@ class Manner(NamedTuple):
 
 
 Bodies = Callable[[OutgoingAttachment], Iterator[bytes]]
-"""The bodies of an attachment's parts, in order: for a file its description and records, for a data set its messages."""
+"""The bodies of an attachment's parts, in order: of a file its description and records, of a data set its messages."""
 
 
 def messages(delivery: DeliveryRecord, manner: Manner, bodies: Bodies) -> Iterator[PhysicalMessage]:
@@ -55,7 +55,7 @@ def _framed(delivery: DeliveryRecord, manner: Manner, bodies: Bodies) -> Iterato
     yield SUBORDINATE, delivery.message_correl_id, delivery.application_body or b""
     for attachment in delivery.attachments:
         sequence = 0
-        for sequence, body in enumerate(bodies(attachment), 1):  # noqa: B007 - the last number is the count
+        for sequence, body in enumerate(bodies(attachment), 1):
             yield SUBORDINATE, correlid.join(attachment.correl_id, sequence), body
         yield SUBORDINATE, correlid.join(attachment.correl_id, 0), write_count(sequence, manner.dialect)
 

@@ -35,7 +35,9 @@ def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
         return Unsequenced(key, read_counts(message.body) if size <= LONGEST_COUNT else (), size)
     if message.msg_type == ATTACHMENT_HEADER:
         return Announced(*_header(message, known))
-    why = f"{message.msg_type} is neither {ATTACHMENT_HEADER} (attachment header) nor {SUBORDINATE} (subordinate message)"
+    why = (
+        f"{message.msg_type} is neither {ATTACHMENT_HEADER} (attachment header) nor {SUBORDINATE} (subordinate message)"
+    )
     raise TheirError("unknown-message-type", "msg_type", -1, why)
 
 

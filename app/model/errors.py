@@ -19,3 +19,7 @@ class OurError(Exception):
 
 class JournalFull(OurError):
     """The journal can take nothing at present (no space left, or a limit of ours); what it has is safe."""
+
+
+class StoreFull(OurError):
+    """The content store can take nothing at present for want of space; the objects it has are safe."""

@@ -10,8 +10,8 @@ class PhysicalMessage(NamedTuple):
     """Descriptor fields and a body, whichever broker brought them.
 
     The names are IBM MQ's, since MQ's descriptor is the richest of the three; a transport that lacks a field leaves
-    its default. `encoding` and `ccsid` of 0 mean "not said". Times are microseconds since 1970-01-01 UTC, 0 for unknown.
-    A body may be a memoryview of a larger buffer: whoever keeps it, keeps that buffer.
+    its default. `encoding` and `ccsid` of 0 mean "not said". Times are microseconds since 1970-01-01 UTC, 0 for
+    unknown. A body may be a memoryview of a larger buffer: whoever keeps it, keeps that buffer.
     """
 
     source: str

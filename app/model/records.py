@@ -156,7 +156,8 @@ class NewEvent(NamedTuple):
 
 
 class PartRun(NamedTuple):
-    """`length` parts from sequence number `first` on, at consecutive rows of one journal batch from packed `position`."""
+    """`length` parts from sequence number `first` on, in consecutive rows of one journal batch, from packed `position`
+    on."""
 
     first: int
     length: int

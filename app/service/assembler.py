@@ -1,11 +1,11 @@
 """Journal -> framing -> assembly -> catalog.
 
 One thread takes what the journal has written, in the journal's order. The catalog hears of it in checkpoints, each of
-which holds the journal position that it includes: start-up replays the journal from there (`recover`), and gets the same
-state. A checkpoint is made when there is nothing more to do, or after `CHECKPOINT_SECONDS`.
+which holds the journal position that it includes: start-up replays the journal from there (`recover`), and gets the
+same state. A checkpoint is made when there is nothing more to do, or after `CHECKPOINT_SECONDS`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, Queue
 from time import monotonic
@@ -28,13 +28,8 @@ from app.model.errors import TheirError
 from app.model.event import Announced, Event, Unsequenced
 from app.model.message import PhysicalMessage, Position
 from app.model.records import MessageRecord, NewEvent, QuarantineRecord
-from app.observe import Metrics, logger
-from app.ports import Catalog, Clock, Journal
-from app.service.bell import Bell
 from app.service.intake import UNREADABLE
-from app.settings import Source
-
-log = logger(__name__)
+from app.service.surroundings import Surroundings
 
 CHECKPOINT_SECONDS = 0.25
 QUEUED_BATCHES = 4
@@ -58,30 +53,17 @@ class _Unsaved:
 class Assembler:
     """Feeds the assembly machine and carries out its effects."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        catalog: Catalog,
-        clock: Clock,
-        metrics: Metrics,
-        bell: Bell,
-        finish: Callable[[list[str]], None],
-        *,
-        limits: Limits,
-        attachments_in_memory: int,
-        sources: Mapping[str, Source],
-    ) -> None:
-        self._journal, self._catalog, self._clock = journal, catalog, clock
-        self._metrics, self._bell, self._finish = metrics, bell, finish
-        self._assembly = Assembly(limits)
-        self._in_memory = attachments_in_memory
-        self._sources = sources
+    def __init__(self, around: Surroundings, finish: Callable[[list[str]], None]) -> None:
+        self._around, self._finish = around, finish
+        limits = around.settings.limits
+        self._assembly = Assembly(Limits(limits.parts, limits.attachments_a_message))
+        self._sources = around.settings.sources
         self._configured = {
             name: dialect.mask_of(dialect.Dialect.parse(source.dialect))
-            for name, source in sources.items()
+            for name, source in self._sources.items()
             if source.dialect is not None
         }
-        self._dialects = {**catalog.source_dialects(), **self._configured}
+        self._dialects = {**around.catalog.source_dialects(), **self._configured}
         self._unsaved = _Unsaved()
         self._saved_at = monotonic()
         self._queue: Queue[_Work | None] = Queue(QUEUED_BATCHES)
@@ -92,9 +74,9 @@ class Assembler:
 
     def recover(self) -> int:
         """Replays what the journal holds behind the catalog's last checkpoint; returns how many messages there were."""
-        progress = self._catalog.progress()
+        progress = self._around.catalog.progress()
         replayed = 0
-        for positions, messages in self._journal.replay(None if progress is None else Position.unpack(progress)):
+        for positions, messages in self._around.journal.replay(None if progress is None else Position.unpack(progress)):
             self._assemble(list(zip(positions, messages, strict=True)))
             self._save_if_due()
             replayed += len(positions)
@@ -170,10 +152,10 @@ class Assembler:
                 if by_message and key not in messages:
                     wanted_messages.setdefault(key[0], {})[key[1]] = None
         for source, correl_ids in wanted.items():
-            for correl_id, record in self._catalog.attachments_by_key(source, list(correl_ids)).items():
-                held[source, correl_id] = Attachment(record, Parts(self._catalog.part_runs(record.id)))
+            for correl_id, record in self._around.catalog.attachments_by_key(source, list(correl_ids)).items():
+                held[source, correl_id] = Attachment(record, Parts(self._around.catalog.part_runs(record.id)))
         for source, correl_ids in wanted_messages.items():
-            for correl_id, found in self._catalog.messages_by_correl_id(source, list(correl_ids)).items():
+            for correl_id, found in self._around.catalog.messages_by_correl_id(source, list(correl_ids)).items():
                 messages[source, correl_id] = found
 
     # --- effects --------------------------------------------------------------------------------------------------
@@ -185,10 +167,10 @@ class Assembler:
             case Repeated(_, first, again):
                 self._compare(first, again, message)
             case Refused(position, code, row, why):
-                refused = message if position == at else self._journal.read(Position.unpack(position))
+                refused = message if position == at else self._around.journal.read(Position.unpack(position))
                 self._quarantine(position, refused, TheirError(code, row, -1, why))
             case ApplicationMessage(key, position):
-                found = message if position == at else self._journal.read(Position.unpack(position))
+                found = message if position == at else self._around.journal.read(Position.unpack(position))
                 now = found.received_at
                 self._assembly.set_application(key, bytes(found.body), found.format, found.ccsid, now)
                 self._unsaved.applications.append(key)
@@ -199,17 +181,17 @@ class Assembler:
             why = "its place is taken by an earlier message with other bytes"
             self._quarantine(again, message, TheirError("conflicting-part", "body", -1, why))
             return
-        self._metrics.duplicates.labels(message.source).inc()
+        self._around.metrics.duplicates.labels(message.source).inc()
 
     def _same_body(self, first: int, message: PhysicalMessage) -> bool:
         try:
-            (earlier,) = self._journal.bodies([Position.unpack(first)])
+            (earlier,) = self._around.journal.bodies([Position.unpack(first)])
         except KeyError:
             return True
         return earlier == message.body
 
     def _quarantine(self, position: int, message: PhysicalMessage, error: TheirError) -> None:
-        self._metrics.quarantined.labels(message.source, error.code).inc()
+        self._around.metrics.quarantined.labels(message.source, error.code).inc()
         self._unsaved.quarantine.append(quarantine_record(position, message, error))
 
     # --- checkpoints ----------------------------------------------------------------------------------------------
@@ -230,22 +212,22 @@ class Assembler:
         checkpoint.quarantine = unsaved.quarantine
         checkpoint.source_dialects = unsaved.dialects
         checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
-        self._catalog.checkpoint(checkpoint)
+        self._around.catalog.checkpoint(checkpoint)
         self._complete_messages(answered)
-        self._assembly.forget_beyond(self._in_memory)
+        self._assembly.forget_beyond(self._around.settings.limits.attachments_in_memory)
         if unsaved.completed:
             self._finish(unsaved.completed)
-        self._bell.ring()
+        self._around.bell.ring()
 
     def _complete_messages(self, answered: list[MessageRecord]) -> None:
         """Messages whose application message has come may be complete now."""
         if not answered:
             return
-        now = self._clock.now()
+        now = self._around.clock.now()
         attachments = [attachment for message in answered for attachment in message.attachments]
-        complete = self._catalog.complete_messages(attachments, now) if attachments else []
+        complete = self._around.catalog.complete_messages(attachments, now) if attachments else []
         complete += [message.id for message in answered if not message.attachments]
-        self._catalog.add_events([NewEvent("message.complete", message, now, {}) for message in complete])
+        self._around.catalog.add_events([NewEvent("message.complete", message, now, {}) for message in complete])
 
 
 def with_defaults(message: PhysicalMessage, encoding: int | None, ccsid: int | None) -> PhysicalMessage:

@@ -10,6 +10,7 @@ from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.sas import dataset, files
 from app.codecs.sas.dialect import Dialect
 from app.dataset import encode
+from app.dataset.numeric import ByteOrder
 from app.dataset.parquet import read_parquet
 from app.framing.outgoing import Manner, messages
 from app.model.attachment import AttachmentKind
@@ -54,6 +55,7 @@ class Cutter:
     def _file(self, attachment: OutgoingAttachment, limit: int) -> Iterator[bytes]:
         dialect = self._manner.dialect
         pieces = self._store.read(attachment.object_name) if attachment.size else iter(())
+        records: Iterator[bytes | memoryview]
         if attachment.kind is AttachmentKind.TEXT_FILE:
             lrecl = self._record_length or TEXT_LRECL
             records = lines(pieces)
@@ -71,7 +73,7 @@ class Cutter:
         definition, variables = encode.describe(
             reader.schema, charset=manner.charset, observations=count, character_lengths=lengths
         )
-        order = "big" if manner.dialect.order == ">" else "little"
+        order: ByteOrder = "big" if manner.dialect.order == ">" else "little"
         rows = encode.rows(reader, variables, order=order, charset=manner.charset)
         return chain(
             [dataset.write_definition(definition, manner.dialect, manner.charset)],

@@ -1,8 +1,8 @@
 """Complete attachments -> content that can be read.
 
-A file of large binary records is read where it lies, in the journal, and is measured only (`extents`); every other file,
-and every data set as Parquet, becomes an object of the content store. What a sender got wrong quarantines the attachment
-with row, byte and reason; what went wrong here (a full disk) is tried again.
+A file of large binary records is read where it lies, in the journal, and is measured only (`extents`); every other
+file, and every data set as Parquet, becomes an object of the content store. What a sender got wrong quarantines the
+attachment with row, byte and reason; what went wrong here (a full disk) is tried again.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,12 +17,10 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Checkpoint, Finished, NewEvent
-from app.observe import Metrics, logger
-from app.ports import Catalog, Clock, ContentStore, Journal
+from app.observe import logger
 from app.service.assembler import quarantine_record, with_defaults
-from app.service.bell import Bell
 from app.service.finishing import data_set_content, file_content
-from app.settings import Settings
+from app.service.surroundings import Surroundings
 from app.wire import WireError
 
 log = logger(__name__)
@@ -33,18 +31,8 @@ RETRY_SECONDS = 5.0
 class Finisher:
     """A queue of complete attachments and the thread that finishes them."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        journal: Journal,
-        catalog: Catalog,
-        store: ContentStore,
-        clock: Clock,
-        metrics: Metrics,
-        bell: Bell,
-    ) -> None:
-        self._settings, self._journal, self._catalog, self._store = settings, journal, catalog, store
-        self._clock, self._metrics, self._bell = clock, metrics, bell
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
         self._queue: SimpleQueue[str | None] = SimpleQueue()
         self._again: dict[str, float] = {}
         self._stop = Event()
@@ -55,7 +43,7 @@ class Finisher:
 
     def recover(self) -> None:
         """Queues what an earlier process left complete."""
-        self.put([record.id for record in self._catalog.complete_attachments()])
+        self.put([record.id for record in self._around.catalog.complete_attachments()])
 
     def stop(self) -> None:
         self._stop.set()
@@ -87,10 +75,10 @@ class Finisher:
 
     def finish(self, attachment_id: str) -> None:
         """Finishes or quarantines one complete attachment; one that is not complete is left alone."""
-        record = self._catalog.attachment(attachment_id)
+        record = self._around.catalog.attachment(attachment_id)
         if record is None or record.state is not AttachmentState.COMPLETE or record.parts_expected is None:
             return
-        parts = Parts(self._catalog.part_runs(record.id))
+        parts = Parts(self._around.catalog.part_runs(record.id))
         positions = [Position.unpack(packed) for packed in parts.in_order(record.parts_expected)]
         try:
             finished = self._read(record, positions)
@@ -104,53 +92,54 @@ class Finisher:
     def _read(self, record: AttachmentRecord, positions: list[Position]) -> Finished:
         if not positions:
             raise TheirError("no-parts", "number of messages", -1, "an attachment has at least one sequenced message")
-        first = self._described(self._journal.read(positions[0]))
+        first = self._described(self._around.journal.read(positions[0]))
         reader = _READERS[record.kind or AttachmentKind.BINARY_FILE]
-        content = reader(record, first, positions, self._journal, self._store, self._settings.line_end(record.source))
-        return replace(content, finished_at=self._clock.now())
+        content = reader(record, first, positions, self._around)
+        return replace(content, finished_at=self._around.clock.now())
 
     def _described(self, message: PhysicalMessage) -> PhysicalMessage:
-        source = self._settings.sources.get(message.source)
+        source = self._around.settings.sources.get(message.source)
         return message if source is None else with_defaults(message, source.encoding, source.ccsid)
 
     def _accept(self, record: AttachmentRecord, finished: Finished) -> None:
         data: dict[str, object] = {"name": record.qualifier_2, "size": finished.size, "sha256": finished.sha256}
         event = NewEvent("attachment.finished", record.id, finished.finished_at, data)
-        if self._catalog.finish(finished, [event]):
+        if self._around.catalog.finish(finished, [event]):
             self._count(record, AttachmentState.FINISHED)
-            complete = self._catalog.complete_messages([record.id], finished.finished_at)
+            complete = self._around.catalog.complete_messages([record.id], finished.finished_at)
             if complete:
                 now = finished.finished_at
-                self._catalog.add_events([NewEvent("message.complete", message, now, {}) for message in complete])
+                self._around.catalog.add_events(
+                    [NewEvent("message.complete", message, now, {}) for message in complete]
+                )
         elif finished.object_name is not None:
-            self._store.delete(finished.object_name)
-        self._bell.ring()
+            self._around.store.delete(finished.object_name)
+        self._around.bell.ring()
 
     def _refuse(self, record: AttachmentRecord, positions: list[Position], error: TheirError | WireError) -> None:
         if not isinstance(error, TheirError):
             error = TheirError("bad-content", error.row, error.at, error.why)
-        now = self._clock.now()
+        now = self._around.clock.now()
         if follow(record.state, Input.CONTENT_REFUSED) is not AttachmentState.QUARANTINED:
             return
         if positions:
-            spoilt = quarantine_record(positions[0].pack(), self._journal.read(positions[0]), error)
-            self._catalog.checkpoint(Checkpoint(quarantine=[spoilt]))
+            spoilt = quarantine_record(positions[0].pack(), self._around.journal.read(positions[0]), error)
+            self._around.catalog.checkpoint(Checkpoint(quarantine=[spoilt]))
         event = NewEvent("attachment.quarantined", record.id, now, {"code": error.code, "reason": str(error)})
         state = AttachmentState.QUARANTINED
-        self._catalog.set_state([record.id], state, reason_code=error.code, reason=str(error), events=[event])
-        self._metrics.quarantined.labels(record.source, error.code).inc()
+        self._around.catalog.set_state([record.id], state, reason_code=error.code, reason=str(error), events=[event])
+        self._around.metrics.quarantined.labels(record.source, error.code).inc()
         self._count(record, state)
-        self._bell.ring()
+        self._around.bell.ring()
 
     def _count(self, record: AttachmentRecord, state: AttachmentState) -> None:
-        self._metrics.attachments.labels(state, record.kind.word if record.kind else "unknown").inc()
+        self._around.metrics.attachments.labels(state, record.kind.word if record.kind else "unknown").inc()
 
 
-Reader = Callable[[AttachmentRecord, PhysicalMessage, list[Position], Journal, ContentStore, str], Finished]
+Reader = Callable[[AttachmentRecord, PhysicalMessage, list[Position], Surroundings], Finished]
 
 _READERS: dict[AttachmentKind, Reader] = {
     AttachmentKind.DATA_SET: data_set_content,
     AttachmentKind.TEXT_FILE: file_content,
     AttachmentKind.BINARY_FILE: file_content,
 }
-

@@ -16,7 +16,8 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
-from app.ports import ContentStore, Journal, ObjectWriter
+from app.ports import Journal, ObjectWriter
+from app.service.surroundings import Surroundings
 from app.wire import WireError
 
 PARQUET_TYPE = "application/vnd.apache.parquet"
@@ -45,17 +46,13 @@ class _Measured:
 
 
 def file_content(
-    record: AttachmentRecord,
-    first: PhysicalMessage,
-    positions: list[Position],
-    journal: Journal,
-    store: ContentStore,
-    line_end: str,
+    record: AttachmentRecord, first: PhysicalMessage, positions: list[Position], around: Surroundings
 ) -> Finished:
-    """A file attachment's content. Text files get `line_end` behind each record, binary records are joined as they are.
+    """A file attachment's content. Text records become lines of their source, binary records are joined as they are.
 
     Raises TheirError and WireError for what breaks the specification.
     """
+    journal, store = around.journal, around.store
     description, dialects = files.read_file_description(first.body, record.dialects or dialect.ALL)
     parts = positions[1:]
     chosen = files.detect(lambda: journal.bodies(parts), dialects)
@@ -64,14 +61,19 @@ def file_content(
         content_type = f"text/plain; charset={next(iter(charsets(first)))}" if first.ccsid else "text/plain"
     elif (extents := _extents(parts, chosen, journal)) is not None:
         return Finished(
-            record.id, content_type=content_type, storage="journal", dialects=dialects, finished_at=0, **extents._asdict()
+            record.id,
+            content_type=content_type,
+            storage="journal",
+            dialects=dialects,
+            finished_at=0,
+            **extents._asdict(),
         )
     name = f"attachments/{record.id}"
     with store.create(name) as target:
         measured = _Measured(target)
         records = files.records(journal.bodies(parts), chosen)
         if record.kind is AttachmentKind.TEXT_FILE:
-            _write_lines(records, line_end.encode(), description.filesize, measured)
+            _write_lines(records, around.settings.line_end(record.source).encode(), description.filesize, measured)
         else:
             _write_joined(records, measured)
     return Finished(
@@ -152,19 +154,13 @@ def _write_lines(records: Iterator[bytes | memoryview], line_end: bytes, filesiz
 
 
 def data_set_content(
-    record: AttachmentRecord,
-    first: PhysicalMessage,
-    positions: list[Position],
-    journal: Journal,
-    store: ContentStore,
-    line_end: str,
+    record: AttachmentRecord, first: PhysicalMessage, positions: list[Position], around: Surroundings
 ) -> Finished:
     """A data set attachment's content as one Parquet object. Raises TheirError and WireError."""
-    del line_end
     refusal: WireError | None = None
     for charset in charsets(first):
         try:
-            return _data_set(record, first, positions, journal, store, charset)
+            return _data_set(record, first, positions, around, charset)
         except WireError as error:
             refusal = refusal or error
     assert refusal is not None
@@ -175,10 +171,10 @@ def _data_set(
     record: AttachmentRecord,
     first: PhysicalMessage,
     positions: list[Position],
-    journal: Journal,
-    store: ContentStore,
+    around: Surroundings,
     charset: str,
 ) -> Finished:
+    journal, store = around.journal, around.store
     kinds = _by_kind(positions, journal, record.dialects or dialect.ALL)
     if dataset.MessageKind.DEFINITION not in kinds:
         raise TheirError("no-definition", "type", 0, "the attachment has no data set definition message")
@@ -231,5 +227,3 @@ def _by_kind(positions: Sequence[Position], journal: Journal, dialects: int) -> 
     for position, body in zip(positions, journal.bodies(positions), strict=True):
         kinds.setdefault(dataset.message_kind(body, dialects), []).append(position)
     return kinds
-
-

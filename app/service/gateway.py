@@ -1,29 +1,28 @@
 """The whole service behind REST and the command line: its stages, started and stopped in order."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
-from app.assembly.machine import Limits
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, DeliveryRecord, EventRecord, NewEvent, QuarantineRecord
-from app.observe import Metrics, logger
-from app.ports import Catalog, Clock, ContentStore, Journal, Receiver, Sender
+from app.observe import logger
+from app.ports import Receiver, Sender
 from app.service.assembler import Assembler
-from app.service.bell import Bell
 from app.service.content import Content, open_content
 from app.service.cutting import Cutter
 from app.service.finisher import Finisher
 from app.service.intake import Journaler
 from app.service.outbox import Outbox
 from app.service.stage import Stage, repeat
+from app.service.surroundings import Surroundings
 from app.service.sweeper import Sweeper
-from app.settings import Destination, Settings
+from app.settings import Destination
 
 log = logger(__name__)
 
@@ -44,47 +43,24 @@ class Health:
 class Gateway:
     """Receives, assembles, finishes and sends; answers what REST asks beyond the catalog."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        journal: Journal,
-        catalog: Catalog,
-        store: ContentStore,
-        clock: Clock,
-        metrics: Metrics,
-        receivers: Mapping[str, Receiver],
-        senders: Mapping[str, Sender],
-    ) -> None:
-        self.settings, self.journal, self.catalog, self.store = settings, journal, catalog, store
-        self.clock, self.metrics, self.receivers = clock, metrics, receivers
-        self.bell = Bell()
+    def __init__(self, around: Surroundings, receivers: Mapping[str, Receiver], senders: Mapping[str, Sender]) -> None:
+        self.settings, self.clock, self.metrics, self.bell = around.settings, around.clock, around.metrics, around.bell
+        self.journal, self.catalog, self.store = around.journal, around.catalog, around.store
+        self.receivers = receivers
         self.draining = False
         self._recovered = False
         self._stop = Event()
-        self._finisher = Finisher(settings, journal, catalog, store, clock, metrics, self.bell)
-        self._assembler = Assembler(
-            journal,
-            catalog,
-            clock,
-            metrics,
-            self.bell,
-            self._finisher.put,
-            limits=Limits(settings.limits.parts, settings.limits.attachments_a_message),
-            attachments_in_memory=settings.limits.attachments_in_memory,
-            sources=settings.sources,
-        )
-        self._journaler = Journaler(
-            journal,
-            self._assembler.put,
-            metrics,
-            backlog_bytes=settings.limits.backlog_bytes,
-            free_bytes=settings.limits.free_bytes,
-        )
-        self._sweeper = Sweeper(settings, journal, catalog, store, clock, metrics, self.bell)
-        self._outboxes = {name: self._outbox(name, sender) for name, sender in senders.items()}
+        self._finisher = Finisher(around)
+        self._assembler = Assembler(around, self._finisher.put)
+        self._journaler = Journaler(around, self._assembler.put)
+        self._sweeper = Sweeper(around)
+        self._outboxes = {
+            name: Outbox(name, sender, Cutter(self.settings.destinations[name], self.store).cut, around)
+            for name, sender in senders.items()
+        }
         self._receiving = [Stage(f"receive {name}", self._receive(receiver)) for name, receiver in receivers.items()]
         self._stages = {
-            "assemble": Stage("assemble", self._assemble),
+            "assemble": Stage("assemble", self._assembler.run),
             "journal": Stage("journal", self._journaler.run),
             "finish": Stage("finish", self._finisher.run),
             "sweep": Stage("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
@@ -205,16 +181,8 @@ class Gateway:
 
     # --- building -------------------------------------------------------------------------------------------------
 
-    def _outbox(self, name: str, sender: Sender) -> Outbox:
-        settings = self.settings.destinations[name]
-        cutter = Cutter(settings, self.store)
-        return Outbox(name, settings, sender, cutter.cut, self.catalog, self.clock, self.metrics, self.bell)
-
-    def _receive(self, receiver: Receiver) -> Any:
+    def _receive(self, receiver: Receiver) -> Callable[[], None]:
         return lambda: receiver.run(self._journaler, self._stop)
-
-    def _assemble(self) -> None:
-        self._assembler.run()
 
     def _observe(self) -> None:
         metrics = self.metrics
@@ -223,14 +191,18 @@ class Gateway:
         metrics.free_bytes.set_function(self.journal.free_bytes)
         metrics.oldest_unfinished_seconds.set_function(self._oldest_unfinished)
         for name, receiver in self.receivers.items():
-            metrics.source_connected.labels(name).set_function(lambda r=receiver: r.status()["connected"])
+            metrics.source_connected.labels(name).set_function(_connected(receiver))
         for name, outbox in self._outboxes.items():
-            metrics.destination_connected.labels(name).set_function(lambda o=outbox: o.sender.status()["connected"])
+            metrics.destination_connected.labels(name).set_function(_connected(outbox.sender))
 
     def _oldest_unfinished(self) -> float:
         now = self.clock.now()
         oldest = self.catalog.stale_attachments(now, 1)
         return (now - oldest[0].last_received_at) / 1e6 if oldest else 0.0
+
+
+def _connected(peer: Receiver | Sender) -> Callable[[], float]:
+    return lambda: float(bool(peer.status()["connected"]))
 
 
 def _owned(message: PhysicalMessage) -> PhysicalMessage:

@@ -1,7 +1,7 @@
 """Transport -> journal -> acknowledgement.
 
-Every receiver hands its messages to one `Journaler`. Its thread takes all that has come meanwhile (group commit), writes
-and flushes it once, and only then lets the receivers acknowledge. What was written goes on to assembly.
+Every receiver hands its messages to one `Journaler`. Its thread takes all that has come meanwhile (group commit),
+writes and flushes it once, and only then lets the receivers acknowledge. What was written goes on to assembly.
 
 The backlog is bounded in bytes: a receiver that submits more waits, and so does its broker. When the disk has less room
 than the limit, or the journal takes nothing, messages wait here unacknowledged and are tried again.
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from app.model.errors import JournalFull
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
-from app.observe import Metrics, logger
-from app.ports import Journal
+from app.observe import logger
+from app.service.surroundings import Surroundings
 
 log = logger(__name__)
 
@@ -40,11 +40,9 @@ class _Submission(NamedTuple):
 class Journaler:
     """The intake of all receivers; `run` is the journal's one writing thread."""
 
-    def __init__(
-        self, journal: Journal, forward: Forward, metrics: Metrics, *, backlog_bytes: int, free_bytes: int
-    ) -> None:
-        self._journal, self._forward, self._metrics = journal, forward, metrics
-        self._backlog_limit, self._free_limit = backlog_bytes, free_bytes
+    def __init__(self, around: Surroundings, forward: Forward) -> None:
+        self._journal, self._metrics, self._limits = around.journal, around.metrics, around.settings.limits
+        self._forward = forward
         self._waiting: deque[_Submission] = deque()
         self._changed = Condition()
         self._bytes = self._messages = 0
@@ -52,15 +50,15 @@ class Journaler:
         self._room_checked = 0.0
         self.holding: str | None = None
         """Why nothing is taken at present, None while all is well."""
-        metrics.backlog_bytes.set_function(lambda: self._bytes)
-        metrics.backlog_messages.set_function(lambda: self._messages)
-        metrics.taking.set_function(lambda: self.holding is None)
+        self._metrics.backlog_bytes.set_function(lambda: self._bytes)
+        self._metrics.backlog_messages.set_function(lambda: self._messages)
+        self._metrics.taking.set_function(lambda: self.holding is None)
 
     def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
         """As `app.ports.Intake.submit`."""
         size = sum([len(message.body) for message in messages])
         with self._changed:
-            while self._bytes and self._bytes + size > self._backlog_limit and not self._stopping:
+            while self._bytes and self._bytes + size > self._limits.backlog_bytes and not self._stopping:
                 self._changed.wait()
             if self._stopping:
                 return
@@ -136,9 +134,9 @@ class Journaler:
             return True
         self._room_checked = now
         free = self._journal.free_bytes()
-        if free >= self._free_limit:
+        if free >= self._limits.free_bytes:
             return True
-        self._hold(f"{free} bytes are free where the journal lies, fewer than the limit of {self._free_limit}")
+        self._hold(f"{free} bytes are free where the journal lies, fewer than the limit of {self._limits.free_bytes}")
         return False
 
     def _hold(self, why: str | None) -> None:

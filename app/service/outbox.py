@@ -1,7 +1,7 @@
 """Deliveries on their way: content store -> framed messages -> broker.
 
-Each destination has a thread of its own, which sends its deliveries one after the other, oldest first. A delivery is cut
-while it is sent, never as a whole. The catalog hears how many messages the broker has confirmed; after a crash or a
+Each destination has a thread of its own, which sends its deliveries one after the other, oldest first. A delivery is
+cut while it is sent, never as a whole. The catalog hears how many messages the broker has confirmed; after a crash or a
 failure the same messages are made again and those confirmed are passed over, so a receiver may see a message twice but
 never two attachments.
 """
@@ -16,10 +16,11 @@ from time import monotonic
 from app.model.attachment import DeliveryState
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, NewEvent
-from app.observe import Metrics, logger
-from app.ports import Catalog, Clock, Sender, SendFailed
+from app.observe import logger
+from app.ports import Sender, SendFailed
 from app.service.bell import Bell
-from app.settings import Destination, microseconds
+from app.service.surroundings import Surroundings
+from app.settings import microseconds
 
 log = logger(__name__)
 
@@ -41,19 +42,10 @@ Cut = Callable[[DeliveryRecord, int], Iterator[PhysicalMessage]]
 class Outbox:
     """Sends the deliveries of one destination."""
 
-    def __init__(
-        self,
-        name: str,
-        settings: Destination,
-        sender: Sender,
-        cut: Cut,
-        catalog: Catalog,
-        clock: Clock,
-        metrics: Metrics,
-        bell: Bell,
-    ) -> None:
-        self.name, self._settings, self.sender = name, settings, sender
-        self._cut, self._catalog, self._clock, self._metrics, self._bell = cut, catalog, clock, metrics, bell
+    def __init__(self, name: str, sender: Sender, cut: Cut, around: Surroundings) -> None:
+        self.name, self.sender = name, sender
+        self._cut, self._around = cut, around
+        self._settings = around.settings.destinations[name]
         self._wake = Bell()
         self._stop = Event()
 
@@ -70,7 +62,7 @@ class Outbox:
         try:
             while not self._stop.is_set():
                 heard = self._wake.rings
-                due = self._catalog.due_deliveries(self.name, self._clock.now(), DUE_AT_ONCE)
+                due = self._around.catalog.due_deliveries(self.name, self._around.clock.now(), DUE_AT_ONCE)
                 for delivery in due:
                     self._attempt(delivery)
                     if self._stop.is_set():
@@ -104,17 +96,17 @@ class Outbox:
         for batch in _batches(remaining):
             self.sender.send(batch)
             delivery = replace(delivery, messages_sent=delivery.messages_sent + len(batch))
-            self._metrics.count_sent(self.name, len(batch), sum(len(message.body) for message in batch))
+            self._around.metrics.count_sent(self.name, len(batch), sum(len(message.body) for message in batch))
             if self._stop.is_set() or monotonic() - saved_at >= PROGRESS_SECONDS:
-                delivery = replace(delivery, updated_at=self._clock.now())
-                self._catalog.update_delivery(delivery)
+                delivery = replace(delivery, updated_at=self._around.clock.now())
+                self._around.catalog.update_delivery(delivery)
                 saved_at = monotonic()
                 if self._stop.is_set():
                     return None
         return replace(delivery, messages_total=delivery.messages_sent)
 
     def _failed(self, delivery_id: str, error: SendFailed) -> None:
-        delivery = self._catalog.delivery(delivery_id)
+        delivery = self._around.catalog.delivery(delivery_id)
         if delivery is None:
             return
         allowed = self._settings.attempts
@@ -123,17 +115,17 @@ class Outbox:
             return
         first, longest = self._settings.retry_first, self._settings.retry_longest
         pause = min(microseconds(longest), microseconds(first) << min(delivery.attempts - 1, 30))
-        again = self._clock.now() + int(pause * uniform(0.5, 1.0))  # noqa: S311 - jitter keeps no secret
+        again = self._around.clock.now() + int(pause * uniform(0.5, 1.0))  # noqa: S311 - jitter keeps no secret
         log.warning("delivery delayed", delivery=delivery.id, destination=self.name, reason=str(error))
         self._enter(replace(delivery, next_attempt_at=again), DeliveryState.QUEUED, str(error))
 
     def _enter(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> DeliveryRecord:
-        now = self._clock.now()
+        now = self._around.clock.now()
         delivery = replace(delivery, state=state, reason=reason, updated_at=now)
         data: dict[str, object] = {"destination": self.name, "attempts": delivery.attempts, "reason": reason}
-        self._catalog.update_delivery(delivery, [NewEvent(f"delivery.{state}", delivery.id, now, data)])
-        self._metrics.deliveries.labels(state).inc()
-        self._bell.ring()
+        self._around.catalog.update_delivery(delivery, [NewEvent(f"delivery.{state}", delivery.id, now, data)])
+        self._around.metrics.deliveries.labels(state).inc()
+        self._around.bell.ring()
         return delivery
 
 

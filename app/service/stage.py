@@ -36,7 +36,7 @@ class Stage:
 
 
 def repeat(every: float, stop: Event, work: Callable[[], None]) -> None:
-    """Calls `work` every so many seconds until `stop` is set; a call that raises is logged and the next one tries again."""
+    """Calls `work` every so many seconds until `stop` is set. One that raises is logged, and the next one tries."""
     while not stop.wait(every):
         try:
             work()

@@ -1,0 +1,235 @@
+"""The assembly machine over every order, duplicate and loss of the messages, with states let go and loaded again."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.assembly.machine import ApplicationMessage, Assembly, Attachment, Completed, Effect, Limits, Refused, Repeated
+from app.assembly.parts import Parts
+from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState, MessageHeader
+from app.model.event import Announced, Event, PartArrived, Unsequenced
+from app.model.identity import attachment_id, message_id
+from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, PartRun
+
+SOURCE = "orders"
+APPLICATION = b"A" * 16
+
+
+def correl_id(number: int) -> bytes:
+    return bytes([0x30 + number]) * 16
+
+
+def header(parts: list[int]) -> Announced:
+    definitions = tuple(
+        AttachmentDefinition(AttachmentKind.BINARY_FILE, correl_id(number), "FILENAME", f"file {number}")
+        for number in range(len(parts))
+    )
+    return Announced(MessageHeader(b"H" * 24, 7, b"O" * 24, APPLICATION + bytes(8), definitions), 1)
+
+
+def events(parts: list[int]) -> list[Event]:
+    """A message with an application message and one attachment a number, of so many parts each."""
+    found: list[Event] = [header(parts), Unsequenced(APPLICATION, (), 20)]
+    for number, count in enumerate(parts):
+        found += [PartArrived(correl_id(number), sequence, 100) for sequence in range(1, count + 1)]
+        found.append(Unsequenced(correl_id(number), (count, count << 24), 4))
+    return found
+
+
+class Host:
+    """The catalog's side of the machine, in memory. With `forgetful` it saves and lets go of everything after each
+    event, as a host that was started again does."""
+
+    def __init__(self, *, forgetful: bool = False, limits: Limits | None = None) -> None:
+        self.machine, self.forgetful = Assembly(limits or Limits()), forgetful
+        self.attachments: dict[str, AttachmentRecord] = {}
+        self.runs: dict[str, list[PartRun]] = {}
+        self.messages: dict[str, MessageRecord] = {}
+        self.effects: list[Effect] = []
+
+    def feed(self, arrived: Sequence[Event], start: int = 0) -> "Host":
+        for position, event in enumerate(arrived, start):
+            self.load(event)
+            for effect in self.machine.apply(SOURCE, event, position, 1_000 + position):
+                self.effects.append(effect)
+                if isinstance(effect, ApplicationMessage):
+                    assert arrived[effect.position - start] == Unsequenced(APPLICATION, (), 20)
+                    self.machine.set_application(effect.key, b"application", "MQSTR", 1208, 9)
+            if self.forgetful:
+                self.save()
+                self.machine.forget_beyond(0)
+        self.save()
+        return self
+
+    def load(self, event: Event) -> None:
+        for key in self.machine.keys(SOURCE, event):
+            known = self.attachments.get(attachment_id(*key))
+            if known is not None and key not in self.machine.attachments:
+                self.machine.attachments[key] = Attachment(known, Parts(self.runs.get(known.id)))
+            for message in self.messages.values():
+                if message.message_correl_id[:16] == key[1] and key not in self.machine.messages:
+                    self.machine.messages[key] = message
+
+    def save(self) -> None:
+        saved: Checkpoint = self.machine.take_changes()
+        for record in saved.attachments:
+            self.attachments[record.id] = record
+        for attachment, runs in saved.part_runs.items():
+            self.runs.setdefault(attachment, []).extend(runs)
+        for message in saved.messages:
+            self.messages[message.id] = message
+        for removed in saved.removed_attachments:
+            self.attachments.pop(removed, None)
+
+    def positions(self, number: int) -> list[int]:
+        record = self.attachments[attachment_id(SOURCE, correl_id(number))]
+        assert record.parts_expected is not None
+        return list(Parts(self.runs.get(record.id)).in_order(record.parts_expected))
+
+    def of(self, kind: type[Effect]) -> list[Any]:
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+
+def assert_whole(host: Host, arrived: list[Event], parts: list[int]) -> None:
+    """Each attachment complete exactly once, with the first arrival of each of its parts, and the message with its
+    application message."""
+    assert sorted(effect.attachment for effect in host.of(Completed)) == sorted(
+        attachment_id(SOURCE, correl_id(number)) for number in range(len(parts))
+    )
+    assert len(host.attachments) == len(parts)
+    for number, count in enumerate(parts):
+        first = [arrived.index(PartArrived(correl_id(number), sequence, 100)) for sequence in range(1, count + 1)]
+        assert host.positions(number) == first
+        record = host.attachments[attachment_id(SOURCE, correl_id(number))]
+        assert (record.state, record.parts_received) == (AttachmentState.COMPLETE, count)
+        assert (record.qualifier_2, record.ordinal) == (f"file {number}", number)
+        assert record.message_id == message_id(SOURCE, b"H" * 24)
+    (message,) = host.messages.values()
+    assert message.application_body == b"application"
+    assert not host.of(Refused)
+
+
+@pytest.mark.parametrize("forgetful", [False, True])
+@pytest.mark.parametrize("parts", [[2], [0], [1, 0]])
+def test_every_order_gives_the_same(parts: list[int], forgetful: bool) -> None:
+    for arrived in permutations(events(parts)):
+        assert_whole(Host(forgetful=forgetful).feed(arrived), list(arrived), parts)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.lists(st.integers(0, 12), min_size=1, max_size=4), st.booleans())
+def test_any_order_with_duplicates_gives_the_same(data: st.DataObject, parts: list[int], forgetful: bool) -> None:
+    whole = events(parts)
+    again = data.draw(st.lists(st.sampled_from(whole), max_size=10))
+    arrived = data.draw(st.permutations(whole + again))
+    host = Host(forgetful=forgetful).feed(arrived)
+    assert_whole(host, arrived, parts)
+    assert len(host.of(Repeated)) == len(again)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.lists(st.integers(1, 8), min_size=1, max_size=3), st.booleans())
+def test_a_loss_is_a_gap_and_nothing_more(data: st.DataObject, parts: list[int], forgetful: bool) -> None:
+    whole = events(parts)
+    lost = data.draw(st.sampled_from(whole))
+    arrived = data.draw(st.permutations([event for event in whole if event is not lost]))
+    host = Host(forgetful=forgetful).feed(arrived)
+    unhurt = {number for number in range(len(parts)) if not _concerns(lost, number)}
+    assert {effect.attachment for effect in host.of(Completed)} == {attachment_id(SOURCE, correl_id(n)) for n in unhurt}
+    if isinstance(lost, PartArrived):
+        identifier = attachment_id(SOURCE, lost.correl_id)
+        expected = host.attachments[identifier].parts_expected
+        assert Parts(host.runs.get(identifier)).missing(expected, 9) == [(lost.sequence, lost.sequence)]
+    assert_whole(Host(forgetful=forgetful).feed([*arrived, lost]), [*arrived, lost], parts)
+
+
+def _concerns(lost: Event, number: int) -> bool:
+    return isinstance(lost, Announced) or lost.correl_id == correl_id(number)
+
+
+def test_what_contradicts_is_refused_and_the_first_one_wins() -> None:
+    arrived: list[Event] = [
+        *events([2]),
+        Unsequenced(correl_id(0), (3,), 4),
+        PartArrived(correl_id(0), 3, 100),
+        PartArrived(correl_id(0), 0x01020304, 100),
+        Announced(replace(header([2]).header, header_correl_id=b"X" * 24), 1),
+    ]
+    host = Host().feed(arrived)
+    assert [effect.code for effect in host.of(Refused)] == [
+        "conflicting-count",
+        "sequence-beyond-count",
+        "sequence-beyond-count",
+        "conflicting-header",
+    ]
+    assert [effect.position for effect in host.of(Refused)] == [5, 6, 7, 8]
+    assert len(host.of(Completed)) == 1
+
+
+@pytest.mark.parametrize("counts", [(), (2**31 - 1,), (1,)])
+def test_a_count_that_cannot_be_is_refused(counts: tuple[int, ...]) -> None:
+    arrived: list[Event] = [header([2]), PartArrived(correl_id(0), 1, 9), PartArrived(correl_id(0), 2, 9)]
+    host = Host().feed([*arrived, Unsequenced(correl_id(0), counts, 4)])
+    assert [effect.code for effect in host.of(Refused)] == ["bad-count"]
+    early = Host().feed([Unsequenced(correl_id(0), counts, 4), *arrived])
+    first = ("bad-count", 0) if counts != (1,) else ("sequence-beyond-count", 3)
+    assert [(effect.code, effect.position) for effect in early.of(Refused)] == [first]
+
+
+def test_too_many_attachments_are_refused_whole() -> None:
+    host = Host(limits=Limits(attachments=2)).feed([header([1, 1, 1])])
+    assert [effect.code for effect in host.of(Refused)] == ["too-many-attachments"]
+    assert not host.attachments
+
+
+def test_a_message_of_nothing_but_an_application_message() -> None:
+    both: list[Event] = [header([]), Unsequenced(APPLICATION, (), 20)]
+    for arrived in permutations(both):
+        host = Host().feed(list(arrived))
+        (message,) = host.messages.values()
+        assert message.application_body == b"application"
+        assert message.complete_at is not None
+        assert not host.attachments
+
+
+def test_an_expired_attachment_is_revived_by_a_message() -> None:
+    host = Host().feed(events([2])[:3])
+    identifier = attachment_id(SOURCE, correl_id(0))
+    host.attachments[identifier] = replace(host.attachments[identifier], state=AttachmentState.EXPIRED)
+    host.machine = Assembly(Limits())
+    late: list[Event] = [PartArrived(correl_id(0), 2, 100), Unsequenced(correl_id(0), (2,), 4)]
+    for position, event in enumerate(late, 100):
+        host.load(event)
+        host.effects += host.machine.apply(SOURCE, event, position, 5_000)
+    host.save()
+    assert host.of(Completed) == [Completed(identifier)]
+    assert host.positions(0) == [2, 100]
+
+
+@pytest.mark.parametrize("state", [AttachmentState.FINISHED, AttachmentState.DELETED])
+def test_what_comes_for_a_finished_attachment_is_a_duplicate(state: AttachmentState) -> None:
+    host = Host().feed(events([2]))
+    identifier = attachment_id(SOURCE, correl_id(0))
+    host.attachments[identifier] = replace(host.attachments[identifier], state=state)
+    host.runs.clear()
+    host.machine, host.effects = Assembly(Limits()), []
+    host.feed(events([2]), start=100)
+    assert not host.of(Completed)
+    assert not host.of(Refused)
+    assert len(host.of(Repeated)) == 5
+    assert host.attachments[identifier].state is state
+
+
+def test_an_application_message_that_looks_like_a_count_waits_for_its_header() -> None:
+    application = Unsequenced(APPLICATION, (3,), 4)
+    host = Host()
+    arrived: list[Event] = [application, header([1])]
+    for position, event in enumerate(arrived):
+        host.load(event)
+        host.effects += host.machine.apply(SOURCE, event, position, 0)
+    assert host.of(ApplicationMessage) == [ApplicationMessage((SOURCE, APPLICATION), 0)]

@@ -1,0 +1,54 @@
+"""The set of sequence numbers, against a dictionary that does the same slowly."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.assembly.parts import Parts
+from app.model.records import PartRun
+
+arrivals = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 400)), max_size=60)
+
+
+@given(arrivals)
+def test_it_is_a_dictionary_of_first_positions(arrived: list[tuple[int, int]]) -> None:
+    parts = Parts()
+    model: dict[int, int] = {}
+    for sequence, position in arrived:
+        assert parts.add(sequence, position) == model.get(sequence)
+        model.setdefault(sequence, position)
+    assert parts.count == len(model)
+    assert dict(parts) == model
+    assert parts.highest() == max(model, default=0)
+    gaps = {number for first, last in parts.missing(45, 100) for number in range(first, last + 1)}
+    assert gaps == set(range(1, 46)) - set(model)
+
+
+@given(arrivals)
+def test_what_is_fresh_makes_the_same_set_again(arrived: list[tuple[int, int]]) -> None:
+    parts = Parts()
+    kept: list[PartRun] = []
+    for number, (sequence, position) in enumerate(arrived):
+        parts.add(sequence, position)
+        if number % 7 == 0:
+            kept += parts.take_fresh()
+    kept += parts.take_fresh()
+    assert dict(Parts(kept)) == dict(parts)
+
+
+@given(st.permutations(range(1, 300)), st.booleans())
+def test_one_to_n_in_either_byte_order(order: list[int], little: bool) -> None:
+    parts = Parts()
+    for position, number in enumerate(order):
+        assert not parts.is_one_to(299)
+        parts.add(int.from_bytes(number.to_bytes(4, "little" if little else "big"), "big"), position)
+    assert parts.is_one_to(299)
+    assert [order[position] for position in parts.in_order(299)] == list(range(1, 300))
+    assert parts.missing(301, 10) == [(300, 301)]
+
+
+def test_consecutive_rows_share_a_run() -> None:
+    parts = Parts()
+    for number in range(1, 30_001):
+        parts.add(number, number + 7)
+    assert len(parts.take_fresh()) == 1
+    assert parts.missing(None, 10) == []
