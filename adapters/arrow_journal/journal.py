@@ -23,9 +23,10 @@ from time import time_ns
 
 from adapters.arrow_journal.columns import encode
 from adapters.arrow_journal.reading import Reader
-from adapters.arrow_journal.recovery import NO_SPACE, recover
-from adapters.arrow_journal.segments import FolderLock, segment_path, sync_folder
+from adapters.arrow_journal.recovery import recover
+from adapters.arrow_journal.segments import FolderLock, segment_path
 from adapters.arrow_journal.writing import SegmentWriter
+from adapters.disk import NO_SPACE, sync_folder
 from app.model.errors import JournalFull, OurError
 from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.model.records import Extent

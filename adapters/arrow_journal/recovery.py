@@ -1,6 +1,5 @@
 """Opening a journal's folder: what is sealed is listed, what a killed process left unsealed is verified and sealed."""
 
-import errno
 import os
 from array import array
 from pathlib import Path
@@ -10,11 +9,10 @@ import structlog
 
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.columns import SCHEMA, body_layout, crc_mismatches, created_at
-from adapters.arrow_journal.segments import SegmentState, map_file, segment_files, sync_folder
+from adapters.arrow_journal.segments import SegmentState, map_file, segment_files
 from adapters.arrow_journal.writing import seal_file
+from adapters.disk import NO_SPACE, sync_folder
 from app.model.errors import OurError
-
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 _log = structlog.get_logger(__name__)
 

@@ -27,15 +27,6 @@ def segment_files(folder: Path) -> Iterator[tuple[int, bool, Path]]:
             yield int(number), rest == SEALED, path
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 class FolderLock:
     """Says that this process writes in a folder; the system takes it back when the process ends, however it ends."""
 

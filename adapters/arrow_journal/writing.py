@@ -8,7 +8,8 @@ from pathlib import Path
 
 from adapters.arrow_journal.columns import Bytes, Encoded, segment_schema
 from adapters.arrow_journal.ipc import END_OF_STREAM
-from adapters.arrow_journal.segments import SegmentState, segment_path, sync_folder
+from adapters.arrow_journal.segments import SegmentState, segment_path
+from adapters.disk import sync_folder
 
 _BUFFERS_A_CALL = os.sysconf("SC_IOV_MAX")
 

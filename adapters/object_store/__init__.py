@@ -1,0 +1,61 @@
+"""The content store: a local folder, or what obstore reaches by URL."""
+
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from adapters.object_store.local import LocalObjects
+from adapters.object_store.remote import RemoteObjects
+from app.ports import ContentStore, ObjectWriter
+
+__all__ = ["ObjectStore"]
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,254})*", re.ASCII)
+_REMOTE_SCHEMES = ("memory", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
+
+
+class ObjectStore:
+    """A `ContentStore` by URL. A path or `file://` is a local folder, made where it is missing; `s3://`, `gs://` and
+    `az://` are buckets, their credentials in the environment as their own tools want them; `memory://` is for tests.
+
+    No word of an object's name may begin with a dot. Raises ValueError for another URL or another name.
+    """
+
+    def __init__(self, url: str | Path) -> None:
+        parts = urlsplit(str(url))
+        self._objects: ContentStore
+        if isinstance(url, Path) or "://" not in url:
+            self._objects = LocalObjects(Path(url))
+        elif parts.scheme == "file" and parts.netloc in ("", "localhost"):
+            self._objects = LocalObjects(Path(unquote(parts.path)))
+        elif parts.scheme in _REMOTE_SCHEMES:
+            self._objects = RemoteObjects(url)
+        else:
+            raise ValueError(f"no content store at {url}: expected a path, or a URL with file, s3, gs or az")
+
+    def create(self, name: str) -> AbstractContextManager[ObjectWriter]:
+        return self._objects.create(_checked(name))
+
+    def size(self, name: str) -> int:
+        return self._objects.size(_checked(name))
+
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> Iterator[memoryview]:
+        return self._objects.read(_checked(name), offset, length)
+
+    def local_path(self, name: str) -> str | None:
+        return self._objects.local_path(_checked(name))
+
+    def delete(self, name: str) -> None:
+        self._objects.delete(_checked(name))
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """In no particular order; `prefix` is the beginning of a name, whole words or not."""
+        return self._objects.names(prefix)
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"not an object's name: {name!r}")
+    return name

@@ -1,0 +1,145 @@
+"""Objects as files of a local folder.
+
+obstore's own local store names a file without flushing it to disk, so that after a power cut a named object may be
+empty. Here a file is written in `.partial`, flushed, renamed, and the folder flushed. A writer holds a lock on its
+partial file: what nobody has locked was left behind by a killed process and is swept away at opening.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from stat import S_ISREG
+from typing import BinaryIO
+
+from adapters.disk import NO_SPACE, sync_folder
+from app.model.errors import OurError, StoreFull
+
+PIECE = 1 << 20
+
+_PARTIAL = ".partial"
+
+
+class LocalObjects:
+    """A `ContentStore` in a folder, for names that have been checked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+        self._partial = self._folder / _PARTIAL
+        self._partial.mkdir(parents=True, exist_ok=True)
+        self._sweep()
+
+    @contextmanager
+    def create(self, name: str) -> "Iterator[PartialFile]":
+        path = self._folder / name
+        with _explained():
+            partial = PartialFile(self._partial)
+        try:
+            yield partial
+            with _explained():
+                self._make_folders(path.parent)
+                partial.name(path)
+        finally:
+            partial.close()
+
+    def size(self, name: str) -> int:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            status = (self._folder / name).stat()
+            if S_ISREG(status.st_mode):
+                return status.st_size
+        raise KeyError(name)
+
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> Iterator[memoryview]:
+        size = self.size(name)
+        end = size if length is None else min(size, offset + length)
+        return self._pieces(name, offset, end)
+
+    def _pieces(self, name: str, offset: int, end: int) -> Iterator[memoryview]:
+        try:
+            descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise KeyError(name) from None
+        try:
+            while offset < end:
+                piece = os.pread(descriptor, min(PIECE, end - offset), offset)
+                if not piece:
+                    raise OurError(f"the object {name} is shorter than it was")
+                yield memoryview(piece)
+                offset += len(piece)
+        finally:
+            os.close(descriptor)
+
+    def local_path(self, name: str) -> str | None:
+        return str(self._folder / name)
+
+    def delete(self, name: str) -> None:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            (self._folder / name).unlink()
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        for folder, folders, files in os.walk(self._folder):
+            if _PARTIAL in folders:
+                folders.remove(_PARTIAL)
+            within = Path(folder).relative_to(self._folder)
+            yield from (name for file in files if (name := (within / file).as_posix()).startswith(prefix))
+
+    def _make_folders(self, folder: Path) -> None:
+        if not folder.is_dir():
+            self._make_folders(folder.parent)
+            folder.mkdir(exist_ok=True)
+            sync_folder(folder.parent)
+
+    def _sweep(self) -> None:
+        for path in self._partial.iterdir():
+            with suppress(FileNotFoundError), path.open("r+b") as file, suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+
+
+class PartialFile:
+    """An object being written, which nobody sees yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self._file = _new_locked_file(folder)
+        self._named = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        with _explained():
+            self._file.write(data)
+
+    def name(self, path: Path) -> None:
+        """Makes what was written durable, then visible at a path of the same file system."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.path.rename(path)
+        self._named = True
+        sync_folder(path.parent)
+
+    def close(self) -> None:
+        """Forgets what was written, unless it has been named."""
+        if not self._named:
+            self.path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._file.close()
+
+
+def _new_locked_file(folder: Path) -> tuple[Path, BinaryIO]:
+    while True:
+        path = folder / token_hex(16)
+        file = path.open("xb", buffering=PIECE)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return path, file
+        file.close()  # another process that was just opening took it for abandoned, before it was locked
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise StoreFull(f"no space left for the content store: {error}") from error
+        raise OurError(f"the content store cannot be written: {error}") from error

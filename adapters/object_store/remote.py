@@ -1,0 +1,86 @@
+"""Objects in a bucket, through obstore."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import MemoryStore, from_url
+
+from app.model.errors import OurError
+
+PIECE = 1 << 20
+
+_PART = 8 << 20
+_PARTS_AT_ONCE = 4
+
+
+class RemoteObjects:
+    """A `ContentStore` in the bucket (and below the prefix) that a URL names, for names that have been checked.
+
+    An object of more than one part is a multipart upload: one that is given up is never seen, but what it has sent
+    stays with the store until its rule for incomplete uploads removes it.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._store = MemoryStore() if url.startswith("memory:") else from_url(url)
+
+    @contextmanager
+    def create(self, name: str) -> "Iterator[_Upload]":
+        writer = obstore.open_writer(self._store, name, buffer_size=_PART, max_concurrency=_PARTS_AT_ONCE)
+        upload = _Upload(name, writer)
+        yield upload
+        upload.complete()
+
+    def size(self, name: str) -> int:
+        with _explained(name):
+            return obstore.head(self._store, name)["size"]
+
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> Iterator[memoryview]:
+        size = self.size(name)
+        end = size if length is None else min(size, offset + length)
+        return self._pieces(name, offset, end) if offset < end else iter(())
+
+    def _pieces(self, name: str, offset: int, end: int) -> Iterator[memoryview]:
+        with _explained(name):
+            for chunk in obstore.get(self._store, name, options={"range": (offset, end)}).stream(min_chunk_size=PIECE):
+                view = memoryview(chunk)
+                yield from (view[at : at + PIECE] for at in range(0, len(view), PIECE))
+
+    def local_path(self, name: str) -> str | None:  # noqa: ARG002
+        return None
+
+    def delete(self, name: str) -> None:
+        with suppress(KeyError), _explained(name):
+            obstore.delete(self._store, name)
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        folder = prefix.rpartition("/")[0]
+        with _explained(prefix):
+            for page in obstore.list(self._store, folder or None):
+                yield from (found["path"] for found in page if found["path"].startswith(prefix))
+
+
+class _Upload:
+    """An object on its way."""
+
+    def __init__(self, name: str, writer: "obstore.WritableFile") -> None:
+        self._name, self._writer = name, writer
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        with _explained(self._name):
+            self._writer.write(bytes(data))  # obstore keeps what it is given, and the caller may use it again
+
+    def complete(self) -> None:
+        with _explained(self._name):
+            self._writer.close()
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise KeyError(name) from None
+    except (BaseError, OSError) as error:
+        raise OurError(f"the content store failed over {name}: {error}") from error

@@ -1,0 +1,116 @@
+"""Durable stores for physical messages, against each other in one run: a raw append, the journal, SQLite.
+
+Every store takes the same 32 KiB bodies in batches and flushes each batch to disk. Rounds alternate between the stores,
+so that other load on the machine meets all of them; the figures are medians of the rounds.
+"""
+
+import argparse
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import count
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter, thread_time
+
+from adapters.arrow_journal import ArrowJournal
+from app.model.message import PhysicalMessage
+
+BODY = 32 << 10
+POOL = 64 << 20
+Append = Callable[[Sequence[PhysicalMessage]], object]
+
+
+@contextmanager
+def raw(folder: Path) -> Iterator[Append]:
+    """What the disk allows: the bodies, one write and one flush a batch."""
+    descriptor = os.open(folder / "raw", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def append(messages: Sequence[PhysicalMessage]) -> None:
+        wanted = sum(len(message.body) for message in messages)
+        if os.writev(descriptor, [message.body for message in messages]) != wanted:
+            raise OSError("short write")
+        os.fdatasync(descriptor)
+
+    try:
+        yield append
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def journal(folder: Path) -> Iterator[Append]:
+    with closing(ArrowJournal(folder / "journal")) as opened:
+        yield opened.append
+
+
+@contextmanager
+def sqlite(folder: Path) -> Iterator[Append]:
+    """The usual hand-made way: a row a message, a transaction a batch."""
+    with closing(sqlite3.connect(folder / "sqlite.db", isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("CREATE TABLE message (id INTEGER PRIMARY KEY, source TEXT, correl_id BLOB, body BLOB)")
+
+        def append(messages: Sequence[PhysicalMessage]) -> None:
+            connection.execute("BEGIN")
+            connection.executemany(
+                "INSERT INTO message (source, correl_id, body) VALUES (?, ?, ?)",
+                [(message.source, message.correl_id, message.body) for message in messages],
+            )
+            connection.execute("COMMIT")
+
+        yield append
+
+
+STORES = {"raw": raw, "journal": journal, "sqlite": sqlite}
+
+
+def one_round(
+    store: str, folder: Path, messages: Sequence[PhysicalMessage], batch: int, total: int
+) -> tuple[float, float]:
+    """MB/s, and this thread's processor time a message in µs, of writing `total` bytes in batches."""
+    with TemporaryDirectory(dir=folder) as scratch, STORES[store](Path(scratch)) as append:
+        append(messages[:batch])
+        starts = (at % len(messages) for at in count(0, batch))
+        batches = total // (batch * BODY)
+        began, worked = perf_counter(), thread_time()
+        for _, start in zip(range(batches), starts, strict=False):
+            append(messages[start : start + batch])
+        seconds, work = perf_counter() - began, thread_time() - worked
+        return batches * batch * BODY / 1e6 / seconds, work / (batches * batch) * 1e6
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--folder", type=Path, default=None, help="where to write (the system's temporary folder)")
+    arguments.add_argument("--batches", type=int, nargs="+", default=[32, 256], help="messages a batch; powers of 2")
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--megabytes", type=int, default=256, help="written a round")
+    chosen = arguments.parse_args()
+    pool = os.urandom(POOL)
+    messages = [
+        PhysicalMessage("bench", "sas_queue", 8, os.urandom(24), pool[at : at + BODY]) for at in range(0, POOL, BODY)
+    ]
+    speeds: dict[str, list[float]] = {store: [] for store in STORES}
+    with TemporaryDirectory(dir=chosen.folder) as scratch:
+        for batch in chosen.batches:
+            results: dict[str, list[tuple[float, float]]] = {store: [] for store in STORES}
+            for _ in range(chosen.rounds):
+                for store, rounds in results.items():
+                    rounds.append(one_round(store, Path(scratch), messages, batch, chosen.megabytes << 20))
+            for store, rounds in results.items():
+                speed, work = (median(values) for values in zip(*rounds, strict=True))
+                speeds[store].append(speed)
+                print(f"{store:8} batches of {batch:4}: {speed:6.0f} MB/s, {work:6.1f} us of processor a message")
+    mean = {store: sum(each) / len(each) for store, each in speeds.items()}
+    print(
+        f"ratios: journal_over_raw={mean['journal'] / mean['raw']:.2f} "
+        f"journal_over_sqlite={mean['journal'] / mean['sqlite']:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
