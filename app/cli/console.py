@@ -29,7 +29,7 @@ _STYLES = {
 }
 
 
-class Failure(Exception):  # noqa: N818 - what it is to the user
+class Failure(Exception):
     """A command cannot do what it was asked to: a sentence for people, and perhaps what to try."""
 
     def __init__(self, why: str, hint: str = "", code: int = FAILED) -> None:

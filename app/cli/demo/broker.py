@@ -1,0 +1,68 @@
+"""An MQTT broker inside this process, for showing only: it keeps nothing on disk, and speaks 3.1.1."""
+
+import asyncio
+import logging
+import socket
+from contextlib import AbstractContextManager
+from threading import Thread
+from types import TracebackType
+
+from amqtt.broker import Broker
+
+_START_SECONDS = 10
+
+
+class EmbeddedBroker(AbstractContextManager["EmbeddedBroker"]):
+    """Runs within the block, in a thread and an event loop of its own; `url` is where."""
+
+    def __init__(self) -> None:
+        self.url = f"mqtt://127.0.0.1:{free_port()}"
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="broker", daemon=True)
+        self._broker: Broker | None = None
+
+    def __enter__(self) -> "EmbeddedBroker":
+        for name in ("amqtt", "transitions"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(_START_SECONDS)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._shutdown(), self._loop).result(_START_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_START_SECONDS)
+        self._loop.close()
+
+    async def _start(self) -> None:
+        self._broker = Broker(
+            {
+                "listeners": {"default": {"type": "tcp", "bind": self.url.removeprefix("mqtt://")}},
+                "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+            }
+        )
+        await self._broker.start()
+
+    async def _shutdown(self) -> None:
+        if self._broker is not None:
+            await self._broker.shutdown()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+def free_port(*preferred: int) -> int:
+    """The first of these ports of this machine that nobody listens on, else any that is free."""
+    for port in (*preferred, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found: int = probe.getsockname()[1]
+            return found
+    raise OSError("no port is free")
