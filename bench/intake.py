@@ -1,0 +1,237 @@
+"""Receiving attachments over MQTT, three ways against each other in one run and with one Mosquitto.
+
+paho     a bare paho subscriber that acknowledges each message itself and keeps nothing
+sqlite   the usual hand-made way: paho, one SQLite row a message (WAL, synchronous FULL), committed, then acknowledged
+gateway  a process of its own: durable before acknowledged, until every attachment is finished and readable
+
+Every round fills three persistent sessions with the same messages (QoS 1) and then empties one after the other. Each
+subscriber has sent its CONNECT and is idle before the clock starts, which it does when the broker, held still until
+then, goes on. Figures are medians of the rounds in MB/s of message bodies. MQTT 3.1.1 is the default, since there paho
+is at its fastest: it has no properties to read. Run it as `python -m bench.intake`.
+"""
+
+import argparse
+import sqlite3
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+from random import Random
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter, sleep
+from typing import Any, NamedTuple
+
+from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from app.model.message import PhysicalMessage
+from tests.support.gateway import GatewayProcess, mqtt_source
+from tests.support.mosquitto import Mosquitto
+from tests.support.publish import PROTOCOLS, Version, publish
+from tests.support.sas_client import Attached, Program, binary_file, message
+from tests.support.waiting import until
+
+BODY = 32 << 10
+TOPIC = "intake"
+SESSION_SECONDS = 3600
+PATIENCE = 300.0
+POLL_SECONDS = 0.03
+
+
+class Load(NamedTuple):
+    """What every subscriber gets."""
+
+    attachments: list[Attached]
+    messages: list[PhysicalMessage]
+
+    @property
+    def size(self) -> int:
+        return sum(len(sent.body) for sent in self.messages)
+
+
+def make_load(total: int, attachment: int, interleaved: int) -> Load:
+    """Binary files of `attachment` bytes in bodies of 32 KiB, the messages of some of them by turns."""
+    program = Program(Random(1), body_limit=BODY)
+    content = program.random.randbytes(attachment)
+    attachments = [binary_file(program, f"file {n}", content) for n in range(max(1, total // attachment))]
+    streams = [message(program, [attached]) for attached in attachments]
+    turns = [zip_longest(*streams[at : at + interleaved]) for at in range(0, len(streams), interleaved)]
+    return Load(attachments, [sent for turn in turns for row in turn for sent in row if sent is not None])
+
+
+# --- subscribers --------------------------------------------------------------------------------------------------
+
+
+def session(broker: Mosquitto, name: str, version: Version) -> Client:
+    """A subscriber of a persistent session that acknowledges by hand; its CONNECT is sent, nothing is read yet."""
+    is_5 = version == "5"
+    client = Client(
+        CallbackAPIVersion.VERSION2,
+        client_id=name,
+        protocol=PROTOCOLS[version],
+        clean_session=None if is_5 else False,
+        manual_ack=True,
+    )
+    if is_5:
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        properties.SessionExpiryInterval = SESSION_SECONDS
+        client.connect("127.0.0.1", broker.port, clean_start=False, properties=properties)
+    else:
+        client.connect("127.0.0.1", broker.port)
+    return client
+
+
+def subscribe(broker: Mosquitto, name: str, version: Version) -> None:
+    """Makes the session, so that the broker keeps messages for it."""
+    client = session(broker, name, version)
+    subscribed: list[bool] = []
+    client.on_connect = lambda *_: client.subscribe(TOPIC, 1)
+    client.on_subscribe = lambda *_: subscribed.append(True)
+    client.loop_start()
+    until(lambda: subscribed)
+    client.disconnect()
+    client.loop_stop()
+
+
+def drain(broker: Mosquitto, name: str, version: Version, load: Load, keep: Callable[[MQTTMessage], Any]) -> float:
+    """Seconds in which paho has emptied a session, each message kept and then acknowledged."""
+    broker.pause()
+    client = session(broker, name, version)
+    left = len(load.messages)
+
+    def on_message(_client: Client, _data: object, received: MQTTMessage) -> None:
+        nonlocal left
+        keep(received)
+        client.ack(received.mid, received.qos)
+        left -= 1
+        if not left:
+            client.disconnect()
+
+    client.on_message = on_message
+    started = perf_counter()
+    broker.resume()
+    client.loop_forever()
+    return perf_counter() - started
+
+
+def paho(broker: Mosquitto, version: Version, load: Load, _folder: Path) -> list[float]:
+    return [drain(broker, "paho", version, load, lambda received: received.payload)]
+
+
+def sqlite(broker: Mosquitto, version: Version, load: Load, folder: Path) -> list[float]:
+    connection = sqlite3.connect(folder / "messages.sqlite", isolation_level=None)
+    connection.executescript(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+        "CREATE TABLE message (id INTEGER PRIMARY KEY, topic TEXT, correl_id BLOB, body BLOB);"
+    )
+
+    def keep(received: MQTTMessage) -> None:
+        correl_id = getattr(received.properties, "CorrelationData", None)
+        row = (received.topic, correl_id, received.payload)
+        connection.execute("INSERT INTO message (topic, correl_id, body) VALUES (?, ?, ?)", row)
+
+    seconds = drain(broker, "sqlite", version, load, keep)
+    (rows,) = connection.execute("SELECT count(*) FROM message").fetchone()
+    connection.close()
+    if rows != len(load.messages):
+        raise AssertionError(f"{rows} rows of {len(load.messages)} messages")
+    return [seconds]
+
+
+def gateway(broker: Mosquitto, version: Version, load: Load, folder: Path) -> list[float]:
+    """Seconds until every message is durable and acknowledged, and until every attachment is finished and readable."""
+    broker.pause()
+    source = mqtt_source("gateway", broker.port, TOPIC, version, f"session_expiry = {SESSION_SECONDS}\n")
+    with GatewayProcess(folder, f"{source}connect_timeout = 60\n") as process:
+        started = perf_counter()
+        broker.resume()
+        acknowledged = finished = 0.0
+        while not (acknowledged and finished):
+            if (now := perf_counter() - started) > PATIENCE:
+                raise TimeoutError(f"not done after {PATIENCE} seconds; see {process.log[-2000:]}")
+            total = process.samples().total
+            acknowledged = acknowledged or now * (total("messages_received_total") >= len(load.messages))
+            finished = finished or now * (total("attachments_total", state="finished") >= len(load.attachments))
+            sleep(POLL_SECONDS)
+        check(process, load)
+    check_empty(broker, version)
+    return [acknowledged, finished]
+
+
+def check(process: GatewayProcess, load: Load) -> None:
+    """Every attachment is there once with its SHA-256, and one of them is read byte for byte."""
+    finished = process.listing("/v1/attachments", state="finished")
+    if sorted(item["sha256"] for item in finished) != sorted(attached.sha256 for attached in load.attachments):
+        raise AssertionError("what came out is not what was sent")
+    content = process.client.get(f"/v1/attachments/{finished[0]['id']}/content").raise_for_status().content
+    if content != load.attachments[0].content:
+        raise AssertionError("an attachment reads differently")
+
+
+def check_empty(broker: Mosquitto, version: Version) -> None:
+    """The broker has nothing left for the gateway's session: what it sends comes before it answers a SUBSCRIBE."""
+    client = session(broker, "gateway", version)
+    received: list[MQTTMessage] = []
+    client.on_connect = lambda *_: client.subscribe(TOPIC, 1)
+    client.on_message = lambda _client, _data, message: received.append(message)
+    client.on_subscribe = lambda *_: client.disconnect()
+    client.loop_forever()
+    if received:
+        raise AssertionError(f"{len(received)} messages were counted and not acknowledged")
+
+
+# --- rounds -------------------------------------------------------------------------------------------------------
+
+Subscriber = Callable[[Mosquitto, Version, Load, Path], list[float]]
+SUBSCRIBERS: dict[str, Subscriber] = {"paho": paho, "sqlite": sqlite, "gateway": gateway}
+
+
+def rounds(load: Load, version: Version, count: int, only: list[str], folder: Path) -> Iterator[dict[str, float]]:
+    """MB/s of each subscriber, round by round; their order alternates."""
+    for number in range(count):
+        order = only if number % 2 == 0 else only[::-1]
+        speeds: dict[str, float] = {}
+        with TemporaryDirectory(dir=folder) as name, Mosquitto(Path(name)) as broker:
+            for subscriber in order:
+                subscribe(broker, subscriber, version)
+            publish(load.messages, broker.port, TOPIC, version)
+            for subscriber in order:
+                own = Path(name) / subscriber
+                own.mkdir()
+                seconds = SUBSCRIBERS[subscriber](broker, version, load, own)
+                names = ["acknowledged", "finished"] if subscriber == "gateway" else [subscriber]
+                speeds |= {name: load.size / 1e6 / spent for name, spent in zip(names, seconds, strict=True)}
+        yield speeds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--total", type=int, default=512, help="MiB of attachments a round (512)")
+    parser.add_argument("--attachment", type=int, default=8, help="MiB of one attachment (8)")
+    parser.add_argument("--interleaved", type=int, default=4, help="attachments sent by turns (4)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--version", choices=("5", "3.1.1"), default="3.1.1", help="of MQTT, for all (3.1.1)")
+    parser.add_argument("--only", nargs="+", choices=tuple(SUBSCRIBERS), default=list(SUBSCRIBERS))
+    parser.add_argument("--folder", type=Path, help="where to keep what is stored (the system's temporary folder)")
+    given = parser.parse_args()
+    load = make_load(given.total << 20, given.attachment << 20, given.interleaved)
+    counts = f"{len(load.attachments)} attachments, {len(load.messages)} messages, {load.size / 1e6:.0f} MB"
+    print(f"{counts}, MQTT {given.version}")
+    measured = []
+    for speeds in rounds(load, given.version, given.rounds, given.only, given.folder):
+        measured.append(speeds)
+        print("  ".join(f"{name} {speed:.0f} MB/s" for name, speed in sorted(speeds.items())), flush=True)
+    middle = {name: median(speeds[name] for speeds in measured) for name in measured[0]}
+    print("median: " + "  ".join(f"{name} {speed:.0f} MB/s" for name, speed in middle.items()))
+    if len(given.only) == len(SUBSCRIBERS):
+        print(
+            f"ratios: acked_over_paho={middle['acknowledged'] / middle['paho']:.2f}"
+            f" finished_over_paho={middle['finished'] / middle['paho']:.2f}"
+            f" finished_over_sqlite={middle['finished'] / middle['sqlite']:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

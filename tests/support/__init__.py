@@ -1,0 +1,1 @@
+"""What tests and benchmarks share: real brokers, and programs that send to them."""

@@ -1,0 +1,116 @@
+"""The gateway as a process of its own, configured by a file and watched from outside."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from tests.support.mosquitto import free_port
+from tests.support.waiting import until
+
+_SAMPLE = re.compile(r"^attachment_gateway_(\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
+
+
+class GatewayProcess:
+    """`attachment-gateway serve` with a folder of its own; `settings` is the rest of its TOML file."""
+
+    def __init__(self, folder: Path, settings: str) -> None:
+        self.port = free_port()
+        self.folder = folder
+        self._configuration = folder / "gateway.toml"
+        self._configuration.write_text(
+            f'data = "{folder / "var"}"\n[http]\nport = {self.port}\n[log]\nformat = "json"\n{settings}'
+        )
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "GatewayProcess":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self.client.close()
+
+    def start(self, timeout: float = 30) -> None:
+        """Returns when the gateway answers; its sources need not be connected yet."""
+        self.spawn()
+        until(self.is_up, timeout)
+
+    def spawn(self) -> None:
+        program = Path(sys.executable).parent / "attachment-gateway"
+        with (self.folder / "gateway.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [program, "serve", "--config", self._configuration], stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def stop(self) -> None:
+        """Ends it in order."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(60)
+            self.process = None
+
+    def kill(self) -> None:
+        """Ends it at once, as a power cut would (but for the machine's buffers)."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(60)
+        self.process = None
+
+    def is_up(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise RuntimeError(f"the gateway ended with {self.process.returncode}:\n{self.log}")
+        try:
+            return self.client.get("/health/live").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "gateway.log").read_text()
+
+    def samples(self) -> "Samples":
+        """The metrics as they are now."""
+        return Samples(self.client.get("/metrics").raise_for_status().text)
+
+    def listing(self, path: str, **filters: str) -> list[dict[str, Any]]:
+        """All items of a listing, page by page."""
+        items: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            query = {"limit": "200", **filters, **({"cursor": cursor} if cursor else {})}
+            page = self.client.get(path, params=query).raise_for_status().json()
+            items += page["items"]
+            cursor = page.get("next")
+            if not cursor:
+                return items
+
+
+class Samples:
+    """One reading of the gateway's metrics."""
+
+    def __init__(self, text: str) -> None:
+        self._found = _SAMPLE.findall(text)
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples that have these labels."""
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        return sum(
+            float(value) for found, given, value in self._found if found == name and all(w in given for w in wanted)
+        )
+
+
+def mqtt_source(name: str, port: int, topic: str, version: str = "5", options: str = "") -> str:
+    """A source's table for the configuration file."""
+    return (
+        f'[sources.{name}]\ntransport = "mqtt"\nframing = "sas_queue"\n'
+        f'url = "mqtt://127.0.0.1:{port}"\ntopic = "{topic}"\nclient_id = "{name}"\nversion = "{version}"\n{options}'
+    )

@@ -1,0 +1,90 @@
+"""A real Mosquitto of one's own, on a free port."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from tests.support.waiting import until
+
+PROGRAM = shutil.which("mosquitto", path=os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin")))
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Mosquitto:
+    """A broker that drops nothing by itself: no limit of queued or unacknowledged messages.
+
+    With `persistent` it keeps sessions and messages over `stop` and `start`, as long as it is stopped in order.
+    """
+
+    def __init__(self, folder: Path, *, persistent: bool = False, settings: str = "") -> None:
+        self.port = free_port()
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._configuration = folder / "mosquitto.conf"
+        self._configuration.write_text(
+            f"listener {self.port} 127.0.0.1\n"
+            "allow_anonymous true\n"
+            "max_inflight_messages 0\n"
+            "max_queued_messages 0\n"
+            "set_tcp_nodelay true\n"
+            "user root\n"
+            f"persistence {str(persistent).lower()}\n"
+            f"persistence_location {folder}/\n"
+            f"{settings}"
+        )
+
+    def __enter__(self) -> "Mosquitto":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Returns when the broker accepts connections."""
+        if PROGRAM is None:
+            raise FileNotFoundError("mosquitto is not installed")
+        with (self._folder / "mosquitto.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [PROGRAM, "-c", str(self._configuration)], stdout=log, stderr=subprocess.STDOUT
+            )
+        until(self._accepts, timeout=10)
+
+    def stop(self) -> None:
+        """Ends the broker in order; a persistent one saves what it has."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.terminate()
+            self._process.wait(60)
+            self._process = None
+
+    def pause(self) -> None:
+        """Holds the broker still: connections open, and nothing is answered until `resume`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def _accepts(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RuntimeError((self._folder / "mosquitto.log").read_text())
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False

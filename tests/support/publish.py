@@ -1,0 +1,64 @@
+"""Publishing physical messages as a program of its own would: with paho's client, and none of the gateway's adapter."""
+
+from collections.abc import Iterable
+from threading import BoundedSemaphore
+from typing import Literal
+
+from paho.mqtt.client import Client, MQTTMessageInfo
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from app.codecs.ibm_mq.image import write_image
+from app.model.message import PhysicalMessage
+from tests.support.waiting import until
+
+Version = Literal["5", "3.1.1"]
+PROTOCOLS = {"5": MQTTProtocolVersion.MQTTv5, "3.1.1": MQTTProtocolVersion.MQTTv311}
+
+_IN_FLIGHT = 500
+_CONFIRMED_WITHIN = 60.0
+
+
+def connected(port: int, version: Version, client_id: str = "") -> Client:
+    """A client with a clean session on the loopback interface, its network thread running."""
+    clean = None if version == "5" else True
+    client = Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=PROTOCOLS[version], clean_session=clean)
+    client.max_inflight_messages_set(_IN_FLIGHT)
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    until(client.is_connected)
+    return client
+
+
+def publish(messages: Iterable[PhysicalMessage], port: int, topic: str, version: Version, qos: int = 1) -> None:
+    """Returns when the broker has confirmed all of them: by properties with MQTT 5, as MQ images with 3.1.1."""
+    client = connected(port, version)
+    room = BoundedSemaphore(_IN_FLIGHT)
+    client.on_publish = lambda *_: room.release()
+    last: MQTTMessageInfo | None = None
+    for message in messages:
+        if not room.acquire(timeout=_CONFIRMED_WITHIN):
+            raise TimeoutError("the broker confirms nothing")
+        if version == "5":
+            last = client.publish(topic, bytes(message.body), qos, properties=envelope(message))
+        else:
+            last = client.publish(topic, write_image(message), qos)
+    if last is not None:
+        for _ in range(_IN_FLIGHT):
+            if not room.acquire(timeout=_CONFIRMED_WITHIN):
+                raise TimeoutError("the broker confirms nothing")
+    client.disconnect()
+    client.loop_stop()
+
+
+def envelope(message: PhysicalMessage) -> Properties:
+    """A message's descriptor as the properties of an MQTT 5 publish."""
+    properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+    properties.CorrelationData = message.correl_id
+    user = [("msg-type", str(message.msg_type))]
+    user += [("encoding", str(message.encoding))] if message.encoding else []
+    user += [("ccsid", str(message.ccsid))] if message.ccsid else []
+    user += [("format", message.format)] if message.format else []
+    properties.UserProperty = user
+    return properties

@@ -1,0 +1,154 @@
+"""What a SAS program does when it sends a message with attachments, by the codecs alone.
+
+Nothing here knows of the gateway's own sending, so that what receives is tested against the specification.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain
+from random import Random
+
+import pyarrow as pa
+
+from app.codecs.ibm_mq.encodings import charset as named_charset
+from app.codecs.sas import correlid, dataset, files
+from app.codecs.sas.attachment import write_count, write_header
+from app.codecs.sas.dialect import DIALECTS, Dialect
+from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
+from app.dataset import encode
+from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
+from app.model.message import PhysicalMessage
+
+UTF8 = 1208
+_ENCODINGS = {">": 273, "<": 546}
+_APPLICATION = b"This is the actual application message."
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A sender and its habits. `body_limit` is in bytes; `ccsid` an IBM character set number."""
+
+    random: Random
+    dialect: Dialect = DIALECTS[0]
+    ccsid: int = UTF8
+    body_limit: int = 32_000
+
+    @property
+    def charset(self) -> str:
+        return named_charset(self.ccsid, 0) or "utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """An attachment as a program sends it: its header entry, its parts' bodies, and what a receiver must get, a file's
+    bytes or a data set's table."""
+
+    definition: AttachmentDefinition
+    bodies: tuple[bytes, ...]
+    content: bytes | pa.Table
+
+    @property
+    def sha256(self) -> str:
+        """Of a file's content."""
+        return sha256(self.content).hexdigest()
+
+
+def binary_file(program: Program, name: str, content: bytes, description: str = "") -> Attached:
+    """A file of fixed records, as long as a message can hold them."""
+    lrecl = program.body_limit - program.dialect.long - 1
+    records = (content[at : at + lrecl] for at in range(0, len(content), lrecl))
+    return _file(program, AttachmentKind.BINARY_FILE, name, content, records, lrecl, description)
+
+
+def text_file(program: Program, name: str, content: bytes, description: str = "") -> Attached:
+    """A file of lines, a record each; line ends are not sent."""
+    lines = content.removesuffix(b"\n").split(b"\n") if content else []
+    return _file(program, AttachmentKind.TEXT_FILE, name, content, lines, 32_767, description)
+
+
+def data_set(program: Program, library: str, member: str, table: pa.Table, description: str = "") -> Attached:
+    lengths = encode.character_lengths(table.to_batches(), program.charset)
+    definition, variables = encode.describe(
+        table.schema, charset=program.charset, observations=table.num_rows, character_lengths=lengths
+    )
+    order = "big" if program.dialect.order == ">" else "little"
+    rows = encode.rows(table.to_batches(), variables, order=order, charset=program.charset)
+    bodies = chain(
+        [dataset.write_definition(definition, program.dialect, program.charset)],
+        dataset.write_variables(variables, program.dialect, program.charset, program.body_limit),
+        dataset.write_observations(rows, definition.observation_length, program.dialect, program.body_limit),
+    )
+    return Attached(_definition(program, AttachmentKind.DATA_SET, library, member, description), tuple(bodies), table)
+
+
+def message(
+    program: Program, attachments: Sequence[Attached], application: bytes = _APPLICATION
+) -> list[PhysicalMessage]:
+    """All physical messages of one application message, in the order of the specification."""
+    header = MessageHeader(
+        header_correl_id=_fresh(program),
+        original_msg_type=8,
+        original_correl_id=bytes(24),
+        message_correl_id=_fresh(program),
+        attachments=tuple(attached.definition for attached in attachments),
+    )
+    sent = [
+        _physical(
+            program, HEADER_MSG_TYPE, header.header_correl_id, write_header(header, program.dialect, program.charset)
+        ),
+        _physical(program, SUBORDINATE_MSG_TYPE, header.message_correl_id, application),
+    ]
+    for attached in attachments:
+        key = attached.definition.correl_id
+        sent += [
+            _physical(program, SUBORDINATE_MSG_TYPE, correlid.join(key, number), body)
+            for number, body in enumerate(attached.bodies, 1)
+        ]
+        count = write_count(len(attached.bodies), program.dialect)
+        sent.append(_physical(program, SUBORDINATE_MSG_TYPE, correlid.join(key, 0), count))
+    return sent
+
+
+def disordered(messages: Iterable[PhysicalMessage], random: Random, duplicates: float = 0.05) -> list[PhysicalMessage]:
+    """The messages in any order, a share of them twice."""
+    sent = list(messages)
+    sent += random.sample(sent, round(len(sent) * duplicates))
+    random.shuffle(sent)
+    return sent
+
+
+def _file(
+    program: Program,
+    kind: AttachmentKind,
+    name: str,
+    content: bytes,
+    records: Iterable[bytes],
+    lrecl: int,
+    description: str,
+) -> Attached:
+    first = files.write_file_description(files.FileDescription(lrecl, len(content)), program.dialect)
+    bodies = (first, *files.write_records(records, program.dialect, program.body_limit))
+    return Attached(_definition(program, kind, "FILENAME", name, description), bodies, content)
+
+
+def _definition(
+    program: Program, kind: AttachmentKind, first: str, second: str, description: str
+) -> AttachmentDefinition:
+    return AttachmentDefinition(kind, program.random.randbytes(16), first, second, description)
+
+
+def _fresh(program: Program) -> bytes:
+    return correlid.join(program.random.randbytes(correlid.KEY_SIZE), 0)
+
+
+def _physical(program: Program, msg_type: int, correl_id: bytes, body: bytes) -> PhysicalMessage:
+    return PhysicalMessage(
+        source="",
+        framing="sas_queue",
+        msg_type=msg_type,
+        correl_id=correl_id,
+        body=body,
+        encoding=_ENCODINGS[program.dialect.order],
+        ccsid=program.ccsid,
+    )
