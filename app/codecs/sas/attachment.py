@@ -1,0 +1,147 @@
+"""The attachment header (message type 100000) and the count message of an attachment."""
+
+from typing import Annotated
+
+from app.codecs.sas import reading
+from app.codecs.sas.correlid import KEY_SIZE, join
+from app.codecs.sas.dialect import ALL, Dialect, furthest, survey
+from app.codecs.sas.reading import INT_LIMIT, Fault, control_in, outside
+from app.codecs.sas.words import Correlid, Int, IntString, Long
+from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
+from app.wire import Layout, Many, Num, row
+from app.wire.kinds import Buffer
+
+
+class Attachment(Layout):
+    """One attachment of a header's list."""
+
+    type: Annotated[AttachmentKind | int, Num("i", AttachmentKind)] = row(
+        "attachment type: 1 SAS data set, 2 external text file, 3 external binary file"
+    )
+    correlid: Correlid = row("attachment correlid: correlationid associated with this attachment")
+    qualifier1: IntString = row("files: FILENAME or FILEREF; data sets: the sending library name")
+    qualifier2: IntString = row("files: the sending filename or fileref; data sets: the sending member name")
+    description: IntString = row("attachment description")
+    minor_version: Int = row("user specified minor version number", default=0)
+    major_version: Int = row("user specified major version number", default=0)
+
+
+class AttachmentHeader(Layout):
+    """The message that announces a message's attachments."""
+
+    header_correlid: Correlid = row("correlationid of this header message")
+    original_msg_type: Long = row("message type provided by the sending application")
+    original_correlid: Correlid = row("message correlationid provided by the sending application")
+    message_correlid: Correlid = row("generated correlationid for the message")
+    attachment_count: Int = row("number of attachments")
+    attachments: Annotated[list[Attachment], Many(Attachment, "attachment_count")] = row("the list of attachments")
+
+
+class Count(Layout):
+    """The message that tells how many sequenced messages carry an attachment; it does not count itself."""
+
+    count: Int = row("number of messages that are associated with this attachment")
+
+
+def read_header(
+    body: Buffer, *, charset: str = "latin-1", encoding: int = 0, known: int = ALL
+) -> tuple[MessageHeader, int]:
+    """What an attachment header says, and the dialects in which it says so.
+
+    The dialects `known` of its source are tried first and all others only if none of those reads it. `encoding` is the
+    descriptor's (MQMD.Encoding), 0 where there is none. Raises WireError, with the reason in the dialect that came
+    furthest.
+    """
+
+    def read(dialect: Dialect) -> AttachmentHeader | None:
+        return reading.attempt(AttachmentHeader, body, dialect.context(charset), _fault)
+
+    found = survey(read, known, encoding=encoding) or survey(read, ALL & ~known, encoding=encoding)
+    if found is None:
+        raise furthest(
+            lambda dialect: reading.explain(AttachmentHeader, body, dialect.context(charset), _fault),
+            ALL,
+            encoding=encoding,
+            known=known,
+        )
+    header, dialects = found
+    return _meaning(header), dialects
+
+
+def write_header(header: MessageHeader, dialect: Dialect, charset: str = "latin-1") -> bytes:
+    """The body of an attachment header message. Raises WireError for values that do not fit it."""
+    attachments = [
+        Attachment(
+            definition.kind,
+            join(definition.correl_id, 0),
+            definition.qualifier_1,
+            definition.qualifier_2,
+            definition.description,
+            definition.minor_version,
+            definition.major_version,
+        )
+        for definition in header.attachments
+    ]
+    return AttachmentHeader(
+        header.header_correl_id,
+        header.original_msg_type,
+        header.original_correl_id,
+        header.message_correl_id,
+        len(attachments),
+        attachments,
+    ).encode(dialect.context(charset))
+
+
+def read_counts(body: Buffer) -> tuple[int, ...]:
+    """The readings of a message's body as a single numeric integer, none negative, the smallest and most plausible
+    first; empty when the body cannot be a count."""
+    if len(body) not in {4, 8}:
+        return ()
+    readings = {int.from_bytes(body, "big", signed=True), int.from_bytes(body, "little", signed=True)}
+    return tuple(sorted(count for count in readings if count >= 0))
+
+
+def write_count(count: int, dialect: Dialect) -> bytes:
+    """The body of a count message. Raises WireError for a count that is no int."""
+    return Count(count).encode(dialect.context())
+
+
+def _fault(header: AttachmentHeader) -> Fault | None:
+    fault = outside("original_msg_type", header.original_msg_type, -INT_LIMIT, INT_LIMIT)
+    for index, attachment in enumerate(header.attachments):
+        fault = fault or _attachment_fault(attachment, f"attachments[{index}].")
+    return fault
+
+
+def _attachment_fault(attachment: Attachment, path: str) -> Fault | None:
+    if not isinstance(attachment.type, AttachmentKind):
+        return f"{path}type", f"{attachment.type} is no attachment type"
+    return control_in(
+        **{
+            f"{path}qualifier1": attachment.qualifier1,
+            f"{path}qualifier2": attachment.qualifier2,
+            f"{path}description": attachment.description,
+        }
+    )
+
+
+def _meaning(header: AttachmentHeader) -> MessageHeader:
+    return MessageHeader(
+        header.header_correlid,
+        header.original_msg_type,
+        header.original_correlid,
+        header.message_correlid,
+        tuple(_definition(attachment) for attachment in header.attachments),
+    )
+
+
+def _definition(attachment: Attachment) -> AttachmentDefinition:
+    return AttachmentDefinition(
+        AttachmentKind(attachment.type),
+        attachment.correlid[:KEY_SIZE],
+        attachment.qualifier1,
+        attachment.qualifier2,
+        attachment.description,
+        attachment.minor_version,
+        attachment.major_version,
+    )

@@ -1,0 +1,161 @@
+"""What the specification leaves to the sender, and how it is found out.
+
+A dialect is one of 2 byte orders, 2 widths of a C long, 4 NUL rules and packed or aligned numbers: 32 in all. Two more
+choices need no dialect, since each is recognised on the spot: whether an absent collating sequence has length 0 or,
+as the layout for TIB/Rendezvous has it, length 1 (`app.wire.Text.or_one`), and whether "numeric integer" has 4 or 8
+bytes (by the size of its message).
+
+Nothing in a message names its dialect. A message is read in every dialect that is still possible, and a reading counts
+only if it takes every byte, has no control characters in its texts and keeps its numbers in range. Readings that
+survive nearly always mean the same; where they do not, preference decides (`preferred`).
+
+A set of dialects is a bit mask: bit n stands for `DIALECTS[n]`. Byte order, width and alignment (a *frame*) hold for
+everything a sender writes, but he may end the strings of a header and those of a data set differently. So a set that
+was found on one type of message is carried to the next by its frames (`frames`).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar, cast
+
+from app.wire import Context, WireError
+from app.wire.kinds import NUL_RULES, Long, Nul, Order
+
+T = TypeVar("T")
+
+_ORDER_WORDS: dict[Order, str] = {">": "big", "<": "little"}
+_NULS_A_FRAME = len(NUL_RULES)
+_FRAME = (1 << _NULS_A_FRAME) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a sender writes numbers and ends strings; the fields are those of `app.wire.Context`."""
+
+    order: Order = ">"
+    long: Long = 4
+    nul: Nul = "excluded"
+    aligned: bool = False
+
+    @property
+    def name(self) -> str:
+        """Such as `big-4-excluded-packed`."""
+        return f"{_ORDER_WORDS[self.order]}-{self.long}-{self.nul}-{'aligned' if self.aligned else 'packed'}"
+
+    @classmethod
+    def parse(cls, name: str) -> "Dialect":
+        """The dialect of a name. Raises ValueError."""
+        try:
+            return _BY_NAME[name]
+        except KeyError:
+            raise ValueError(f"{name!r} is no dialect; one is {DIALECTS[0].name!r}") from None
+
+    def context(self, charset: str = "latin-1") -> Context:
+        """The dialect together with a character set, for the layouts."""
+        return _context(self, charset)
+
+
+@lru_cache(maxsize=256)
+def _context(dialect: Dialect, charset: str) -> Context:
+    return Context(dialect.order, charset, dialect.long, dialect.nul, dialect.aligned)
+
+
+DIALECTS: tuple[Dialect, ...] = tuple(
+    Dialect(order, long, nul, aligned)
+    for aligned in (False, True)
+    for long in cast("tuple[Long, ...]", (4, 8))
+    for order in cast("tuple[Order, ...]", (">", "<"))
+    for nul in NUL_RULES
+)
+"""All dialects, the most likely first: packed, long of 4 bytes, big-endian, a NUL that the length does not count."""
+
+ALL: int = (1 << len(DIALECTS)) - 1
+"""The set of all dialects."""
+
+_BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
+_BITS = {dialect: 1 << index for index, dialect in enumerate(DIALECTS)}
+_BY_ORDER = {order: sum(bit for d, bit in _BITS.items() if d.order == order) for order in _ORDER_WORDS}
+_BY_NUL = {nul: sum(bit for d, bit in _BITS.items() if d.nul == nul) for nul in NUL_RULES}
+_ENCODING_ORDERS: dict[int, Order] = {1: ">", 2: "<"}
+
+
+def members(mask: int) -> Iterator[Dialect]:
+    """The dialects of a set, the most likely first."""
+    while mask:
+        bit = mask & -mask
+        yield DIALECTS[bit.bit_length() - 1]
+        mask ^= bit
+
+
+def mask_of(*dialects: Dialect) -> int:
+    """The set of these dialects."""
+    return sum({_BITS[dialect] for dialect in dialects})
+
+
+def with_order(mask: int, order: Order) -> int:
+    """The dialects of a set that have this byte order."""
+    return mask & _BY_ORDER[order]
+
+
+def with_nul(mask: int, nul: Nul) -> int:
+    """The dialects of a set that have this NUL rule."""
+    return mask & _BY_NUL[nul]
+
+
+def frames(mask: int) -> int:
+    """All dialects that agree with one of a set in byte order, width and alignment, whatever their NUL rule."""
+    widened = 0
+    for shift in range(0, len(DIALECTS), _NULS_A_FRAME):
+        if mask >> shift & _FRAME:
+            widened |= _FRAME << shift
+    return widened
+
+
+def narrow(known: int, found: int) -> int:
+    """What is known of a source after one more message: what both sets allow, or the newer where they disagree."""
+    return known & found or found
+
+
+def preferred(mask: int, encoding: int = 0, known: int = 0) -> Dialect:
+    """The dialect to believe of a set.
+
+    First counts the byte order that the message's descriptor gives for integers (`encoding`, the MQMD's: 1 in its
+    lowest four bits is big-endian, 2 little-endian), then the dialects `known` of this source, then the order of
+    `DIALECTS`. Raises ValueError for the empty set.
+    """
+    if not mask & ALL:
+        raise ValueError("no dialect to choose from")
+    order = _ENCODING_ORDERS.get(encoding & 0xF)
+    for preference in (_BY_ORDER[order] if order else 0, known):
+        mask = mask & preference or mask
+    return next(members(mask))
+
+
+def survey(
+    read: Callable[[Dialect], T | None], mask: int, *, encoding: int = 0, known: int = 0
+) -> tuple[T, int] | None:
+    """What a message means, and the dialects of a set in which it means that; None if it cannot be read in any."""
+    meanings: list[tuple[T, int]] = []
+    for dialect in members(mask):
+        meaning = read(dialect)
+        if meaning is None:
+            continue
+        for index, (other, dialects) in enumerate(meanings):
+            if other == meaning:
+                meanings[index] = other, dialects | _BITS[dialect]
+                break
+        else:
+            meanings.append((meaning, _BITS[dialect]))
+    if len(meanings) < 2:
+        return meanings[0] if meanings else None
+    best = _BITS[preferred(sum(dialects for _, dialects in meanings), encoding, known)]
+    return next(found for found in meanings if found[1] & best)
+
+
+def furthest(explain: Callable[[Dialect], WireError], mask: int, *, encoding: int = 0, known: int = 0) -> WireError:
+    """Why a message cannot be read: the reason in the dialect that came furthest, by preference among equals."""
+    errors = [(explain(dialect), dialect) for dialect in members(mask)]
+    reach = max(error.at for error, _ in errors)
+    best = preferred(mask_of(*(dialect for error, dialect in errors if error.at == reach)), encoding, known)
+    return next(error for error, dialect in errors if dialect == best)

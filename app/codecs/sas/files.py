@@ -1,0 +1,269 @@
+"""The sequenced messages of an external file: its description first, then its records.
+
+Records are a stream: the payloads of the messages in sequence. Most senders begin every message with a record, but a
+record that is too large spans messages, and nothing forbids that any record does.
+
+The note that strings are null terminated stands beside the header, not beside the records. Records are written
+without a NUL; a sender who puts one behind each record is recognised (`detect`).
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from app.codecs.sas.dialect import Dialect, frames, members, with_nul, with_order
+from app.codecs.sas.words import Long
+from app.wire import Layout, WireError, row
+from app.wire.kinds import Buffer, Nul, Order, number_code
+
+DETECTION_PREFIX = 1 << 16
+"""Bytes of records that `detect` looks at before it looks at all."""
+
+_INT_LIMIT = 1 << 31
+_ORDER_WORDS: dict[Order, Literal["big", "little"]] = {">": "big", "<": "little"}
+_RECORD_NULS: tuple[Nul, ...] = ("absent", "excluded")
+
+
+class FileDescription(NamedTuple):
+    """The first sequenced message of a file. `filesize` is what the sender says, modulo 2^32 in a message of 8 bytes;
+    whether it counts the ends of lines is his affair."""
+
+    lrecl: int
+    filesize: int
+
+
+class FileDescriptionMessage(Layout):
+    """Two numeric integers: the file's logical record length and size."""
+
+    lrecl: Long = row("logical record length")
+    filesize: Long = row("size of the file")
+
+
+def read_file_description(body: Buffer, mask: int) -> tuple[FileDescription, int]:
+    """A file's record length and size, and the dialects of the set in which the message says so.
+
+    The message has 8 or 16 bytes whatever the width of a long. Where the byte order is not known, the smaller record
+    length is believed. Raises WireError.
+    """
+    if len(body) not in {8, 16}:
+        raise WireError("FileDescriptionMessage", len(body), "two numeric integers have 8 or 16 bytes")
+    readings = [
+        (FileDescription(lrecl, int.from_bytes(body[len(body) // 2 :], word)), dialects)
+        for order, word in _ORDER_WORDS.items()
+        if (dialects := with_order(mask, order))
+        and (lrecl := int.from_bytes(body[: len(body) // 2], word, signed=True)) >= 0
+    ]
+    if not readings:
+        raise WireError("FileDescriptionMessage.lrecl", 0, "a negative record length")
+    description = min(readings)[0]
+    return description, sum(dialects for meaning, dialects in readings if meaning == description)
+
+
+def write_file_description(description: FileDescription, dialect: Dialect) -> bytes:
+    """The body of a file's first sequenced message; the size modulo 2^32 where a long has 4 bytes. Raises WireError."""
+    lrecl, filesize = description
+    if dialect.long == 4:
+        filesize = (filesize + _INT_LIMIT) % (2 * _INT_LIMIT) - _INT_LIMIT
+    return FileDescriptionMessage(lrecl, filesize).encode(dialect.context())
+
+
+def spans(parts: Iterable[Buffer], dialect: Dialect) -> Iterator[tuple[int, int, int, bool]]:
+    """Where the records of a file lie in the payloads of its messages.
+
+    Yields (index of the part, first byte in it, number of bytes, whether the record ends there); a record that spans
+    parts gives a span in each that holds some of it. Raises WireError, at a byte of the joined payloads, for a length
+    that is negative, a NUL that is not there, and a record that the parts do not bring to its end.
+    """
+    record = _Record(dialect)
+    size, unpack, nul, nul_if_empty = record.size, record.unpack, record.nul, record.nul_if_empty
+    plain = not dialect.aligned and dialect.nul != "included"
+    for index, part in enumerate(parts):
+        at, end = 0, len(part)
+        while at < end:
+            if plain and record.is_between:
+                while (start := at + size) <= end:
+                    (length,) = unpack(part, at)
+                    stop = start + length
+                    behind = stop + (nul if length else nul_if_empty)
+                    if length < 0 or behind > end or (behind > stop and part[stop]):
+                        break
+                    yield index, start, length, True
+                    at = behind
+                if at == end:
+                    break
+            start, length, ends, at = record.step(part, at)
+            if length or ends:
+                yield index, start, length, ends
+        record.before += end
+    record.finish()
+
+
+class _Record:
+    """The record in progress where parts end in the middle of one; slow and exact.
+
+    `before` counts the bytes of earlier parts, `head` holds what has come of a length, `left` is how much of the data
+    is still to come, and `due` tells that the NUL behind it is.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        length = _length_of(dialect)
+        self.size, self.unpack, self.aligned = length.size, length.unpack_from, dialect.aligned
+        self.nul, self.nul_if_empty = dialect.nul != "absent", dialect.nul in {"excluded", "included"}
+        self.counted = dialect.nul == "included"
+        self.before = self.left = 0
+        self.head = b""
+        self.due = False
+
+    @property
+    def is_between(self) -> bool:
+        return not (self.left or self.due or self.head)
+
+    def step(self, part: Buffer, at: int) -> tuple[int, int, bool, int]:
+        """Takes some of a part from byte `at` on: the first byte and the number of bytes of data, whether the record's
+        data end there, and the byte behind."""
+        if self.left:
+            length = min(self.left, len(part) - at)
+            self.left -= length
+            return at, length, not self.left, at + length
+        if self.due:
+            if part[at]:
+                raise WireError("Record.data", self.before + at, f"a NUL belongs behind a record, not {part[at]:02X}")
+            self.due = False
+            return at, 0, False, at + 1
+        return self._take_length(part, at)
+
+    def _take_length(self, part: Buffer, at: int) -> tuple[int, int, bool, int]:
+        if self.aligned and not self.head and (pad := -at % self.size):
+            if any(part[at : at + pad]):
+                raise WireError("Record.length", self.before + at, "padding that is not zero")
+            return at, 0, False, min(at + pad, len(part))
+        end = min(at + self.size - len(self.head), len(part))
+        self.head += part[at:end]
+        if len(self.head) < self.size:
+            return at, 0, False, end
+        (length,) = self.unpack(self.head)
+        if length < self.counted:
+            raise WireError("Record.length", self.before + end - self.size, f"a length of {length}")
+        self.head = b""
+        self.left = length - self.counted
+        self.due = self.nul if self.left else self.nul_if_empty
+        return end, 0, not self.left, end
+
+    def finish(self) -> None:
+        if not self.is_between:
+            missing = self.left + self.due or self.size - len(self.head)
+            raise WireError("Record.data", self.before, f"the file ends {missing} bytes before its last record does")
+
+
+def records(parts: Iterable[Buffer], dialect: Dialect) -> Iterator[Buffer]:
+    """The records of a file from the payloads of its messages, each a slice of its part; only a record that spans parts
+    is joined. Raises WireError as `spans` does."""
+    held: Buffer = b""
+
+    def hold(part: Buffer) -> Buffer:
+        nonlocal held
+        held = part
+        return part
+
+    pieces: list[Buffer] = []
+    for _, start, length, ends in spans(map(hold, parts), dialect):
+        piece = held[start : start + length]
+        if ends and not pieces:
+            yield piece
+            continue
+        pieces.append(piece)
+        if ends:
+            yield b"".join(pieces)
+            pieces = []
+
+
+def detect(parts: Callable[[], Iterable[Buffer]], mask: int) -> Dialect:
+    """The dialect of a file's records, one of the frames of a set and with the NUL rule of the records.
+
+    `parts` gives the payloads of the file's messages, from the first on, each time it is called. A dialect in which
+    each of the first messages is made of whole records is taken at once: whoever then walks the file finds out if the
+    rest is not. Otherwise the whole file is walked. Records without a NUL come first. Raises WireError, of the dialect
+    that came furthest.
+    """
+    possible = frames(mask)
+    candidates = [dialect for nul in _RECORD_NULS for dialect in members(with_nul(possible, nul))]
+    if not candidates:
+        raise ValueError("no dialect to choose from")
+    prefix = list(_prefix(parts()))
+    for dialect in candidates:
+        if not any(_fault([part], dialect) for part in prefix):
+            return dialect
+    faults: list[WireError] = []
+    for dialect in candidates:
+        fault = _fault(parts(), dialect)
+        if fault is None:
+            return dialect
+        faults.append(fault)
+    raise max(faults, key=lambda fault: fault.at)
+
+
+def _prefix(parts: Iterable[Buffer]) -> Iterator[Buffer]:
+    size = 0
+    for part in parts:
+        yield part
+        size += len(part)
+        if size >= DETECTION_PREFIX:
+            return
+
+
+def _fault(parts: Iterable[Buffer], dialect: Dialect) -> WireError | None:
+    try:
+        deque(spans(parts, dialect), maxlen=0)
+    except WireError as error:
+        return error
+    return None
+
+
+def write_records(records: Iterable[Buffer], dialect: Dialect, limit: int) -> Iterator[bytes]:
+    """The payloads of a file's messages, of at most `limit` bytes.
+
+    A message holds whole records; only a record that does not fit a message of its own is cut. No NUL is written behind
+    a record, whatever the dialect says of strings. Raises WireError for a record too long for its length, and
+    ValueError for a limit that leaves no room for a byte of data.
+    """
+    length_of = _length_of(dialect)
+    size = length_of.size
+    if limit <= size:
+        raise ValueError(f"a limit of {limit} bytes leaves no room for data")
+    pieces: list[Buffer] = []
+    used = 0
+    for record in records:
+        try:
+            head = length_of.pack(len(record))
+        except struct.error:
+            raise WireError("Record.length", used, f"a record of {len(record)} bytes") from None
+        if dialect.aligned and used % size:
+            head = bytes(-used % size) + head
+        if used and used + len(head) + len(record) > limit:
+            yield b"".join(pieces)
+            pieces, used, head = [], 0, head[-size:]
+        if len(head) + len(record) <= limit:
+            pieces += head, record
+            used += len(head) + len(record)
+        else:
+            last = b""
+            for body in _cut(head, record, limit):
+                if last:
+                    yield last
+                last = body
+            pieces, used = [last], len(last)
+    if pieces:
+        yield b"".join(pieces)
+
+
+def _cut(head: bytes, record: Buffer, limit: int) -> Iterator[bytes]:
+    """The bodies of a record that does not fit one."""
+    at = limit - len(head)
+    yield b"".join((head, record[:at]))
+    for start in range(at, len(record), limit):
+        yield bytes(record[start : start + limit])
+
+
+def _length_of(dialect: Dialect) -> struct.Struct:
+    return struct.Struct(dialect.order + number_code("long", dialect.context()))

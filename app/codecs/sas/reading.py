@@ -1,0 +1,53 @@
+"""Reading one whole message in one dialect: what does not count as a reading, and why not."""
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from app.wire import Context, Layout, WireError
+from app.wire.kinds import Buffer
+
+L = TypeVar("L", bound=Layout)
+
+Fault = tuple[str, str]
+Check = Callable[[L], Fault | None]
+
+INT_LIMIT = 1 << 31
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def control_in(**texts: str) -> Fault | None:
+    """The first of some texts, named by their rows, that has a control character other than TAB, LF and CR."""
+    if not _CONTROL.search("".join(texts.values())):
+        return None
+    row, found = next((row, found) for row, text in texts.items() if (found := _CONTROL.search(text)))
+    return row, f"control character {ord(found[0]):02X} in the text"
+
+
+def outside(row: str, value: int, low: int, high: int) -> Fault | None:
+    """A number that is not in low <= value < high."""
+    return None if low <= value < high else (row, f"{value} is not from {low} to {high - 1}")
+
+
+def attempt(layout: type[L], body: Buffer, context: Context, check: Check[L]) -> L | None:
+    """The layout that takes all of a message and passes its check; None if there is none."""
+    found = layout.attempt(body, 0, context)
+    if found is None or found[1] != len(body) or check(found[0]) is not None:
+        return None
+    return found[0]
+
+
+def explain(layout: type[L], body: Buffer, context: Context, check: Check[L]) -> WireError:
+    """Why `attempt` refused a message."""
+    try:
+        value, end = layout.decode(body, 0, context)
+    except WireError as error:
+        return error
+    fault = check(value)
+    if fault is None:
+        return WireError(layout.__name__, end, f"{len(body) - end} bytes too many")
+    row, why = fault
+    name = f"{layout.__name__}.{row}"
+    at = next(cell.at for cell in layout.cells(body, 0, context) if cell.name == name)
+    return WireError(name, at, why)

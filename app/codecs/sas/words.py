@@ -1,0 +1,29 @@
+"""The words of the specification."""
+
+from enum import IntEnum
+from typing import Annotated, Final
+
+from app.wire import Num, Raw, Text
+
+HEADER_MSG_TYPE: Final = 100000
+SUBORDINATE_MSG_TYPE: Final = 100001
+
+Int = Annotated[int, Num("i")]
+Long = Annotated[int, Num("long")]
+Short = Annotated[int, Num("h")]
+Char = Annotated[bytes, Raw(1)]
+Byte4 = Annotated[bytes, Raw(4)]
+Correlid = Annotated[bytes, Raw(24)]
+IntString = Annotated[str, Text("i")]
+LongString = Annotated[str, Text("long")]
+LongStringOrOne = Annotated[str, Text("long", or_one=True)]
+
+
+class MessageKind(IntEnum):
+    """The type identifier that a data set's messages begin with."""
+
+    DEFINITION = 1
+    VARIABLES = 2
+    OBSERVATIONS = 3
+    INDEXES = 4
+    CONSTRAINTS = 5
