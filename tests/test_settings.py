@@ -1,0 +1,192 @@
+"""The configuration: what it accepts, and that it tells everything that is wrong at once."""
+
+import re
+import tomllib
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from app import plugins
+from app.settings import Settings, SettingsError, load, microseconds
+
+EXAMPLE = Path(__file__).parent.parent / "docs" / "gateway.toml"
+SOURCE = '[sources.orders]\ntransport = "mqtt"\nurl = "mqtt://a"\ntopic = "t"\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "gateway.toml"
+
+
+def problems(file: Path, text: str) -> dict[str, str]:
+    file.write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        load(file)
+    return {problem.place: problem.why for problem in caught.value.problems}
+
+
+def test_the_documented_example_says_the_defaults() -> None:
+    example, defaults = load(EXAMPLE), Settings()
+    assert example.model_copy(update={"sources": {}, "destinations": {}}) == defaults
+    assert set(example.sources) == {"orders"}
+    replies = example.destinations["replies"]
+    left_out = {"transport", "options", "record_length"}
+    for name, field in type(replies).model_fields.items():
+        if name not in left_out:
+            assert getattr(replies, name) == field.default, name
+
+
+def test_the_documented_example_names_every_setting() -> None:
+    text = EXAMPLE.read_text()
+    for name, field in Settings.model_fields.items():
+        section = field.annotation
+        keys = getattr(section, "model_fields", {}) if name not in {"sources", "destinations"} else {}
+        for key in keys:
+            assert re.search(rf"^(# )?{key} = ", text, re.MULTILINE), f"{name}.{key}"
+    commented_in = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
+    assert len(tomllib.loads(commented_in)["sources"]["orders"]) > len(tomllib.loads(text)["sources"]["orders"])
+
+
+def test_the_environment_wins_and_adds(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(SOURCE + "[http]\nport = 1\n")
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_HTTP__PORT", "8181")
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_SOURCES__ORDERS__URL", "mqtt://b")
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_DESTINATIONS__BACK__TRANSPORT", "mqtt")
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_DESTINATIONS__BACK__URL", "mqtt://c")
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_DESTINATIONS__BACK__TOPIC", "back")
+    settings = load(file)
+    assert settings.http.port == 8181
+    assert settings.sources["orders"].options.model_dump()["url"] == "mqtt://b"
+    assert settings.destinations["back"].options.model_dump()["topic"] == "back"
+
+
+def test_every_error_is_told_at_once_with_its_place(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_HTPP__PORT", "1")
+    told = problems(
+        file,
+        """
+        colour = "green"
+        [http]
+        port = 70000
+        tokens = ["secret"]
+        [journal]
+        segment_age = "two moons"
+        segment_bytes = "many"
+        [sources.orders]
+        transport = "mqtt"
+        framing = "smoke"
+        url = "http://broker"
+        qoss = 1
+        [sources.pigeons]
+        transport = "pigeon"
+        [destinations.back]
+        transport = "mqtt"
+        url = "mqtt://broker"
+        body_limit = 1
+        """,
+    )
+    assert set(told) == {
+        "ATTACHMENT_GATEWAY_HTPP__PORT",
+        "colour",
+        "http.port",
+        "http.tokens.0",
+        "journal.segment_age",
+        "journal.segment_bytes",
+        "sources.orders.framing",
+        "sources.orders.url",
+        "sources.orders.topic",
+        "sources.orders.qoss",
+        "sources.pigeons.transport",
+        "destinations.back.body_limit",
+        "destinations.back.topic",
+    }
+    assert "two moons" in told["journal.segment_age"]
+    assert "mqtt" in told["sources.pigeons.transport"], "the known transports are listed"
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ('"250ms"', 0.25),
+        ('"30s"', 30),
+        ('"1h30m"', 5400),
+        ('"7d"', 604800),
+        ('"1.5 h"', 5400),
+        ("90", 90),
+        ('"90"', 90),
+    ],
+)
+def test_durations(file: Path, written: str, seconds: float) -> None:
+    file.write_text(f"[expiry]\nunfinished = {written}\n")
+    unfinished = load(file).expiry.unfinished
+    assert unfinished == timedelta(seconds=seconds)
+    assert microseconds(unfinished) == int(seconds * 1_000_000)
+
+
+@pytest.mark.parametrize("written", ['"5 weeks ago"', '"-1s"', "-1", '""', '"nan"', '"inf"', "1e300"])
+def test_no_durations(file: Path, written: str) -> None:
+    assert set(problems(file, f"[expiry]\nunfinished = {written}\n")) == {"expiry.unfinished"}
+
+
+@pytest.mark.parametrize(("written", "size"), [('"1 MiB"', 1 << 20), ('"2MB"', 2_000_000), ("70000", 70_000)])
+def test_sizes(file: Path, written: str, size: int) -> None:
+    file.write_text(f"[journal]\nsegment_bytes = {written}\n")
+    assert load(file).journal.segment_bytes == size
+
+
+def test_secrets_come_from_files_and_are_never_shown(file: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("swordfish\n")
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"{'ab' * 32}\n{'CD' * 32}\n")
+    file.write_text(
+        SOURCE + f'username = "u"\npassword_file = "{secret}"\n[http]\ntokens_file = "{tokens}"\n',
+    )
+    settings = load(file)
+    assert settings.http.tokens == ["ab" * 32, "cd" * 32]
+    password = settings.sources["orders"].options.model_dump()["password"]
+    assert password.get_secret_value() == "swordfish"
+    assert "swordfish" not in repr(settings)
+    assert "swordfish" not in settings.model_dump_json()
+
+
+def test_a_secret_is_given_once_and_can_be_read(file: Path, tmp_path: Path) -> None:
+    twice = problems(file, SOURCE + 'username = "u"\npassword = "x"\npassword_file = "y"\n')
+    assert twice == {"sources.orders": "give password or password_file, not both"}
+    (place,) = problems(file, f'[catalog]\nurl_file = "{tmp_path / "none"}"\n')
+    assert place == "catalog"
+
+
+def test_a_missing_file_and_a_broken_one_are_told(tmp_path: Path, file: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load(tmp_path / "none.toml")
+    (why,) = problems(file, "[http\n").values()
+    assert "is not TOML" in why
+
+
+def test_folders_follow_from_data(file: Path, tmp_path: Path) -> None:
+    file.write_text(f'data = "{tmp_path}"\n')
+    settings = load(file)
+    assert settings.journal_folder == tmp_path / "journal"
+    assert settings.catalog_url == f"sqlite:///{tmp_path}/catalog.sqlite"
+    assert settings.content_url == f"file://{tmp_path}/content"
+
+
+@pytest.mark.parametrize("kind", ["transport", "journal", "catalog", "content store"])
+def test_every_adapter_that_is_declared_loads(kind: str) -> None:
+    for name in plugins.names(kind):
+        assert plugins.load(kind, name) is not None
+
+
+def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        value = "adapters.ibm_mq:plugin"
+
+        @staticmethod
+        def load() -> object:
+            raise ModuleNotFoundError("No module named 'pymqi'", name="pymqi")
+
+    monkeypatch.setattr(plugins, "_entry_points", lambda kind: {"ibm_mq": Broken})
+    with pytest.raises(plugins.PluginError, match=r"needs the library 'pymqi': pip install 'attachment-gateway\[mq\]'"):
+        plugins.transport("ibm_mq")
