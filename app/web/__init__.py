@@ -1,0 +1,1 @@
+"""REST: what HTTP clients see of the gateway."""

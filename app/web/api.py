@@ -1,0 +1,79 @@
+"""The REST application."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from app.service.gateway import Gateway
+from app.web import attachments, deliveries, drafts, events, health, messages, problems, quarantine
+from app.web.deps import API, authorize
+from app.web.events import Feed
+
+IO_THREADS = 32
+"""Threads that read and write content, for all clients together."""
+
+_DESCRIPTION = """
+Attachments that programs send over message brokers, read as what they are: files and tables. Files and tables sent to
+those programs.
+
+Errors are problem details (RFC 9457); their types are listed in docs/problems.md and at `/problems`.
+"""
+_TAGS = [
+    {"name": "attachments", "description": "files and data sets, received or being received"},
+    {"name": "messages", "description": "what attachments come with; sending"},
+    {"name": "deliveries", "description": "outgoing messages and how far they are"},
+    {"name": "quarantine", "description": "physical messages that could not be understood"},
+    {"name": "events", "description": "what happens, as it happens"},
+    {"name": "operations", "description": "health and metrics"},
+]
+
+
+def create_app(gateway: Gateway) -> FastAPI:
+    """REST over a gateway that the caller starts and stops."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(IO_THREADS, "content"))
+        async with Feed(gateway).running() as feed:
+            app.state.feed = feed
+            yield
+
+    app = FastAPI(
+        title="Attachment gateway",
+        version=version("attachment-gateway"),
+        description=_DESCRIPTION,
+        openapi_tags=_TAGS,
+        lifespan=lifespan,
+        redoc_url=None,
+    )
+    app.state.gateway = gateway
+    app.state.in_flight = set()
+    problems.install(app)
+    api = APIRouter(prefix=API, dependencies=[Depends(authorize)], responses=problems.responses("unauthorized"))
+    for resource in (attachments, messages, deliveries, quarantine, events):
+        api.include_router(resource.router)
+    app.include_router(api)
+    app.include_router(health.router)
+    app.include_router(problems.router)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        described = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            tags=app.openapi_tags,
+            routes=app.routes,
+        )
+        described["components"]["schemas"] |= problems.schemas() | drafts.schemas()
+        app.openapi_schema = described
+    return app.openapi_schema

@@ -1,0 +1,191 @@
+"""Attachments: what is there, how far it is, and its content."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.records import AttachmentRecord
+from app.ports import AttachmentFilter
+from app.service.gateway import Gateway
+from app.web.content import Representation, respond
+from app.web.data_sets import PARQUET, chosen_format, describe
+from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_microseconds, to_time
+from app.web.names import file_name
+from app.web.problems import Problem, responses
+from app.web.schemas import (
+    KINDS,
+    AttachmentView,
+    KindWord,
+    PageView,
+    Progress,
+    SchemaView,
+    page_view,
+    reason_of,
+)
+
+MISSING_SHOWN = 100
+"""Missing ranges that an answer lists, at most."""
+
+router = APIRouter(prefix="/attachments", tags=["attachments"])
+
+_CONTENT = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+_CONTENT_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "the content", **_CONTENT},
+    206: {"description": "one range, or several as multipart/byteranges", **_CONTENT},
+    304: {"description": "the client has it already"},
+    **responses(
+        "not-found",
+        "not-acceptable",
+        "not-ready",
+        "unreadable",
+        "gone",
+        "precondition-failed",
+        "range-not-satisfiable",
+        "invalid",
+    ),
+}
+
+
+@router.get("", operation_id="list_attachments", responses=responses("invalid"))
+def list_attachments(
+    request: Request,
+    response: Response,
+    gateway: GatewayDep,
+    base: BaseDep,
+    paging: PagingDep,
+    state: AttachmentState | None = None,
+    kind: KindWord | None = None,
+    source: Annotated[str | None, Query(max_length=100)] = None,
+    name: Annotated[str | None, Query(max_length=1000, description="part of a name, ignoring case")] = None,
+    message: Annotated[str | None, Query(max_length=100, description="a message's identifier")] = None,
+    received_after: Annotated[datetime | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
+    received_before: Annotated[datetime | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
+) -> PageView[AttachmentView]:
+    """Attachments, newest first, those included that are still being received."""
+    which = AttachmentFilter(
+        state=state,
+        kind=KINDS[kind] if kind else None,
+        source=source,
+        name=name,
+        message=message,
+        received_after=to_microseconds(received_after),
+        received_before=to_microseconds(received_before),
+    )
+    page = gateway.catalog.attachments(which, paging.cursor, paging.limit)
+    link_next(request, response, page)
+    return page_view(page, lambda record: AttachmentView.of(record, base))
+
+
+@router.get("/{attachment_id}", operation_id="get_attachment", responses=responses("not-found"))
+def get_attachment(attachment_id: str, gateway: GatewayDep, base: BaseDep) -> AttachmentView:
+    """Everything known of an attachment; while it is receiving, which of its parts are missing."""
+    record = _record(gateway, attachment_id)
+    return AttachmentView.of(record, base, _missing(gateway, record))
+
+
+@router.delete("/{attachment_id}", operation_id="delete_attachment", status_code=204, responses=responses("not-found"))
+def delete_attachment(attachment_id: str, gateway: GatewayDep) -> None:
+    """Removes an attachment and its content."""
+    if not gateway.delete_attachment(attachment_id):
+        raise Problem("not-found", "there is no attachment of this identifier")
+
+
+@router.head(
+    "/{attachment_id}/content",
+    operation_id="head_attachment_content",
+    response_class=Response,
+    responses=_CONTENT_RESPONSES,
+)
+@router.get(
+    "/{attachment_id}/content",
+    operation_id="get_attachment_content",
+    response_class=Response,
+    responses=_CONTENT_RESPONSES,
+)
+def attachment_content(
+    attachment_id: str,
+    request: Request,
+    gateway: GatewayDep,
+    format_: Annotated[
+        str | None, Query(alias="format", max_length=40, description="of a data set", examples=[PARQUET])
+    ] = None,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The content: a file's bytes, or a data set as Parquet. Takes Range, If-Range, If-Match and If-None-Match; the
+    entity tag is the SHA-256 of the whole."""
+    record = _finished(gateway, attachment_id)
+    chosen_format(record, format_, accept)
+    try:
+        response = respond(request.headers, request.method, gateway.content(record), _representation(record))
+    except KeyError:
+        raise Problem("gone", "the content is not there any more") from None
+    if record.kind is AttachmentKind.DATA_SET:
+        response.headers["Vary"] = "Accept"
+    return response
+
+
+@router.get(
+    "/{attachment_id}/schema",
+    operation_id="get_data_set_schema",
+    responses=responses("not-found", "not-ready", "unreadable", "gone", "not-a-data-set"),
+)
+def data_set_schema(attachment_id: str, gateway: GatewayDep) -> SchemaView:
+    """A data set's variables, as PROC CONTENTS tells them."""
+    record = _finished(gateway, attachment_id)
+    if record.kind is not AttachmentKind.DATA_SET:
+        raise Problem("not-a-data-set", "this attachment is a file")
+    try:
+        return describe(gateway.content(record))
+    except KeyError:
+        raise Problem("gone", "the content is not there any more") from None
+
+
+def _record(gateway: Gateway, attachment_id: str) -> AttachmentRecord:
+    record = gateway.catalog.attachment(attachment_id)
+    if record is None:
+        raise Problem("not-found", "there is no attachment of this identifier")
+    return record
+
+
+_NO_CONTENT: Mapping[AttachmentState, tuple[str, str]] = {
+    AttachmentState.RECEIVING: ("not-ready", "parts of it are still to come"),
+    AttachmentState.COMPLETE: ("not-ready", "all its parts are here; its content is being put together"),
+    AttachmentState.QUARANTINED: ("unreadable", "its parts do not make up what they announced"),
+    AttachmentState.EXPIRED: ("gone", "it expired before it was complete"),
+    AttachmentState.DELETED: ("gone", "it was deleted"),
+}
+
+
+def _finished(gateway: Gateway, attachment_id: str) -> AttachmentRecord:
+    record = _record(gateway, attachment_id)
+    if record.state is AttachmentState.FINISHED:
+        return record
+    word, why = _NO_CONTENT[record.state]
+    reason = reason_of(record)
+    raise Problem(
+        word,
+        why,
+        state=record.state,
+        progress=Progress.of(record, _missing(gateway, record)).model_dump(mode="json"),
+        reason=reason.model_dump() if reason else None,
+    )
+
+
+def _missing(gateway: Gateway, record: AttachmentRecord) -> list[tuple[int, int]] | None:
+    if record.state is not AttachmentState.RECEIVING:
+        return None
+    return gateway.missing_ranges(record, MISSING_SHOWN)
+
+
+def _representation(record: AttachmentRecord) -> Representation:
+    assert record.sha256 is not None
+    assert record.finished_at is not None
+    return Representation(
+        sha256=record.sha256,
+        content_type=record.content_type,
+        file_name=file_name(record),
+        modified=to_time(record.finished_at).replace(microsecond=0),
+    )

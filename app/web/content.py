@@ -1,0 +1,162 @@
+"""Answers with content: whole, by one range or by several, streamed.
+
+A window of pieces is read in a worker thread while the one before is on its way to the client, so that neither a cold
+disk nor a far object store holds up the event loop, and a slow client costs two windows of memory. A window, not a
+piece, because each hand-over between threads costs as much as sending 100 KiB.
+"""
+
+import asyncio
+import base64
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import format_datetime
+from itertools import chain
+from secrets import token_hex
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from app.service.content import Content
+from app.web.names import content_disposition
+from app.web.problems import Problem
+from app.web.ranges import ByteRange, parse_ranges, precondition, range_applies
+
+_SAFE_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; *[A-Za-z0-9-]+=[A-Za-z0-9_.:+-]+)*")
+_WINDOW = 2 << 20
+_OPAQUE = "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """What the header fields say of content. `sha256` is hexadecimal, `modified` of whole seconds."""
+
+    sha256: str
+    content_type: str | None
+    file_name: str
+    modified: datetime
+
+    @property
+    def etag(self) -> str:
+        return f'"{self.sha256}"'
+
+    @property
+    def media_type(self) -> str:
+        """The content type, or that of opaque bytes if what is recorded is not one."""
+        given = self.content_type or _OPAQUE
+        return given if _SAFE_MEDIA_TYPE.fullmatch(given) else _OPAQUE
+
+    def headers(self) -> dict[str, str]:
+        digest = base64.b64encode(bytes.fromhex(self.sha256)).decode()
+        return {
+            "ETag": self.etag,
+            "Last-Modified": format_datetime(self.modified, usegmt=True),
+            "Repr-Digest": f"sha-256=:{digest}:",
+            "Accept-Ranges": "bytes",
+            "Cache-Control": "private, no-cache",
+            "Content-Disposition": content_disposition(self.file_name),
+            "Content-Security-Policy": "default-src 'none'; sandbox",
+            "X-Content-Type-Options": "nosniff",
+        }
+
+
+def respond(headers: Headers, method: str, content: Content, what: Representation) -> Response:
+    """The answer to GET or HEAD of content. Blocks as the first piece is read. Raises Problem for 412 and 416."""
+    about = what.headers()
+    match precondition(headers, what.etag, what.modified):
+        case 304:
+            return Response(status_code=304, headers={name: about[name] for name in ("ETag", "Cache-Control")})
+        case 412:
+            raise Problem("precondition-failed", f"the content is {what.etag}", {"ETag": what.etag})
+    about["Content-Type"] = what.media_type
+    ranges = None
+    if method == "GET" and "range" in headers and range_applies(headers, what.etag, what.modified):
+        ranges = parse_ranges(headers["range"], content.size)
+    if ranges is None:
+        return ContentResponse(200, about, [content.read(0, content.size)], content.size)
+    if not ranges:
+        raise Problem(
+            "range-not-satisfiable",
+            f"the content has {content.size} bytes",
+            {"Content-Range": f"bytes */{content.size}"},
+        )
+    if len(ranges) == 1:
+        (chosen,) = ranges
+        about["Content-Range"] = _content_range(chosen, content.size)
+        return ContentResponse(206, about, [content.read(chosen.first, chosen.size)], chosen.size)
+    return _multipart(content, ranges, about)
+
+
+def _content_range(chosen: ByteRange, size: int) -> str:
+    return f"bytes {chosen.first}-{chosen.last}/{size}"
+
+
+def _multipart(content: Content, ranges: list[ByteRange], about: dict[str, str]) -> "ContentResponse":
+    """multipart/byteranges (RFC 9110, section 14.6)."""
+    boundary = token_hex(16)
+    heads = [
+        (
+            f"\r\n--{boundary}\r\nContent-Type: {about['Content-Type']}\r\n"
+            f"Content-Range: {_content_range(chosen, content.size)}\r\n\r\n"
+        ).encode()
+        for chosen in ranges
+    ]
+    tail = f"\r\n--{boundary}--\r\n".encode()
+    about["Content-Type"] = f"multipart/byteranges; boundary={boundary}"
+    pieces: list[Iterator[memoryview]] = []
+    for head, chosen in zip(heads, ranges, strict=True):
+        pieces += [iter((memoryview(head),)), content.read(chosen.first, chosen.size)]
+    pieces.append(iter((memoryview(tail),)))
+    size = sum(map(len, heads)) + sum(chosen.size for chosen in ranges) + len(tail)
+    return ContentResponse(206, about, pieces, size)
+
+
+class ContentResponse(Response):
+    """Streams pieces of which it knows the total size; stops reading when the client goes away."""
+
+    def __init__(self, status: int, headers: dict[str, str], sources: list[Iterator[memoryview]], size: int) -> None:
+        super().__init__(None, status, headers | {"Content-Length": str(size)})
+        self._pieces = chain.from_iterable(sources)
+        self._unread = size
+        self._first = self._window()
+
+    def _window(self) -> list[memoryview]:
+        window, size = [], 0
+        for piece in self._pieces:
+            window.append(piece)
+            size += len(piece)
+            if size >= _WINDOW:
+                break
+        self._unread -= size
+        return window
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        if scope["method"] != "HEAD":
+            await self._stream(receive, send)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        gone = loop.create_task(_disconnected(receive))
+        window = self._first
+        try:
+            while window and not gone.done():
+                ahead = loop.run_in_executor(None, self._window) if self._unread > 0 else None
+                try:
+                    for piece in window:
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                finally:
+                    window = await ahead if ahead else []
+        finally:
+            gone.cancel()
+            with suppress(asyncio.CancelledError):
+                await gone
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

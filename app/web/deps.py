@@ -1,0 +1,87 @@
+"""What endpoints are given: the gateway, a page's place in a listing, and the caller's permission."""
+
+import hmac
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request, Response, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from app.ports import Page
+from app.service.gateway import Gateway
+from app.web.problems import Problem
+
+API = "/v1"
+"""Where the versioned resources lie."""
+
+
+def _gateway(request: Request) -> Gateway:
+    gateway: Gateway = request.app.state.gateway
+    return gateway
+
+
+GatewayDep = Annotated[Gateway, Depends(_gateway)]
+
+_bearer = HTTPBearer(auto_error=False, description="A token whose SHA-256 is in the gateway's settings")
+
+
+def authorize(
+    gateway: GatewayDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
+) -> None:
+    """Lets in whoever shows a token that the settings know, and everyone when they know none."""
+    known = gateway.settings.http.tokens
+    if not known:
+        return
+    shown = sha256(credentials.credentials.encode()).hexdigest() if credentials else ""
+    if not any(hmac.compare_digest(shown, digest) for digest in known):
+        raise Problem("unauthorized", "show a bearer token of this gateway", {"WWW-Authenticate": "Bearer"})
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """Which page of a listing: what the last one's `next` said, and how many items at most."""
+
+    cursor: str | None
+    limit: int
+
+
+def _paging(
+    cursor: Annotated[str | None, Query(description="`next` of the page before", max_length=1000)] = None,
+    limit: Annotated[int, Query(description="items a page, at most", ge=1, le=500)] = 50,
+) -> Paging:
+    return Paging(cursor, limit)
+
+
+PagingDep = Annotated[Paging, Depends(_paging)]
+
+
+def link_next(request: Request, response: Response, page: Page[Any]) -> None:
+    """Tells where a listing goes on (RFC 8288)."""
+    if page.next is not None:
+        url = request.url.include_query_params(cursor=page.next)
+        response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+
+
+def base_path(request: Request) -> str:
+    """What stands before /v1 in the addresses that clients use."""
+    return str(request.scope.get("root_path", "")) + API
+
+
+BaseDep = Annotated[str, Depends(base_path)]
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_time(microseconds: int) -> datetime:
+    """Microseconds since 1970-01-01 UTC as a time."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def to_microseconds(time: datetime | None) -> int | None:
+    """A time as microseconds since 1970-01-01 UTC; one that names no zone is UTC."""
+    if time is None:
+        return None
+    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)

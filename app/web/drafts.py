@@ -1,0 +1,275 @@
+"""What a client wants sent: the description it gives, and the delivery that this becomes."""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from hashlib import sha256
+from secrets import token_bytes
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from app.codecs.ibm_mq.encodings import charset
+from app.model.attachment import AttachmentKind
+from app.model.records import DeliveryRecord, OutgoingAttachment
+from app.web.problems import Problem, field_errors
+from app.web.schemas import KINDS, KindWord
+from app.web.upload import Form, PartHead, StoredPart
+
+UTF_8 = 1208
+"""The CCSID of UTF-8."""
+
+Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Text = Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ApplicationMessageDraft(_Strict):
+    """The application message: `text`, encoded in `ccsid`, or the bytes of `base64`."""
+
+    text: str | None = Field(default=None, examples=["This is the actual application message."])
+    base64: str | None = None
+    format: Annotated[str, StringConstraints(max_length=8, pattern=r"^[ -~]*$")] | None = Field(
+        default=None, description="the descriptor's Format; MQSTR for text", examples=["MQSTR"]
+    )
+    ccsid: int = Field(default=UTF_8, ge=1, le=65535)
+
+    @field_validator("base64")
+    @classmethod
+    def _is_base64(cls, given: str | None) -> str | None:
+        if given is not None:
+            try:
+                base64.b64decode(given, validate=True)
+            except binascii.Error as error:
+                raise ValueError(f"not base64: {error}") from None
+        return given
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> Self:
+        if (self.text is None) == (self.base64 is None):
+            raise ValueError("give text or base64, one of the two")
+        if self.text is not None:
+            codec = charset(self.ccsid)
+            if codec is None:
+                raise ValueError(f"text cannot be written in CCSID {self.ccsid}; give base64")
+            try:
+                self.text.encode(codec)
+            except UnicodeEncodeError as error:
+                raise ValueError(f"text cannot be written in CCSID {self.ccsid}: {error.reason}") from None
+        return self
+
+    def body(self) -> bytes:
+        if self.base64 is not None:
+            return base64.b64decode(self.base64)
+        return (self.text or "").encode(charset(self.ccsid) or "utf-8")
+
+    def message_format(self) -> str:
+        return self.format if self.format is not None else "MQSTR" if self.text is not None else ""
+
+
+class AttachmentDraft(_Strict):
+    """One attachment: the part with its bytes, and what its entry in the header says."""
+
+    part: str = Field(description="name of the part with its bytes", examples=["file"])
+    kind: KindWord = Field(examples=["text-file"])
+    name: Name = Field(description="qualifier 2: a file's name, a data set's member", examples=["report.txt"])
+    qualifier_1: Name | None = Field(
+        default=None, description="FILENAME where nothing else is said; of a data set its library, else WORK"
+    )
+    description: Text | None = None
+    minor_version: Int32 = 0
+    major_version: Int32 = 0
+
+
+class MessageDraft(_Strict):
+    """A message to send. `description` is that of every attachment that has none of its own."""
+
+    destination: str = Field(examples=["partner"])
+    description: Text = ""
+    original_msg_type: Int32 = Field(default=0, description="the message type the application gives it")
+    original_correl_id: Annotated[str, StringConstraints(pattern=r"^([0-9a-fA-F]{2}){0,24}$")] = Field(
+        default="", description="the correlation identifier the application gives it; hexadecimal"
+    )
+    application_message: ApplicationMessageDraft | None = None
+    attachments: Annotated[list[AttachmentDraft], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _parts_differ(self) -> Self:
+        parts = [attachment.part for attachment in self.attachments]
+        if len(set(parts)) < len(parts):
+            raise ValueError("two attachments name the same part")
+        return self
+
+
+def schemas() -> dict[str, Any]:
+    """What a message's description looks like, for OpenAPI's components."""
+    whole = MessageDraft.model_json_schema(ref_template="#/components/schemas/{model}")
+    return {**whole.pop("$defs"), "MessageDraft": whole}
+
+
+MESSAGE = "message"
+"""Name of the part that describes the message."""
+
+_FORM_FIELDS = ("destination", "description", "kind", "name")
+_QUALIFIERS_1 = {AttachmentKind.DATA_SET: "WORK"}
+_TEXT_TYPES = re.compile(r"text/|application/(json|xml|javascript|yaml)\b")
+
+
+class DraftReader:
+    """Finds out, part by part, what an upload asks for.
+
+    Either its first part is the JSON `message`, which names every other part; or it is a plain form, with fields and
+    files in any order. Raises Problem as soon as something is wrong.
+    """
+
+    def __init__(self, destinations: Collection[str]) -> None:
+        self._destinations = destinations
+        self._draft: MessageDraft | None = None
+        self._seen: list[str] = []
+
+    def is_field(self, head: PartHead) -> bool:
+        """Whether a part is short text to be kept in memory, not content to be stored."""
+        self._seen.append(head.name)
+        if head.name == MESSAGE:
+            if len(self._seen) > 1:
+                raise _invalid("#", f"the part {MESSAGE!r} must be the first, and the only one of its name")
+            return True
+        if self._draft is not None:
+            self._expect(head.name)
+            return False
+        if head.file_name is None and head.name not in _FORM_FIELDS:
+            raise _invalid(f"#/{head.name}", f"no such field; a form has {', '.join(_FORM_FIELDS)} and files")
+        return head.file_name is None
+
+    def on_field(self, name: str, text: str) -> None:
+        """A field is whole."""
+        if name == MESSAGE:
+            self._draft = _validated(lambda: MessageDraft.model_validate_json(text))
+            self._check_destination(self._draft.destination)
+        elif name == "destination":
+            self._check_destination(text)
+
+    def result(self, form: Form) -> tuple[MessageDraft, dict[str, StoredPart]]:
+        """The draft, and its parts by the names it uses, once everything has come."""
+        if self._draft is None:
+            return _validated(lambda: _draft_of_form(form)), {str(n): part for n, part in enumerate(form.parts)}
+        errors = [
+            {"pointer": f"#/attachments/{n}/part", "detail": f"there is no part {entry.part!r}"}
+            for n, entry in enumerate(self._draft.attachments)
+            if entry.part not in self._seen
+        ]
+        if errors:
+            raise Problem("invalid", "; ".join(error["detail"] for error in errors), errors=errors)
+        return self._draft, {part.name: part for part in form.parts}
+
+    def _expect(self, name: str) -> None:
+        assert self._draft is not None
+        if name not in {entry.part for entry in self._draft.attachments}:
+            raise _invalid("#/attachments", f"no attachment names the part {name!r}")
+        if self._seen.count(name) > 1:
+            raise _invalid("#/attachments", f"the part {name!r} comes twice")
+
+    def _check_destination(self, name: str) -> None:
+        if name not in self._destinations:
+            known = sorted(self._destinations)
+            errors = [{"pointer": "#/destination", "detail": f"not one of {', '.join(known) or 'none'}"}]
+            raise Problem("unknown-destination", f"there is no destination {name!r}", known=known, errors=errors)
+
+
+def _invalid(pointer: str, why: str) -> Problem:
+    return Problem("invalid", why, errors=[{"pointer": pointer, "detail": why}])
+
+
+def _validated(make: Callable[[], MessageDraft]) -> MessageDraft:
+    try:
+        return make()
+    except ValidationError as error:
+        errors = field_errors(error.errors(include_url=False, include_context=False, include_input=False))
+        detail = "; ".join(f"{wrong.get('pointer', '#')}: {wrong['detail']}" for wrong in errors)
+        raise Problem("invalid", detail, errors=errors) from None
+
+
+def _draft_of_form(form: Form) -> MessageDraft:
+    said: dict[str, object] = {key: form.fields[key] for key in ("destination", "description") if key in form.fields}
+    said["attachments"] = [
+        {
+            "part": f"{number}",
+            "kind": form.fields.get("kind") or _guessed_kind(part),
+            "name": form.fields.get("name") or _stem(part, form.fields.get("kind")),
+        }
+        for number, part in enumerate(form.parts)
+    ]
+    return MessageDraft.model_validate(said)
+
+
+def _guessed_kind(part: StoredPart) -> str:
+    return (AttachmentKind.TEXT_FILE if _TEXT_TYPES.match(part.content_type) else AttachmentKind.BINARY_FILE).word
+
+
+def _stem(part: StoredPart, kind: str | None) -> str:
+    name = re.split(r"[/\\]", part.file_name or "")[-1] or part.name
+    return name.removesuffix(".parquet") if kind == AttachmentKind.DATA_SET.word else name
+
+
+def fingerprint(draft: MessageDraft, parts: Sequence[StoredPart]) -> str:
+    """What two requests have in common that ask for the same: their description, and the SHA-256 of each part."""
+    whole = sha256(draft.model_dump_json().encode())
+    for part in parts:
+        whole.update(f"\n{part.name}={part.sha256}".encode())
+    return whole.hexdigest()
+
+
+def delivery(
+    delivery_id: str, draft: MessageDraft, form: Form, parts: Mapping[str, StoredPart], key: str | None, now: int
+) -> DeliveryRecord:
+    """The delivery that a draft becomes, with correlids of its own; `parts` are by the names that the draft uses."""
+    application = draft.application_message
+    return DeliveryRecord(
+        id=delivery_id,
+        destination=draft.destination,
+        header_correl_id=_correl_id(),
+        message_correl_id=_correl_id(),
+        attachments=tuple(_outgoing(entry, parts[entry.part], draft.description) for entry in draft.attachments),
+        created_at=now,
+        updated_at=now,
+        original_msg_type=draft.original_msg_type,
+        original_correl_id=bytes.fromhex(draft.original_correl_id).ljust(24, b"\0"),
+        application_body=application.body() if application else None,
+        application_format=application.message_format() if application else "",
+        application_ccsid=application.ccsid if application else 0,
+        idempotency_key=key,
+        fingerprint=fingerprint(draft, form.parts),
+    )
+
+
+def _correl_id() -> bytes:
+    """16 random bytes; the other 8 are where sequence numbers stand."""
+    return token_bytes(16) + bytes(8)
+
+
+def _outgoing(entry: AttachmentDraft, part: StoredPart, description: str) -> OutgoingAttachment:
+    return OutgoingAttachment(
+        correl_id=token_bytes(16),
+        kind=KINDS[entry.kind],
+        qualifier_1=entry.qualifier_1 or _QUALIFIERS_1.get(KINDS[entry.kind], "FILENAME"),
+        qualifier_2=entry.name,
+        description=description if entry.description is None else entry.description,
+        minor_version=entry.minor_version,
+        major_version=entry.major_version,
+        object_name=part.object_name,
+        size=part.size,
+        sha256=part.sha256,
+    )

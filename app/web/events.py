@@ -1,0 +1,146 @@
+"""Server-sent events: what happens to attachments, deliveries and quarantine, as CloudEvents 1.0.
+
+One task asks the gateway for news, in the one thread this costs, and keeps the newest events ready to be sent. Every
+client has only its own place in the log: it is served from there, or from the catalog when it is further back.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from app.model.records import EventRecord
+from app.observe import logger
+from app.service.gateway import Gateway
+from app.web.deps import GatewayDep, to_time
+from app.web.problems import responses
+
+HEARTBEAT_SECONDS = 15.0
+WAIT_SECONDS = 1.0
+KEPT = 1000
+AT_ONCE = 500
+
+log = logger(__name__)
+router = APIRouter(tags=["events"])
+
+_EXAMPLE = (
+    "id: 17\n"
+    'data: {"specversion": "1.0", "id": "17", "source": "/v1/events", "type": "attachment.finished", '
+    '"subject": "9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19", "time": "2026-11-21T08:00:00+00:00", '
+    '"datacontenttype": "application/json", "data": {"size": 1048576}}\n\n'
+)
+
+
+class Feed:
+    """The newest events, and the news that there are newer ones."""
+
+    def __init__(self, gateway: Gateway, heartbeat: float = HEARTBEAT_SECONDS) -> None:
+        self._gateway, self._heartbeat = gateway, heartbeat
+        self._recent: deque[EventRecord] = deque(maxlen=KEPT)
+        self._news = asyncio.Event()
+        self._newest = 0
+        self._ended = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Feed"]:
+        """Follows the gateway's events within the block."""
+        with ThreadPoolExecutor(1, "events") as executor:
+            following = asyncio.create_task(self._follow(executor))
+            try:
+                yield self
+            finally:
+                self._end()
+                self._gateway.bell.ring()
+                await following
+
+    async def _follow(self, executor: ThreadPoolExecutor) -> None:
+        loop = asyncio.get_running_loop()
+        self._newest = await run_in_threadpool(self._gateway.catalog.last_event)
+        while not (self._gateway.draining or self._ended):
+            try:
+                events = await loop.run_in_executor(executor, self._gateway.wait_events, self._newest, WAIT_SECONDS)
+            except Exception:
+                log.exception("events cannot be read")
+                await asyncio.sleep(WAIT_SECONDS)
+                continue
+            if events:
+                self._recent.extend(events)
+                self._newest = events[-1].number
+                self._ring()
+        self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._ring()
+
+    def _ring(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def stream(self, after: int) -> AsyncIterator[bytes]:
+        """The events behind a number for one client, and a comment now and then, until the gateway drains."""
+        yield b": attachment gateway\n\n"
+        while not self._ended:
+            news = self._news
+            events = await self._behind(after)
+            if events:
+                after = events[-1].number
+                yield b"".join(map(_encode, events))
+                continue
+            try:
+                await asyncio.wait_for(news.wait(), self._heartbeat)
+            except TimeoutError:
+                yield b": still here\n\n"
+
+    async def _behind(self, after: int) -> Sequence[EventRecord]:
+        if after >= self._newest:
+            return ()
+        if self._recent and self._recent[0].number <= after + 1:
+            return [event for event in self._recent if event.number > after]
+        return await run_in_threadpool(self._gateway.catalog.events_after, after, AT_ONCE)
+
+
+def _encode(event: EventRecord) -> bytes:
+    body = {
+        "specversion": "1.0",
+        "id": str(event.number),
+        "source": "/v1/events",
+        "type": event.type,
+        "subject": event.subject,
+        "time": to_time(event.time).isoformat(),
+        "datacontenttype": "application/json",
+        "data": event.data,
+    }
+    return f"id: {event.number}\ndata: {json.dumps(body)}\n\n".encode()
+
+
+@router.get(
+    "/events",
+    operation_id="stream_events",
+    response_class=StreamingResponse,
+    responses={
+        200: {"description": "events as they happen", "content": {"text/event-stream": {"example": _EXAMPLE}}},
+        **responses("invalid"),
+    },
+)
+async def stream_events(
+    request: Request,
+    gateway: GatewayDep,
+    after: Annotated[int | None, Query(ge=0, lt=1 << 63, description="begin behind this event")] = None,
+    last_event_id: Annotated[int | None, Header(ge=0, lt=1 << 63, description="as browsers send it")] = None,
+) -> StreamingResponse:
+    """Events behind `Last-Event-ID` or `after`, then each as it happens; without either, only what happens from now
+    on. Event numbers grow by one, so a client knows when it has missed some (old ones are removed in time)."""
+    feed: Feed = request.app.state.feed
+    newest = await run_in_threadpool(gateway.catalog.last_event)
+    asked = last_event_id if last_event_id is not None else after
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
+    begin = newest if asked is None else min(asked, newest)
+    return StreamingResponse(feed.stream(begin), 200, headers, "text/event-stream")

@@ -1,0 +1,48 @@
+"""File names for downloads, out of whatever a sender called its file (RFC 6266, RFC 8187)."""
+
+import re
+import unicodedata
+from urllib.parse import quote
+
+from app.model.attachment import AttachmentKind
+from app.model.records import AttachmentRecord
+
+_LONGEST = 160
+_EXTENSIONS = {
+    AttachmentKind.DATA_SET: ".parquet",
+    AttachmentKind.TEXT_FILE: ".txt",
+    AttachmentKind.BINARY_FILE: ".bin",
+}
+_NEEDS_REPLACING = re.compile(r'[<>:"|?*]')
+_UNSAFE_IN_QUOTES = re.compile(r'[^ -~]|["\\%]')
+_UNSAFE_CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_JOINERS = "\u200c\u200d"
+_ATTR_CHARS = "!#$&+-.^_`|~"
+
+
+def file_name(record: AttachmentRecord) -> str:
+    """What to call an attachment's content on a client's disk: one safe path component, never empty."""
+    name = _component(record.qualifier_2)
+    if record.kind is AttachmentKind.DATA_SET:
+        return (name or "data-set") + _EXTENSIONS[AttachmentKind.DATA_SET]
+    return name or "attachment" + _EXTENSIONS.get(record.kind or AttachmentKind.BINARY_FILE, "")
+
+
+def _component(name: str) -> str:
+    """The last component of a path of any system, without what may not stand in a file name; perhaps empty."""
+    last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
+    shown = "".join("_" if unicodedata.category(c) in _UNSAFE_CATEGORIES and c not in _JOINERS else c for c in last)
+    shown = _NEEDS_REPLACING.sub("_", shown).strip(" ").rstrip(".")
+    if len(shown) > _LONGEST:
+        stem, dot, extension = shown.rpartition(".")
+        kept = dot + extension if stem and len(extension) < 20 else ""
+        shown = shown[: _LONGEST - len(kept)] + kept
+    return shown
+
+
+def content_disposition(name: str) -> str:
+    """The header's value for a file name, in ASCII: `filename` as nearly as it can, and `filename*` exactly."""
+    bare = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
+    plain = _UNSAFE_IN_QUOTES.sub("_", bare)
+    exact = quote(name.encode("utf-8", "replace"), safe=_ATTR_CHARS)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{exact}"

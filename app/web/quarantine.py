@@ -1,0 +1,132 @@
+"""Quarantine: physical messages that could not be understood, with the reason and the bytes."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from app.model.records import QuarantineRecord, QuarantineState
+from app.service.gateway import Gateway
+from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_time
+from app.web.problems import Problem, responses
+from app.web.schemas import Links, PageView, page_view, shown
+
+PREVIEW = 256
+"""Bytes of a message that its entry shows."""
+_GONE = "the journal segment that held this message is gone"
+
+router = APIRouter(prefix="/quarantine", tags=["quarantine"])
+
+
+class QuarantineView(BaseModel):
+    """A physical message that could not be understood. `row` names the field, `at` the byte (null where none applies).
+    `preview` are its first bytes in hexadecimal, null when its journal segment is gone."""
+
+    id: str
+    source: str
+    state: QuarantineState
+    code: str = Field(examples=["truncated"])
+    row: str = Field(examples=["AttachmentHeader.attachments"])
+    at: int | None = Field(examples=[76])
+    why: str
+    msg_type: int
+    correl_id: str
+    size: int
+    received_at: datetime
+    preview: str | None = None
+    links: Links
+
+    @classmethod
+    def of(cls, record: QuarantineRecord, base: str, preview: bytes | None = None) -> "QuarantineView":
+        own = f"{base}/quarantine/{record.id}"
+        return cls(
+            id=record.id,
+            source=record.source,
+            state=record.state,
+            code=record.code,
+            row=shown(record.row),
+            at=record.at if record.at >= 0 else None,
+            why=shown(record.why),
+            msg_type=record.msg_type,
+            correl_id=record.correl_id.hex(),
+            size=record.size,
+            received_at=to_time(record.received_at),
+            preview=None if preview is None else preview.hex(),
+            links={"self": own, "body": f"{own}/body", "replay": f"{own}/replay"},
+        )
+
+
+@router.get("", operation_id="list_quarantine", responses=responses("invalid"))
+def list_quarantine(
+    request: Request,
+    response: Response,
+    gateway: GatewayDep,
+    base: BaseDep,
+    paging: PagingDep,
+    source: Annotated[str | None, Query(max_length=100)] = None,
+    state: QuarantineState | None = None,
+) -> PageView[QuarantineView]:
+    """What could not be understood, newest first."""
+    page = gateway.catalog.quarantined(source, state, paging.cursor, paging.limit)
+    link_next(request, response, page)
+    return page_view(page, lambda record: QuarantineView.of(record, base))
+
+
+@router.get("/{quarantine_id}", operation_id="get_quarantine_entry", responses=responses("not-found"))
+def get_quarantine_entry(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
+    """One entry, with its message's first bytes."""
+    record = _entry(gateway, quarantine_id)
+    try:
+        preview = gateway.quarantined_body(record)[:PREVIEW]
+    except KeyError:
+        preview = None
+    return QuarantineView.of(record, base, preview)
+
+
+@router.get(
+    "/{quarantine_id}/body",
+    operation_id="get_quarantined_body",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {}}}, **responses("not-found", "gone")},
+)
+def get_quarantined_body(quarantine_id: str, gateway: GatewayDep) -> Response:
+    """The message's body as it was received."""
+    record = _entry(gateway, quarantine_id)
+    try:
+        body = gateway.quarantined_body(record)
+    except KeyError:
+        raise Problem("gone", _GONE) from None
+    headers = {"Content-Disposition": 'attachment; filename="body.bin"', "X-Content-Type-Options": "nosniff"}
+    return Response(body, 200, headers, "application/octet-stream")
+
+
+@router.post(
+    "/{quarantine_id}/replay",
+    operation_id="replay_quarantined",
+    responses=responses("not-found", "gone"),
+)
+def replay_quarantined(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
+    """Feeds the message through framing and assembly again. What still cannot be understood comes back."""
+    _entry(gateway, quarantine_id)
+    try:
+        gateway.replay_quarantine(quarantine_id)
+    except KeyError:
+        raise Problem("gone", _GONE) from None
+    return QuarantineView.of(_entry(gateway, quarantine_id), base)
+
+
+@router.delete(
+    "/{quarantine_id}", operation_id="dismiss_quarantined", status_code=204, responses=responses("not-found")
+)
+def dismiss_quarantined(quarantine_id: str, gateway: GatewayDep) -> None:
+    """Nobody needs it any more: its bytes go when their journal segment does."""
+    if not gateway.catalog.set_quarantine_state(quarantine_id, "dismissed"):
+        raise Problem("not-found", "there is no quarantine entry of this identifier")
+
+
+def _entry(gateway: Gateway, quarantine_id: str) -> QuarantineRecord:
+    record = gateway.catalog.quarantine_entry(quarantine_id)
+    if record is None:
+        raise Problem("not-found", "there is no quarantine entry of this identifier")
+    return record
