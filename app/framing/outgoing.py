@@ -13,7 +13,7 @@ from typing import NamedTuple
 from app.codecs.sas import correlid
 from app.codecs.sas.attachment import write_count, write_header
 from app.codecs.sas.dialect import Dialect
-from app.framing.sas_queue import ATTACHMENT_HEADER, SUBORDINATE
+from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.model.attachment import AttachmentDefinition, MessageHeader
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, OutgoingAttachment
@@ -51,13 +51,13 @@ def messages(delivery: DeliveryRecord, manner: Manner, bodies: Bodies) -> Iterat
 
 def _framed(delivery: DeliveryRecord, manner: Manner, bodies: Bodies) -> Iterator[tuple[int, bytes, bytes]]:
     header = write_header(_header(delivery), manner.dialect, manner.charset)
-    yield ATTACHMENT_HEADER, delivery.header_correl_id, header
-    yield SUBORDINATE, delivery.message_correl_id, delivery.application_body or b""
+    yield HEADER_MSG_TYPE, delivery.header_correl_id, header
+    yield SUBORDINATE_MSG_TYPE, delivery.message_correl_id, delivery.application_body or b""
     for attachment in delivery.attachments:
         sequence = 0
         for sequence, body in enumerate(bodies(attachment), 1):
-            yield SUBORDINATE, correlid.join(attachment.correl_id, sequence), body
-        yield SUBORDINATE, correlid.join(attachment.correl_id, 0), write_count(sequence, manner.dialect)
+            yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, sequence), body
+        yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, 0), write_count(sequence, manner.dialect)
 
 
 def _header(delivery: DeliveryRecord) -> MessageHeader:

@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.sas import correlid, dialect
 from app.codecs.sas.attachment import read_counts, read_header
+from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.model.attachment import MessageHeader
 from app.model.errors import TheirError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.message import PhysicalMessage
 from app.wire import WireError
-
-ATTACHMENT_HEADER = 100_000
-SUBORDINATE = 100_001
 
 LONGEST_COUNT = 8
 """Bytes of the longest body that can be a count."""
@@ -27,13 +25,13 @@ def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
 
     Raises TheirError: `unknown-message-type`, or `bad-header` with the row and byte of the header.
     """
-    if message.msg_type == SUBORDINATE:
+    if message.msg_type == SUBORDINATE_MSG_TYPE:
         key, sequence = correlid.split(message.correl_id)
         size = len(message.body)
         if sequence:
             return PartArrived(key, sequence, size)
         return Unsequenced(key, read_counts(message.body) if size <= LONGEST_COUNT else (), size)
-    if message.msg_type == ATTACHMENT_HEADER:
+    if message.msg_type == HEADER_MSG_TYPE:
         return Announced(*_header(message, known))
     why = (
         f"{message.msg_type} is neither {ATTACHMENT_HEADER} (attachment header) nor {SUBORDINATE} (subordinate message)"

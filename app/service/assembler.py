@@ -136,7 +136,7 @@ class Assembler:
         if source in self._configured:
             return
         known = self._dialects.get(source, dialect.ALL)
-        if (common := known & dialects or dialects) != known:
+        if (common := dialect.narrow(known, dialects)) != known:
             self._dialects[source] = self._unsaved.dialects[source] = common
 
     def _load(self, readable: Sequence[tuple[int, PhysicalMessage, Event]]) -> None:

@@ -1,0 +1,115 @@
+"""Durable before acknowledged, in groups, within bounds."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from app.model.message import PhysicalMessage, Position
+from app.service.intake import UNREADABLE, Journaler
+from app.service.surroundings import Surroundings
+from tests.support.surroundings import surroundings
+
+DEADLINE = 20.0
+
+
+def message(number: int, size: int = 10) -> PhysicalMessage:
+    return PhysicalMessage("orders", "sas_queue", 100_001, number.to_bytes(24, "big"), bytes(size))
+
+
+class Forwarded:
+    """What assembly would have been given."""
+
+    def __init__(self) -> None:
+        self.messages: list[PhysicalMessage] = []
+        self.batches: list[int] = []
+
+    def __call__(self, positions: list[Position], messages: Sequence[PhysicalMessage]) -> None:
+        assert len(positions) == len(messages)
+        self.messages += messages
+        self.batches.append(len(messages))
+
+
+@contextmanager
+def journaler(folder: Path, **settings: Any) -> Iterator[tuple[Journaler, Forwarded, Surroundings, Callable[[], None]]]:
+    with surroundings(folder, **settings) as around:
+        forwarded = Forwarded()
+        made = Journaler(around, forwarded)
+        thread = Thread(target=made.run)
+
+        def finish() -> None:
+            if not thread.ident:
+                thread.start()
+            made.stop()
+            thread.join(DEADLINE)
+            assert not thread.is_alive()
+
+        try:
+            yield made, forwarded, around, thread.start
+        finally:
+            finish()
+
+
+def journalled(around: Surroundings) -> list[PhysicalMessage]:
+    return [each._replace(body=bytes(each.body)) for _, batch in around.journal.replay(None) for each in batch]
+
+
+def test_what_is_acknowledged_is_in_the_journal(tmp_path: Path) -> None:
+    with journaler(tmp_path) as (intake, forwarded, around, start):
+        start()
+        found: list[int] = []
+        done = Event()
+        for number in range(50):
+            intake.submit([message(number)], lambda: found.append(len(journalled(around))))
+        intake.submit([message(50)], done.set)
+        assert done.wait(DEADLINE)
+        assert all(there > number for number, there in enumerate(found))
+    assert forwarded.messages == [message(number) for number in range(51)]
+
+
+def test_what_waits_together_is_written_together(tmp_path: Path) -> None:
+    with journaler(tmp_path) as (intake, forwarded, _, start):
+        acknowledged = [Event() for _ in range(600)]
+        for number, event in enumerate(acknowledged):
+            intake.submit([message(number)], event.set)
+        start()
+        assert all(event.wait(DEADLINE) for event in acknowledged)
+    assert forwarded.batches == [512, 88]
+
+
+def test_a_submission_beyond_the_backlog_waits(tmp_path: Path) -> None:
+    with journaler(tmp_path, limits={"backlog_bytes": 1 << 20}) as (intake, _, around, start):
+        intake.submit([message(1, 1 << 20)], lambda: None)
+        entered = Event()
+        late = Thread(target=lambda: (intake.submit([message(2)], lambda: None), entered.set()))
+        late.start()
+        assert not entered.wait(0.1)
+        start()
+        assert entered.wait(DEADLINE)
+        late.join(DEADLINE)
+    assert around.metrics.registry.get_sample_value("attachment_gateway_backlog_bytes") == 0
+
+
+def test_nothing_is_acknowledged_while_there_is_no_room(tmp_path: Path) -> None:
+    with journaler(tmp_path, limits={"free_bytes": 1 << 60}) as (intake, forwarded, around, start):
+        acknowledged = Event()
+        intake.submit([message(1)], acknowledged.set)
+        start()
+        assert not acknowledged.wait(0.2)
+        assert "fewer than the limit" in (intake.holding or "")
+        assert around.metrics.registry.get_sample_value("attachment_gateway_taking") == 0
+    assert not acknowledged.is_set()
+    assert not forwarded.messages
+
+
+def test_a_message_without_an_envelope_goes_to_the_journal_with_its_reason(tmp_path: Path) -> None:
+    with journaler(tmp_path) as (intake, forwarded, around, start):
+        start()
+        done = Event()
+        intake.refuse(message(1), "bad-envelope", "the payload is no MQ image", done.set)
+        assert done.wait(DEADLINE)
+        (kept,) = journalled(around)
+    assert kept.framing == UNREADABLE
+    assert kept.properties == {"refused-code": "bad-envelope", "refused-why": "the payload is no MQ image"}
+    assert forwarded.messages == [kept]

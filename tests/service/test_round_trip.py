@@ -1,0 +1,182 @@
+"""What is cut is put together again: deliveries -> physical messages -> journal -> assembly -> content, byte for byte."""
+
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.codecs.sas.dialect import DIALECTS
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.identity import attachment_id, message_id
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachment
+from app.service.assembler import Assembler
+from app.service.content import open_content
+from app.service.cutting import Cutter, fixed_records, lines
+from app.service.finisher import Finisher
+from app.service.surroundings import Surroundings
+from app.settings import Destination
+from tests.support.surroundings import surroundings
+
+SOURCE = "orders"
+RANDOM = Random(7)
+FILES: list[tuple[AttachmentKind, str, bytes]] = [
+    (AttachmentKind.TEXT_FILE, "empty.txt", b""),
+    (AttachmentKind.TEXT_FILE, "one.txt", b"x"),
+    (AttachmentKind.TEXT_FILE, "line feed.txt", b"\n"),
+    (AttachmentKind.TEXT_FILE, "d:\\mytext.txt", b"first\r\n\nthird\n"),
+    (AttachmentKind.TEXT_FILE, "open end.txt", b"first\nlast"),
+    (AttachmentKind.TEXT_FILE, "日本語.txt", "ein Satz mit Umlauten: äöü\n".encode() * 3000),
+    (AttachmentKind.TEXT_FILE, "long line.txt", b"y" * 100_000 + b"\nshort\n"),
+    (AttachmentKind.BINARY_FILE, "empty.bin", b""),
+    (AttachmentKind.BINARY_FILE, "one.bin", b"\0"),
+    (AttachmentKind.BINARY_FILE, "a body.bin", RANDOM.randbytes(32_000)),
+    (AttachmentKind.BINARY_FILE, "../../etc/passwd", RANDOM.randbytes(300_001)),
+]
+
+
+def destination(dialect: str, **more: object) -> Destination:
+    return Destination.model_construct(
+        dialect=dialect, ccsid=1208, encoding=273, record_length=more.get("record_length"), options=None
+    )
+
+
+def delivery(around: Surroundings, contents: list[tuple[AttachmentKind, str, bytes]]) -> DeliveryRecord:
+    attachments = []
+    for number, (kind, name, content) in enumerate(contents, 1):
+        object_name = f"outgoing/d/{number}"
+        with around.store.create(object_name) as target:
+            target.write(content)
+        library, _, member = name.rpartition(".") if kind is AttachmentKind.DATA_SET else ("FILENAME", "", name)
+        attachments.append(
+            OutgoingAttachment(
+                bytes([number]) * 16,
+                kind,
+                library,
+                member,
+                f"the {number}th",
+                number,
+                2,
+                object_name,
+                len(content),
+                sha256(content).hexdigest(),
+            )
+        )
+    return DeliveryRecord(
+        id="d",
+        destination=SOURCE,
+        header_correl_id=b"H" * 24,
+        message_correl_id=b"M" * 16 + bytes(8),
+        attachments=tuple(attachments),
+        created_at=1,
+        updated_at=1,
+        application_body=b"what it is about",
+        application_format="MQSTR",
+    )
+
+
+def receive(around: Surroundings, messages: list[PhysicalMessage]) -> None:
+    """The service's stages, one after the other in this thread."""
+    complete: list[str] = []
+    assembler = Assembler(around, complete.extend)
+    for start in range(0, len(messages), 50):
+        around.journal.append(messages[start : start + 50])
+    assert assembler.recover() == len(messages)
+    finisher = Finisher(around)
+    for attachment in complete:
+        finisher.finish(attachment)
+
+
+def received(around: Surroundings, number: int) -> AttachmentRecord:
+    record = around.catalog.attachment(attachment_id(SOURCE, bytes([number]) * 16))
+    assert record is not None
+    return record
+
+
+def content(around: Surroundings, record: AttachmentRecord) -> bytes:
+    found = open_content(record, around.catalog, around.store, around.journal)
+    assert found.size == record.size
+    whole = b"".join(found.read(0, found.size))
+    assert record.sha256 == sha256(whole).hexdigest()
+    return whole
+
+
+@pytest.mark.parametrize("dialect", [dialect.name for dialect in DIALECTS])
+def test_every_dialect_brings_the_same_bytes(tmp_path: Path, dialect: str) -> None:
+    with surroundings(tmp_path) as around:
+        sent = delivery(around, FILES)
+        messages = list(Cutter(destination(dialect), around.store).cut(sent, 32_000))
+        assert max(len(message.body) for message in messages) <= 32_000
+        Random(3).shuffle(messages)
+        receive(around, messages + messages[::7])
+        for number, (kind, name, expected) in enumerate(FILES, 1):
+            record = received(around, number)
+            assert (record.state, record.reason) == (AttachmentState.FINISHED, None), name
+            assert (record.kind, record.qualifier_2, record.minor_version) == (kind, name, number)
+            assert content(around, record) == expected, name
+        message = around.catalog.message(message_id(SOURCE, b"H" * 24))
+        assert message is not None
+        assert message.application_body == b"what it is about"
+        assert message.complete_at is not None
+        assert not around.catalog.quarantined(None, None, None, 10).items
+
+
+@pytest.mark.parametrize("dialect", ["big-4-excluded-packed", "little-8-absent-aligned"])
+def test_a_data_set_keeps_its_table(tmp_path: Path, dialect: str) -> None:
+    table = pa.table(
+        {
+            "amount": pa.array([1.5, None, -2e300] * 3000, pa.float64()),
+            "customer": pa.array(["Ångström", "", "a longer name"] * 3000),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    with surroundings(tmp_path) as around:
+        sent = delivery(around, [(AttachmentKind.DATA_SET, "WORK.SALES", sink.getvalue().to_pybytes())])
+        receive(around, list(Cutter(destination(dialect), around.store).cut(sent, 32_000)))
+        record = received(around, 1)
+        assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
+        assert (record.qualifier_1, record.qualifier_2) == ("WORK", "SALES")
+        assert (record.observations, record.variables) == (9000, 2)
+        back = pq.read_table(pa.BufferReader(content(around, record)))
+    assert back.to_pydict() == table.to_pydict()
+
+
+def test_the_same_delivery_is_cut_the_same_way(tmp_path: Path) -> None:
+    with surroundings(tmp_path) as around:
+        sent = delivery(around, FILES)
+        cutter = Cutter(destination("big-4-excluded-packed", record_length=500), around.store)
+        assert list(cutter.cut(sent, 5000)) == list(cutter.cut(replace(sent, messages_sent=9), 5000))
+
+
+def test_content_can_be_read_from_any_place(tmp_path: Path) -> None:
+    with surroundings(tmp_path) as around:
+        sent = delivery(around, FILES)
+        receive(around, list(Cutter(destination("big-4-excluded-packed"), around.store).cut(sent, 32_000)))
+        record, expected = received(around, 11), FILES[10][2]
+        assert record.storage == "journal"
+        found = open_content(record, around.catalog, around.store, around.journal)
+        for offset, length in [(0, 0), (0, 1), (31_995, 2), (63_000, 200_000), (300_000, 1), (300_001, 0)]:
+            assert b"".join(found.read(offset, length)) == expected[offset : offset + length]
+
+
+@given(st.binary(max_size=200), st.integers(1, 20), st.integers(1, 50))
+def test_records_hold_what_the_pieces_held(content: bytes, length: int, piece: int) -> None:
+    pieces = [memoryview(content[at : at + piece]) for at in range(0, len(content), piece)]
+    records = [bytes(record) for record in fixed_records(iter(pieces), length)]
+    assert b"".join(records) == content
+    assert all(len(record) == length for record in records[:-1])
+
+
+@given(st.lists(st.sampled_from([b"a", b"\n", b"\r\n", b"long line"])), st.integers(1, 9))
+def test_lines_are_what_line_feeds_end(words: list[bytes], piece: int) -> None:
+    content = b"".join(words)
+    pieces = [memoryview(content[at : at + piece]) for at in range(0, len(content), piece)]
+    expected = content.split(b"\n")
+    assert list(lines(iter(pieces))) == (expected[:-1] if not expected[-1] else expected)
