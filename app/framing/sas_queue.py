@@ -33,9 +33,7 @@ def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
         return Unsequenced(key, read_counts(message.body) if size <= LONGEST_COUNT else (), size)
     if message.msg_type == HEADER_MSG_TYPE:
         return Announced(*_header(message, known))
-    why = (
-        f"{message.msg_type} is neither {ATTACHMENT_HEADER} (attachment header) nor {SUBORDINATE} (subordinate message)"
-    )
+    why = f"{message.msg_type} is no type of an attachment's messages ({HEADER_MSG_TYPE}, {SUBORDINATE_MSG_TYPE})"
     raise TheirError("unknown-message-type", "msg_type", -1, why)
 
 
