@@ -1,7 +1,13 @@
-"""A journal batch's columns: physical messages to Arrow and back."""
+"""A journal batch's columns: physical messages to Arrow and back.
+
+`body_crc32` is the CRC-32C of a row's body. `batch_crc32`, the same in every row, is that of everything else: of the
+batch's encapsulated message up to the first body, taken with this column as zeros. A tail of zeros, which a power cut
+may leave, would otherwise read as messages without a body.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise, repeat
+from struct import Struct
 from typing import Any, NamedTuple
 
 import google_crc32c
@@ -12,6 +18,8 @@ from adapters.arrow_journal import ipc
 from app.model.message import NO_PROPERTIES, PhysicalMessage
 
 FORMAT_VERSION = 1
+
+_U32 = Struct("<I")
 
 _TIME = pa.timestamp("us", "UTC")
 _PROPERTIES = pa.map_(pa.string(), pa.string())
@@ -33,6 +41,7 @@ _TYPES: dict[str, pa.DataType] = {
     "received_at": _TIME,
     "properties": _PROPERTIES,
     "body_crc32": pa.uint32(),
+    "batch_crc32": pa.uint32(),
     "body": pa.large_binary(),
 }
 SCHEMA = pa.schema([pa.field(name, kind, nullable=name == "put_time") for name, kind in _TYPES.items()])
@@ -76,11 +85,13 @@ def encode(messages: Sequence[PhysicalMessage]) -> Encoded:
     made = {
         "properties": _properties(values["properties"]),
         "body_crc32": pa.array(np.fromiter(map(google_crc32c.value, map(bytes, bodies)), np.uint32, count)),
+        "batch_crc32": pa.array(np.zeros(count, np.uint32)),
         "body": pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(bytes(offsets.nbytes)), _NO_BYTES]),
     }
     columns = [made[name] if name in made else pa.array(values[name], kind) for name, kind in _TYPES.items()]
     head = bytearray(pa.RecordBatch.from_arrays(columns, schema=SCHEMA).serialize())
     ipc.fill_in(head, offsets)
+    head[_batch_crc32_in(len(head), count)] = _U32.pack(google_crc32c.value(bytes(head))) * count
     size = int(offsets[-1])
     tail = bytes(ipc.padding(size))
     return Encoded([head, *bodies, tail], len(head) + size + len(tail))
@@ -136,13 +147,26 @@ class BodyLayout(NamedTuple):
 
 
 def body_layout(batch: pa.RecordBatch, file_address: int) -> BodyLayout:
-    """Where the bodies of a batch lie that was read from a file mapped at this address."""
-    _, offsets, data = batch.column("body").buffers()
-    start = data.address - file_address if data is not None and data.size else 0
-    return BodyLayout(start, memoryview(bytes(offsets)[: 8 * (len(batch) + 1)]).cast("q"))
+    """Where the bodies of a batch lie that was read from a file mapped at this address: right behind their offsets."""
+    _, offsets, _ = batch.column("body").buffers()
+    length = 8 * (len(batch) + 1)
+    return BodyLayout(offsets.address - file_address + length, memoryview(bytes(offsets)[:length]).cast("q"))
 
 
-def crc_mismatches(batch: pa.RecordBatch, bodies: Sequence[memoryview]) -> list[int]:
-    """The rows whose body is not the one that was written."""
-    expected = batch.column("body_crc32").to_pylist()
-    return [row for row, body in enumerate(bodies) if google_crc32c.value(bytes(body)) != expected[row]]
+def bad_rows(batch: pa.RecordBatch, start: int, layout: BodyLayout, view: memoryview) -> list[int]:
+    """The rows of a batch that are not as they were written; its message begins at `start` of the file in `view`."""
+    count = len(batch)
+    head = bytearray(view[start : layout.start])
+    written = _batch_crc32_in(len(head), count)
+    expected, head[written] = head[written], bytes(4 * count)
+    if expected != _U32.pack(google_crc32c.value(bytes(head))) * count:
+        return list(range(count))
+    crcs = batch.column("body_crc32").to_pylist()
+    return [row for row, body in enumerate(layout.slices(view)) if google_crc32c.value(bytes(body)) != crcs[row]]
+
+
+def _batch_crc32_in(length: int, count: int) -> slice:
+    """Where the column `batch_crc32` lies in the head of a batch: last but for the offsets of the bodies."""
+    size = 4 * count
+    start = length - 8 * (count + 1) - ipc.padding(size) - size
+    return slice(start, start + size)

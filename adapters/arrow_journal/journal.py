@@ -128,17 +128,16 @@ class ArrowJournal:
         self, start: Position, durable: dict[int, int | None]
     ) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
         for number, known in durable.items():
-            with suppress(KeyError):
+            try:
                 segment = self._reader.segment(number)
-                count = segment.batch_count() if known is None else known
-                for batch in range(start.batch if number == start.segment else 0, count):
-                    messages = segment.messages(batch)
-                    skipped = start.row if (number, batch) == start[:2] else 0
-                    if skipped < len(messages):
-                        yield (
-                            [Position(number, batch, row) for row in range(skipped, len(messages))],
-                            messages[skipped:],
-                        )
+                count = segment.batch_count()
+            except KeyError:
+                continue
+            for batch in range(start.batch if number == start.segment else 0, count if known is None else known):
+                messages = segment.messages(batch)
+                first = start.row if (number, batch) == start[:2] else 0
+                if first < len(messages):
+                    yield [Position(number, batch, row) for row in range(first, len(messages))], messages[first:]
 
     def read(self, position: Position) -> PhysicalMessage:
         messages = self._reader.segment(position.segment).messages(position.batch)
@@ -164,7 +163,7 @@ class ArrowJournal:
         return self._reader.segment(number).mapped(offset + length)[offset : offset + length]
 
     def verify(self, segment: int) -> list[Position]:
-        """The positions of a segment whose body fails its checksum. Raises KeyError when the segment is gone, and
+        """The positions of a segment that fail their checksums. Raises KeyError when the segment is gone, and
         OurError when its batches cannot even be found."""
         opened = self._reader.segment(segment)
         return [

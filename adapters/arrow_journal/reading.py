@@ -2,14 +2,15 @@
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
 import pyarrow as pa
 
 from adapters.arrow_journal import ipc
-from adapters.arrow_journal.columns import SCHEMA, BodyLayout, body_layout, crc_mismatches, decode
+from adapters.arrow_journal.columns import SCHEMA, BodyLayout, bad_rows, body_layout, decode
 from adapters.arrow_journal.segments import SegmentState, map_segment
 from app.model.errors import OurError
 from app.model.message import PhysicalMessage
@@ -57,14 +58,16 @@ class OpenSegment:
         return decode(record_batch, body_layout(record_batch, address).slices(view))
 
     def bad_rows(self, batch: int) -> list[int]:
-        """The rows of a batch whose body fails its checksum."""
+        """The rows of a batch that fail their checksums."""
         with self._lock:
             record_batch = self._record_batch(batch)
-            view, address = self.view, self._buffer.address
-        return crc_mismatches(record_batch, body_layout(record_batch, address).slices(view))
+            view, address, start = self.view, self._buffer.address, self._batches()[batch]
+        return bad_rows(record_batch, start, body_layout(record_batch, address), view)
 
     def batch_count(self) -> int:
+        """How many batches are durable. Raises KeyError when the segment is gone, and maps it, so that it stays."""
         with self._lock:
+            self._mapped(self.state.size)
             return len(self._batches())
 
     def _mapped(self, end: int) -> memoryview:
@@ -78,20 +81,24 @@ class OpenSegment:
     def _batches(self) -> "array[int]":
         if self.state.batches is None:
             self._mapped(self.state.size)
-            try:
+            with self._explained():
                 self.state.batches = array("Q", [found.start for found in ipc.walk(self._buffer)])
-            except ipc.READ_ERRORS as error:
-                raise OurError(f"journal segment {self.state.number} is damaged: {error}") from error
         return self.state.batches
 
     def _record_batch(self, batch: int) -> pa.RecordBatch:
         batches = self._batches()
-        if batch >= len(batches):
+        if not 0 <= batch < len(batches):
             raise KeyError((self.state.number, batch))
-        start = batches[batch]
-        end = batches[batch + 1] if batch + 1 < len(batches) else self.state.size
-        self._mapped(end)
-        return pa.ipc.read_record_batch(pa.ipc.read_message(self._buffer.slice(start)), SCHEMA)
+        self._mapped(batches[batch + 1] if batch + 1 < len(batches) else self.state.size)
+        with self._explained():
+            return pa.ipc.read_record_batch(pa.ipc.read_message(self._buffer.slice(batches[batch])), SCHEMA)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except ipc.READ_ERRORS as error:
+            raise OurError(f"journal segment {self.state.number} is damaged: {error}") from error
 
 
 class Reader:

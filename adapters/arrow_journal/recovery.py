@@ -8,7 +8,7 @@ import pyarrow as pa
 import structlog
 
 from adapters.arrow_journal import ipc
-from adapters.arrow_journal.columns import SCHEMA, body_layout, crc_mismatches, created_at
+from adapters.arrow_journal.columns import SCHEMA, bad_rows, body_layout, created_at
 from adapters.arrow_journal.segments import SegmentState, map_file, segment_files
 from adapters.arrow_journal.writing import seal_file
 from adapters.disk import NO_SPACE, sync_folder
@@ -70,8 +70,8 @@ def _unsealed(folder: Path, number: int, path: Path, now: int) -> SegmentState |
 
 
 def whole_batches(number: int, path: Path) -> SegmentState | None:
-    """An unsealed segment up to its first torn batch: one cut short, no Arrow message, or with a body that fails its
-    checksum. None when there is no whole batch.
+    """An unsealed segment up to its first torn batch: one cut short, no Arrow message, or one that fails its
+    checksums. None when there is no whole batch.
 
     Raises ValueError when the file is a segment of an unknown format.
     """
@@ -85,8 +85,7 @@ def whole_batches(number: int, path: Path) -> SegmentState | None:
     try:
         for found in ipc.walk(stream):
             batch = pa.ipc.read_record_batch(found.message, SCHEMA)
-            batch.validate(full=True)
-            if crc_mismatches(batch, body_layout(batch, stream.address).slices(view)):
+            if not len(batch) or bad_rows(batch, found.start, body_layout(batch, stream.address), view):
                 break
             starts.append(found.start)
             end = found.end

@@ -1,0 +1,326 @@
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import google_crc32c
+import pyarrow as pa
+import pytest
+
+from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal.ipc import END_OF_STREAM
+from adapters.arrow_journal.reading import OPEN_SEGMENTS
+from adapters.arrow_journal.recovery import whole_batches
+from app.model.errors import JournalFull, OurError
+from app.model.message import PhysicalMessage, Position
+from app.ports import Journal
+from tests.contracts.journal import JournalContract, Opener, everything, messages_of
+from tests.support.disk import small_disk
+
+__all__ = ["small_disk"]
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.time = 1_700_000_000_000_000
+
+    def now(self) -> int:
+        return self.time
+
+
+def segment_names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.arrows"))
+
+
+def left_by_a_killed_process(folder: Path, *batches: list[PhysicalMessage]) -> bytes:
+    """Writes a journal whose one segment is not sealed; returns that segment's bytes."""
+    journal = ArrowJournal(folder)
+    for batch in batches:
+        journal.append(batch)
+    unsealed = (folder / "0000000001.open.arrows").read_bytes()
+    journal.close()
+    (folder / "0000000001.arrows").unlink()
+    (folder / "0000000001.open.arrows").write_bytes(unsealed)
+    return unsealed
+
+
+def batch_starts(path: Path) -> list[int]:
+    state = whole_batches(1, path)
+    assert state is not None
+    return list(state.batches or ())
+
+
+class TestArrowJournal(JournalContract):
+    @pytest.fixture
+    def open_journal(self, tmp_path: Path) -> Iterator[Opener]:
+        opened: list[Journal] = []
+
+        def open_one() -> Journal:
+            opened.append(ArrowJournal(tmp_path / "journal", segment_bytes=1 << 20))
+            return opened[-1]
+
+        yield open_one
+        for journal in opened:
+            journal.close()
+
+
+class TestFiles:
+    def test_any_arrow_reader_opens_a_segment_sealed_or_not(self, tmp_path: Path) -> None:
+        messages = [
+            *messages_of([0, 1, 9, 40_000]),
+            PhysicalMessage(
+                *("orders", "mq_group", 1, b"c", b"body", b"m", b"g", 2, 3, 4, 5, 546, 1208, "MQSTR"),
+                put_time=1_500_000,
+                received_at=2_500_000,
+                properties={"a": "b"},
+            ),
+        ]
+        with closing(ArrowJournal(tmp_path)) as journal:
+            journal.append(messages)
+            journal.append(messages_of([1] * 513))
+            active = self.table(tmp_path / "0000000001.open.arrows")
+            journal.seal()
+            sealed = self.table(tmp_path / "0000000001.arrows")
+        assert sealed.equals(active)
+        assert [batch.num_rows for batch in sealed.to_batches()] == [5, 512, 1]
+        assert sealed.schema.names[-1] == "body"
+        assert sealed["body"].to_pylist()[:5] == [message.body for message in messages]
+        assert sealed["body_crc32"].to_pylist()[:5] == [google_crc32c.value(message.body) for message in messages]
+        assert sealed["put_time"].null_count == sealed.num_rows - 1
+        assert sealed.drop_columns(["body_crc32", "batch_crc32"]).slice(4, 1).to_pylist() == [
+            messages[4]._asdict()
+            | {
+                "put_time": datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC),
+                "received_at": datetime(1970, 1, 1, 0, 0, 2, 500_000, UTC),
+                "properties": [("a", "b")],
+            }
+        ]
+
+    @staticmethod
+    def table(path: Path) -> pa.Table:
+        with pa.ipc.open_stream(pa.memory_map(str(path))) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+        return table
+
+    def test_rolls_at_a_size_and_at_an_age(self, tmp_path: Path) -> None:
+        clock = ManualClock()
+        begun = clock.time
+        with closing(ArrowJournal(tmp_path, segment_bytes=100_000, segment_age=60, clock=clock)) as journal:
+            assert [journal.append(messages_of([40_000]))[0].segment for _ in range(4)] == [1, 1, 1, 2]
+            clock.time += 59_999_999
+            assert journal.append(messages_of([1]))[0].segment == 2
+            clock.time += 1
+            assert journal.append(messages_of([1]))[0].segment == 3
+            expected = [(1, begun, begun), (2, begun, clock.time), (3, clock.time, None)]
+            assert [(each.number, each.created_at, each.sealed_at) for each in journal.segments()] == expected
+            assert segment_names(tmp_path) == ["0000000001.arrows", "0000000002.arrows", "0000000003.open.arrows"]
+        with closing(ArrowJournal(tmp_path)) as journal:
+            again = journal.segments()
+            assert [(each.number, each.created_at, each.sealed_at) for each in again[:2]] == expected[:2]
+            assert [each.size for each in again] == [path.stat().st_size for path in sorted(tmp_path.glob("*.arrows"))]
+
+    def test_one_writer_at_a_time(self, tmp_path: Path) -> None:
+        with closing(ArrowJournal(tmp_path)), pytest.raises(OurError, match="in use: another process"):
+            ArrowJournal(tmp_path)
+        ArrowJournal(tmp_path).close()
+
+    def test_a_closed_journal_takes_nothing(self, tmp_path: Path) -> None:
+        journal = ArrowJournal(tmp_path)
+        journal.close()
+        journal.close()
+        with pytest.raises(OurError, match="closed"):
+            journal.append(messages_of([1]))
+
+    def test_few_files_stay_mapped_and_none_stays_open(self, tmp_path: Path) -> None:
+        with closing(ArrowJournal(tmp_path)) as journal:
+            for _ in range(2 * OPEN_SEGMENTS):
+                journal.append(messages_of([100]))
+                journal.seal()
+            assert sum(len(messages) for _, messages in journal.replay(None)) == 2 * OPEN_SEGMENTS
+            assert 1 <= self.held(tmp_path) <= OPEN_SEGMENTS + 1
+        assert self.held(tmp_path) == 0
+
+    @staticmethod
+    def held(folder: Path) -> int:
+        """How many files of a folder this process has mapped or open."""
+        links = [*Path("/proc/self/map_files").iterdir(), *Path("/proc/self/fd").iterdir()]
+        return len({link.readlink() for link in links if link.is_symlink() and folder in link.readlink().parents})
+
+    def test_finds_bodies_that_rotted(self, tmp_path: Path) -> None:
+        with closing(ArrowJournal(tmp_path)) as journal:
+            journal.append(messages_of([100, 0]))
+            position = journal.append(messages_of([100, 100, 100]))[1]
+            place = journal.locate(position).offset
+            journal.seal()
+            assert journal.verify(1) == []
+            with (tmp_path / "0000000001.arrows").open("r+b") as file:
+                file.seek(place + 50)
+                byte = file.read(1)
+                file.seek(place + 50)
+                file.write(bytes([byte[0] ^ 1]))
+            assert journal.verify(1) == [position]
+
+    def test_refuses_a_folder_with_segments_of_another_format(self, tmp_path: Path) -> None:
+        with pa.ipc.new_stream(str(tmp_path / "0000000001.arrows"), pa.schema([("a", pa.int8())])):
+            pass
+        with pytest.raises(OurError, match="journal format none"):
+            ArrowJournal(tmp_path)
+
+
+class TestRecovery:
+    BATCHES = (messages_of([5, 0, 300]), messages_of([40]), messages_of([200, 30]))
+
+    def test_of_a_file_torn_at_any_byte_the_whole_batches_stay(self, tmp_path: Path) -> None:
+        whole = left_by_a_killed_process(tmp_path / "journal", *self.BATCHES)
+        path = tmp_path / "torn"
+        path.write_bytes(whole)
+        ends = [*batch_starts(path)[1:], len(whole)]
+        for size in range(len(whole), 0, -1):
+            os.truncate(path, size)
+            state = whole_batches(1, path)
+            assert (state.size if state else 0) == max((end for end in ends if end <= size), default=0)
+
+    @pytest.mark.parametrize("cut", [0, 1, 7, 8, 9, 200, 1000, 2000, -1, -8, -200])
+    def test_opening_cuts_a_torn_tail_off_and_seals_the_rest(self, tmp_path: Path, cut: int) -> None:
+        path = tmp_path / "0000000001.open.arrows"
+        whole = left_by_a_killed_process(tmp_path, *self.BATCHES)
+        start = batch_starts(path)[-1]
+        kept, last = whole[:start], whole[start:]
+        path.write_bytes(kept + last[: cut % len(last)])
+        with closing(ArrowJournal(tmp_path)) as journal:
+            expected = [message for batch in self.BATCHES[:-1] for message in batch]
+            assert [message for _, message in everything(journal)] == expected
+            assert (tmp_path / "0000000001.arrows").read_bytes() == kept + END_OF_STREAM
+            assert journal.append(self.BATCHES[-1])[0] == Position(2, 0, 0)
+            assert [message for _, message in everything(journal)] == [*expected, *self.BATCHES[-1]]
+
+    @pytest.mark.parametrize("damage", [lambda tail: bytes(len(tail)), lambda tail: bytes([tail[0] ^ 0xFF]) + tail[1:]])
+    @pytest.mark.parametrize("batch", [messages_of([200, 30]), messages_of([0] * 3)])
+    def test_bytes_that_never_reached_the_disk_are_a_torn_tail(
+        self, tmp_path: Path, damage: Callable[[bytes], bytes], batch: list[PhysicalMessage]
+    ) -> None:
+        whole = left_by_a_killed_process(tmp_path / "journal", *self.BATCHES, batch)
+        path = tmp_path / "torn"
+        path.write_bytes(whole)
+        last = batch_starts(path)[-1]
+        end = len(whole) - -sum(len(message.body) for message in batch) % 8
+        for at in range(last, end):
+            path.write_bytes(torn := whole[:at] + damage(whole[at:]))
+            state = whole_batches(1, path)
+            assert state is not None
+            assert state.size == (len(whole) if torn == whole else last)
+
+    @pytest.mark.parametrize("size", [0, 4, 1000])
+    def test_a_segment_without_a_batch_is_begun_again(self, tmp_path: Path, size: int) -> None:
+        whole = left_by_a_killed_process(tmp_path, messages_of([1]))
+        (tmp_path / "0000000001.open.arrows").unlink()
+        (tmp_path / "0000000007.open.arrows").write_bytes(whole[:size])
+        (tmp_path / "0000000006.open.arrows").write_bytes(whole[:size])
+        with closing(ArrowJournal(tmp_path)) as journal:
+            assert journal.segments() == []
+            assert segment_names(tmp_path) == ["0000000007.open.arrows"]
+            assert journal.append(messages_of([1])) == [Position(7, 0, 0)]
+
+    def test_a_killed_process_loses_nothing_it_had_taken(self, tmp_path: Path) -> None:
+        taken = 0
+        for _ in range(5):
+            with subprocess.Popen(
+                [sys.executable, "-c", APPENDS_FOR_EVER, str(tmp_path), str(taken)], stdout=subprocess.PIPE, text=True
+            ) as writer:
+                assert writer.stdout is not None
+                for _ in range(20):
+                    taken = int(writer.stdout.readline())
+                writer.send_signal(signal.SIGKILL)
+                taken = max([taken, *map(int, writer.stdout.read().split("\n")[:-1])])
+            with closing(ArrowJournal(tmp_path)) as journal:
+                numbers = [message.msg_seq_number for _, message in everything(journal)]
+                assert numbers == list(range(len(numbers)))
+                assert len(numbers) >= taken
+                assert all(journal.verify(segment.number) == [] for segment in journal.segments())
+                taken = len(numbers)
+
+
+APPENDS_FOR_EVER = """
+import os, sys
+from pathlib import Path
+from adapters.arrow_journal import ArrowJournal
+from app.model.message import PhysicalMessage
+journal = ArrowJournal(Path(sys.argv[1]), segment_bytes=1 << 20)
+number = int(sys.argv[2])
+while True:
+    rows = range(number, number + 1 + number % 7)
+    journal.append([PhysicalMessage("s", "f", body=os.urandom(9000), msg_seq_number=row) for row in rows])
+    number = rows.stop
+    print(number, flush=True)
+"""
+
+
+class TestTrouble:
+    def test_a_full_disk_takes_nothing_and_loses_nothing(self, small_disk: Path) -> None:
+        filler = small_disk / "filler"
+        filler.write_bytes(bytes(8 << 20))
+        messages = messages_of([30_000] * 20)
+        wanted: list[tuple[Position, PhysicalMessage]] = []
+        with closing(ArrowJournal(small_disk / "journal")) as journal:
+            with suppress(JournalFull):
+                while True:
+                    wanted += zip(journal.append(messages), messages, strict=True)
+            assert wanted
+            assert everything(journal) == wanted
+            for _ in range(3):
+                with pytest.raises(JournalFull, match="no space"):
+                    journal.append(messages)
+            filler.unlink()
+            wanted += zip(journal.append(messages), messages, strict=True)
+            assert everything(journal) == wanted
+        with closing(ArrowJournal(small_disk / "journal")) as journal:
+            assert everything(journal) == wanted
+
+    def test_opens_and_makes_room_on_a_full_disk(self, small_disk: Path) -> None:
+        messages = messages_of([30_000] * 20)
+        folder = small_disk / "journal"
+        with closing(ArrowJournal(folder)) as journal:
+            journal.append(messages)
+            journal.seal()
+        left_by_a_killed_process(small_disk / "other", messages)
+        (small_disk / "other" / "0000000001.open.arrows").rename(folder / "0000000002.open.arrows")
+        with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as filler:
+            while filler.write(bytes(4096)):
+                pass
+        with closing(ArrowJournal(folder)) as journal:
+            assert [message for _, message in everything(journal)] == messages * 2
+            with pytest.raises(JournalFull):
+                journal.append(messages)
+            journal.retire(1)
+            assert [message for _, message in everything(journal)] == messages
+            assert journal.append(messages[:10])[0].segment > 2
+
+    def test_another_failure_to_write_is_ours_and_a_new_segment_is_begun(self, tmp_path: Path) -> None:
+        messages = messages_of([30_000] * 10)
+        with closing(ArrowJournal(tmp_path)) as journal:
+            wanted = list(zip(journal.append(messages), messages, strict=True))
+            with files_of_at_most(400_000), pytest.raises(OurError, match="cannot be written"):
+                journal.append(messages)
+            assert everything(journal) == wanted
+            wanted += zip(journal.append(messages), messages, strict=True)
+            assert {position.segment for position, _ in wanted} == {1, 2}
+            assert everything(journal) == wanted
+        with closing(ArrowJournal(tmp_path)) as journal:
+            assert everything(journal) == wanted
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Writing behind this byte of any file fails, as it does on a disk that breaks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -1,0 +1,229 @@
+"""What every journal promises."""
+
+import os
+from collections.abc import Callable, Sequence
+from threading import Thread
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.model.message import PhysicalMessage, Position
+from app.model.records import Extent
+from app.ports import Journal
+
+Opener = Callable[[], Journal]
+
+LONG = st.integers(-(2**31), 2**31 - 1)
+TIME = st.integers(0, 2**52)
+BODY = st.binary(max_size=100)
+BINARY = st.binary(max_size=30)
+MESSAGES = st.builds(
+    PhysicalMessage,
+    source=st.text(max_size=20),
+    framing=st.sampled_from(["sas_queue", "mq_group", ""]),
+    msg_type=LONG,
+    correl_id=BINARY,
+    body=BODY | st.builds(memoryview, BODY),
+    message_id=BINARY,
+    group_id=BINARY,
+    msg_seq_number=LONG,
+    offset=LONG,
+    msg_flags=st.integers(0, 2**32 - 1),
+    original_length=LONG,
+    encoding=LONG,
+    ccsid=LONG,
+    format=st.text(max_size=8),
+    put_time=TIME,
+    received_at=TIME,
+    properties=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+)
+
+
+def messages_of(sizes: Sequence[int], source: str = "queue") -> list[PhysicalMessage]:
+    """Messages with random bodies of these sizes."""
+    return [
+        PhysicalMessage(source, "sas_queue", 8, os.urandom(24), os.urandom(size), msg_seq_number=number)
+        for number, size in enumerate(sizes, 1)
+    ]
+
+
+def everything(journal: Journal, after: Position | None = None) -> list[tuple[Position, PhysicalMessage]]:
+    return [pair for positions, messages in journal.replay(after) for pair in zip(positions, messages, strict=True)]
+
+
+class JournalContract:
+    """Inherited by an adapter's tests, which give the fixture `open_journal`: the same journal, opened again."""
+
+    @pytest.fixture
+    def journal(self, open_journal: Opener) -> Journal:
+        return open_journal()
+
+    def test_gives_back_every_field_of_every_message(self, journal: Journal) -> None:
+        wanted: list[tuple[Position, PhysicalMessage]] = []
+
+        @settings(max_examples=60, deadline=None)
+        @given(st.lists(MESSAGES, min_size=1, max_size=8))
+        def check(messages: list[PhysicalMessage]) -> None:
+            after = wanted[-1][0] if wanted else None
+            taken = list(zip(journal.append(messages), messages, strict=True))
+            wanted.extend(taken)
+            assert everything(journal, after) == taken
+            assert [journal.read(position) for position, _ in taken] == messages
+
+        check()
+        assert everything(journal) == wanted
+
+    def test_keeps_everything_over_a_restart(self, open_journal: Opener) -> None:
+        journal = open_journal()
+        first = messages_of([0, 1, 40_000])
+        positions = journal.append(first)
+        journal.close()
+        journal = open_journal()
+        second = messages_of([7])
+        positions += journal.append(second)
+        assert everything(journal) == list(zip(positions, first + second, strict=True))
+
+    def test_positions_grow_as_messages_are_written(self, journal: Journal) -> None:
+        positions: list[Position] = []
+        for rows in (1, 600, 2, 1025):
+            positions += journal.append(messages_of([1] * rows))
+            if rows == 600:
+                journal.seal()
+        assert positions == sorted(set(positions))
+        assert [Position.unpack(position.pack()) for position in positions] == positions
+        assert [position for position, _ in everything(journal)] == positions
+
+    def test_replays_what_lies_behind_any_position(self, journal: Journal) -> None:
+        for rows in (3, 1, 4):
+            journal.append(messages_of(range(rows)))
+            journal.append(messages_of(range(rows)))
+            journal.seal()
+        every = everything(journal)
+        for index, (position, _) in enumerate(every):
+            assert everything(journal, position) == every[index + 1 :]
+
+    def test_a_replay_ends_with_what_was_durable_when_it_began(self, journal: Journal) -> None:
+        positions = journal.append(messages_of([1, 2]))
+        replay = journal.replay(None)
+        journal.append(messages_of([3]))
+        assert [position for each, _ in replay for position in each] == positions
+
+    def test_bodies_come_in_the_order_asked_for(self, journal: Journal) -> None:
+        messages = messages_of([0, 10, 40_000, 3] * 200)
+        positions = journal.append(messages[:500]) + journal.append(messages[500:])
+        order = [(index * 7919) % len(messages) for index in range(2 * len(messages))]
+        bodies = journal.bodies(positions[index] for index in order)
+        assert list(bodies) == [messages[index].body for index in order]
+
+    def test_extents_are_where_the_bodies_are(self, journal: Journal) -> None:
+        messages = messages_of([0, 10, 40_000, 0])
+        for position, message in zip(journal.append(messages), messages, strict=True):
+            extent = journal.locate(position)
+            assert (extent.segment, extent.length) == (position.segment, len(message.body))
+            assert journal.view(extent) == message.body
+        only_empty = journal.append(messages_of([0, 0]))
+        assert [journal.view(journal.locate(position)) for position in only_empty] == [b"", b""]
+
+    def test_an_extent_outlives_a_restart(self, open_journal: Opener) -> None:
+        journal = open_journal()
+        message = messages_of([5000])[0]
+        extent = journal.locate(journal.append([message])[0])
+        journal.close()
+        assert open_journal().view(extent) == message.body
+
+    def test_views_are_read_only(self, journal: Journal) -> None:
+        position = journal.append(messages_of([10]))[0]
+        assert journal.view(journal.locate(position)).readonly
+        assert memoryview(journal.read(position).body).readonly
+
+    def test_no_messages_are_no_batch(self, journal: Journal) -> None:
+        assert journal.append([]) == []
+        assert everything(journal) == []
+        assert journal.segments() == []
+
+    def test_knows_nothing_that_was_not_written(self, journal: Journal) -> None:
+        segment, batch, row = journal.append(messages_of([1, 2]))[-1]
+        for position in (
+            Position(segment + 1, 0, 0),
+            Position(segment, batch + 1, 0),
+            Position(segment, batch, row + 1),
+        ):
+            for ask in (journal.read, journal.locate, lambda which: list(journal.bodies([which]))):
+                with pytest.raises(KeyError):
+                    ask(position)
+        with pytest.raises(KeyError):
+            journal.view(Extent(segment, 0, 1 << 40))
+        assert everything(journal, Position(segment + 1, 0, 0)) == []
+
+    def test_seals_what_there_is_and_begins_anew(self, journal: Journal) -> None:
+        journal.seal()
+        first = journal.append(messages_of([1]))[0]
+        assert [(each.number, each.sealed_at) for each in journal.segments()] == [(first.segment, None)]
+        journal.seal()
+        journal.seal()
+        second = journal.append(messages_of([1]))[0]
+        assert second.segment > first.segment
+        sealed, active = journal.segments()
+        assert (sealed.number, active.number, active.sealed_at) == (first.segment, second.segment, None)
+        assert sealed.sealed_at is not None
+        assert sealed.created_at <= sealed.sealed_at
+
+    def test_a_retired_segment_is_gone_and_its_views_are_not(self, journal: Journal) -> None:
+        message = messages_of([100_000])[0]
+        position = journal.append([message])[0]
+        extent = journal.locate(position)
+        view = journal.view(extent)
+        journal.seal()
+        kept = journal.append(messages_of([1]))
+        replay = journal.replay(None)
+        journal.retire(position.segment)
+        assert view == message.body
+        assert [each for positions, _ in replay for each in positions] == kept
+        for gone in (lambda: journal.read(position), lambda: journal.locate(position), lambda: journal.view(extent)):
+            with pytest.raises(KeyError):
+                gone()
+        with pytest.raises(KeyError):
+            journal.retire(position.segment)
+        with pytest.raises(ValueError, match="being written"):
+            journal.retire(kept[0].segment)
+
+    def test_positions_grow_even_when_everything_was_retired_and_restarted(self, open_journal: Opener) -> None:
+        last = Position(0, 0, 0)
+        for _ in range(3):
+            journal = open_journal()
+            position = journal.append(messages_of([1]))[0]
+            assert position > last
+            last = position
+            journal.seal()
+            journal.retire(position.segment)
+            assert journal.segments() == []
+            journal.close()
+        assert everything(open_journal(), last) == []
+
+    def test_readers_beside_the_writer_see_only_whole_batches(self, journal: Journal) -> None:
+        batches = [messages_of([index * 50] * (index % 5 + 1)) for index in range(120)]
+        wanted = [message for batch in batches for message in batch]
+        seen: list[list[PhysicalMessage]] = [[], []]
+
+        def read(into: list[PhysicalMessage]) -> None:
+            after = None
+            while len(into) < len(wanted):
+                for positions, messages in journal.replay(after):
+                    after = positions[-1]
+                    into += messages
+                    assert list(journal.bodies(positions)) == [message.body for message in messages]
+
+        readers = [Thread(target=read, args=(into,), daemon=True) for into in seen]
+        for reader in readers:
+            reader.start()
+        for number, batch in enumerate(batches):
+            journal.append(batch)
+            if number % 30 == 29:
+                journal.seal()
+        for reader in readers:
+            reader.join(60)
+        assert seen == [wanted, wanted]
+
+    def test_says_how_much_room_there_is(self, journal: Journal) -> None:
+        assert journal.free_bytes() > 0
