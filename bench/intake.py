@@ -22,20 +22,16 @@ from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 from paho.mqtt.client import Client, MQTTMessage
-from paho.mqtt.enums import CallbackAPIVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 
 from app.model.message import PhysicalMessage
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.mosquitto import Mosquitto
-from tests.support.publish import PROTOCOLS, Version, publish
+from tests.support.publish import Version, publish
 from tests.support.sas_client import Attached, Program, binary_file, message
-from tests.support.waiting import until
+from tests.support.subscribe import SESSION_SECONDS, left_in_session, session, subscribe
 
 BODY = 32 << 10
 TOPIC = "intake"
-SESSION_SECONDS = 3600
 PATIENCE = 300.0
 POLL_SECONDS = 0.03
 
@@ -64,41 +60,10 @@ def make_load(total: int, attachment: int, interleaved: int) -> Load:
 # --- subscribers --------------------------------------------------------------------------------------------------
 
 
-def session(broker: Mosquitto, name: str, version: Version) -> Client:
-    """A subscriber of a persistent session that acknowledges by hand; its CONNECT is sent, nothing is read yet."""
-    is_5 = version == "5"
-    client = Client(
-        CallbackAPIVersion.VERSION2,
-        client_id=name,
-        protocol=PROTOCOLS[version],
-        clean_session=None if is_5 else False,
-        manual_ack=True,
-    )
-    if is_5:
-        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-        properties.SessionExpiryInterval = SESSION_SECONDS
-        client.connect("127.0.0.1", broker.port, clean_start=False, properties=properties)
-    else:
-        client.connect("127.0.0.1", broker.port)
-    return client
-
-
-def subscribe(broker: Mosquitto, name: str, version: Version) -> None:
-    """Makes the session, so that the broker keeps messages for it."""
-    client = session(broker, name, version)
-    subscribed: list[bool] = []
-    client.on_connect = lambda *_: client.subscribe(TOPIC, 1)
-    client.on_subscribe = lambda *_: subscribed.append(True)
-    client.loop_start()
-    until(lambda: subscribed)
-    client.disconnect()
-    client.loop_stop()
-
-
 def drain(broker: Mosquitto, name: str, version: Version, load: Load, keep: Callable[[MQTTMessage], Any]) -> float:
     """Seconds in which paho has emptied a session, each message kept and then acknowledged."""
     broker.pause()
-    client = session(broker, name, version)
+    client = session(broker.port, name, version)
     left = len(load.messages)
 
     def on_message(_client: Client, _data: object, received: MQTTMessage) -> None:
@@ -156,7 +121,8 @@ def gateway(broker: Mosquitto, version: Version, load: Load, folder: Path) -> li
             finished = finished or now * (total("attachments_total", state="finished") >= len(load.attachments))
             sleep(POLL_SECONDS)
         check(process, load)
-    check_empty(broker, version)
+    if left := left_in_session(broker.port, "gateway", TOPIC, version):
+        raise AssertionError(f"{left} messages were counted and not acknowledged")
     return [acknowledged, finished]
 
 
@@ -168,18 +134,6 @@ def check(process: GatewayProcess, load: Load) -> None:
     content = process.client.get(f"/v1/attachments/{finished[0]['id']}/content").raise_for_status().content
     if content != load.attachments[0].content:
         raise AssertionError("an attachment reads differently")
-
-
-def check_empty(broker: Mosquitto, version: Version) -> None:
-    """The broker has nothing left for the gateway's session: what it sends comes before it answers a SUBSCRIBE."""
-    client = session(broker, "gateway", version)
-    received: list[MQTTMessage] = []
-    client.on_connect = lambda *_: client.subscribe(TOPIC, 1)
-    client.on_message = lambda _client, _data, message: received.append(message)
-    client.on_subscribe = lambda *_: client.disconnect()
-    client.loop_forever()
-    if received:
-        raise AssertionError(f"{len(received)} messages were counted and not acknowledged")
 
 
 # --- rounds -------------------------------------------------------------------------------------------------------
@@ -195,7 +149,7 @@ def rounds(load: Load, version: Version, count: int, only: list[str], folder: Pa
         speeds: dict[str, float] = {}
         with TemporaryDirectory(dir=folder) as name, Mosquitto(Path(name)) as broker:
             for subscriber in order:
-                subscribe(broker, subscriber, version)
+                subscribe(broker.port, subscriber, TOPIC, version)
             publish(load.messages, broker.port, TOPIC, version)
             for subscriber in order:
                 own = Path(name) / subscriber

@@ -36,7 +36,7 @@ def batches(
     observations says nothing).
     """
     schema = schema or arrow_schema(definition, variables, charset=charset, float_format=float_format)
-    length = definition.observation_length
+    length = definition.obs_length
     rows = 0
     for block in _whole_rows(blocks, length, max(1, min(rows_a_batch, BATCH_BYTES // max(length, 1)))):
         cells = block.reshape(-1, length)

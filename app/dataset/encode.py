@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.codecs.sas.dataset import DataSetDefinition, Variable
+from app.codecs.sas.words import MessageKind
 from app.dataset import columns, formats, numeric, text
 from app.dataset.errors import BadValueError
 from app.dataset.formats import Format
@@ -22,6 +23,8 @@ LONGEST_NAME = 32
 """The longest variable name that SAS has, in bytes."""
 
 BLOCK_BYTES = 1 << 20
+
+_NUMERIC, _CHARACTER = b"\1", b"\2"
 
 
 def describe(
@@ -43,16 +46,17 @@ def describe(
     said = _text(schema.metadata)
     variables = [_variable(field, lengths.get(field.name), said.get("sas.float", "ieee")) for field in schema]
     definition = DataSetDefinition(
+        MessageKind.DEFINITION,
         data_set_type=said.get("sas.dataset_type", ""),
         label=said.get("sas.label", ""),
         observations=observations,
         variables=len(variables),
-        observation_length=sum(variable.length for variable in variables),
+        obs_length=sum(variable.length for variable in variables),
         compress=said.get("sas.compress", "NO"),
-        reuse=said.get("sas.reuse", "NO"),
+        reuse=(said.get("sas.reuse") or "E").encode(charset, "replace")[:1],
         encrypt=said.get("sas.encrypt", "NO"),
         sort_variables=_integer(said, "sas.sort_variables", 0),
-        sort_collating=said.get("sas.sort_collating", ""),
+        collating=said.get("sas.sort_collating", ""),
         sort_flags=_integer(said, "sas.sort_flags", 0),
     )
     return definition, variables
@@ -145,13 +149,13 @@ def _variable(field: pa.Field, needed: int | None, float_format: str) -> Variabl
         format=output.name,
         informat=read.name,
         label=said.get("sas.label", ""),
-        is_numeric=numeric_type is not None,
+        type=_NUMERIC if numeric_type else _CHARACTER,
         length=length,
         format_length=output.width,
         format_decimal=output.decimals,
         informat_length=read.width,
         informat_decimal=read.decimals,
-        nsort=_integer(said, "sas.nsort", 0),
+        nsort=_signed_byte(said, "sas.nsort"),
     )
 
 
@@ -182,6 +186,13 @@ def _integer(said: Mapping[str, str], key: str, default: int) -> int:
         return int(said.get(key, default))
     except ValueError:
         raise TheirError("metadata", key, -1, f"{said[key]!r} is no integer") from None
+
+
+def _signed_byte(said: Mapping[str, str], key: str) -> bytes:
+    try:
+        return _integer(said, key, 0).to_bytes(1, "big", signed=True)
+    except OverflowError:
+        raise TheirError("metadata", key, -1, f"{said[key]} does not fit a byte") from None
 
 
 @contextmanager

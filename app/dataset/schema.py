@@ -14,7 +14,6 @@ from app.dataset.formats import Format
 from app.dataset.numeric import FloatFormat
 from app.model.errors import TheirError
 
-
 LONGEST_CHARACTER = 32_767
 """The longest character variable that SAS has, in bytes."""
 
@@ -60,8 +59,8 @@ def check(definition: DataSetDefinition, variables: Sequence[Variable]) -> None:
             why = f"{kind} variable {variable.name} cannot have length {variable.length}"
             raise TheirError("variable-length", "variable length", -1, why)
     needed = sum(variable.length for variable in variables)
-    if not 0 <= definition.observation_length - needed < ALIGNMENT:
-        why = f"the variables need {needed} bytes, and an observation has {definition.observation_length}"
+    if not 0 <= definition.obs_length - needed < ALIGNMENT:
+        why = f"the variables need {needed} bytes, and an observation has {definition.obs_length}"
         raise TheirError("observation-length", "observation length", -1, why)
 
 
@@ -96,7 +95,7 @@ def _variable_metadata(variable: Variable, position: int, name: str) -> dict[str
     return {key: value for key, value in said.items() if value} | {
         "sas.type": "numeric" if variable.is_numeric else "character",
         "sas.length": str(variable.length),
-        "sas.nsort": str(variable.nsort),
+        "sas.nsort": str(int.from_bytes(variable.nsort, "big", signed=True)),
         "sas.position": str(position),
     }
 
@@ -107,9 +106,9 @@ def _data_set_metadata(
     protected = [
         word
         for word, flag in (
-            ("read", definition.read_password_flag),
-            ("write", definition.write_password_flag),
-            ("alter", definition.alter_password_flag),
+            ("read", definition.read_flag),
+            ("write", definition.write_flag),
+            ("alter", definition.alter_flag),
         )
         if flag
     ]
@@ -119,9 +118,9 @@ def _data_set_metadata(
         "sas.label": definition.label,
         "sas.dataset_type": definition.data_set_type,
         "sas.compress": definition.compress,
-        "sas.reuse": definition.reuse,
+        "sas.reuse": definition.reuse.decode(charset, "replace").strip(" \0"),
         "sas.encrypt": definition.encrypt,
-        "sas.sort_collating": definition.sort_collating,
+        "sas.sort_collating": definition.collating,
         "sas.passwords": " ".join(protected),
     }
     return {key: value for key, value in said.items() if value} | {

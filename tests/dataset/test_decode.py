@@ -27,8 +27,9 @@ def data_set(observations: int, **lengths: int) -> tuple[Any, list[Any]]:
     return describe(pa.schema(fields), charset="utf-8", observations=observations)
 
 
-def read(definition: Any, variables: Any, *blocks: bytes, **how: Any) -> dict[str, list[Any]]:
-    return pa.Table.from_batches(list(batches(definition, variables, blocks, **how))).to_pydict()
+def decoded(definition: Any, variables: Any, *blocks: bytes, **how: Any) -> dict[str, list[Any]]:
+    read: dict[str, list[Any]] = pa.Table.from_batches(list(batches(definition, variables, blocks, **how))).to_pydict()
+    return read
 
 
 def test_missing_values_and_numbers_of_both_orders() -> None:
@@ -44,31 +45,31 @@ def test_missing_values_and_numbers_of_both_orders() -> None:
     for order, cells in orders.items():
         full, short = data_set(7, x=8), data_set(7, x=3)
         values = [None, None, None, None, 1.0, -2.5, 0.0]
-        assert read(*full, b"".join(cells), order=order) == {"x": values}
+        assert decoded(*full, b"".join(cells), order=order) == {"x": values}
         high = slice(None, 3) if order == "big" else slice(5, None)
-        assert read(*short, b"".join(cell[high] for cell in cells), order=order) == {"x": values}
+        assert decoded(*short, b"".join(cell[high] for cell in cells), order=order) == {"x": values}
 
 
 def test_ibm_floats() -> None:
     """31.5, 1, -118.625 and 0 as IBM prints them; missing values have their letter before a fraction of zero."""
     cells = "421F800000000000 4110000000000000 C276A00000000000 0000000000000000 2E00000000000000 4100000000000000"
     definition, variables = data_set(6, x=8)
-    assert read(definition, variables, bytes.fromhex(cells), order="big", float_format="ibm") == {
+    assert decoded(definition, variables, bytes.fromhex(cells), order="big", float_format="ibm") == {
         "x": [31.5, 1.0, -118.625, 0.0, None, None]
     }
 
 
 def test_padding_at_the_end_of_a_row() -> None:
     definition, variables = data_set(2, x=8, name=9)
-    definition = replace(definition, observation_length=24)
+    definition = replace(definition, obs_length=24)
     row = bytes.fromhex("3FF0000000000000") + b"  Ada    " + bytes(7)
-    assert read(definition, variables, row * 2, order="big") == {"x": [1.0, 1.0], "name": ["  Ada", "  Ada"]}
+    assert decoded(definition, variables, row * 2, order="big") == {"x": [1.0, 1.0], "name": ["  Ada", "  Ada"]}
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "ascii", "cp1252", "shift_jis"])
 def test_undecodable_bytes_never_lose_the_row(charset: str) -> None:
     definition, variables = data_set(2, name=10)
-    texts = read(definition, variables, b"ab\x81       " + b"cd        ", order="big", charset=charset)["name"]
+    texts = decoded(definition, variables, b"ab\x81       " + b"cd        ", order="big", charset=charset)["name"]
     assert texts[0].startswith("ab\N{REPLACEMENT CHARACTER}")
     assert texts[1] == "cd"
 
@@ -79,8 +80,8 @@ def test_undecodable_bytes_never_lose_the_row(charset: str) -> None:
         ({}, [bytes(20)], "observation-torn"),
         ({}, [bytes(16), bytes(16), bytes(16)], "observation-count"),
         ({"observations": 3}, [bytes(32)], "observation-count"),
-        ({"observation_length": 15}, [], "observation-length"),
-        ({"observation_length": 1 << 40}, [], "observation-length"),
+        ({"obs_length": 15}, [], "observation-length"),
+        ({"obs_length": 1 << 40}, [], "observation-length"),
         ({"variables": 3}, [], "variable-count"),
     ],
 )
@@ -101,7 +102,7 @@ def test_numerics_of_impossible_length_are_theirs(length: int) -> None:
 
 def test_an_unknown_number_of_observations_is_counted() -> None:
     definition, variables = data_set(-1, a=8)
-    assert read(definition, variables, bytes(24), order="big") == {"a": [0.0, 0.0, 0.0]}
+    assert decoded(definition, variables, bytes(24), order="big") == {"a": [0.0, 0.0, 0.0]}
 
 
 def test_names_are_made_usable_and_different() -> None:
@@ -109,7 +110,7 @@ def test_names_are_made_usable_and_different() -> None:
     sent = ["x", "X", "", "x_2", "y  ", "Y\0", "VAR3"]
     variables = [replace(variable, name=name) for name in sent]
     assert column_names(variables) == ["x", "X_3", "VAR3_2", "x_2", "y", "Y_2", "VAR3"]
-    schema = arrow_schema(replace(definition, variables=7, observation_length=56), variables)
+    schema = arrow_schema(replace(definition, variables=7, obs_length=56), variables)
     assert [(field.metadata.get(b"sas.name"), field.name) for field in schema][1] == (b"X", "X_3")
 
 

@@ -37,7 +37,7 @@ def through_rows(table: pa.Table, order: ByteOrder, charset: str, cut: int = 100
         table.schema, charset=charset, observations=table.num_rows, character_lengths=lengths
     )
     raw = b"".join(rows(table.to_batches(), variables, order=order, charset=charset))
-    assert len(raw) == table.num_rows * definition.observation_length
+    assert len(raw) == table.num_rows * definition.obs_length
     blocks = [raw[at : at + cut] for at in range(0, len(raw), cut)]
     read = list(batches(definition, variables, blocks, order=order, charset=charset, rows_a_batch=3))
     for batch in read:
@@ -176,7 +176,7 @@ def test_everything_known_of_a_data_set_survives_parquet_and_sending() -> None:
     reader = read_parquet(io.BytesIO(sink.getvalue()))
     assert reader.schema.equals(schema, check_metadata=True)
     definition, variables = describe(reader.schema, charset="cp1252", observations=2)
-    assert definition.observation_length == 45
+    assert definition.obs_length == 45
     block = list(rows(reader, variables, order="little", charset="cp1252"))
     again = next(batches(definition, variables, block, order="little", charset="cp1252"))
     for key, value in metadata.items():

@@ -73,6 +73,10 @@ class GatewayProcess:
         except httpx.TransportError:
             return False
 
+    def await_source(self, name: str) -> None:
+        """Returns when a source has its broker, and so its subscription."""
+        until(lambda: self.samples().total("source_connected", source=name))
+
     @property
     def log(self) -> str:
         return (self.folder / "gateway.log").read_text()

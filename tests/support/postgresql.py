@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,7 +47,7 @@ def running_postgresql(programs: Path) -> Iterator[Path]:
             _wait_until_ready(folder, server)
             yield folder
         finally:
-            server.terminate()
+            server.send_signal(signal.SIGINT)  # ends sessions that are still open
             server.wait(START_SECONDS)
     finally:
         shutil.rmtree(folder)

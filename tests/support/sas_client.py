@@ -77,7 +77,7 @@ def data_set(program: Program, library: str, member: str, table: pa.Table, descr
     bodies = chain(
         [dataset.write_definition(definition, program.dialect, program.charset)],
         dataset.write_variables(variables, program.dialect, program.charset, program.body_limit),
-        dataset.write_observations(rows, definition.observation_length, program.dialect, program.body_limit),
+        dataset.write_observations(rows, definition.obs_length, program.dialect, program.body_limit),
     )
     return Attached(_definition(program, AttachmentKind.DATA_SET, library, member, description), tuple(bodies), table)
 

@@ -1,0 +1,117 @@
+"""What the gateway has acknowledged survives: killed processes, a broker's restart, a full disk."""
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from adapters.arrow_journal import ArrowJournal
+from app.model.message import PhysicalMessage
+from tests.support.gateway import GatewayProcess, mqtt_source
+from tests.support.loads import assert_received, messages, mixed
+from tests.support.mosquitto import Mosquitto
+from tests.support.publish import publish
+from tests.support.sas_client import Program, binary_file, disordered
+from tests.support.subscribe import left_in_session, subscribe
+from tests.support.waiting import until
+
+TOPIC = "sas/attachments"
+KILLS = 20
+SMALL, LARGE = 32 << 20, 512 << 20
+
+
+def journal_bytes(process: GatewayProcess) -> int:
+    return sum(path.stat().st_size for path in (process.folder / "var" / "journal").glob("*"))
+
+
+def journalled(process: GatewayProcess) -> set[tuple[bytes, bytes]]:
+    journal = ArrowJournal(process.folder / "var" / "journal")
+    kept = {(each.correl_id, bytes(each.body)) for _, batch in journal.replay(None) for each in batch}
+    journal.close()
+    return kept
+
+
+def distinct(stream: Sequence[PhysicalMessage]) -> set[tuple[bytes, bytes]]:
+    return {(sent.correl_id, bytes(sent.body)) for sent in stream}
+
+
+def test_killed_in_the_middle_again_and_again_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path) -> None:
+    program = Program(Random(7))
+    attachments = [
+        *mixed(program, 90),
+        *(binary_file(program, f"{n}", program.random.randbytes(3 << 20)) for n in range(6)),
+    ]
+    stream = disordered(messages(program, attachments), program.random)
+    slices = [stream[at::KILLS] for at in range(KILLS)]
+    with Mosquitto(tmp_path, persistent=True) as broker:
+        process = GatewayProcess(tmp_path, mqtt_source("sas", broker.port, TOPIC))
+        subscribe(broker.port, "sas", TOPIC, "5")
+        for number, each in enumerate(slices):
+            publish(each, broker.port, TOPIC, "5")
+            before = journal_bytes(process)
+            enough = sum(len(sent.body) for sent in each) // 2
+            process.spawn()
+            until(lambda: journal_bytes(process) > before + enough, pause=0.002)  # noqa: B023 - used at once
+            process.kill()
+            if number == KILLS // 2:
+                broker.stop()
+                broker.start()
+        with process:
+            assert_received(process, attachments)
+        assert left_in_session(broker.port, "sas", TOPIC, "5") == 0
+        assert journalled(process) == distinct(stream)
+
+
+def test_the_gateway_comes_back_to_a_broker_that_was_away(tmp_path: Path) -> None:
+    program = Program(Random(8))
+    first, second = mixed(program, 20), mixed(program, 20)
+    with (
+        Mosquitto(tmp_path, persistent=True) as broker,
+        GatewayProcess(tmp_path, mqtt_source("sas", broker.port, TOPIC)) as process,
+    ):
+        process.await_source("sas")
+        publish(disordered(messages(program, first), program.random), broker.port, TOPIC, "5")
+        broker.stop()
+        until(lambda: not process.samples().total("source_connected"))
+        broker.start()
+        publish(disordered(messages(program, second), program.random), broker.port, TOPIC, "5")
+        assert_received(process, chain(first, second))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("a small disk needs the right to mount one")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("limit", ["8 MiB", "0"])
+def test_a_full_disk_stops_the_stream_and_room_lets_it_go_on(tmp_path: Path, small_disk: Path, limit: str) -> None:
+    """With a limit the gateway stops in time; without one the disk itself says no."""
+    program = Program(Random(9))
+    attachments = [binary_file(program, f"{n}", program.random.randbytes(4 << 20)) for n in range(12)] + mixed(
+        program, 12
+    )
+    stream = disordered(messages(program, attachments), program.random)
+    settings = f'[limits]\nfree_bytes = "{limit}"\n[journal]\nsegment_bytes = "8 MiB"\n'
+    with (
+        Mosquitto(tmp_path) as broker,
+        GatewayProcess(small_disk, settings + mqtt_source("sas", broker.port, TOPIC)) as process,
+    ):
+        process.await_source("sas")
+        publish(stream, broker.port, TOPIC, "5")
+        until(lambda: not process.samples().total("taking"))
+        assert process.client.get("/health/live").status_code == 200
+        subprocess.run(["mount", "-o", f"remount,size={LARGE}", str(small_disk)], check=True)
+        assert_received(process, attachments)
+        process.stop()
+        assert left_in_session(broker.port, "sas", TOPIC, "5") == 0
+        assert journalled(process) == distinct(stream)

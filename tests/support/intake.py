@@ -1,0 +1,73 @@
+"""An intake for tests: collects what a receiver hands over, and says when it is durable."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from app.model.message import PhysicalMessage
+from app.ports import Intake, Receiver
+from tests.support.waiting import until
+
+
+class Collector(Intake):
+    """Holds back what is durable until `release` is called, or says so at once (`durable_at_once`)."""
+
+    def __init__(self, *, durable_at_once: bool = True) -> None:
+        self.messages: list[PhysicalMessage] = []
+        self.refused: list[tuple[PhysicalMessage, str, str]] = []
+        self.batches: list[int] = []
+        self.held: list[Callable[[], None]] = []
+        self._durable_at_once = durable_at_once
+
+    def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
+        self.held.append(on_durable)
+        self.batches.append(len(messages))
+        self.messages.extend(messages)
+        if self._durable_at_once:
+            self.release()
+
+    def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
+        self.held.append(on_durable)
+        self.refused.append((message, code, why))
+        if self._durable_at_once:
+            self.release()
+
+    def release(self, *, backwards: bool = False) -> None:
+        """Says, from a thread that is not the receiver's, that everything so far is durable."""
+        held, self.held = self.held, []
+        ordered = held[::-1] if backwards else held
+        thread = threading.Thread(target=lambda: [on_durable() for on_durable in ordered])
+        thread.start()
+        thread.join()
+
+    def bodies(self) -> list[bytes]:
+        return [bytes(message.body) for message in self.messages]
+
+    def wait_for(self, count: int) -> None:
+        """Waits until so many messages have been submitted, duplicates included."""
+        until(lambda: len(self.messages) >= count)
+
+
+@contextmanager
+def receiving(receiver: Receiver, intake: Intake) -> Iterator[None]:
+    """Runs a receiver in a thread, connected, for as long as the block lasts."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            receiver.run(intake, stop)
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        until(lambda: receiver.status()["connected"] or failures)
+        yield
+    finally:
+        stop.set()
+        thread.join(30)
+    assert not thread.is_alive()
+    assert not failures

@@ -1,0 +1,109 @@
+"""Attachments of every kind and size, as programs send them."""
+
+from collections.abc import Iterable, Sequence
+from io import BytesIO
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.model.attachment import AttachmentKind
+from app.model.message import PhysicalMessage
+from tests.support.gateway import GatewayProcess
+from tests.support.sas_client import Attached, Program, binary_file, data_set, message, text_file
+from tests.support.waiting import until
+
+NAMES = (
+    "d:\\mytext.txt",
+    "отчёт.csv",
+    "報告書 (最終).bin",
+    "تقرير.dat",
+    "naïve café.txt",
+    "../../etc/passwd",
+    "-",
+    "a b;c",
+)
+SIZES = (0, 1, 2, 31_995, 31_996, 32_000, 32_767, 65_536, 100_000)
+
+
+def table(program: Program, rows: int) -> pa.Table:
+    """Numbers and texts, some missing."""
+    numbers = np.random.default_rng(program.random.getrandbits(32))
+    texts = ["", "Ada", "Grace Brewster", "naïve", "O'Neill"]
+    return pa.table(
+        {
+            "id": pa.array(np.arange(rows, dtype=np.float64)),
+            "value": pa.array(numbers.normal(size=rows), mask=numbers.random(rows) < 0.1),
+            "name": pa.array([texts[n] for n in numbers.integers(0, len(texts), rows)]),
+        }
+    )
+
+
+def mixed(program: Program, count: int) -> list[Attached]:
+    """So many attachments: binary files, text files and data sets by turns, of changing size."""
+    random = program.random
+    made: list[Attached] = []
+    for number in range(count):
+        name = NAMES[number % len(NAMES)]
+        size = SIZES[number // 3 % len(SIZES)]
+        if number % 3 == 0:
+            made.append(binary_file(program, name, random.randbytes(size), f"file {number}"))
+        elif number % 3 == 1:
+            lines = [bytes(random.choices(b"abc \xc3\xa4\t,;", k=random.randrange(120))) for _ in range(size // 60)]
+            made.append(text_file(program, name, b"\n".join(lines) + random.choice([b"\n", b""]), f"file {number}"))
+        else:
+            made.append(data_set(program, "WORK", f"T{number}", table(program, size // 30)))
+    return made
+
+
+def messages(program: Program, attachments: Sequence[Attached]) -> list[PhysicalMessage]:
+    """The attachments' physical messages, one to three attachments in a message."""
+    sent: list[PhysicalMessage] = []
+    at = 0
+    while at < len(attachments):
+        together = 1 + at % 3
+        sent += message(program, attachments[at : at + together])
+        at += together
+    return sent
+
+
+def await_finished(process: GatewayProcess, count: int, timeout: float = 120) -> list[dict[str, Any]]:
+    """The attachments, once `count` of them are finished."""
+
+    def finished() -> list[dict[str, Any]]:
+        if process.samples().total("quarantined_total"):
+            raise AssertionError(process.listing("/v1/quarantine"))
+        found = process.listing("/v1/attachments", state="finished")
+        return found if len(found) >= count else []
+
+    return until(finished, timeout, pause=0.2)
+
+
+def assert_received(process: GatewayProcess, attachments: Iterable[Attached], timeout: float = 120) -> None:
+    """Each attachment comes out once, as it was sent, and nothing else does."""
+    sent = {attached.definition.correl_id.hex(): attached for attached in attachments}
+    await_finished(process, len(sent), timeout)
+    received = process.listing("/v1/attachments")
+    assert sorted(item["correl_id"] for item in received) == sorted(sent)
+    for item in received:
+        attached = sent[item["correl_id"]]
+        assert item["state"] == "finished", item
+        assert (item["name"], item["description"]) == (attached.definition.qualifier_2, attached.definition.description)
+        if attached.definition.kind is AttachmentKind.DATA_SET:
+            assert_same_table(process.client, item, attached.content)
+        else:
+            assert (item["size"], item["sha256"]) == (len(attached.content), attached.sha256), item
+            assert process.client.get(f"/v1/attachments/{item['id']}/content").content == attached.content
+    assert all(item["complete_at"] for item in process.listing("/v1/messages"))
+    assert process.listing("/v1/quarantine") == []
+
+
+def assert_same_table(client: httpx.Client, item: dict[str, Any], sent: pa.Table) -> None:
+    content = (
+        client.get(f"/v1/attachments/{item['id']}/content", params={"format": "parquet"}).raise_for_status().content
+    )
+    read = pq.read_table(BytesIO(content))
+    assert read.to_pydict() == sent.to_pydict()
+    assert item["observations"] == sent.num_rows
