@@ -78,7 +78,7 @@ class Cutter:
         return chain(
             [dataset.write_definition(definition, manner.dialect, manner.charset)],
             dataset.write_variables(variables, manner.dialect, manner.charset, limit),
-            dataset.write_observations(rows, definition.observation_length, manner.dialect, limit),
+            dataset.write_observations(rows, definition.obs_length, manner.dialect, limit),
         )
 
     def _open(self, attachment: OutgoingAttachment) -> pa.RecordBatchReader:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from app.codecs.ibm_mq.encodings import float_format
 from app.codecs.sas import dataset, dialect, files
 from app.codecs.sas.dialect import Dialect
+from app.codecs.sas.words import MessageKind
 from app.dataset.decode import batches
 from app.dataset.numeric import FloatFormat
 from app.dataset.parquet import write_parquet
@@ -176,14 +177,14 @@ def _data_set(
 ) -> Finished:
     journal, store = around.journal, around.store
     kinds = _by_kind(positions, journal, record.dialects or dialect.ALL)
-    if dataset.MessageKind.DEFINITION not in kinds:
+    if MessageKind.DEFINITION not in kinds:
         raise TheirError("no-definition", "type", 0, "the attachment has no data set definition message")
-    body = next(journal.bodies(kinds[dataset.MessageKind.DEFINITION][:1]))
+    body = next(journal.bodies(kinds[MessageKind.DEFINITION][:1]))
     definition, dialects = dataset.read_definition(body, record.dialects or dialect.ALL, charset)
-    bodies = list(journal.bodies(kinds.get(dataset.MessageKind.VARIABLES, [])))
+    bodies = list(journal.bodies(kinds.get(MessageKind.VARIABLES, [])))
     variables, dialects = dataset.read_variables(bodies, definition.variables, dialects, charset)
-    observations = kinds.get(dataset.MessageKind.OBSERVATIONS, [])
-    blocks = dataset.observation_blocks(lambda: journal.bodies(observations), definition, dialects)
+    observations = kinds.get(MessageKind.OBSERVATIONS, [])
+    blocks = dataset.observation_blocks(list(journal.bodies(observations)), definition, dialects)
     floats: FloatFormat = "ibm" if float_format(first.encoding) == "s390" else "ieee"
     chosen = dialect.preferred(dialects, first.encoding)
     schema = arrow_schema(
@@ -221,9 +222,18 @@ def _data_set(
     )
 
 
-def _by_kind(positions: Sequence[Position], journal: Journal, dialects: int) -> dict[int, list[Position]]:
-    """The positions of a data set's messages by their type; what has no type continues the observations before it."""
-    kinds: dict[int, list[Position]] = {}
+def _by_kind(positions: Sequence[Position], journal: Journal, dialects: int) -> dict[MessageKind, list[Position]]:
+    """The positions of a data set's messages by their type.
+
+    With some senders only the first message of observations has one: what has none continues the observations.
+    """
+    kinds: dict[MessageKind, list[Position]] = {}
     for position, body in zip(positions, journal.bodies(positions), strict=True):
-        kinds.setdefault(dataset.message_kind(body, dialects), []).append(position)
+        try:
+            kind = dataset.message_kind(body, dialects)
+        except WireError:
+            if MessageKind.OBSERVATIONS not in kinds:
+                raise
+            kind = MessageKind.OBSERVATIONS
+        kinds.setdefault(kind, []).append(position)
     return kinds
