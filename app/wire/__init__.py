@@ -5,7 +5,7 @@ It knows no protocol and imports nothing of this project.
 
 from app.wire.cells import Cell
 from app.wire.errors import WireError
-from app.wire.kinds import Bits, Chars, Context, Many, Num, Raw, Rest, Text, Varint
+from app.wire.kinds import Bits, Chars, Context, Many, Num, Raw, Rest, Text, Texts, Varint
 from app.wire.layout import Layout, row
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Raw",
     "Rest",
     "Text",
+    "Texts",
     "Varint",
     "WireError",
     "row",

@@ -5,7 +5,7 @@ is; when it fails, this one says why.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 from app.wire.errors import WireError
@@ -15,15 +15,17 @@ from app.wire.kinds import (
     Buffer,
     Chars,
     Context,
+    Kind,
     Many,
     Num,
     Raw,
-    Rest,
     Row,
     Table,
     Text,
+    Texts,
     Varint,
     bit_groups,
+    counts_nuls,
     least_size,
     named,
     number_code,
@@ -48,88 +50,56 @@ def walk(table: type[Table], buffer: Buffer, at: int, context: Context, path: st
     return _Walk(buffer, at, context).table(table, path)
 
 
+Cells = Generator[Cell, None, Any]
+"""Cells, and in the end the value that they make."""
+
+
 class _Walk:
+    """A place in a message that starts at `origin`."""
+
     def __init__(self, buffer: Buffer, at: int, context: Context) -> None:
         self.buffer, self.at, self.context, self.origin = buffer, at, context, at
 
     def table(self, table: type[Table], path: str) -> Iterator[Cell]:
         values: dict[str, Any] = {}
         groups = bit_groups(table.ROWS)
-        group = bits_left = word = 0
         for index, row in enumerate(table.ROWS):
-            name = path + row.name
-            match row.kind:
-                case Bits(width, enum):
-                    if index in groups:
-                        group = bits_left = sum(bits.width for bits in groups[index])
-                        word = int.from_bytes(self._bytes(name, group // 8, row), "big")
-                    bits_left -= width
-                    bits = word >> bits_left & (1 << width) - 1
-                    load = named(enum)
-                    yield Cell(self.at - group // 8, group // 8, name, load(bits) if load else bits)
-                case Many(of, count):
-                    yield from self._many(name, of, None if count is None else values[count])
-                case Text():
-                    yield from self._text(name, row.kind)
-                case _:
-                    for cell in self._simple(name, row):
-                        values[row.name] = cell.value
-                        yield cell
+            if index in groups:
+                yield from self._bits(path, table.ROWS[index : index + len(groups[index])], groups[index])
+            elif not isinstance(row.kind, Bits):
+                values[row.name] = yield from self._row(path + row.name, row.kind, values)
 
-    def _many(self, name: str, of: type[Table], times: int | None) -> Iterator[Cell]:
-        if times is not None:
-            least, left = least_size(of.ROWS, self.context), len(self.buffer) - self.at
-            if times < 0 or times * least > left:
-                raise WireError(name, self.at, f"{times} times at least {least} bytes, where {max(0, left)} are left")
-        index = 0
-        while self.at < len(self.buffer) if times is None else index < times:
-            yield from self.table(of, f"{name}[{index}].")
-            index += 1
-
-    def _text(self, name: str, kind: Text) -> Iterator[Cell]:
-        nul = self.context.nul
-        size = 0
-        for cell in self._number(name + ".length", kind.length):
-            size = cell.value
-            yield cell
-        start = self.at
-        if size < 0:
-            raise WireError(name, start, f"a length of {size}")
-        if kind.or_one and size == 1 and self.buffer[start : start + 1] == b"\0":
-            self.at += 1
-            yield Cell(start, 1, name, "")
-            return
-        if nul == "included" and not size:
-            raise WireError(name, start, "a length of 0, where it should count a NUL")
-        ended = nul in {"excluded", "included"} or (nul == "excluded_nonempty" and size > 0)
-        counted = nul == "included"
-        total = size + (ended and not counted)
-        if total > len(self.buffer) - start:
-            raise WireError(name, start, f"{total} bytes of text, where {len(self.buffer) - start} are left")
-        end = start + total - ended
-        if ended and self.buffer[end]:
-            raise WireError(name, end, f"a NUL belongs here, not {self.buffer[end]:02X}")
-        self.at += total
-        yield Cell(start, total, name, self._decoded(name, start, end))
-
-    def _simple(self, name: str, row: Row) -> Iterator[Cell]:
-        start = self.at
-        match row.kind:
+    def _row(self, name: str, kind: Kind, values: dict[str, Any]) -> Cells:
+        match kind:
             case Num(code, enum):
-                yield from self._number(name, code, named(enum))
-            case Raw(size):
-                yield Cell(start, size, name, bytes(self._bytes(name, size, row)))
-            case Chars(size):
-                self._bytes(name, size, row)
-                yield Cell(start, size, name, self._decoded(name, start, start + size).rstrip(PADDING))
-            case Varint():
-                value = self._varint(name)
+                return (yield from self._number(name, code, named(enum)))
+            case Text():
+                return (yield from self._text(name, kind))
+            case Texts(count, length):
+                return (yield from self._texts(name, length, values[count]))
+            case Many(of, count):
+                return (yield from self._many(name, of, None if count is None else values[count]))
+            case _:
+                start = self.at
+                value = self._plain(name, kind)
                 yield Cell(start, self.at - start, name, value)
-            case Rest():
-                self.at = max(start, len(self.buffer))
-                yield Cell(start, self.at - start, name, self.buffer[start:])
+                return value
 
-    def _number(self, name: str, code: str, load: Any = None) -> Iterator[Cell]:
+    def _plain(self, name: str, kind: Kind) -> Any:
+        start = self.at
+        match kind:
+            case Raw(size):
+                return bytes(self._bytes(name, size, kind))
+            case Chars(size):
+                self._bytes(name, size, kind)
+                return self._decoded(name, start, self.at).rstrip(PADDING)
+            case Varint():
+                return self._varint(name)
+            case _:
+                self.at = max(start, len(self.buffer))
+                return self.buffer[start:]
+
+    def _number(self, name: str, code: str, load: Callable[[Any], Any] | None = None) -> Cells:
         size = number_size(code, self.context)
         if self.context.aligned and (pad := (self.origin - self.at) % size):
             start = self.at
@@ -138,9 +108,66 @@ class _Walk:
                 raise WireError(name, start, f"padding of {padding.hex().upper()}, where zeros belong")
             yield Cell(start, pad, f"{name}.padding", padding)
         start = self.at
-        code = self.context.order + number_code(code, self.context)
-        (value,) = struct.unpack(code, self._bytes(name, size, code_name(size)))
-        yield Cell(start, size, name, load(value) if load else value)
+        (value,) = struct.unpack(
+            self.context.order + number_code(code, self.context), self._bytes(name, size, f"a number of {size} bytes")
+        )
+        value = load(value) if load else value
+        yield Cell(start, size, name, value)
+        return value
+
+    def _bits(self, path: str, rows: tuple[Row, ...], group: list[Bits]) -> Iterator[Cell]:
+        start, left = self.at, sum(bits.width for bits in group)
+        size = left // 8
+        word = int.from_bytes(self._bytes(path + rows[0].name, size, group[0]), "big")
+        for row, bits in zip(rows, group, strict=True):
+            left -= bits.width
+            value = word >> left & (1 << bits.width) - 1
+            load = named(bits.enum)
+            yield Cell(start, size, path + row.name, load(value) if load else value)
+
+    def _many(self, name: str, of: type[Table], times: int | None) -> Cells:
+        if times is not None:
+            least, left = least_size(of.ROWS, self.context), len(self.buffer) - self.at
+            if times < 0 or times * least > left:
+                raise WireError(name, self.at, f"{times} times at least {least} bytes, where {left} are left")
+        index = 0
+        while self.at < len(self.buffer) if times is None else index < times:
+            yield from self.table(of, f"{name}[{index}].")
+            index += 1
+
+    def _text(self, name: str, kind: Text) -> Cells:
+        nul = self.context.nul
+        size = yield from self._number(f"{name}.length", kind.length)
+        start = self.at
+        if kind.or_one and size == 1 and self.buffer[start : start + 1] == b"\0":
+            self.at += 1
+            yield Cell(start, 1, name, "")
+            return ""
+        counted = nul == "included"
+        if size < counted:
+            raise WireError(name, start, f"a length of {size}" + ", where it should count a NUL" * counted)
+        ended = counted or nul == "excluded" or (nul == "excluded_nonempty" and size > 0)
+        self._bytes(name, size + (ended and not counted), f"text of {size} bytes")
+        end = self.at - ended
+        if ended and self.buffer[end]:
+            raise WireError(name, end, f"a NUL belongs here, not {self.buffer[end]:02X}")
+        value = self._decoded(name, start, end)
+        yield Cell(start, self.at - start, name, value)
+        return value
+
+    def _texts(self, name: str, length: str, count: int) -> Cells:
+        size = yield from self._number(f"{name}.length", length)
+        start = self.at
+        total = size if counts_nuls(self.context) else size + count
+        if count < 0 or total < count:
+            raise WireError(name, start, f"{count} texts in {size} bytes")
+        raw = bytes(self._bytes(name, total, f"{count} texts of {total} bytes"))
+        if raw.count(0) != count or not raw.endswith(b"\0" * (count > 0)) or (raw and not count):
+            raise WireError(name, start, f"{raw.count(0)} NULs, where {count} texts end with one each")
+        for index, text in enumerate(raw.split(b"\0")[:-1]):
+            value = self._decoded(f"{name}[{index}]", start, start + len(text))
+            yield Cell(start, len(text) + 1, f"{name}[{index}]", value)
+            start += len(text) + 1
 
     def _varint(self, name: str) -> int:
         value = 0
@@ -154,8 +181,7 @@ class _Walk:
     def _bytes(self, name: str, size: int, what: object) -> Buffer:
         start, end = self.at, self.at + size
         if end > len(self.buffer):
-            kind = what.kind if isinstance(what, Row) else what
-            raise WireError(name, start, f"{kind} does not fit in the {max(0, len(self.buffer) - start)} bytes left")
+            raise WireError(name, start, f"{what} does not fit in the {max(0, len(self.buffer) - start)} bytes left")
         self.at = end
         return self.buffer[start:end]
 
@@ -168,10 +194,6 @@ class _Walk:
             raise WireError(name, byte, why) from None
         except UnicodeError as error:
             raise WireError(name, start, f"not {self.context.charset}: {error}") from None
-
-
-def code_name(size: int) -> str:
-    return f"a number of {size} byte" + "s" * (size > 1)
 
 
 def markdown(rows: tuple[Row, ...]) -> str:

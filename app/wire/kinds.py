@@ -104,6 +104,20 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Texts:
+    """The length of some texts together, then the texts: as many as the earlier row `count` says.
+
+    Each ends with a NUL under every NUL rule; the rule tells whether the length counts them ("included", "absent").
+    """
+
+    count: str
+    length: Literal["i", "long"] = "i"
+
+    def __str__(self) -> str:
+        return f"{_NAMES[self.length]} length, {self.count} texts"
+
+
+@dataclass(frozen=True, slots=True)
 class Varint:
     """Seven bits a byte, lowest first, the high bit set on all bytes but the last; at most four bytes."""
 
@@ -143,7 +157,7 @@ class Rest:
         return "bytes, to the end"
 
 
-Kind = Num | Raw | Chars | Text | Varint | Bits | Many | Rest
+Kind = Num | Raw | Chars | Text | Texts | Varint | Bits | Many | Rest
 
 
 class Row(NamedTuple):
@@ -173,6 +187,11 @@ class Planned(Protocol):
     def write(self, layout: Any, out: bytearray, path: str) -> None: ...
 
 
+def counts_nuls(context: Context) -> bool:
+    """Whether the length of a row of the kind `Texts` counts its NULs."""
+    return context.nul in {"included", "absent"}
+
+
 def least_size(rows: tuple[Row, ...], context: Context) -> int:
     """The fewest bytes that these rows can take: what a count must be able to pay for."""
     bits = sum(row.kind.width for row in rows if isinstance(row.kind, Bits))
@@ -187,6 +206,8 @@ def _least(kind: Kind, context: Context) -> int:
             return size
         case Text(length):
             return number_size(length, context) + (context.nul in {"excluded", "included"})
+        case Texts(_, length):
+            return number_size(length, context)
         case Varint():
             return 1
         case _:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Self, cast, dataclass_transform, get_args, get_type_hints
 
 from app.wire.cells import Cell, markdown, walk
-from app.wire.kinds import Bits, Buffer, Chars, Context, Kind, Many, Num, Raw, Rest, Row, bit_groups, least_size
+from app.wire.kinds import Bits, Buffer, Chars, Context, Kind, Many, Num, Raw, Rest, Row, Texts, bit_groups, least_size
 from app.wire.plan import MISFITS, Plan
 
 DEFAULT = Context()
@@ -79,8 +79,12 @@ class Layout:
     def encode(self, context: Context = DEFAULT) -> bytes:
         """The layout's bytes. Raises WireError naming the row whose value does not fit."""
         out = bytearray()
-        self.plan(context).write(self, out, f"{type(self).__name__}.")
+        self.append(out, context)
         return bytes(out)
+
+    def append(self, out: bytearray, context: Context = DEFAULT) -> None:
+        """Like `encode`, behind what there is of a message; numbers are aligned to its start."""
+        self.plan(context).write(self, out, f"{type(self).__name__}.")
 
     @classmethod
     def cells(cls, buffer: Buffer, at: int = 0, context: Context = DEFAULT, path: str = "") -> Iterator[Cell]:
@@ -108,9 +112,9 @@ def _check(rows: tuple[Row, ...]) -> None:
         match kind:
             case Num(_, None):
                 numbers.add(name)
-            case Many(of, count):
-                if count is not None and count not in numbers:
-                    raise TypeError(f"{name} is repeated by {count}, which is no number before it")
+            case Many(_, str(count)) | Texts(count) if count not in numbers:
+                raise TypeError(f"{name} is repeated by {count}, which is no number before it")
+            case Many(of):
                 if not least_size(of.ROWS, DEFAULT):
                     raise TypeError(f"{name} repeats {of.__name__}, which may take no bytes")
         to_the_end = isinstance(kind, Rest) or (isinstance(kind, Many) and kind.count is None)

@@ -25,6 +25,7 @@ from app.wire.kinds import (
     Raw,
     Row,
     Text,
+    Texts,
     Varint,
     bit_groups,
     least_size,
@@ -45,6 +46,8 @@ from app.wire.tails import (
     rest_take,
     text_dump,
     text_take,
+    texts_dump,
+    texts_take,
     varint_put,
     varint_take,
 )
@@ -109,12 +112,12 @@ class Plan:
         """Appends the layout to a message. Raises WireError; rows are named from `path` on."""
         values = self._values(layout)
         for step in self._steps:
-            runs, dumps, _, text, put, tail = step
+            runs, dumps, _, text, put, _ = step
             try:
                 args = [values[index] if dump is None else dump(values[index]) for index, dump in dumps]
                 behind = b""
                 if text is not None:
-                    length, behind = text(values[tail])
+                    length, behind = text(values)
                     args.append(length)
                 if runs:
                     out += runs[len(out) & 7].struct.pack(*args)
@@ -145,7 +148,7 @@ def _steps(rows: tuple[Row, ...], context: Context) -> list[_Step]:
 
     def close(tail: int, how: _Tail) -> None:
         kinds = [rows[index].kind for index in run]
-        if isinstance(kind := rows[tail].kind, Text):
+        if isinstance(kind := rows[tail].kind, Text | Texts):
             kinds.append(Num(kind.length))
         dumps = tuple((index, _dump(rows[index].kind, context)) for index in run)
         steps.append(_Step(_runs(kinds, context), dumps, *how, tail))
@@ -175,15 +178,21 @@ def _tail(index: int, rows: tuple[Row, ...], context: Context) -> _Tail:
     name, kind, _ = rows[index]
     match kind:
         case Text():
-            return _Tail(text_take(kind, context), text_dump(context), None)
+            return _Tail(text_take(kind, context), text_dump(index, context), None)
+        case Texts(count):
+            counted = _index(rows, count)
+            return _Tail(texts_take(counted, context), texts_dump(index, counted, context), None)
         case Varint():
             return _Tail(varint_take, None, varint_put(index, name))
         case Many(of, count):
-            counted = None if count is None else [row.name for row in rows].index(count)
-            plan = of.plan(context)
-            return _Tail(many_take(plan, counted), None, many_put(plan, counted, index, name))
+            plan, times = of.plan(context), None if count is None else _index(rows, count)
+            return _Tail(many_take(plan, times), None, many_put(plan, times, index, name))
         case _:
             return _Tail(rest_take, None, rest_put(index))
+
+
+def _index(rows: tuple[Row, ...], name: str) -> int:
+    return [row.name for row in rows].index(name)
 
 
 def _runs(kinds: list[Kind], context: Context) -> tuple[_Run, ...]:

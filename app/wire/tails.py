@@ -2,18 +2,18 @@
 
 A *take* gets the buffer, the byte it starts at, the byte the message starts at and the values read so far; it appends
 its values (a text replaces its length) and returns where it ended. A *put* gets the message so far, the values of all
-rows and the path for errors.
+rows and the path for errors. A *dump* gets the values of all rows and gives a text's length and the bytes behind it.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from app.wire.errors import WireError
-from app.wire.kinds import Bits, Buffer, Context, Nul, Planned, Row, Text, Varint
+from app.wire.kinds import Bits, Buffer, Context, Nul, Planned, Row, Text, Varint, counts_nuls
 
 Take = Callable[[Buffer, int, int, list[Any]], int]
 Put = Callable[[bytearray, tuple[Any, ...], str], None]
-TextDump = Callable[[str], tuple[int, bytes]]
+TextDump = Callable[[tuple[Any, ...]], tuple[int, bytes]]
 
 
 class MisfitError(Exception):
@@ -85,14 +85,46 @@ _TEXT_TAKES: dict[Nul, Callable[[str], Take]] = {
 }
 
 
-def text_dump(context: Context) -> TextDump:
-    """Gives a text's length and the bytes behind it."""
+def text_dump(index: int, context: Context) -> TextDump:
     charset, nul = context.charset, context.nul
 
-    def dump(value: str) -> tuple[int, bytes]:
-        raw = value.encode(charset)
+    def dump(values: tuple[Any, ...]) -> tuple[int, bytes]:
+        raw = values[index].encode(charset)
         ended = nul in {"excluded", "included"} or (nul == "excluded_nonempty" and bool(raw))
         return len(raw) + (nul == "included"), raw + b"\0" * ended
+
+    return dump
+
+
+def texts_take(counted: int, context: Context) -> Take:
+    charset, nuls_count = context.charset, counts_nuls(context)
+
+    def take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
+        count, size = values[counted], values[-1]
+        end: int = at + size if nuls_count else at + size + count
+        if count < 0 or not at + count <= end <= len(buffer):
+            raise MisfitError
+        *texts, rest = bytes(buffer[at:end]).split(b"\0")
+        if rest or len(texts) != count:
+            raise MisfitError
+        values[-1] = [str(text, charset) for text in texts]
+        return end
+
+    return take
+
+
+def texts_dump(index: int, counted: int, context: Context) -> TextDump:
+    charset, nuls_count = context.charset, counts_nuls(context)
+
+    def dump(values: tuple[Any, ...]) -> tuple[int, bytes]:
+        texts = values[index]
+        count = len(texts)
+        if values[counted] != count:
+            raise ValueError(f"{count} texts, where the count says {values[counted]}")
+        raw = b"".join([text.encode(charset) + b"\0" for text in texts])
+        if raw.count(0) != count:
+            raise ValueError("a text with a NUL in it")
+        return len(raw) if nuls_count else len(raw) - count, raw
 
     return dump
 

@@ -27,7 +27,9 @@ def control_in(**texts: str) -> Fault | None:
 
 def outside(row: str, value: int, low: int, high: int) -> Fault | None:
     """A number that is not in low <= value < high."""
-    return None if low <= value < high else (row, f"{value} is not from {low} to {high - 1}")
+    if low <= value < high:
+        return None
+    return row, f"{value}, where {low} belongs" if high == low + 1 else f"{value} is not from {low} to {high - 1}"
 
 
 def attempt(layout: type[L], body: Buffer, context: Context, check: Check[L]) -> L | None:
@@ -49,5 +51,5 @@ def explain(layout: type[L], body: Buffer, context: Context, check: Check[L]) ->
         return WireError(layout.__name__, end, f"{len(body) - end} bytes too many")
     row, why = fault
     name = f"{layout.__name__}.{row}"
-    at = next(cell.at for cell in layout.cells(body, 0, context) if cell.name == name)
+    at = next((cell.at for cell in layout.cells(body, 0, context) if cell.name == name), end)
     return WireError(name, at, why)

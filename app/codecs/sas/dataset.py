@@ -1,0 +1,245 @@
+"""The sequenced messages of a data set: its definition, its variables and its observations.
+
+Each begins with a type identifier. Variables and observations may span messages; what follows the type identifiers is
+then one stream. Indexes and integrity constraints are in `app.codecs.sas.indexes`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated
+
+from app.codecs.sas import reading
+from app.codecs.sas.dialect import Dialect, frames, furthest, members, survey
+from app.codecs.sas.entries import MESSAGE_LIMIT, TYPE_SIZE, read_entries, write_entries
+from app.codecs.sas.reading import INT_LIMIT, Fault, control_in, outside
+from app.codecs.sas.words import Byte4, Char, Int, Long, LongString, LongStringOrOne, MessageKind, Short
+from app.wire import Context, Layout, Many, Rest, WireError, row
+from app.wire.kinds import Buffer, least_size
+
+OBSERVATION_LIMIT = 1 << 48
+DOUBLE_SIZE = 8
+
+_NUMERIC_TYPES = {b"\1", b"1", "1".encode("cp037")}
+
+
+class DataSetDefinition(Layout):
+    """The first message of a data set."""
+
+    type: Int = row("type: data set definition = 1")
+    version: Int = row("version (future)", default=0)
+    data_set_type: LongString = row("data set type", default="")
+    label: LongString = row("data set label", default="")
+    observations: Long = row("number of observations; -1 where the sender does not know it", default=0)
+    variables: Long = row("number of variables", default=0)
+    obs_length: Long = row("observation length", default=0)
+    compress: LongString = row("compress", default="NO")
+    reuse: Char = row("reuse: R or E", default=b"E")
+    encrypt: LongString = row("encrypt", default="NO")
+    sort_variables: Long = row("number of variables in sort key", default=0)
+    collating: LongStringOrOne = row("sort collating sequence", default="")
+    sort_flags: Short = row("sort flags", default=0)
+    read_flag: Int = row("read password flag", default=0)
+    read_password: Byte4 = row("read password (encrypted)", default=bytes(4))
+    write_flag: Int = row("write password flag", default=0)
+    write_password: Byte4 = row("write password (encrypted)", default=bytes(4))
+    alter_flag: Int = row("alter password flag", default=0)
+    alter_password: Byte4 = row("alter password (encrypted)", default=bytes(4))
+
+
+class Variable(Layout):
+    """One variable of a data set."""
+
+    name: LongString = row("variable name")
+    format: LongString = row("format name", default="")
+    informat: LongString = row("informat name", default="")
+    label: LongString = row("variable label", default="")
+    type: Char = row("variable type: 1 = double, otherwise character", default=b"\1")
+    length: Long = row("variable length", default=8)
+    format_length: Long = row("format field length", default=0)
+    format_decimal: Long = row("format decimal", default=0)
+    informat_length: Long = row("informat field length", default=0)
+    informat_decimal: Long = row("informat decimal", default=0)
+    nsort: Char = row("nsort", default=b"\0")
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the values are doubles. The type is the number 1 or, from some senders, the digit."""
+        return self.type in _NUMERIC_TYPES
+
+
+class VariableMessage(Layout):
+    """A message of variable definitions."""
+
+    type: Int = row("type: variable definition = 2")
+    variables: Annotated[list[Variable], Many(Variable)] = row("variable definitions")
+
+
+class ObservationMessage(Layout):
+    """A message of observations."""
+
+    type: Int = row("type: observation = 3")
+    data: Annotated[bytes | memoryview, Rest()] = row("observations, laid out as the variables say")
+
+
+def message_kind(body: Buffer, mask: int) -> MessageKind:
+    """What a sequenced message of a data set holds. Raises WireError when it does not begin with a type identifier in
+    the byte order of a dialect of the set."""
+    if len(body) >= TYPE_SIZE:
+        for order in {dialect.order for dialect in members(mask)}:
+            kind = int.from_bytes(body[:TYPE_SIZE], "big" if order == ">" else "little")
+            if 1 <= kind <= len(MessageKind):
+                return MessageKind(kind)
+    raise WireError("type", 0, f"{bytes(body[:TYPE_SIZE]).hex().upper() or 'nothing'} is no type identifier")
+
+
+def read_definition(body: Buffer, mask: int, charset: str = "latin-1") -> tuple[DataSetDefinition, int]:
+    """A data set's definition, and the dialects in which the message says so.
+
+    They have the frame of one of the set; their NUL rule may be another than the header's. Raises WireError.
+    """
+
+    def attempt(dialect: Dialect) -> DataSetDefinition | None:
+        return reading.attempt(DataSetDefinition, body, dialect.context(charset), _definition_fault)
+
+    def explain(dialect: Dialect) -> WireError:
+        return reading.explain(DataSetDefinition, body, dialect.context(charset), _definition_fault)
+
+    possible = frames(mask)
+    found = survey(attempt, possible, known=mask)
+    if found is None:
+        raise furthest(explain, possible, known=mask)
+    return found
+
+
+def write_definition(definition: DataSetDefinition, dialect: Dialect, charset: str = "latin-1") -> bytes:
+    """The body of a data set definition message. Raises WireError."""
+    return definition.encode(dialect.context(charset))
+
+
+def read_variables(
+    bodies: Sequence[Buffer], count: int, mask: int, charset: str = "latin-1"
+) -> tuple[tuple[Variable, ...], int]:
+    """The `count` variables of a data set from its messages of variable definitions, and the dialects in which they
+    say so; a definition may span messages. Raises WireError."""
+    least = count * least_size(Variable.ROWS, Context(nul="absent"))
+    total = sum(map(len, bodies)) - TYPE_SIZE * len(bodies)
+    if not 0 <= least <= total:
+        raise WireError("VariableMessage.variables", 0, f"{count} variables in {max(0, total)} bytes")
+    return read_entries(VariableMessage, "variables", bodies, mask, charset, _variables_fault, count)
+
+
+def write_variables(
+    variables: Iterable[Variable], dialect: Dialect, charset: str = "latin-1", limit: int = MESSAGE_LIMIT
+) -> Iterator[bytes]:
+    """The bodies of a data set's variable definition messages: whole definitions, at most `limit` bytes each.
+
+    Raises WireError for values that do not fit, and for a definition that is longer than a message."""
+    return write_entries(MessageKind.VARIABLES, variables, dialect, charset, limit)
+
+
+def observation_blocks(bodies: Sequence[Buffer], definition: DataSetDefinition, mask: int) -> Iterator[memoryview]:
+    """The rows of a data set, one block for each of its messages of observations; a row may span blocks.
+
+    Every message begins with a type identifier or, with some senders, only the first one does: the number of
+    observations decides. Where the sender does not know that number (-1), it follows from the bytes. Raises WireError,
+    before the first block, for bytes that are not so many whole observations.
+    """
+    typed = bool(bodies) and all(_is_observations(body, mask) for body in bodies)
+    size = sum(map(len, bodies))
+    if typed and _holds(size - TYPE_SIZE * len(bodies), definition):
+        return (memoryview(body)[TYPE_SIZE:] for body in bodies)
+    if bodies and _is_observations(bodies[0], mask) and _holds(size - TYPE_SIZE, definition):
+        return (memoryview(body)[0 if index else TYPE_SIZE :] for index, body in enumerate(bodies))
+    if not bodies and _holds(0, definition):
+        return iter(())
+    found = max(0, size - TYPE_SIZE * (len(bodies) if typed else 1))
+    expected = "whole rows" if definition.observations < 0 else f"{definition.observations} rows"
+    raise WireError(
+        "ObservationMessage.data", size, f"{found} bytes, where {expected} of {definition.obs_length} bytes belong"
+    )
+
+
+def write_observations(
+    rows: Iterable[Buffer], obs_length: int, dialect: Dialect, limit: int = MESSAGE_LIMIT
+) -> Iterator[bytes]:
+    """The bodies of a data set's observation messages, of at most `limit` bytes and whole rows; only a row that does
+    not fit a message of its own is cut. Each buffer of `rows` holds any number of whole rows. Raises WireError."""
+    room = limit - TYPE_SIZE
+    if obs_length < 1 or room < 1:
+        raise WireError("ObservationMessage.data", 0, f"rows of {obs_length} bytes in messages of {limit}")
+    room = room // obs_length * obs_length or room
+    head = ObservationMessage(MessageKind.OBSERVATIONS, b"").encode(dialect.context())
+    pieces: list[Buffer] = [head]
+    used = 0
+    for block in rows:
+        if len(block) % obs_length:
+            raise WireError("ObservationMessage.data", used, f"{len(block)} bytes are no rows of {obs_length}")
+        view, at = memoryview(block), 0
+        while at < len(view):
+            piece = view[at : at + room - used]
+            pieces.append(piece)
+            at += len(piece)
+            used += len(piece)
+            if used == room:
+                yield b"".join(pieces)
+                pieces, used = [head], 0
+    if used:
+        yield b"".join(pieces)
+
+
+def _is_observations(body: Buffer, mask: int) -> bool:
+    try:
+        return message_kind(body, mask) is MessageKind.OBSERVATIONS
+    except WireError:
+        return False
+
+
+def _holds(size: int, definition: DataSetDefinition) -> bool:
+    if definition.observations >= 0:
+        return size == definition.observations * definition.obs_length
+    return size == 0 if not definition.obs_length else size >= 0 and size % definition.obs_length == 0
+
+
+def _definition_fault(definition: DataSetDefinition) -> Fault | None:
+    return (
+        outside("type", definition.type, MessageKind.DEFINITION, MessageKind.DEFINITION + 1)
+        or outside("observations", definition.observations, -1, OBSERVATION_LIMIT)
+        or outside("variables", definition.variables, 0, INT_LIMIT)
+        or outside("obs_length", definition.obs_length, 0, INT_LIMIT)
+        or outside("sort_variables", definition.sort_variables, 0, definition.variables + 1)
+        or control_in(
+            data_set_type=definition.data_set_type,
+            label=definition.label,
+            compress=definition.compress,
+            encrypt=definition.encrypt,
+            collating=definition.collating,
+        )
+    )
+
+
+def _variables_fault(message: VariableMessage) -> Fault | None:
+    fault = outside("type", message.type, MessageKind.VARIABLES, MessageKind.VARIABLES + 1)
+    for index, variable in enumerate(message.variables):
+        if fault is not None:
+            break
+        fault = _variable_fault(f"variables[{index}].", variable)
+    return fault
+
+
+def _variable_fault(path: str, variable: Variable) -> Fault | None:
+    if not variable.name.strip():
+        return f"{path}name", "a variable without a name"
+    return (
+        outside(f"{path}length", variable.length, 1, DOUBLE_SIZE + 1 if variable.is_numeric else INT_LIMIT)
+        or outside(f"{path}format_length", variable.format_length, 0, INT_LIMIT)
+        or outside(f"{path}format_decimal", variable.format_decimal, 0, INT_LIMIT)
+        or outside(f"{path}informat_length", variable.informat_length, 0, INT_LIMIT)
+        or outside(f"{path}informat_decimal", variable.informat_decimal, 0, INT_LIMIT)
+        or control_in(
+            **{
+                f"{path}name": variable.name,
+                f"{path}format": variable.format,
+                f"{path}informat": variable.informat,
+                f"{path}label": variable.label,
+            }
+        )
+    )
