@@ -4,8 +4,9 @@ import sys
 
 import typer
 
-from app.cli import configuring, fetching, listing, serving
+from app.cli import configuring, fetching, listing, sending, serving, watching
 from app.cli.console import Failure, err
+from app.cli.demo.command import demo
 
 application = typer.Typer(
     name="attachment-gateway",
@@ -14,8 +15,11 @@ application = typer.Typer(
     help="Attachments over IBM MQ, TIB/Rendezvous and MQTT, by REST and back.",
 )
 application.command()(serving.serve)
+application.command()(demo)
+application.command()(sending.send)
 application.command("ls")(listing.attachments)
 application.command()(fetching.get)
+application.command()(watching.watch)
 application.command()(listing.deliveries)
 application.add_typer(listing.quarantine, name="quarantine")
 application.add_typer(configuring.config, name="config")

@@ -1,0 +1,108 @@
+"""What the demo does: sends three attachments through a broker, watches them arrive, and compares what came out."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from app.cli.client import Client
+from app.cli.console import Failure, size, table
+from app.cli.demo import content
+from app.cli.fetching import fetch
+from app.cli.sending import Outgoing, post
+from app.cli.watching import Board
+
+DESTINATION = "demo"
+MESSAGE = "This is the actual application message."
+_DEADLINE_SECONDS = 60
+_LOOK_SECONDS = 0.1
+
+T = TypeVar("T")
+
+
+class Compared(NamedTuple):
+    """One attachment that went out and came back."""
+
+    attachment: dict[str, Any]
+    equal: bool
+    how: str
+
+
+def play(client: Client, folder: Path, console: Console) -> list[Compared]:
+    """Runs it all; files go through `folder`. Raises Failure when nothing arrives in time."""
+    sent = content.write(folder)
+    for path in sent:
+        console.print(f"  sending [bold]{path.name}[/], {size(path.stat().st_size)}", highlight=False)
+    outgoing = [Outgoing(path) for path in sent]
+    delivery = post(client, DESTINATION, outgoing, description="sent by the demo", message=MESSAGE)
+    attachments = _arrival(client, delivery, len(sent), console)
+    came = folder / "came"
+    came.mkdir(exist_ok=True)
+    return [_compare(client, path, attachment, came) for path, attachment in zip(sent, attachments, strict=True)]
+
+
+def report(results: list[Compared], console: Console) -> None:
+    """The results as a table. Raises Failure when anything differs."""
+    grid = table("Attachment", "Kind", ">Size", "SHA-256", "Sent and received")
+    for attachment, equal, how in results:
+        verdict = f"[green]equal[/] ({how})" if equal else f"[red]different[/] ({how})"
+        grid.add_row(
+            attachment["name"], attachment["kind"], size(attachment["size"]), attachment["sha256"][:16] + "…", verdict
+        )
+    console.print(grid)
+    if not all(result.equal for result in results):
+        raise Failure("what came out is not what went in")
+
+
+def eventually(what: str, look: Callable[[], T | None]) -> T:
+    """What `look` finds, sooner or later. Raises Failure when it finds nothing for a minute."""
+    deadline = time.monotonic() + _DEADLINE_SECONDS
+    while (found := look()) is None:
+        if time.monotonic() > deadline:
+            raise Failure(f"waited {_DEADLINE_SECONDS} seconds for {what}")
+        time.sleep(_LOOK_SECONDS)
+    return found
+
+
+def _arrival(client: Client, delivery: dict[str, Any], count: int, console: Console) -> list[dict[str, Any]]:
+    """Shows the attachments arriving, and returns them finished, in the message's order."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, console=console) as progress:
+        board = Board(progress)
+
+        def look() -> list[dict[str, Any]] | None:
+            found = _attachments(client, delivery)
+            board.show({item["id"]: _bar(item) for item in found})
+            done = len(found) == count and all(item["state"] == "finished" for item in found)
+            return found if done else None
+
+        return eventually("the attachments to arrive", look)
+
+
+def _attachments(client: Client, delivery: dict[str, Any]) -> list[dict[str, Any]]:
+    """What has come of this delivery, as far as its header has."""
+    for message in client.pages("messages", 20):
+        if message["header_correl_id"] == delivery["header_correl_id"]:
+            return [client.get(f"attachments/{identifier}") for identifier in message["attachments"]]
+    return []
+
+
+def _bar(item: dict[str, Any]) -> tuple[str, int, int | None]:
+    progress = item["progress"]
+    name = item["name"] or item["correl_id"]
+    return f"  {item['state']:9} {name}", progress["parts_received"], progress["parts_expected"]
+
+
+def _compare(client: Client, sent: Path, attachment: dict[str, Any], folder: Path) -> Compared:
+    received = folder / sent.name
+    fetch(client, attachment, received)
+    if attachment["kind"] != "data-set":
+        return Compared(attachment, sent.read_bytes() == received.read_bytes(), "byte for byte")
+    ours, theirs = pq.read_table(sent), pq.read_table(received)
+    names = ours.column_names
+    equal = theirs.column_names[: len(names)] == names and ours.to_pylist() == theirs.select(names).to_pylist()
+    return Compared(attachment, equal, f"{theirs.num_rows:,} rows, value for value")
