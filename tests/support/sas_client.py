@@ -17,6 +17,7 @@ from app.codecs.sas.attachment import write_count, write_header
 from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.dataset import encode
+from app.dataset.numeric import ByteOrder
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.message import PhysicalMessage
 
@@ -72,7 +73,7 @@ def data_set(program: Program, library: str, member: str, table: pa.Table, descr
     definition, variables = encode.describe(
         table.schema, charset=program.charset, observations=table.num_rows, character_lengths=lengths
     )
-    order = "big" if program.dialect.order == ">" else "little"
+    order: ByteOrder = "big" if program.dialect.order == ">" else "little"
     rows = encode.rows(table.to_batches(), variables, order=order, charset=program.charset)
     bodies = chain(
         [dataset.write_definition(definition, program.dialect, program.charset)],

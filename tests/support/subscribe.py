@@ -1,12 +1,13 @@
 """Persistent sessions at a broker, as plain paho subscribers have them."""
 
+from typing import Any
+
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from tests.support.publish import PROTOCOLS, Version
-from tests.support.waiting import until
 
 SESSION_SECONDS = 3600
 
@@ -32,22 +33,25 @@ def session(port: int, client_id: str, version: Version) -> Client:
 
 def subscribe(port: int, client_id: str, topic: str, version: Version) -> None:
     """Makes a session for which the broker keeps messages (QoS 1)."""
-    client = session(port, client_id, version)
-    subscribed: list[bool] = []
-    client.on_connect = lambda *_: client.subscribe(topic, 1)
-    client.on_subscribe = lambda *_: subscribed.append(True)
-    client.loop_start()
-    until(lambda: subscribed)
-    client.disconnect()
-    client.loop_stop()
+    _until_subscribed(session(port, client_id, version), topic)
 
 
 def left_in_session(port: int, client_id: str, topic: str, version: Version) -> int:
     """How many messages the broker still keeps for a session: it sends them before it answers a SUBSCRIBE."""
     client = session(port, client_id, version)
     received: list[MQTTMessage] = []
-    client.on_connect = lambda *_: client.subscribe(topic, 1)
     client.on_message = lambda _client, _data, message: received.append(message)
-    client.on_subscribe = lambda *_: client.disconnect()
-    client.loop_forever()
+    _until_subscribed(client, topic)
     return len(received)
+
+
+def _until_subscribed(client: Client, topic: str) -> None:
+    def on_connect(*_: Any) -> None:
+        client.subscribe(topic, 1)
+
+    def on_subscribe(*_: Any) -> None:
+        client.disconnect()
+
+    client.on_connect = on_connect
+    client.on_subscribe = on_subscribe
+    client.loop_forever()
