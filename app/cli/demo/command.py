@@ -39,7 +39,8 @@ def demo(
         settings = _settings(data or Path(folder) / "data", mqtt.url, broker.free_port(*_PORTS))
         url = f"http://{settings.http.host}:{settings.http.port}"
         out.print(f"MQTT broker   {mqtt.url} (in this process)", highlight=False)
-        out.print(f"gateway       {url}  data in {settings.data}\n", highlight=False)
+        out.print(f"gateway       {url}", highlight=False)
+        out.print(f"data          {settings.data}\n", highlight=False, soft_wrap=True)
         with _running(settings), connect(url) as client:
             scene.eventually("the gateway to be ready", lambda: _ready(client, url))
             results = scene.play(client, Path(folder), out)

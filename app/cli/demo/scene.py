@@ -49,7 +49,7 @@ def report(results: list[Compared], console: Console) -> None:
     """The results as a table. Raises Failure when anything differs."""
     grid = table("Attachment", "Kind", ">Size", "SHA-256", "Sent and received")
     for attachment, equal, how in results:
-        verdict = f"[green]equal[/] ({how})" if equal else f"[red]different[/] ({how})"
+        verdict = f"[green]equal[/], {how}" if equal else f"[red]different[/], {how}"
         grid.add_row(
             attachment["name"], attachment["kind"], size(attachment["size"]), attachment["sha256"][:16] + "…", verdict
         )
@@ -105,4 +105,4 @@ def _compare(client: Client, sent: Path, attachment: dict[str, Any], folder: Pat
     ours, theirs = pq.read_table(sent), pq.read_table(received)
     names = ours.column_names
     equal = theirs.column_names[: len(names)] == names and ours.to_pylist() == theirs.select(names).to_pylist()
-    return Compared(attachment, equal, f"{theirs.num_rows:,} rows, value for value")
+    return Compared(attachment, equal, f"{theirs.num_rows:,} rows")
