@@ -75,5 +75,16 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
             routes=app.routes,
         )
         described["components"]["schemas"] |= problems.schemas() | drafts.schemas()
+        _forget_validation_error(described)
         app.openapi_schema = described
     return app.openapi_schema
+
+
+def _forget_validation_error(described: dict[str, Any]) -> None:
+    """Removes what FastAPI says by itself of status 422: where validation can fail, a problem is described."""
+    for path in described["paths"].values():
+        for operation in path.values():
+            if "HTTPValidationError" in str(operation["responses"].get("422")):
+                del operation["responses"]["422"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        described["components"]["schemas"].pop(name, None)

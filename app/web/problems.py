@@ -179,18 +179,31 @@ def schemas() -> dict[str, Any]:
 router = APIRouter(prefix="/problems", tags=["operations"])
 
 
+class ProblemTypeView(BaseModel):
+    """One type of problem."""
+
+    type: str = Field(examples=["/problems/not-found"])
+    status: int
+    title: str
+    meaning: str
+
+    @classmethod
+    def of(cls, kind: ProblemType) -> "ProblemTypeView":
+        return cls(type=kind.uri, status=kind.status, title=kind.title, meaning=kind.meaning)
+
+
 @router.get("", operation_id="list_problems")
-def list_problems() -> list[ProblemType]:
+def list_problems() -> list[ProblemTypeView]:
     """Every type of problem that REST answers with."""
-    return list(_TABLE)
+    return [ProblemTypeView.of(kind) for kind in _TABLE]
 
 
 @router.get("/{word}", operation_id="get_problem", responses=responses("not-found"))
-def get_problem(word: str) -> ProblemType:
+def get_problem(word: str) -> ProblemTypeView:
     """What a problem's `type` refers to."""
     if word not in PROBLEMS:
         raise Problem("not-found", "there is no such type of problem")
-    return PROBLEMS[word]
+    return ProblemTypeView.of(PROBLEMS[word])
 
 
 def install(app: FastAPI) -> None:

@@ -1,0 +1,195 @@
+"""A gateway with real adapters and things in stock, for tests and benchmarks of REST."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from threading import Thread
+from time import time_ns
+from typing import Any
+
+import uvicorn
+
+from adapters.arrow_journal import ArrowJournal
+from adapters.object_store import ObjectStore
+from adapters.sql_catalog import SqlCatalog
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.identity import attachment_id, message_id
+from app.model.message import PhysicalMessage
+from app.model.records import (
+    AttachmentRecord,
+    Checkpoint,
+    Extent,
+    Finished,
+    MessageRecord,
+    PartRun,
+    QuarantineRecord,
+)
+from app.observe import Metrics
+from app.service.gateway import Gateway
+from app.service.surroundings import Surroundings
+from app.settings import Settings
+from tests.support.waiting import until
+
+
+class Clock:
+    """The machine's clock, or whatever a test sets."""
+
+    def __init__(self) -> None:
+        self.fixed: int | None = None
+
+    def now(self) -> int:
+        return time_ns() // 1000 if self.fixed is None else self.fixed
+
+
+class Recorder:
+    """A destination that takes everything."""
+
+    def __init__(self) -> None:
+        self.sent: list[PhysicalMessage] = []
+
+    def max_body(self) -> int:
+        return 1 << 20
+
+    def send(self, messages: Sequence[PhysicalMessage]) -> None:
+        self.sent += messages
+
+    def close(self) -> None: ...
+
+    def status(self) -> dict[str, Any]:
+        return {"connected": True, "since": 0, "error": None}
+
+
+class Stock:
+    """A gateway that is not started, and means to put things into its journal, catalog and store."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        destinations = {name: {"transport": "memory", "queue": name} for name in ("partner", "archive")}
+        self.settings = Settings(**{"data": folder, "destinations": destinations, **settings})
+        self.journal = ArrowJournal(folder / "journal")
+        self.catalog = SqlCatalog(self.settings.catalog_url)
+        self.store = ObjectStore(folder / "content")
+        self.clock = Clock()
+        self.recorder = Recorder()
+        senders = dict.fromkeys(self.settings.destinations, self.recorder)
+        around = Surroundings(self.settings, self.journal, self.catalog, self.store, self.clock, Metrics())
+        self.gateway = Gateway(around, {}, senders)
+        self._count = 0
+
+    def attachment(self, **fields: Any) -> AttachmentRecord:
+        """An attachment in some state, as the catalog gives it back."""
+        self._count += 1
+        correl_id = self._count.to_bytes(16)
+        source = fields.get("source", "orders")
+        now = self.clock.now()
+        record = AttachmentRecord(
+            **{
+                "id": attachment_id(source, correl_id),
+                "source": source,
+                "correl_id": correl_id,
+                "kind": AttachmentKind.BINARY_FILE,
+                "qualifier_1": "FILENAME",
+                "qualifier_2": f"file-{self._count}.bin",
+                "first_received_at": now,
+                "last_received_at": now,
+                **fields,
+            }
+        )
+        self.catalog.checkpoint(Checkpoint(attachments=[record]))
+        found = self.catalog.attachment(record.id)
+        assert found is not None
+        return found
+
+    def stored(self, data: bytes, content_type: str = "application/octet-stream", **fields: Any) -> AttachmentRecord:
+        """A finished attachment in the content store."""
+        record = self.attachment(state=AttachmentState.COMPLETE, **fields)
+        name = f"attachments/{record.id}"
+        with self.store.create(name) as target:
+            target.write(data)
+        return self._finish(record, data, content_type, storage="store", object_name=name)
+
+    def journalled(self, data: bytes, part_size: int = 32000, **fields: Any) -> AttachmentRecord:
+        """A finished attachment that still lies in the journal."""
+        record = self.attachment(state=AttachmentState.COMPLETE, **fields)
+        bodies = [memoryview(data)[at : at + part_size] for at in range(0, len(data), part_size)]
+        extents: list[Extent] = []
+        for at in range(0, len(bodies), 256):
+            messages = [PhysicalMessage("orders", "sas_queue", body=body) for body in bodies[at : at + 256]]
+            extents += map(self.journal.locate, self.journal.append(messages))
+        return self._finish(record, data, "application/octet-stream", storage="journal", extents=tuple(extents))
+
+    def _finish(self, record: AttachmentRecord, data: bytes, content_type: str, **how: Any) -> AttachmentRecord:
+        digest = sha256(data).hexdigest()
+        finished = Finished(record.id, len(data), digest, content_type, finished_at=self.clock.now(), **how)
+        assert self.catalog.finish(finished, [])
+        found = self.catalog.attachment(record.id)
+        assert found is not None
+        return found
+
+    def receiving(self, runs: Iterable[tuple[int, int]], expected: int | None, **fields: Any) -> AttachmentRecord:
+        """An attachment of which these closed ranges of parts have come."""
+        pieces = [PartRun(first, last - first + 1, first) for first, last in runs]
+        record = self.attachment(
+            parts_expected=expected, parts_received=sum(run.length for run in pieces), bytes_received=100, **fields
+        )
+        self.catalog.checkpoint(Checkpoint(part_runs={record.id: pieces}))
+        return record
+
+    def message(self, attachments: Sequence[AttachmentRecord], **fields: Any) -> MessageRecord:
+        self._count += 1
+        header = self._count.to_bytes(24)
+        record = MessageRecord(
+            **{
+                "id": message_id("orders", header),
+                "source": "orders",
+                "header_correl_id": header,
+                "message_correl_id": bytes(24),
+                "original_msg_type": 1,
+                "original_correl_id": bytes(24),
+                "attachments": tuple(attachment.id for attachment in attachments),
+                "header_position": 0,
+                "received_at": self.clock.now(),
+                **fields,
+            }
+        )
+        belonging = [replace(attachment, message_id=record.id) for attachment in attachments]
+        self.catalog.checkpoint(Checkpoint(messages=[record], attachments=belonging))
+        return record
+
+    def quarantined(self, body: bytes) -> QuarantineRecord:
+        self._count += 1
+        (position,) = self.journal.append([PhysicalMessage("orders", "sas_queue", msg_type=100000, body=body)])
+        record = QuarantineRecord(
+            id=f"{self._count:032x}",
+            source="orders",
+            position=position.pack(),
+            code="truncated",
+            row="AttachmentHeader.attachments",
+            at=7,
+            why="ends early",
+            msg_type=100000,
+            correl_id=bytes(24),
+            size=len(body),
+            received_at=self.clock.now(),
+        )
+        self.catalog.checkpoint(Checkpoint(quarantine=[record]))
+        return record
+
+    def close(self) -> None:
+        self.gateway.stop()
+
+
+@contextmanager
+def serving(app: Any) -> Iterator[str]:
+    """The address at which uvicorn serves an application, in a thread."""
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False)
+    server = uvicorn.Server(config)
+    thread = Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        until(lambda: server.started)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(30)

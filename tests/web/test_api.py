@@ -1,0 +1,112 @@
+import sqlite3
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.web import problems
+from app.web.api import create_app
+from tests.web.stock import Stock, serving
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "word"),
+    [
+        ("GET", "/v1/nothing", 404, "not-found"),
+        ("GET", "/%00", 404, "not-found"),
+        ("PATCH", "/v1/attachments", 405, "method-not-allowed"),
+        ("GET", "/v1/attachments/x", 404, "not-found"),
+        ("GET", "/v1/attachments/x/content", 404, "not-found"),
+        ("GET", "/v1/attachments/x/schema", 404, "not-found"),
+        ("GET", "/v1/messages/x", 404, "not-found"),
+        ("GET", "/v1/deliveries/x", 404, "not-found"),
+        ("GET", "/v1/quarantine/x", 404, "not-found"),
+        ("POST", "/v1/quarantine/x/replay", 404, "not-found"),
+        ("DELETE", "/v1/quarantine/x", 404, "not-found"),
+        ("GET", "/v1/events?after=-1", 422, "invalid"),
+        ("POST", "/v1/messages", 415, "unsupported-media-type"),
+    ],
+)
+def test_every_error_is_a_problem(http: httpx.Client, method: str, path: str, status: int, word: str) -> None:
+    response = http.request(method, path)
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert (problem["type"], problem["status"]) == (f"/problems/{word}", status)
+    assert http.get(problem["type"]).json()["type"] == problem["type"]
+
+
+def test_405_says_what_is_allowed(http: httpx.Client) -> None:
+    assert http.request("PATCH", "/v1/attachments").headers["allow"] == "GET"
+
+
+def test_a_fault_of_ours_tells_nothing_but_its_number(stock: Stock, http: httpx.Client) -> None:
+    with sqlite3.connect(stock.settings.data / "catalog.sqlite") as database:
+        database.execute("ALTER TABLE attachments RENAME TO lost")
+    database.close()
+    response = http.get("/v1/attachments")
+    assert response.status_code == 500
+    problem = response.json()
+    assert problem["type"] == "/problems/internal"
+    assert problem["incident"] in problem["detail"]
+    assert "sql" not in response.text.lower()
+
+
+def test_tokens(tmp_path: Path) -> None:
+    stock = Stock(tmp_path, http={"tokens": [sha256(b"one").hexdigest(), sha256(b"two").hexdigest()]})
+    with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address) as client:
+        for headers, status in [
+            ({}, 401),
+            ({"Authorization": "Bearer three"}, 401),
+            ({"Authorization": "Basic one"}, 401),
+            ({"Authorization": "Bearer one"}, 200),
+            ({"Authorization": "bearer two"}, 200),
+        ]:
+            for path in ("/v1/attachments", "/v1/messages", "/v1/deliveries", "/v1/quarantine", "/metrics"):
+                assert client.get(path, headers=headers).status_code == status, (path, headers)
+        assert client.get("/v1/attachments").headers["www-authenticate"] == "Bearer"
+        assert client.post("/v1/messages", files={"file": b"x"}).status_code == 401
+        assert client.get("/health/live").status_code == 200
+    stock.close()
+
+
+def test_health_and_metrics(stock: Stock, http: httpx.Client) -> None:
+    assert http.get("/health/live").status_code == 200
+    starting = http.get("/health/ready")
+    assert (starting.status_code, starting.json()["ok"]) == (503, False)
+    stock.gateway.start()
+    assert http.get("/health/ready").json()["ok"] is True
+    metrics = http.get("/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain")
+    assert "attachment_gateway_journal_bytes" in metrics.text
+    stock.gateway.draining = True
+    assert http.get("/health/ready").status_code == 503
+
+
+def test_the_description_is_whole(stock: Stock) -> None:
+    described = create_app(stock.gateway).openapi()
+    operations = [operation for path in described["paths"].values() for operation in path.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert len(set(names)) == len(names)
+    assert "get_attachment_content" in names
+    assert all(operation["tags"] and operation["summary"] and operation["description"] for operation in operations)
+    text = str(described)
+    missing = [
+        name
+        for name in set(text.split("#/components/schemas/")[1:])
+        if name.split("'")[0] not in described["components"]["schemas"]
+    ]
+    assert missing == []
+    assert "HTTPValidationError" not in text
+
+
+def test_the_problems_are_documented() -> None:
+    printed = subprocess.run(
+        [sys.executable, "-m", "app.web.problems"], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
+    assert (ROOT / "docs/problems.md").read_text() == printed == problems.table()
