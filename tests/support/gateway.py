@@ -36,7 +36,6 @@ class GatewayProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        self.client.close()
 
     def start(self, timeout: float = 30) -> None:
         """Returns when the gateway answers; its sources need not be connected yet."""
@@ -56,6 +55,7 @@ class GatewayProcess:
             self.process.terminate()
             self.process.wait(60)
             self.process = None
+        self.client.close()
 
     def kill(self) -> None:
         """Ends it at once, as a power cut would (but for the machine's buffers)."""
