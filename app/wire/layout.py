@@ -33,11 +33,11 @@ class Layout:
     """Base of every layout.
 
     Instances are held frozen by the type checker only: a dataclass that is frozen at run time takes ten times as long
-    to make. `SIZE` is the bytes of a layout whose size no message can change; others have no `SIZE`.
+    to make. `SIZE` is the bytes of a layout whose size no message can change, and 0 for any other.
     """
 
     ROWS: ClassVar[tuple[Row, ...]] = ()
-    SIZE: ClassVar[int]
+    SIZE: ClassVar[int] = 0
     _plans: ClassVar[dict[Context, Plan]]
 
     def __init_subclass__(cls) -> None:
@@ -47,8 +47,8 @@ class Layout:
         cls.ROWS = tuple(Row(f.name, _kind(hints[f.name]), f.metadata.get("meaning", "")) for f in fields)
         cls._plans = {}
         _check(cls.ROWS)
-        if all(isinstance(r.kind, Num | Raw | Chars | Bits) and r.kind != Num("long") for r in cls.ROWS):
-            cls.SIZE = least_size(cls.ROWS, DEFAULT)
+        is_fixed = all(isinstance(r.kind, Num | Raw | Chars | Bits) and r.kind != Num("long") for r in cls.ROWS)
+        cls.SIZE = least_size(cls.ROWS, DEFAULT) if is_fixed else 0
 
     @classmethod
     def plan(cls, context: Context) -> Plan:
