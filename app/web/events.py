@@ -41,8 +41,8 @@ _EXAMPLE = (
 class Feed:
     """The newest events, and the news that there are newer ones."""
 
-    def __init__(self, gateway: Gateway, heartbeat: float = HEARTBEAT_SECONDS) -> None:
-        self._gateway, self._heartbeat = gateway, heartbeat
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
         self._recent: deque[EventRecord] = deque(maxlen=KEPT)
         self._news = asyncio.Event()
         self._newest = 0
@@ -95,7 +95,7 @@ class Feed:
                 yield b"".join(map(_encode, events))
                 continue
             try:
-                await asyncio.wait_for(news.wait(), self._heartbeat)
+                await asyncio.wait_for(news.wait(), HEARTBEAT_SECONDS)
             except TimeoutError:
                 yield b": still here\n\n"
 

@@ -1,0 +1,86 @@
+from io import BytesIO
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.codecs.sas.dataset import DataSetDefinition, Variable
+from app.dataset.schema import arrow_schema
+from app.model.attachment import AttachmentKind
+from app.model.records import AttachmentRecord
+from tests.web.stock import Stock
+
+PARQUET = "application/vnd.apache.parquet"
+
+
+def class_data_set() -> bytes:
+    variables = [
+        Variable(name="Name", type=b"\2", length=8, label="First name", format="$", format_length=8),
+        Variable(name="Age", length=8, format="BEST", format_length=5, format_decimal=1, informat="F"),
+    ]
+    definition = DataSetDefinition(type=1, label="Pupils", variables=2, obs_length=16, observations=2)
+    schema = arrow_schema(definition, variables, library="SASHELP", member="CLASS")
+    sink = BytesIO()
+    pq.write_table(pa.table([["Alfred", "Alice"], [14.0, 13.0]], schema=schema), sink)
+    return sink.getvalue()
+
+
+@pytest.fixture
+def data_set(stock: Stock) -> AttachmentRecord:
+    return stock.stored(
+        class_data_set(), PARQUET, kind=AttachmentKind.DATA_SET, qualifier_1="SASHELP", qualifier_2="CLASS"
+    )
+
+
+def test_the_schema_reads_like_proc_contents(http: httpx.Client, data_set: AttachmentRecord) -> None:
+    seen = http.get(f"/v1/attachments/{data_set.id}/schema").json()
+    assert (seen["library"], seen["member"], seen["label"], seen["observations"]) == ("SASHELP", "CLASS", "Pupils", 2)
+    name, age = seen["variables"]
+    assert name == {
+        "position": 1,
+        "name": "Name",
+        "column": "Name",
+        "type": "character",
+        "length": 8,
+        "label": "First name",
+        "format": "$8.",
+        "informat": "",
+        "arrow_type": "string",
+    }
+    assert (age["type"], age["format"], age["informat"], age["arrow_type"]) == ("numeric", "BEST5.1", "F.", "double")
+    assert seen["attributes"]["encoding"] == "utf-8"
+
+
+@pytest.mark.parametrize(
+    ("query", "accept", "status"),
+    [
+        ("", None, 200),
+        ("", "*/*", 200),
+        ("", PARQUET, 200),
+        ("", "application/*;q=0.5, text/csv", 200),
+        ("", "text/csv", 406),
+        ("", f"*/*, {PARQUET};q=0", 406),
+        ("format=parquet", "text/csv", 200),
+        ("format=sas7bdat", None, 406),
+    ],
+)
+def test_which_format(
+    http: httpx.Client, data_set: AttachmentRecord, query: str, accept: str | None, status: int
+) -> None:
+    headers = {"Accept": accept} if accept else {}
+    response = http.get(f"/v1/attachments/{data_set.id}/content?{query}", headers=headers)
+    assert response.status_code == status
+    if status == 200:
+        assert response.content == class_data_set()
+        assert (response.headers["content-type"], response.headers["vary"]) == (PARQUET, "Accept")
+        assert 'filename="CLASS.parquet"' in response.headers["content-disposition"]
+    else:
+        assert response.json()["available"] == ["parquet"]
+
+
+def test_a_file_is_no_data_set(stock: Stock, http: httpx.Client) -> None:
+    record = stock.stored(b"text")
+    assert http.get(f"/v1/attachments/{record.id}/schema").json()["type"] == "/problems/not-a-data-set"
+    assert http.get(f"/v1/attachments/{record.id}/content?format=csv").status_code == 406
+    assert http.get(f"/v1/attachments/{record.id}/content", headers={"Accept": "text/csv"}).status_code == 200

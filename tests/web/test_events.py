@@ -1,0 +1,115 @@
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+from app.model.records import NewEvent
+from app.web import events
+from tests.support.waiting import until
+from tests.web.stock import Stock
+
+
+def happen(stock: Stock, *numbers: int) -> None:
+    stock.catalog.add_events([NewEvent("attachment.finished", f"a{n}", n * 1_000_000, {"size": n}) for n in numbers])
+    stock.gateway.bell.ring()
+
+
+class Listener:
+    """One client of the stream."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        self._lines: Iterator[str] = response.iter_lines()
+        self.comment()
+
+    def comment(self) -> str:
+        return next(line for line in self._lines if line.startswith(":"))
+
+    def events(self, count: int) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        number = ""
+        for line in self._lines:
+            if line.startswith("id: "):
+                number = line.removeprefix("id: ")
+            elif line.startswith("data: "):
+                found.append(json.loads(line.removeprefix("data: ")))
+                assert found[-1]["id"] == number
+                if len(found) == count:
+                    break
+        return found
+
+    def rest(self) -> list[str]:
+        return [line for line in self._lines if line.startswith("data: ")]
+
+
+def test_an_event_is_a_cloud_event(stock: Stock, http: httpx.Client) -> None:
+    with http.stream("GET", "/v1/events") as response:
+        listener = Listener(response)
+        happen(stock, 5)
+        assert listener.events(1) == [
+            {
+                "specversion": "1.0",
+                "id": "1",
+                "source": "/v1/events",
+                "type": "attachment.finished",
+                "subject": "a5",
+                "time": "1970-01-01T00:00:05+00:00",
+                "datacontenttype": "application/json",
+                "data": {"size": 5},
+            }
+        ]
+
+
+def test_many_clients_hear_all_from_where_they_were(
+    stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happen(stock, *range(1, 21))
+    asked = [({"after": 0}, {}, 1), ({}, {"Last-Event-ID": "7"}, 8), ({"after": 3}, {"Last-Event-ID": "19"}, 20)]
+    asked += [({}, {}, 21), ({"after": 999}, {}, 21)]
+    with ExitStack() as stack:
+        streams = [stack.enter_context(http.stream("GET", "/v1/events", params=p, headers=h)) for p, h, _ in asked]
+        listeners = [Listener(response) for response in streams]
+        happen(stock, *range(21, 31))
+        for listener, (_, _, first) in zip(listeners, asked, strict=True):
+            heard = [event["id"] for event in listener.events(31 - first)]
+            assert heard == [str(n) for n in range(first, 31)]
+
+
+def test_a_client_further_back_than_what_is_kept(
+    stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "AT_ONCE", 7)
+    happen(stock, *range(1, 31))
+    with http.stream("GET", "/v1/events", params={"after": 2}) as response:
+        heard = [event["id"] for event in Listener(response).events(28)]
+    assert heard == [str(n) for n in range(3, 31)]
+
+
+def test_a_comment_keeps_the_connection(stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 0.01)
+    with http.stream("GET", "/v1/events") as response:
+        listener = Listener(response)
+        assert listener.comment() == ": still here"
+        happen(stock, 1)
+        assert [event["id"] for event in listener.events(1)] == ["1"]
+
+
+def test_the_stream_ends_when_the_gateway_drains(stock: Stock, http: httpx.Client) -> None:
+    with http.stream("GET", "/v1/events") as response:
+        listener = Listener(response)
+        stock.gateway.draining = True
+        stock.gateway.bell.ring()
+        assert listener.rest() == []
+
+
+def test_events_of_what_clients_do(stock: Stock, http: httpx.Client) -> None:
+    record = stock.stored(b"data")
+    with http.stream("GET", "/v1/events") as response:
+        listener = Listener(response)
+        http.delete(f"/v1/attachments/{record.id}")
+        (event,) = listener.events(1)
+        assert (event["type"], event["subject"]) == ("attachment.deleted", record.id)
+    until(lambda: http.get("/health/live").status_code == 200)

@@ -1,0 +1,57 @@
+import base64
+
+import httpx
+import pytest
+
+from tests.web.stock import Stock
+
+
+@pytest.mark.parametrize(
+    ("body", "ccsid", "text"),
+    [
+        (b"This is it.", 1208, "This is it."),
+        ("Grüße".encode("cp1140"), 1140, "Grüße"),
+        (b"\xff\xfe", 1208, None),
+        (b"x", 65535, None),
+    ],
+)
+def test_a_message_and_its_application_message(
+    stock: Stock, http: httpx.Client, body: bytes, ccsid: int, text: str | None
+) -> None:
+    attachments = [stock.attachment(description="first"), stock.stored(b"data")]
+    record = stock.message(
+        attachments,
+        original_correl_id=b"\x01" * 24,
+        application_body=body,
+        application_format="MQSTR",
+        application_ccsid=ccsid,
+    )
+    seen = http.get(f"/v1/messages/{record.id}").json()
+    assert seen["header_correl_id"] == record.header_correl_id.hex()
+    assert seen["original_correl_id"] == "01" * 24
+    assert seen["application_message"] == {
+        "format": "MQSTR",
+        "ccsid": ccsid,
+        "size": len(body),
+        "text": text,
+        "base64": base64.b64encode(body).decode(),
+    }
+    assert seen["attachments"] == [attachment.id for attachment in attachments]
+    listed = [(entry["state"], entry["size"], entry["description"]) for entry in seen["attachment_list"]]
+    assert listed == [("receiving", None, "first"), ("finished", 4, "")]
+    assert "content" in seen["attachment_list"][1]["links"]
+
+
+def test_a_message_without_an_application_message(stock: Stock, http: httpx.Client) -> None:
+    record = stock.message([])
+    assert http.get(f"/v1/messages/{record.id}").json()["application_message"] is None
+
+
+def test_listing(stock: Stock, http: httpx.Client) -> None:
+    made = [stock.message([]).id for _ in range(5)]
+    first = http.get("/v1/messages", params={"limit": 2, "source": "orders"})
+    second = http.get(first.links["next"]["url"])
+    third = http.get(second.links["next"]["url"])
+    assert [item["id"] for page in (first, second, third) for item in page.json()["items"]] == made[::-1]
+    assert "next" not in third.links
+    assert http.get("/v1/messages", params={"source": "other"}).json() == {"items": [], "next": None}
