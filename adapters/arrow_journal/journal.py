@@ -26,7 +26,7 @@ from adapters.arrow_journal.reading import Reader
 from adapters.arrow_journal.recovery import recover
 from adapters.arrow_journal.segments import FolderLock, segment_path
 from adapters.arrow_journal.writing import SegmentWriter
-from adapters.disk import NO_SPACE, sync_folder
+from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import JournalFull, OurError
 from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.model.records import Extent
@@ -56,8 +56,8 @@ class ArrowJournal:
         segment_age: float = SEGMENT_AGE,
         clock: Clock | None = None,
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+        self._folder = folder = folder.absolute()
+        make_folders(folder)
         self._segment_bytes, self._segment_age = segment_bytes, segment_age
         self._clock = clock or SystemClock()
         self._writing = Lock()
@@ -199,9 +199,14 @@ class ArrowJournal:
         )
 
     def _seal(self) -> None:
-        if self._writer is not None and self._writer.batches:
-            self._writer.seal(self._clock.now())
-            self._writer = None
+        writer = self._writer
+        if writer is not None and writer.batches:
+            try:
+                writer.seal(self._clock.now())
+            finally:
+                if writer.state.sealed_at is not None:
+                    writer.close()
+                    self._writer = None
 
     def _failure(self, error: OSError) -> OurError:
         if self._writer is not None and (self._writer.broken or error.errno not in NO_SPACE):

@@ -48,9 +48,9 @@ class SegmentWriter:
         return self.state.batches
 
     def seal(self, sealed_at: int) -> None:
-        """Ends the stream and gives the file its lasting name."""
+        """Ends the stream and gives the file its lasting name. Nothing more may be appended once `state.sealed_at` is
+        set, even when this raises OSError."""
         seal_file(self._folder, self.state, self._descriptor, sealed_at)
-        self.close()
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -14,7 +14,7 @@ from secrets import token_hex
 from stat import S_ISREG
 from typing import BinaryIO
 
-from adapters.disk import NO_SPACE, sync_folder
+from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import OurError, StoreFull
 
 PIECE = 1 << 20
@@ -28,7 +28,7 @@ class LocalObjects:
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         self._partial = self._folder / _PARTIAL
-        self._partial.mkdir(parents=True, exist_ok=True)
+        make_folders(self._partial)
         self._sweep()
 
     @contextmanager
@@ -39,7 +39,7 @@ class LocalObjects:
         try:
             yield partial
             with _explained():
-                self._make_folders(path.parent)
+                make_folders(path.parent)
                 partial.name(path)
         finally:
             partial.close()
@@ -84,12 +84,6 @@ class LocalObjects:
                 folders.remove(_PARTIAL)
             within = Path(folder).relative_to(self._folder)
             yield from (name for file in files if (name := (within / file).as_posix()).startswith(prefix))
-
-    def _make_folders(self, folder: Path) -> None:
-        if not folder.is_dir():
-            self._make_folders(folder.parent)
-            folder.mkdir(exist_ok=True)
-            sync_folder(folder.parent)
 
     def _sweep(self) -> None:
         for path in self._partial.iterdir():

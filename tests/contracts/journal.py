@@ -17,6 +17,7 @@ Opener = Callable[[], Journal]
 LONG = st.integers(-(2**31), 2**31 - 1)
 TIME = st.integers(0, 2**52)
 BODY = st.binary(max_size=100)
+VIEW: st.SearchStrategy[memoryview] = st.builds(memoryview, BODY)
 BINARY = st.binary(max_size=30)
 MESSAGES = st.builds(
     PhysicalMessage,
@@ -24,7 +25,7 @@ MESSAGES = st.builds(
     framing=st.sampled_from(["sas_queue", "mq_group", ""]),
     msg_type=LONG,
     correl_id=BINARY,
-    body=BODY | st.builds(memoryview, BODY),
+    body=BODY | VIEW,
     message_id=BINARY,
     group_id=BINARY,
     msg_seq_number=LONG,
