@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from app.cli import configuring, fetching, listing, sending, serving, watching
+from app.cli import configuring, fetching, listing, sending, serving, tracing, watching
 from app.cli.console import Failure, err
 from app.cli.demo.command import demo
 
@@ -21,6 +21,7 @@ application.command("ls")(listing.attachments)
 application.command()(fetching.get)
 application.command()(watching.watch)
 application.command()(listing.deliveries)
+application.command()(tracing.trace)
 application.add_typer(listing.quarantine, name="quarantine")
 application.add_typer(configuring.config, name="config")
 

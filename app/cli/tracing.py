@@ -1,0 +1,103 @@
+"""`trace`: captured bytes, explained field by field. It needs no gateway."""
+
+import json
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.console import FAILED, Failure, err
+from app.trace import FORMATS, Frame, explain
+
+_SHOWN = 24
+"""Bytes of a value that people are shown."""
+
+_IGNORED_IN_HEX = str.maketrans("", "", " \t:-")
+
+
+def trace(
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="Captured bytes; - is standard input.")],
+    *,
+    as_format: Annotated[
+        str | None, typer.Option("--as", metavar="FORMAT", help="What they are: " + ", ".join(FORMATS) + ".")
+    ] = None,
+    as_hex: Annotated[bool, typer.Option("--hex", help="FILE holds hexadecimal digits, a capture a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a frame.")] = False,
+) -> None:
+    """Explain captured bytes: MQ descriptors, SAS attachment messages, MQTT packets."""
+    if as_format is not None and as_format not in FORMATS:
+        raise Failure(f"{as_format!r} is no format", "known: " + ", ".join(FORMATS))
+    content = _read(file)
+    captures = _lines(content) if as_hex else [(0, content)]
+    refused = 0
+    for line, capture in captures:
+        try:
+            frames = explain(_from_hex(capture) if isinstance(capture, str) else capture, as_format)
+        except ValueError as error:
+            err.print(f"line {line}: {error}" if line else str(error), markup=False, highlight=False, soft_wrap=True)
+            refused += 1
+            continue
+        for frame in frames:
+            if as_json:
+                _print_json(frame, line)
+            else:
+                _print(frame, line)
+    if refused:
+        raise typer.Exit(FAILED)
+
+
+def _read(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise Failure(f"cannot read {file}: {error.strerror}") from error
+
+
+def _lines(content: bytes) -> Iterator[tuple[int, str]]:
+    """The lines that hold captures, by their numbers: not the empty ones, nor those that begin with #."""
+    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield number, line
+
+
+def _from_hex(line: str) -> bytes:
+    """Raises ValueError."""
+    try:
+        return bytes.fromhex(line.translate(_IGNORED_IN_HEX))
+    except ValueError:
+        raise ValueError("this is not hexadecimal") from None
+
+
+def _print(frame: Frame, line: int) -> None:
+    where = f"line {line}, byte {frame.offset}" if line else f"byte {frame.offset}"
+    typer.echo(f"{frame.format} at {where}" + (f"  ({frame.note})" if frame.note else ""))
+    for cell in frame.cells:
+        typer.echo(f"{cell.at:8d} {cell.size:6d}  {cell.name:46} {_shown(cell.value)}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        more = f" and {len(value) - _SHOWN:,} bytes more" if len(value) > _SHOWN else ""
+        return value[:_SHOWN].hex().upper() + more
+    if isinstance(value, Enum):
+        return f"{value.value} {value.name}"
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+def _print_json(frame: Frame, line: int) -> None:
+    cells = [
+        {"offset": cell.at, "size": cell.size, "name": cell.name, "value": _plain(cell.value)} for cell in frame.cells
+    ]
+    said: dict[str, Any] = {"line": line} if line else {}
+    said |= {"format": frame.format, "offset": frame.offset, "note": frame.note, "cells": cells}
+    typer.echo(json.dumps(said, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: bytes in hexadecimal, members of enumerations as their numbers."""
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.value if isinstance(value, Enum) else value

@@ -1,0 +1,139 @@
+"""Explains the messages of the SAS Common Messaging Interface, in whichever dialect they are written."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from app.codecs.ibm_mq.encodings import integer_order
+from app.codecs.sas.attachment import AttachmentHeader, read_counts, read_header
+from app.codecs.sas.dataset import DataSetDefinition, ObservationMessage, VariableMessage, read_definition
+from app.codecs.sas.dialect import furthest, preferred, survey
+from app.codecs.sas.files import FileDescriptionMessage, detect, read_file_description, spans
+from app.codecs.sas.indexes import ConstraintMessage, IndexMessage
+from app.codecs.sas.reading import Fault, attempt, control_in
+from app.codecs.sas.reading import explain as why_not
+from app.codecs.sas.words import MessageKind
+from app.trace.frames import Explain, Formats, Frame, Said
+from app.wire import Cell, Context, Layout, WireError
+from app.wire.kinds import Order
+
+Possible = Callable[[memoryview, Said, str], int]
+"""The dialects in which bytes can be read, in a character set. Raises WireError when there are none."""
+
+
+def _message(name: str, layout: type[Layout], possible: Possible) -> Explain:
+    def frames(data: memoryview, said: Said) -> list[Frame]:
+        refusals = []
+        for charset in said.charsets:
+            try:
+                dialect = preferred(possible(data, said, charset), said.encoding)
+            except WireError as error:
+                refusals.append(error)
+                continue
+            cells = [_owned(cell) for cell in layout.cells(data, 0, dialect.context(charset))]
+            return [Frame(name, 0, cells, f"dialect {dialect.name}, {charset}")]
+        raise refusals[0]
+
+    return frames
+
+
+def _header(data: memoryview, said: Said, charset: str) -> int:
+    return read_header(data, charset=charset, encoding=said.encoding)[1]
+
+
+def _definition(data: memoryview, said: Said, charset: str) -> int:
+    return read_definition(data, said.dialects, charset)[1]
+
+
+def _typed(layout: type[Layout], kind: MessageKind) -> Possible:
+    """The dialects in which a layout takes every byte, begins with its type identifier, and has texts for texts."""
+
+    def check(value: Any) -> Fault | None:
+        if value.type != kind:
+            return "type", f"{value.type} is not the type identifier {int(kind)}"
+        return control_in(**dict(_texts(value)))
+
+    def possible(data: memoryview, said: Said, charset: str) -> int:
+        found = survey(lambda dialect: attempt(layout, data, dialect.context(charset), check), said.dialects)
+        if found is None:
+            raise furthest(lambda dialect: why_not(layout, data, dialect.context(charset), check), said.dialects)
+        return found[1]
+
+    return possible
+
+
+def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """All texts of a layout by their rows."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, f"{path}[{index}]")
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _texts(getattr(value, field.name), f"{path}.{field.name}" if path else field.name)
+
+
+def _file_description(data: memoryview, said: Said) -> list[Frame]:
+    if len(data) not in {8, 16}:
+        raise WireError("FileDescriptionMessage", min(len(data), 16), "two numeric integers have 8 or 16 bytes")
+    order = preferred(read_file_description(data, said.dialects)[1], said.encoding).order
+    context = Context(order, long=8 if len(data) == 16 else 4)
+    return [Frame("sas-file-description", 0, list(FileDescriptionMessage.cells(data, 0, context)), _WORDS[order])]
+
+
+def _count(data: memoryview, said: Said) -> list[Frame]:
+    readings = read_counts(data)
+    if not readings:
+        raise WireError("Count.count", min(len(data), 8), "a count is a number of 4 or 8 bytes, and not negative")
+    numbers: dict[Order, int] = {
+        ">": int.from_bytes(data, "big", signed=True),
+        "<": int.from_bytes(data, "little", signed=True),
+    }
+    told = integer_order(said.encoding)
+    order = told if told and numbers[told] in readings else next(o for o in numbers if numbers[o] == readings[0])
+    return [Frame("sas-count", 0, [Cell(0, len(data), "Count.count", numbers[order])], _WORDS[order])]
+
+
+def _records(data: memoryview, said: Said) -> list[Frame]:
+    if not data:
+        raise WireError("Record.length", 0, "there is no record")
+    dialect = detect(lambda: [data], said.dialects)
+    cells: list[Cell] = []
+    at = number = 0
+    for _, start, length, _ends in spans([data], dialect):
+        cells += _filling(at, start - dialect.long, number - 1)
+        cells.append(Cell(start - dialect.long, dialect.long, f"record[{number}].length", length))
+        cells.append(Cell(start, length, f"record[{number}].data", bytes(data[start : start + length])))
+        at, number = start + length, number + 1
+    cells += _filling(at, len(data), number - 1)
+    return [Frame("sas-file-records", 0, cells, f"dialect {dialect.name}")]
+
+
+def _filling(at: int, end: int, number: int) -> list[Cell]:
+    """The NUL or the padding behind a record."""
+    return [Cell(at, end - at, f"record[{number}].filling", bytes(end - at))] if at < end else []
+
+
+def _owned(cell: Cell) -> Cell:
+    return cell._replace(value=bytes(cell.value)) if isinstance(cell.value, memoryview) else cell
+
+
+_WORDS: dict[Order, str] = {">": "big-endian", "<": "little-endian"}
+
+FORMATS: Formats = {
+    "sas-attachment-header": _message("sas-attachment-header", AttachmentHeader, _header),
+    "sas-data-set-definition": _message("sas-data-set-definition", DataSetDefinition, _definition),
+    "sas-variables": _message("sas-variables", VariableMessage, _typed(VariableMessage, MessageKind.VARIABLES)),
+    "sas-indexes": _message("sas-indexes", IndexMessage, _typed(IndexMessage, MessageKind.INDEXES)),
+    "sas-file-records": _records,
+    "sas-file-description": _file_description,
+    "sas-count": _count,
+    "sas-observations": _message(
+        "sas-observations", ObservationMessage, _typed(ObservationMessage, MessageKind.OBSERVATIONS)
+    ),
+    "sas-constraints": _message(
+        "sas-constraints", ConstraintMessage, _typed(ConstraintMessage, MessageKind.CONSTRAINTS)
+    ),
+}
+"""By name, in the order of recognition: what must be exact before what nearly anything could be."""
