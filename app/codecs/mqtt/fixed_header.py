@@ -64,6 +64,12 @@ class FixedHeader(Layout):
                 _require_shortest(cell.value, cell.at, cell.at + cell.size)
 
 
+def length_bytes(length: int) -> bytes:
+    """A remaining length, or any length that MQTT writes alike. Raises ValueError as `length_size` does."""
+    last = length_size(length) - 1
+    return bytes((length >> 7 * place & 0x7F) | (0x80 if place < last else 0) for place in range(last + 1))
+
+
 def length_size(length: int) -> int:
     """Bytes of a remaining length. Raises ValueError outside 0 to `MAX_REMAINING_LENGTH`."""
     if length >= 0:

@@ -1,0 +1,260 @@
+"""paho-mqtt's client, driven by one thread, with the steps replaced that decide about safety and speed.
+
+Theory. paho acknowledges a QoS 2 publish (PUBREC) when it arrives, before anyone has seen it; with `manual_ack` it only
+holds back the PUBCOMP. A broker forgets a message at PUBREC, so a crash between the two loses it. Here a publish of
+either QoS joins `arrivals` at once and is acknowledged (PUBACK or PUBREC) by `acknowledge` alone; a PUBREL is then
+answered with PUBCOMP by itself, since what it releases is already safe. A broker that did not see the acknowledgement
+delivers again with DUP set: a duplicate, never a loss.
+
+A client lives for one connection. Packet identifiers mean nothing on the next one, so acknowledgements that come late
+die with their client, and so does everything paho remembers.
+
+paho reads each packet's header byte by byte; a read-ahead socket answers those reads from memory. paho's property
+objects cost more than the rest of a message together; here a publish's properties stay bytes.
+
+All that is known of paho's inner workings is in this module; the range of versions in `pyproject.toml` holds it still.
+"""
+
+import select
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, NamedTuple, cast
+
+from paho.mqtt import client as paho
+from paho.mqtt.client import ConnectFlags, DisconnectFlags
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.exception import MalformedPacket
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+FAILURE = 0x80
+"""Reason codes from here on are failures."""
+
+_BATCH_MESSAGES = 128
+_BATCH_BYTES = 4 << 20
+_READ_AHEAD = 1 << 16
+_LINGER = 0.5
+_PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
+_QOS_BITS = 0b110
+
+
+class Arrival(NamedTuple):
+    """A PUBLISH packet as it came: its first byte, packet identifier, variable header and payload, and where the
+    topic ends, the properties start and the payload starts in them."""
+
+    command: int
+    mid: int
+    packet: bytearray
+    topic_end: int
+    properties_at: int
+    payload_at: int
+
+    @property
+    def qos(self) -> int:
+        return self.command >> 1 & 3
+
+    @property
+    def retained(self) -> bool:
+        return bool(self.command & 1)
+
+    def payload(self) -> memoryview:
+        return memoryview(self.packet)[self.payload_at :]
+
+    def properties(self) -> bytes:
+        """The property section, empty before MQTT 5."""
+        return bytes(self.packet[self.properties_at : self.payload_at])
+
+    def topic(self) -> str:
+        return self.packet[2 : self.topic_end].decode("utf-8", "backslashreplace")
+
+
+class Connack(NamedTuple):
+    """The broker's answer to a CONNECT; `refusal` is None when it was accepted."""
+
+    refusal: ReasonCode | None
+    session_present: bool
+    properties: Properties | None
+
+
+class Client(paho.Client):
+    """One connection. `connack` is None until the broker has answered; `lost` says why the connection ended, and
+    `lost_code` the broker's reason code for it, 0 when it gave none. `confirmed` collects what the broker said of the
+    client's own publishes, by packet identifier; who reads it clears it."""
+
+    def __init__(self, client_id: str, version: MQTTProtocolVersion, *, clean: bool) -> None:
+        self.is_5 = version == MQTTProtocolVersion.MQTTv5
+        super().__init__(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            clean_session=None if self.is_5 else clean,
+            protocol=version,
+            reconnect_on_failure=False,
+            manual_ack=True,
+        )
+        self.max_inflight_messages = 0
+        self.connack: Connack | None = None
+        self.lost = ""
+        self.lost_code = 0
+        self.confirmed: list[tuple[int, ReasonCode]] = []
+        self._arrivals: list[Arrival] = []
+        self._arrived_bytes = 0
+        self.on_connect = self._on_connected
+        self.on_disconnect = self._on_lost
+        self.on_publish = self._on_confirmed
+
+    @property
+    def is_open(self) -> bool:
+        return self._sock is not None
+
+    def turn(self, timeout: float, *others: socket.socket) -> bool:
+        """Waits up to `timeout` seconds for the connection or one of the other sockets, then reads, writes and keeps
+        alive. True when more may be waiting already, so that the next turn must not wait."""
+        if self._sock is None:
+            return False
+        poll = select.poll()
+        mine = self._sock.fileno()
+        poll.register(mine, select.POLLIN | (select.POLLOUT if self.want_write() else 0))
+        for other in others:
+            poll.register(other, select.POLLIN)
+        events = dict(poll.poll(timeout * 1000)).get(mine, 0)
+        if self.want_write():
+            self.loop_write()
+        more = self._read() if events & ~select.POLLOUT or not timeout else False
+        self.loop_misc()
+        return more
+
+    def take_arrivals(self) -> list[Arrival]:
+        """What has arrived since the last call, at most about 128 messages or 4 MiB."""
+        taken, self._arrivals, self._arrived_bytes = self._arrivals, [], 0
+        return taken
+
+    def acknowledge(self, taken: Iterable[tuple[int, int]]) -> None:
+        """Sends PUBACK or PUBREC for each (packet identifier, QoS) of this connection, all in one write."""
+        packets = [struct.pack("!BBH", _PUBACK if qos == 1 else _PUBREC, 2, mid) for mid, qos in taken if qos]
+        if packets and self._sock is not None:
+            self._packet_queue(_PUBACK, b"".join(packets), 0, 1)
+
+    def close(self, why: str = "closed") -> None:
+        """Ends the connection; says goodbye if it still stands."""
+        if self._sock is not None:
+            self.disconnect()
+            self._sock_close()
+            self.lost = why
+
+    def _read(self) -> bool:
+        while self._sock is not None:
+            outcome = self._packet_read()
+            if outcome == MQTTErrorCode.MQTT_ERR_AGAIN:
+                return cast("ReadAhead", self._sock).pending() > 0
+            if outcome != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                self._loop_rc_handle(outcome)
+            elif len(self._arrivals) >= _BATCH_MESSAGES or self._arrived_bytes >= _BATCH_BYTES:
+                return True
+        return False
+
+    def _on_connected(
+        self, _: object, __: object, flags: ConnectFlags, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        self.connack = Connack(reason if reason.is_failure else None, flags.session_present, properties)
+
+    def _on_lost(self, _: object, __: object, flags: DisconnectFlags, reason: ReasonCode, ___: object) -> None:
+        if flags.is_disconnect_packet_from_server:
+            self.lost, self.lost_code = f"the broker ended the connection: {reason}", reason.value
+        else:
+            self.lost = f"the connection broke ({reason})"
+
+    def _on_confirmed(self, _: object, __: object, mid: int, reason: ReasonCode, ___: object) -> None:
+        self.confirmed.append((mid, reason))
+
+    def _create_socket(self) -> Any:
+        made = cast("socket.socket", super()._create_socket())
+        # Otherwise the end of each batch waits 40 ms for the broker's delayed acknowledgement of the segment before.
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return ReadAhead(made)
+
+    def _handle_publish(self) -> MQTTErrorCode:
+        packet, command = self._in_packet["packet"], self._in_packet["command"]
+        mid = 0
+        try:
+            at = topic_end = 2 + (packet[0] << 8 | packet[1])
+            if command & _QOS_BITS:
+                mid = packet[at] << 8 | packet[at + 1]
+                at += 2
+            properties_at = at
+            if self.is_5:
+                properties_at, size = _varint(packet, at)
+                at = properties_at + size
+        except IndexError:
+            raise MalformedPacket("a PUBLISH that ends within its header") from None
+        if at > len(packet) or command & _QOS_BITS == _QOS_BITS:
+            raise MalformedPacket("a PUBLISH with lengths that go past its end, or of QoS 3")
+        self._arrivals.append(Arrival(command, mid, packet, topic_end, properties_at, at))
+        self._arrived_bytes += len(packet)
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def _handle_pubrel(self) -> MQTTErrorCode:
+        packet = self._in_packet["packet"]
+        if len(packet) < 2:
+            raise MalformedPacket("a PUBREL without a packet identifier")
+        return self._packet_queue(_PUBCOMP, bytes((_PUBCOMP, 2, packet[0], packet[1])), 0, 1)
+
+    def _handle_pubrec(self) -> MQTTErrorCode:
+        """paho would answer a PUBREC that turns a publish down with PUBREL, and call it sent in the end."""
+        packet = self._in_packet["packet"]
+        if len(packet) > 2 and packet[2] >= FAILURE:
+            self.confirmed.append((packet[0] << 8 | packet[1], ReasonCode(PacketTypes.PUBREC, identifier=packet[2])))
+            return MQTTErrorCode.MQTT_ERR_SUCCESS
+        return super()._handle_pubrec()
+
+
+class ReadAhead:
+    """A socket that answers small reads from what it has read ahead; large ones go past its buffer."""
+
+    def __init__(self, wrapped: socket.socket) -> None:
+        self._wrapped = wrapped
+        self._ahead = b""
+        self._at = 0
+        self.send, self.fileno, self.setblocking = wrapped.send, wrapped.fileno, wrapped.setblocking
+
+    def recv(self, size: int) -> bytes:
+        """Up to `size` bytes, as `socket.recv`."""
+        if self._at == len(self._ahead):
+            if size >= _READ_AHEAD:
+                return self._wrapped.recv(size)
+            self._ahead, self._at = self._wrapped.recv(_READ_AHEAD), 0
+        piece = self._ahead[self._at : self._at + size]
+        self._at += len(piece)
+        return piece
+
+    def close(self) -> None:
+        """Closes when the other side has done so, or after a moment. A socket that closes with bytes unread resets the
+        connection, and a broker that is just answering an acknowledgement would not read the next."""
+        deadline = time.monotonic() + _LINGER
+        with suppress(OSError):
+            self._wrapped.shutdown(socket.SHUT_WR)
+            self._wrapped.settimeout(_LINGER)
+            while time.monotonic() < deadline and self._wrapped.recv(_READ_AHEAD):
+                pass
+        self._wrapped.close()
+
+    def pending(self) -> int:
+        """Bytes that can be had without the network."""
+        beneath = self._wrapped.pending() if isinstance(self._wrapped, ssl.SSLSocket) else 0
+        return len(self._ahead) - self._at + beneath
+
+
+def _varint(packet: bytearray, at: int) -> tuple[int, int]:
+    """Where the bytes counted by the length at byte `at` start, and how many they are."""
+    size = 0
+    for shift in (0, 7, 14, 21):
+        digit = packet[at]
+        at += 1
+        size |= (digit & 0x7F) << shift
+        if digit < 0x80:
+            return at, size
+    raise MalformedPacket("a property length of more than four bytes")

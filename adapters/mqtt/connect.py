@@ -1,0 +1,107 @@
+"""Opening connections to one broker: version, session, credentials, TLS."""
+
+import ssl
+import time
+
+from paho.mqtt.enums import MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from adapters.mqtt.client import Client, Connack
+from adapters.mqtt.settings import BrokerSettings, Version
+
+_VERSIONS: dict[Version, tuple[MQTTProtocolVersion, ...]] = {
+    "5": (MQTTProtocolVersion.MQTTv5,),
+    "3.1.1": (MQTTProtocolVersion.MQTTv311,),
+    "auto": (MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311),
+}
+_UNSUPPORTED_VERSION = 0x84
+
+
+class BrokerError(Exception):
+    """The broker cannot be reached, or does not want us; the text says which."""
+
+
+class Connector:
+    """Opens connections to the broker of one source or destination.
+
+    With version "auto" it falls back to 3.1.1 only when the broker says that it does not speak 5, and remembers that:
+    a broker that does and is merely out of order would strip a 3.1.1 subscriber's messages of their properties.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        client_id: str,
+        *,
+        clean: bool,
+        keepalive: int,
+        session_expiry: int = 0,
+        receive_maximum: int | None = None,
+    ) -> None:
+        self._settings = settings
+        self._client_id = client_id
+        self._clean = clean
+        self._keepalive = keepalive
+        self._properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        self._properties.SessionExpiryInterval = session_expiry
+        if receive_maximum is not None:
+            self._properties.ReceiveMaximum = receive_maximum
+        self._versions = _VERSIONS[settings.version]
+
+    @property
+    def broker(self) -> str:
+        return f"{self._settings.host}:{self._settings.port}"
+
+    def open(self) -> tuple[Client, Connack]:
+        """A connection that the broker has accepted, and its answer. Raises BrokerError."""
+        while True:
+            client = self._client(self._versions[0])
+            connack = self._greet(client)
+            if connack.refusal is None:
+                return client, connack
+            client.close()
+            if connack.refusal.value != _UNSUPPORTED_VERSION or len(self._versions) == 1:
+                raise BrokerError(f"{self.broker} refused the connection: {connack.refusal}")
+            self._versions = self._versions[1:]
+
+    def _client(self, version: MQTTProtocolVersion) -> Client:
+        settings = self._settings
+        client = Client(self._client_id, version, clean=self._clean)
+        client.connect_timeout = settings.connect_timeout
+        if settings.username is not None:
+            client.username_pw_set(
+                settings.username, settings.password.get_secret_value() if settings.password else None
+            )
+        if settings.is_tls:
+            client.tls_set_context(self._tls())
+        return client
+
+    def _tls(self) -> ssl.SSLContext:
+        settings = self._settings
+        try:
+            context = ssl.create_default_context(cafile=settings.ca_file)
+            if settings.cert_file and settings.key_file:
+                context.load_cert_chain(settings.cert_file, settings.key_file)
+        except OSError as error:
+            raise BrokerError(f"certificates for {self.broker}: {error}") from error
+        return context
+
+    def _greet(self, client: Client) -> Connack:
+        host, port = self._settings.host, self._settings.port
+        deadline = time.monotonic() + self._settings.connect_timeout
+        try:
+            if client.is_5:
+                client.connect(host, port, self._keepalive, clean_start=self._clean, properties=self._properties)
+            else:
+                client.connect(host, port, self._keepalive)
+        except OSError as error:
+            raise BrokerError(f"{self.broker} cannot be reached: {error}") from error
+        while client.connack is None:
+            client.turn(0.1)
+            if client.connack is None and (not client.is_open or time.monotonic() > deadline):
+                client.close()
+                raise BrokerError(
+                    f"{self.broker} did not answer" if client.lost is None else f"{self.broker}: {client.lost}"
+                )
+        return client.connack

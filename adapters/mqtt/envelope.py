@@ -1,0 +1,168 @@
+"""A physical message in an MQTT publish: what its descriptor fields travel as.
+
+With MQTT 5 they are properties: the correlation data is CorrelId, and user properties hold the rest, of which
+`msg-type` makes a publish an envelope. Numbers are decimal, identifiers hexadecimal digits. User properties that are
+not in the table, and the content type, are the message's own properties; of a name given twice the last one counts.
+
+Without properties the payload is an MQ image. Framings that need no descriptor (their bodies say everything) may also
+travel bare.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, is_image, read_image, write_image
+from app.codecs.mqtt import properties
+from app.codecs.mqtt.properties import PublishProperties
+from app.model.errors import TheirError
+from app.model.message import NO_PROPERTIES, PhysicalMessage
+from app.wire import WireError
+
+FRAMINGS_WITH_DESCRIPTOR = frozenset({"sas_queue", "mq_group"})
+CONTENT_TYPE = "content-type"
+_MSG_TYPE = "msg-type"
+_CORREL_ID_SIZE = 24
+_MQLONG = range(-(1 << 31), 1 << 31)
+
+
+def _number(text: str) -> int:
+    number = int(text)
+    if number not in _MQLONG:
+        raise ValueError(text)
+    return number
+
+
+class _Field(NamedTuple):
+    """How one field is written and read as text, and the value it has when it is left out."""
+
+    field: str
+    read: Callable[[str], Any]
+    write: Callable[[Any], str]
+    initial: object
+
+
+def _long(field: str, initial: int) -> _Field:
+    return _Field(field, _number, str, initial)
+
+
+_FIELDS = {
+    _MSG_TYPE: _Field("msg_type", _number, str, None),
+    "encoding": _long("encoding", 0),
+    "ccsid": _long("ccsid", 0),
+    "format": _Field("format", str.rstrip, str, ""),
+    "message-id": _Field("message_id", bytes.fromhex, bytes.hex, b""),
+    "group-id": _Field("group_id", bytes.fromhex, bytes.hex, b""),
+    "msg-seq-number": _long("msg_seq_number", 1),
+    "offset": _long("offset", 0),
+    "msg-flags": _long("msg_flags", 0),
+    "original-length": _long("original_length", -1),
+}
+
+LARGEST_ENVELOPE = PhysicalMessage(
+    "",
+    "",
+    msg_type=_MQLONG[0],
+    message_id=bytes(24),
+    group_id=bytes(24),
+    msg_seq_number=_MQLONG[0],
+    offset=_MQLONG[0],
+    msg_flags=_MQLONG[0],
+    original_length=_MQLONG[0],
+    encoding=_MQLONG[0],
+    ccsid=_MQLONG[0],
+    format="MQFORMAT",
+)
+"""A message whose envelope takes as many bytes as one without properties of its own can."""
+
+
+def read(
+    payload: memoryview, packed: bytes, source: str, framing: str, received_at: int, topic: Callable[[], str]
+) -> PhysicalMessage:
+    """The physical message that a publish carries; `packed` is its property section, empty before MQTT 5.
+
+    Raises TheirError with the code `bad-envelope`, `bad-mq-image` or `no-envelope`.
+    """
+    given = _decoded(packed) if packed else PublishProperties()
+    fields, others = _sorted_out(given)
+    if "msg_type" in fields:
+        correl_id = given.correlation_data or b""
+        if len(correl_id) > _CORREL_ID_SIZE:
+            why = f"{len(correl_id)} bytes, where a CorrelId has {_CORREL_ID_SIZE}"
+            raise TheirError("bad-envelope", "correlation data", -1, why)
+        return PhysicalMessage(
+            source,
+            framing,
+            correl_id=correl_id.ljust(_CORREL_ID_SIZE, b"\0"),
+            body=payload,
+            received_at=received_at,
+            properties=others,
+            **fields,
+        )
+    if is_image(payload):
+        try:
+            message = read_image(payload, source, framing, received_at)
+        except WireError as error:
+            raise TheirError("bad-mq-image", error.row, error.at, error.why) from error
+        return message._replace(properties=others) if others else message
+    if framing in FRAMINGS_WITH_DESCRIPTOR:
+        why = f"a publish on {topic()!r} with neither a user property msg-type nor an MQ image as its payload"
+        raise TheirError("no-envelope", "", -1, why)
+    return PhysicalMessage(source, framing, body=payload, received_at=received_at, properties=others)
+
+
+def write(message: PhysicalMessage, version: Literal["5", "3.1.1"]) -> tuple[bytes, bytes | None]:
+    """The payload of a publish that carries a message, and its property section (None in 3.1.1).
+
+    A message type of 0 means that there is no descriptor to send. Raises TheirError for a value that has no room.
+    """
+    try:
+        if version == "5":
+            return bytes(message.body), properties.encode(_properties(message))
+        return (write_image(message) if message.msg_type else bytes(message.body)), None
+    except WireError as error:
+        raise TheirError("bad-envelope", error.row, error.at, error.why) from error
+
+
+def overhead(version: Literal["5", "3.1.1"]) -> tuple[int, int | None]:
+    """The most bytes that `write` adds to a body without properties of its own, and the most of a property section."""
+    if version == "5":
+        return 0, len(properties.encode(_properties(LARGEST_ENVELOPE)))
+    return IMAGE_OVERHEAD, None
+
+
+def _decoded(packed: bytes) -> PublishProperties:
+    try:
+        return properties.decode(packed)
+    except WireError as error:
+        raise TheirError("bad-envelope", error.row, error.at, error.why) from error
+
+
+def _sorted_out(given: PublishProperties) -> tuple[dict[str, Any], Mapping[str, str]]:
+    fields: dict[str, Any] = {}
+    others: dict[str, str] = {}
+    table = _FIELDS if any(name == _MSG_TYPE for name, _ in given.user) else {}
+    for name, text in given.user:
+        known = table.get(name)
+        if known is None:
+            others[name] = text
+            continue
+        try:
+            fields[known.field] = known.read(text)
+        except ValueError:
+            raise TheirError("bad-envelope", name, -1, f"{text[:80]!r} is no {name}") from None
+    if given.content_type is not None:
+        others[CONTENT_TYPE] = given.content_type
+    return fields, others or NO_PROPERTIES
+
+
+def _properties(message: PhysicalMessage) -> PublishProperties:
+    own = dict(message.properties)
+    content_type = own.pop(CONTENT_TYPE, None)
+    user = list(own.items())
+    if not message.msg_type:
+        return PublishProperties(None, content_type, tuple(user))
+    for name, (field, _, write_text, initial) in _FIELDS.items():
+        value = getattr(message, field)
+        if value != initial:
+            user.append((name, write_text(value)))
+    return PublishProperties(message.correl_id, content_type, tuple(user))

@@ -1,0 +1,141 @@
+"""What the configuration says of an MQTT source or destination. Durations are in seconds."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+
+from app.codecs.mqtt.fixed_header import MAX_REMAINING_LENGTH
+
+Version = Literal["5", "3.1.1", "auto"]
+_DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
+_LONGEST_TOPIC = 65535
+
+
+def _topic(text: str) -> str:
+    if not text or "\0" in text or len(text.encode()) > _LONGEST_TOPIC:
+        raise ValueError("a topic has 1 to 65,535 bytes and no NUL")
+    return text
+
+
+def _topic_filter(text: str) -> str:
+    levels = _topic(text).split("/")
+    if "#" in text and (text.count("#") > 1 or levels[-1] != "#"):
+        raise ValueError(f"{text!r}: # stands alone as the last level")
+    if any("+" in level and level != "+" for level in levels):
+        raise ValueError(f"{text!r}: + stands alone in its level")
+    return text
+
+
+def _topic_name(text: str) -> str:
+    if "+" in text or "#" in text:
+        raise ValueError(f"{text!r}: one cannot send to a topic with wildcards")
+    return _topic(text)
+
+
+class BrokerSettings(BaseModel):
+    """What sources and destinations share.
+
+    `url` is `mqtt://host[:1883]` or `mqtts://host[:8883]`. With version "auto" the broker is asked for MQTT 5 and, when
+    it refuses that, for 3.1.1. With `mqtts` the broker must show a certificate that `ca_file` (or the system) vouches
+    for; `cert_file` and `key_file` are the gateway's own.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str
+    version: Version = "auto"
+    username: str | None = None
+    password: SecretStr | None = None
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    keepalive: int = Field(default=60, ge=5, le=65535)
+    connect_timeout: float = Field(default=10, gt=0, le=300)
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.path.strip("/") or parts.query:
+            raise ValueError("write mqtt://host:1883 or mqtts://host:8883")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("username and password are keys of their own, not part of the url")
+        _ = parts.port  # raises ValueError for what is no port
+        return url
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "BrokerSettings":
+        if not self.is_tls and (self.ca_file or self.cert_file or self.key_file):
+            raise ValueError("ca_file, cert_file and key_file belong to a url of mqtts://")
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file come together")
+        for path in (self.ca_file, self.cert_file, self.key_file):
+            if path is not None and not path.is_file():
+                raise ValueError(f"there is no file {path}")
+        if self.password is not None and self.username is None:
+            raise ValueError("a password without a username")
+        return self
+
+    @property
+    def is_tls(self) -> bool:
+        return urlsplit(self.url).scheme == "mqtts"
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        parts = urlsplit(self.url)
+        return parts.port or _DEFAULT_PORTS[parts.scheme]
+
+
+def _one_or_more(given: object) -> object:
+    return [given] if isinstance(given, str) else given
+
+
+class SourceSettings(BrokerSettings):
+    """An MQTT source.
+
+    `topic` is one topic filter or several. The broker keeps the session of `client_id` for `session_expiry` while the
+    gateway is away, so no two sources may share a `client_id`; left out, it is made of the source's name.
+    `receive_maximum` bounds the messages that are neither on disk nor acknowledged (MQTT 5; an older broker has a limit
+    of its own). `retained` says whether a message that the broker kept for new subscribers is data or ignored.
+    """
+
+    topic: Annotated[
+        list[Annotated[str, AfterValidator(_topic_filter)]], BeforeValidator(_one_or_more), Field(min_length=1)
+    ]
+    client_id: str | None = Field(default=None, min_length=1, max_length=_LONGEST_TOPIC)
+    qos: Literal[0, 1, 2] = 1
+    session_expiry: int = Field(default=7 * 86400, ge=0, le=0xFFFFFFFF)
+    receive_maximum: int = Field(default=1000, ge=1, le=65535)
+    retained: Literal["accept", "ignore"] = "accept"
+
+
+class DestinationSettings(BrokerSettings):
+    """An MQTT destination.
+
+    QoS 0 is not offered: a broker does not confirm it, and a delivery could never be called sent. At most
+    `max_inflight` messages wait for a confirmation at once, and sending fails when none is confirmed within
+    `send_timeout`. `max_packet_size` is for brokers that do not announce their limit, as none can before MQTT 5.
+    """
+
+    topic: Annotated[str, AfterValidator(_topic_name)]
+    client_id: str | None = Field(default=None, min_length=1, max_length=_LONGEST_TOPIC)
+    qos: Literal[1, 2] = 1
+    max_inflight: int = Field(default=100, ge=1, le=65535)
+    max_packet_size: ByteSize = Field(default=ByteSize(MAX_REMAINING_LENGTH + 5), ge=1024)
+    send_timeout: float = Field(default=30, gt=0, le=3600)

@@ -1,0 +1,28 @@
+"""The in-process broker keeps the transports' contract."""
+
+from uuid import uuid4
+
+import pytest
+
+from adapters import memory
+from app.ports import Receiver, Sender
+from tests.contracts.transport import LIMIT, Line, TransportContract
+
+
+class MemoryLine(Line):
+    def __init__(self) -> None:
+        self._queue = uuid4().hex
+
+    def receiver(self) -> Receiver:
+        settings = memory.plugin.source_settings.model_validate({"queue": self._queue})
+        return memory.plugin.receiver("here", self.framing, settings)
+
+    def sender(self) -> Sender:
+        settings = memory.plugin.destination_settings.model_validate({"queue": self._queue, "max_body": LIMIT})
+        return memory.plugin.sender("there", settings)
+
+
+class TestMemory(TransportContract):
+    @pytest.fixture
+    def line(self) -> Line:
+        return MemoryLine()
