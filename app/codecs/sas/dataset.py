@@ -100,7 +100,7 @@ def read_definition(body: Buffer, mask: int, charset: str = "latin-1") -> tuple[
     def attempt(dialect: Dialect) -> DataSetDefinition | None:
         return reading.attempt(DataSetDefinition, body, dialect.context(charset), _definition_fault)
 
-    def explain(dialect: Dialect) -> WireError:
+    def explain(dialect: Dialect) -> tuple[int, WireError]:
         return reading.explain(DataSetDefinition, body, dialect.context(charset), _definition_fault)
 
     possible = frames(mask)

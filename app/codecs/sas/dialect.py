@@ -153,9 +153,12 @@ def survey(
     return next(found for found in meanings if found[1] & best)
 
 
-def furthest(explain: Callable[[Dialect], WireError], mask: int, *, encoding: int = 0, known: int = 0) -> WireError:
-    """Why a message cannot be read: the reason in the dialect that came furthest, by preference among equals."""
-    errors = [(explain(dialect), dialect) for dialect in members(mask)]
-    reach = max(error.at for error, _ in errors)
-    best = preferred(mask_of(*(dialect for error, dialect in errors if error.at == reach)), encoding, known)
-    return next(error for error, dialect in errors if dialect == best)
+def furthest(
+    explain: Callable[[Dialect], tuple[int, WireError]], mask: int, *, encoding: int = 0, known: int = 0
+) -> WireError:
+    """Why a message cannot be read in any dialect of a set: the reason in the one that comes furthest, by preference
+    among equals. `explain` gives how far a dialect comes, and the reason."""
+    refusals = {dialect: explain(dialect) for dialect in members(mask)}
+    reach = max(refusal[0] for refusal in refusals.values())
+    best = preferred(mask_of(*(d for d, refusal in refusals.items() if refusal[0] == reach)), encoding, known)
+    return refusals[best][1]

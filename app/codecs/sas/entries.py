@@ -51,7 +51,7 @@ def read_entries(
             return tuple(getattr(message, row))
         return _separately(layout, row, bodies, context, check, count) if dialect.aligned else None
 
-    def explain(dialect: Dialect) -> WireError:
+    def explain(dialect: Dialect) -> tuple[int, WireError]:
         return reading.explain(layout, joined, dialect.context(charset), check_all)
 
     possible = frames(mask)

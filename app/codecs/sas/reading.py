@@ -40,8 +40,18 @@ def attempt(layout: type[L], body: Buffer, context: Context, check: Check[L]) ->
     return found[0]
 
 
-def explain(layout: type[L], body: Buffer, context: Context, check: Check[L]) -> WireError:
-    """Why `attempt` refused a message."""
+def explain(layout: type[L], body: Buffer, context: Context, check: Check[L]) -> tuple[int, WireError]:
+    """How far a message could be read that `attempt` refused, and why it was.
+
+    A message that takes every byte comes furthest, even where its texts or numbers are not what they should be: no
+    other reading is as likely to be what was meant.
+    """
+    error = _error(layout, body, context, check)
+    structure = layout.attempt(body, 0, context._replace(charset="latin-1"))
+    return (len(body) + 1 if structure and structure[1] == len(body) else error.at), error
+
+
+def _error(layout: type[L], body: Buffer, context: Context, check: Check[L]) -> WireError:
     try:
         value, end = layout.decode(body, 0, context)
     except WireError as error:

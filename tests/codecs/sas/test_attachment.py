@@ -1,0 +1,132 @@
+"""Headers that are not what they should be, counts, and correlids."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.codecs.sas.attachment import Attachment, AttachmentHeader, read_counts, read_header, write_count, write_header
+from app.codecs.sas.correlid import join, matches, split
+from app.codecs.sas.dialect import Dialect
+from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
+from app.wire import WireError
+from tests.codecs.sas.samples import dialects
+
+ENTRY = AttachmentDefinition(AttachmentKind.TEXT_FILE, b"\x33" * 16, "FILENAME", "notes.txt", "Notes", 1, 2)
+HEADER = MessageHeader(b"h" * 24, 1, b"o" * 24, b"m" * 24, (ENTRY,))
+
+
+@given(st.binary(max_size=300))
+def test_noise_is_an_error(noise: bytes) -> None:
+    with pytest.raises(WireError):
+        read_header(noise)
+
+
+@pytest.mark.parametrize("count", [0, 2, 1000, (1 << 31) - 1, -1, -(1 << 31)])
+def test_a_wrong_number_of_attachments(count: int) -> None:
+    body = write_header(HEADER, Dialect())
+    with pytest.raises(WireError, match=r"AttachmentHeader"):
+        read_header(body[:76] + count.to_bytes(4, "big", signed=True) + body[80:])
+
+
+@pytest.mark.parametrize("length", [-1, 7, 9, (1 << 31) - 1, -(1 << 31)])
+def test_a_wrong_length(length: int) -> None:
+    body = write_header(HEADER, Dialect())
+    with pytest.raises(WireError, match=r"AttachmentHeader"):
+        read_header(body[:108] + length.to_bytes(4, "big", signed=True) + body[112:])
+
+
+def test_an_unknown_type_and_a_control_character_are_named_with_their_byte() -> None:
+    entry = Attachment(4, b"a" * 24, "FILENAME", "notes.txt", "Notes")
+    body = AttachmentHeader(b"h" * 24, 1, b"o" * 24, b"m" * 24, 1, [entry]).encode()
+    with pytest.raises(WireError, match="4 is no attachment type") as raised:
+        read_header(body)
+    assert (raised.value.row, raised.value.at) == ("AttachmentHeader.attachments[0].type", 80)
+    with pytest.raises(WireError, match="control character 07") as raised:
+        read_header(write_header(replace(HEADER, attachments=(replace(ENTRY, qualifier_2="a\x07b"),)), Dialect()))
+    assert (raised.value.row, raised.value.at) == ("AttachmentHeader.attachments[0].qualifier2", 125)
+
+
+def test_white_space_in_a_description_is_no_control_character() -> None:
+    header = replace(HEADER, attachments=(replace(ENTRY, description="two\r\n\tlines"),))
+    assert read_header(write_header(header, Dialect()))[0] == header
+
+
+@pytest.mark.parametrize(
+    ("charset", "name"), [("utf-8", "Fön \u5831\u544a.txt"), ("cp037", "Fön.txt"), ("cp1251", "отчёт")]
+)
+def test_names_in_other_character_sets(charset: str, name: str) -> None:
+    header = replace(HEADER, attachments=(replace(ENTRY, qualifier_2=name),))
+    body = write_header(header, Dialect("<"), charset)
+    assert read_header(memoryview(body), charset=charset)[0] == header
+
+
+def test_text_in_another_character_set_is_named_with_its_byte() -> None:
+    body = write_header(replace(HEADER, attachments=(replace(ENTRY, qualifier_2="Fön"),)), Dialect())
+    with pytest.raises(WireError, match="byte F6 is not utf-8") as raised:
+        read_header(body, charset="utf-8")
+    assert raised.value.at == 126
+
+
+def test_what_does_not_fit_a_header_is_not_written() -> None:
+    for header in (
+        replace(HEADER, header_correl_id=b"short"),
+        replace(HEADER, original_msg_type=1 << 31),
+        replace(HEADER, attachments=(replace(ENTRY, correl_id=b"short"),)),
+        replace(HEADER, attachments=(replace(ENTRY, qualifier_2="\u5831"),)),
+    ):
+        with pytest.raises(WireError):
+            write_header(header, Dialect())
+
+
+@given(st.integers(0, (1 << 31) - 1), dialects)
+def test_counts(count: int, dialect: Dialect) -> None:
+    body = write_count(count, dialect)
+    readings = read_counts(memoryview(body))
+    assert count in readings
+    assert list(readings) == sorted(readings)
+
+
+def test_what_can_be_a_count() -> None:
+    assert read_counts(bytes.fromhex("00000003")) == (3, 3 << 24)
+    assert read_counts(bytes.fromhex("0300000000000000")) == (3, 3 << 56)
+    assert read_counts(bytes(4)) == (0,)
+    assert read_counts(bytes.fromhex("FFFFFFFF")) == ()
+    assert [read_counts(bytes(size)) for size in (0, 1, 3, 5, 7, 9)] == [()] * 6
+    with pytest.raises(WireError):
+        write_count(1 << 31, Dialect())
+
+
+@given(st.binary(min_size=16, max_size=16), st.integers(0, (1 << 32) - 1))
+def test_correlids(key: bytes, sequence: int) -> None:
+    correlid = join(key, sequence)
+    assert len(correlid) == 24
+    assert matches(correlid, correlid[:20])
+    assert matches(correlid, correlid[:20] + b"    ")
+    assert split(correlid) == (key, 0 if sequence == 0x20202020 else sequence)
+
+
+def test_short_and_blank_correlids() -> None:
+    assert split(b"") == (bytes(16), 0)
+    assert split(b"ab") == (b"ab" + bytes(14), 0)
+    assert split(b"k" * 16 + b" " * 8) == (b"k" * 16, 0)
+    assert matches(b"k" * 16, b"k" * 16 + b" " * 8)
+    assert not matches(b"k" * 16, join(b"k" * 16, 1))
+    with pytest.raises(WireError):
+        join(b"short", 1)
+    with pytest.raises(WireError):
+        join(bytes(16), 1 << 32)
+
+
+def test_the_table_of_the_header() -> None:
+    assert AttachmentHeader.table() == (
+        "| row | type | meaning |\n"
+        "|---|---|---|\n"
+        "| header_correlid | byte[24] | correlationid of this header message |\n"
+        "| original_msg_type | long | message type provided by the sending application |\n"
+        "| original_correlid | byte[24] | message correlationid provided by the sending application |\n"
+        "| message_correlid | byte[24] | generated correlationid for the message |\n"
+        "| attachment_count | int32 | number of attachments |\n"
+        "| attachments | Attachment x attachment_count | the list of attachments |"
+    )
