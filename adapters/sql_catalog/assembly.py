@@ -93,7 +93,7 @@ class Assembly(CatalogPart):
         with self._database.read() as connection:
             for some in chunks([correl_key(correl_id) for correl_id in correl_ids]):
                 known = select(_messages).where(_messages.c.source == source, _messages.c.correl_key.in_(some))
-                for row in connection.execute(known.order_by(_messages.c.header_position)):
+                for row in connection.execute(known.order_by(_messages.c.correl_key, _messages.c.header_position)):
                     found.setdefault(row.correl_key, message_record(row))
         return found
 

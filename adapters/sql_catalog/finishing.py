@@ -55,7 +55,7 @@ class Finishing(CatalogPart):
 
     def stale_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
         last_received_at = _attachments.c.last_received_at
-        stale = select(_attachments).where(tables.IS_RECEIVING, last_received_at < last_received_before)
+        stale = select(_attachments).where(_state == _RECEIVING, last_received_at < last_received_before)
         return self._all(stale.order_by(last_received_at, _attachments.c.id).limit(limit), attachment_record)
 
     def finish(self, finished: Finished, events: Sequence[NewEvent]) -> bool:
@@ -123,6 +123,8 @@ class Finishing(CatalogPart):
         is, and what would find its content goes. Only what is still being received expires."""
         allowed = _state == _RECEIVING if state is AttachmentState.EXPIRED else _state != _DELETED
         values = {"state": state.value, "reason_code": reason_code, "reason": reason}
+        if state is AttachmentState.DELETED:
+            values["storage"] = None
         with self._database.write(durable=True) as connection:
             for some in chunks(attachment_ids):
                 connection.execute(update(_attachments).where(_attachments.c.id.in_(some), allowed).values(values))

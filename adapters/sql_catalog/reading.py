@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import get_args
 
-from sqlalchemy import Column, ColumnElement, Select, Table, func, select
+from sqlalchemy import Column, ColumnElement, Select, Table, func, literal, select
 
 from adapters.sql_catalog import tables
+from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.paging import Listing, fetch_page
 from adapters.sql_catalog.part import CatalogPart
 from adapters.sql_catalog.rows import attachment_record, folded, message_record
@@ -72,7 +73,7 @@ class Reading(CatalogPart):
         if which.name:
             # Not LIKE: no wildcards to escape, no limit on what is sought, no letter case of the database's own.
             find = func.instr if self._database.dialect == "sqlite" else func.strpos
-            yield find(_attachments.c.name_folded, folded(which.name), type_=None) > 0
+            yield find(_attachments.c.name_folded, literal(folded(which.name), AnyText)) > 0
 
 
 def _by_state(table: Table) -> Select[tuple[str, int]]:

@@ -23,6 +23,8 @@ from app.model.records import (
 
 Values = dict[str, Any]
 
+_ENDED = (DeliveryState.SENT, DeliveryState.FAILED)
+
 
 def _reader(record: type[Any]) -> Callable[[Any], Values]:
     names = tuple(field.name for field in fields(record))
@@ -90,7 +92,7 @@ def delivery_values(record: DeliveryRecord) -> Values:
         _outgoing_fields(outgoing) | {"correl_id": outgoing.correl_id.hex(), "kind": int(outgoing.kind)}
         for outgoing in record.attachments
     ]
-    values["holds_content"] = any(outgoing.object_name for outgoing in record.attachments)
+    values["holds_content"] = record.state in _ENDED and any(outgoing.object_name for outgoing in record.attachments)
     return values
 
 

@@ -35,11 +35,11 @@ metadata = MetaData(
 IS_CLOSED = text("attachments.state IN ('finished', 'quarantined', 'deleted')")
 IS_ENDED = text("attachments.state IN ('finished', 'deleted')")
 
-# Conditions of partial indexes. A query uses such an index only if it says the very same, with literals.
-IS_RECEIVING = text("state = 'receiving'")
-IS_UNSETTLED = text("state = 'finished' AND storage = 'journal'")
+# Conditions of partial indexes. A query uses such an index only if it says the very same, with literals; and SQLite
+# prefers an index on a column that is said to be equal to something, so that these name no state beside it.
+IS_UNSETTLED = text("storage = 'journal'")
 IS_OPEN = text("state IN ('queued', 'sending')")
-IS_HOLDING = text("state IN ('sent', 'failed') AND holds_content")
+IS_HOLDING = text("holds_content")
 
 
 def _index_where(name: str, condition: TextClause, *columns: str) -> Index:
@@ -102,10 +102,10 @@ attachments = Table(
     UniqueConstraint("source", "correl_id"),
     Index(None, "first_received_at", "id"),
     Index(None, "state", "first_received_at", "id"),
+    Index(None, "state", "last_received_at", "id"),
     Index(None, "kind", "first_received_at", "id"),
     Index(None, "source", "first_received_at", "id"),
     Index(None, "message_id"),
-    _index_where("receiving", IS_RECEIVING, "last_received_at", "id"),
     _index_where("unsettled", IS_UNSETTLED, "finished_at", "id"),
 )
 
@@ -144,7 +144,7 @@ messages = Table(
     Column("application_ccsid", BigInteger, nullable=False),
     Column("complete_at", BigInteger),
     Column("correl_key", LargeBinary, nullable=False, comment="the first 16 bytes of message_correl_id"),
-    Index(None, "source", "correl_key"),
+    Index(None, "source", "correl_key", "header_position"),
     Index(None, "received_at", "id"),
     Index(None, "source", "received_at", "id"),
 )
@@ -197,7 +197,7 @@ deliveries = Table(
     Column("reason", AnyText),
     Column("idempotency_key", AnyText),
     Column("fingerprint", AnyText),
-    Column("holds_content", Boolean, nullable=False, comment="an attachment still names an object"),
+    Column("holds_content", Boolean, nullable=False, comment="it has ended and an attachment still names an object"),
     UniqueConstraint("idempotency_key"),
     Index(None, "created_at", "id"),
     Index(None, "state", "created_at", "id"),

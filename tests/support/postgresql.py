@@ -40,14 +40,14 @@ def running_postgresql(programs: Path) -> Iterator[Path]:
             user=account,
         )
         # -F: a test's cluster need not survive a power cut; what a killed client leaves is the same without it.
-        command = [programs / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses=", "-F"]
+        command: list[str | Path] = [programs / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses=", "-F"]
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, user=account)
         try:
             _wait_until_ready(folder, server)
             yield folder
         finally:
-            server.send_signal(signal.SIGINT)  # ends sessions that are still open
+            server.send_signal(signal.SIGQUIT)  # at once: nothing is kept
             server.wait(START_SECONDS)
     finally:
         shutil.rmtree(folder)

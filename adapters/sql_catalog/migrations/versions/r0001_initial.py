@@ -67,18 +67,14 @@ def upgrade() -> None:
         op.f("ix_attachments_state_first_received_at_id"), "attachments", ["state", "first_received_at", "id"]
     )
     op.create_index(
-        "ix_receiving",
-        "attachments",
-        ["last_received_at", "id"],
-        sqlite_where=sa.text("state = 'receiving'"),
-        postgresql_where=sa.text("state = 'receiving'"),
+        op.f("ix_attachments_state_last_received_at_id"), "attachments", ["state", "last_received_at", "id"]
     )
     op.create_index(
         "ix_unsettled",
         "attachments",
         ["finished_at", "id"],
-        sqlite_where=sa.text("state = 'finished' AND storage = 'journal'"),
-        postgresql_where=sa.text("state = 'finished' AND storage = 'journal'"),
+        sqlite_where=sa.text("storage = 'journal'"),
+        postgresql_where=sa.text("storage = 'journal'"),
     )
 
     op.create_table(
@@ -108,7 +104,12 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text()),
         sa.Column("idempotency_key", sa.Text()),
         sa.Column("fingerprint", sa.Text()),
-        sa.Column("holds_content", sa.Boolean(), nullable=False, comment="an attachment still names an object"),
+        sa.Column(
+            "holds_content",
+            sa.Boolean(),
+            nullable=False,
+            comment="it has ended and an attachment still names an object",
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_deliveries")),
         sa.UniqueConstraint("idempotency_key", name=op.f("uq_deliveries_idempotency_key")),
     )
@@ -119,8 +120,8 @@ def upgrade() -> None:
         "ix_holding",
         "deliveries",
         ["updated_at", "id"],
-        sqlite_where=sa.text("state IN ('sent', 'failed') AND holds_content"),
-        postgresql_where=sa.text("state IN ('sent', 'failed') AND holds_content"),
+        sqlite_where=sa.text("holds_content"),
+        postgresql_where=sa.text("holds_content"),
     )
     op.create_index(
         "ix_open",
@@ -161,7 +162,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_messages")),
     )
     op.create_index(op.f("ix_messages_received_at_id"), "messages", ["received_at", "id"])
-    op.create_index(op.f("ix_messages_source_correl_key"), "messages", ["source", "correl_key"])
+    op.create_index(
+        op.f("ix_messages_source_correl_key_header_position"), "messages", ["source", "correl_key", "header_position"]
+    )
     op.create_index(op.f("ix_messages_source_received_at_id"), "messages", ["source", "received_at", "id"])
 
     op.create_table(

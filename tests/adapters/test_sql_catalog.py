@@ -1,0 +1,235 @@
+"""The SQL catalog on SQLite and on PostgreSQL."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import URL, Engine, create_engine, event, text
+
+from adapters.sql_catalog import SqlCatalog
+from adapters.sql_catalog.database import Database
+from adapters.sql_catalog.tables import metadata
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.errors import OurError
+from app.model.records import Checkpoint, PartRun
+from app.ports import AttachmentFilter, Catalog
+from tests.contracts.catalog import HAPPENED, CatalogContract, attachment, delivery, finished, keep, spoilt
+from tests.support.postgresql import binaries, running_postgresql
+
+ROOT = Path(__file__).parents[2]
+KILLED = 5
+ROWS = 30
+
+_databases = count()
+
+SEARCHES: list[Callable[[SqlCatalog], object]] = [
+    lambda catalog: catalog.attachments_by_key("quay", [bytes(16), b"x" * 16]),
+    lambda catalog: catalog.messages_by_correl_id("quay", [bytes(16), b"x" * 16]),
+    lambda catalog: catalog.part_runs("a1"),
+    lambda catalog: catalog.stale_attachments(5, 5),
+    lambda catalog: catalog.unsettled_attachments(5, 5),
+    lambda catalog: catalog.complete_attachments(),
+    lambda catalog: catalog.attachments(AttachmentFilter(), "MTI6", 5),
+    lambda catalog: catalog.attachments(AttachmentFilter(state=AttachmentState.FINISHED), "MTI6", 5),
+    lambda catalog: catalog.attachments(AttachmentFilter(kind=AttachmentKind.DATA_SET), "MTI6", 5),
+    lambda catalog: catalog.attachments(AttachmentFilter(source="quay", name="x"), "MTI6", 5),
+    lambda catalog: catalog.messages("quay", "MTI6", 5),
+    lambda catalog: catalog.quarantined(None, "kept", "MTI6", 5),
+    lambda catalog: catalog.deliveries(None, "pier", "MTI6", 5),
+    lambda catalog: catalog.due_deliveries("pier", 5, 5),
+    lambda catalog: catalog.ended_deliveries(5, 5),
+    lambda catalog: catalog.delivery_by_idempotency_key("k"),
+    lambda catalog: catalog.events_after(5, 5),
+    lambda catalog: catalog.prune_events(5),
+    lambda catalog: catalog.counts(),
+]
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Path]:
+    programs = binaries()
+    if programs is None:
+        pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
+    with running_postgresql(programs) as folder:
+        yield folder
+
+
+class SqlCatalogContract(CatalogContract):
+    """What holds on every database, beyond the port; inheritors give the fixture `url`."""
+
+    @pytest.fixture
+    def catalog(self, url: str) -> Iterator[SqlCatalog]:
+        catalog = SqlCatalog(url)
+        yield catalog
+        catalog.close()
+
+    def test_the_migrations_make_the_tables(self, catalog: Catalog, url: str) -> None:
+        engine = create_engine(url)
+        with engine.connect() as connection:
+            assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        engine.dispose()
+
+    def test_opens_again_with_all_that_was_there(self, url: str) -> None:
+        for opened in range(3):
+            catalog = SqlCatalog(url)
+            assert catalog.progress() == (opened or None)
+            catalog.checkpoint(Checkpoint(progress=opened + 1))
+            catalog.close()
+
+    def test_refuses_the_schema_of_another_version(self, catalog: SqlCatalog, url: str) -> None:
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        engine.dispose()
+        with pytest.raises(OurError, match="another version"):
+            SqlCatalog(url)
+
+    @pytest.mark.parametrize(
+        ("call", "durable"),
+        [
+            (lambda catalog: catalog.checkpoint(Checkpoint(progress=1)), False),
+            (lambda catalog: catalog.finish(finished(1), []), False),
+            (lambda catalog: catalog.add_events([HAPPENED]), False),
+            (lambda catalog: catalog.add_delivery(delivery(2), []), True),
+            (lambda catalog: catalog.update_delivery(delivery(1)), True),
+            (lambda catalog: catalog.set_state(["a1"], AttachmentState.DELETED), True),
+            (lambda catalog: catalog.set_quarantine_state("q1", "dismissed"), True),
+            (lambda catalog: catalog.needed_segments(), True),
+        ],
+    )
+    def test_decisions_are_durable_on_return(
+        self, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch, call: Any, *, durable: bool
+    ) -> None:
+        keep(catalog, attachment(1, AttachmentState.COMPLETE))
+        catalog.checkpoint(Checkpoint(quarantine=[spoilt(1)]))
+        catalog.add_delivery(delivery(1), [])
+        asked = []
+        write = Database.write
+
+        def watched(database: Database, *, durable: bool = False) -> Any:
+            asked.append(durable)
+            return write(database, durable=durable)
+
+        monkeypatch.setattr(Database, "write", watched)
+        call(catalog)
+        assert asked == [durable]
+
+    def test_a_killed_writer_leaves_whole_checkpoints(self, url: str) -> None:
+        writes_for_ever = [sys.executable, "-m", __name__, url]
+        done = 0
+        for life in range(KILLED):
+            with subprocess.Popen(writes_for_ever, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
+                assert writer.stdout is not None
+                for _ in range(3 + life):
+                    done = int(writer.stdout.readline())
+                writer.send_signal(signal.SIGKILL)
+            catalog = SqlCatalog(url)
+            progress = catalog.progress()
+            assert progress is not None
+            assert progress >= done, "a returned checkpoint outlives its process"
+            listed = catalog.attachments(AttachmentFilter(), None, 2 * ROWS).items
+            assert [record.parts_received for record in listed] == [progress] * ROWS
+            for record in listed:
+                assert catalog.part_runs(record.id) == [PartRun(step, 1, step) for step in range(1, progress + 1)]
+            assert catalog.last_event() == len(catalog.events_after(0, progress + 1)) == progress
+            catalog.close()
+
+
+class TestSqlite(SqlCatalogContract):
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        return f"sqlite:///{tmp_path}/new folder %41/catalog.db"
+
+    def test_each_connection_keeps_its_promise(self, url: str) -> None:
+        database = Database(url)
+        pragmas = ("journal_mode", "synchronous", "query_only")
+
+        def settings(connection: Any) -> tuple[Any, ...]:
+            return tuple(connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in pragmas)
+
+        normal, full = 1, 2
+        with database.write() as connection:
+            assert settings(connection) == ("wal", normal, 0)
+        with database.write(durable=True) as connection:
+            assert settings(connection) == ("wal", full, 0)
+        with database.read() as connection:
+            assert settings(connection) == ("wal", full, 1)
+        database.close()
+
+    @pytest.mark.parametrize("search", SEARCHES)
+    def test_searches_use_indexes(self, catalog: SqlCatalog, url: str, search: Callable[[SqlCatalog], object]) -> None:
+        asked: list[tuple[str, Any]] = []
+
+        def listen(_connection: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
+            asked.append((statement, parameters))
+
+        event.listen(Engine, "before_cursor_execute", listen)
+        try:
+            search(catalog)
+        finally:
+            event.remove(Engine, "before_cursor_execute", listen)
+        engine = create_engine(url)
+        with engine.connect() as connection:
+            for statement, parameters in asked:
+                plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+                slow = [
+                    row.detail for row in plan if re.match(r"SCAN \w+$|USE TEMP B-TREE FOR (LAST|ORDER)", row.detail)
+                ]
+                assert not slow, statement
+        engine.dispose()
+
+    def test_needs_a_file(self) -> None:
+        with pytest.raises(ValueError, match="file"):
+            SqlCatalog("sqlite://")
+
+    def test_knows_its_databases(self) -> None:
+        with pytest.raises(ValueError, match="mysql"):
+            SqlCatalog("mysql://host/name")
+
+
+class TestPostgresql(SqlCatalogContract):
+    @pytest.fixture
+    def url(self, postgresql: Path) -> str:
+        name = f"catalog_{next(_databases)}"
+        with psycopg.connect(host=str(postgresql), user="postgres", dbname="postgres", autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        address = URL.create("postgresql+psycopg", "postgres", database=name, query={"host": str(postgresql)})
+        return address.render_as_string()
+
+    def test_each_connection_keeps_its_promise(self, url: str) -> None:
+        database = Database(url)
+        for durable, setting in ((False, "off"), (True, "on")):
+            with database.write(durable=durable) as connection:
+                assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == setting
+        database.close()
+
+    def test_gateways_that_start_at_once_make_one_schema(self, url: str) -> None:
+        opened = [
+            subprocess.Popen(
+                [sys.executable, "-c", f"from adapters.sql_catalog import SqlCatalog\nSqlCatalog({url!r})"]
+            )
+            for _ in range(3)
+        ]
+        assert [process.wait(60) for process in opened] == [0, 0, 0]
+
+
+def write_until_killed(url: str) -> None:
+    catalog = SqlCatalog(url)
+    for step in count((catalog.progress() or 0) + 1):
+        rows = [attachment(number, parts_received=step) for number in range(ROWS)]
+        runs = {record.id: [PartRun(step, 1, step)] for record in rows}
+        catalog.checkpoint(Checkpoint(progress=step, attachments=rows, part_runs=runs, events=[HAPPENED]))
+        print(step, flush=True)  # noqa: T201 - tells the test how far it is
+
+
+if __name__ == "__main__":
+    write_until_killed(sys.argv[1])

@@ -1,0 +1,768 @@
+"""What every catalog promises."""
+
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from threading import Barrier, Event
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.message import Position
+from app.model.records import (
+    AttachmentRecord,
+    Checkpoint,
+    DeliveryRecord,
+    EventRecord,
+    Extent,
+    Finished,
+    MessageRecord,
+    NewEvent,
+    OutgoingAttachment,
+    PartRun,
+    QuarantineRecord,
+)
+from app.ports import AttachmentFilter, BadCursor, Catalog, IdempotencyConflict, Page
+
+T = TypeVar("T")
+State = AttachmentState
+
+HAPPENED = NewEvent("attachment.finished", "a", 5, {"name": "Grüße\0.txt", "size": 3, "parts": [1, None]})
+
+
+def attachment(number: int, state: State = State.RECEIVING, **changes: Any) -> AttachmentRecord:
+    record = AttachmentRecord(id=f"a{number}", source="quay", correl_id=number.to_bytes(16, "big"), state=state)
+    return replace(record, **{"first_received_at": number, "last_received_at": number} | changes)
+
+
+def message(number: int, *attachments: str, **changes: Any) -> MessageRecord:
+    record = MessageRecord(
+        id=f"m{number}",
+        source="quay",
+        header_correl_id=number.to_bytes(24, "big"),
+        message_correl_id=bytes(24),
+        original_msg_type=8,
+        original_correl_id=b"\xff" * 24,
+        attachments=attachments,
+        header_position=number,
+        received_at=number,
+    )
+    return replace(record, **changes)
+
+
+def spoilt(number: int, **changes: Any) -> QuarantineRecord:
+    position = Position(number, 0, 0).pack()
+    record = QuarantineRecord(f"q{number}", "quay", position, "cut", "count", 4, "too short", 8, bytes(24), 7, number)
+    return replace(record, **changes)
+
+
+def delivery(number: int, **changes: Any) -> DeliveryRecord:
+    content = OutgoingAttachment(
+        number.to_bytes(16, "big"),
+        AttachmentKind.TEXT_FILE,
+        "FILENAME",
+        "a.txt",
+        "",
+        0,
+        0,
+        f"outgoing/{number}",
+        3,
+        "5e",
+    )
+    record = DeliveryRecord(
+        f"d{number}", "pier", bytes(24), bytes(24), (content,), created_at=number, updated_at=number
+    )
+    return replace(record, **changes)
+
+
+def finished(number: int, **changes: Any) -> Finished:
+    return replace(Finished(f"a{number}", 3, "5e", "text/plain", "store", 50, f"attachments/a{number}"), **changes)
+
+
+def keep(catalog: Catalog, *records: AttachmentRecord) -> None:
+    catalog.checkpoint(Checkpoint(attachments=list(records)))
+
+
+def known(catalog: Catalog, number: int) -> AttachmentRecord:
+    record = catalog.attachment(f"a{number}")
+    assert record is not None
+    return record
+
+
+def everything(catalog: Catalog, identifier: str) -> tuple[object, ...]:
+    """What each search by an identifier finds."""
+    found = (catalog.attachment(identifier), catalog.message(identifier), catalog.quarantine_entry(identifier))
+    return (*found, catalog.delivery(identifier), catalog.delivery_by_idempotency_key(identifier))
+
+
+def pages(listing: Callable[[str | None], Page[T]]) -> Iterator[list[T]]:
+    page = listing(None)
+    yield page.items
+    while page.next is not None:
+        page = listing(page.next)
+        yield page.items
+
+
+def all_of(listing: Callable[[str | None], Page[T]]) -> list[T]:
+    return [item for items in pages(listing) for item in items]
+
+
+numbers = st.integers(-(1 << 63), (1 << 63) - 1)
+texts = st.text(st.characters())
+serial = count()
+
+# One catalog takes all the examples, whose identifiers are new, and each database's tests inherit the property.
+ON_PURPOSE = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
+
+
+outgoing = st.builds(
+    OutgoingAttachment,
+    correl_id=st.binary(max_size=16),
+    kind=st.sampled_from(AttachmentKind),
+    qualifier_1=texts,
+    qualifier_2=texts,
+    description=texts,
+    minor_version=numbers,
+    major_version=numbers,
+    object_name=texts,
+    size=numbers,
+    sha256=texts,
+)
+
+
+class CatalogContract:
+    """Inherited by an adapter's tests, which give the fixture `catalog`: an empty one."""
+
+    # --- checkpoints ----------------------------------------------------------------------------------------------
+
+    def test_begins_empty(self, catalog: Catalog) -> None:
+        assert catalog.progress() is None
+        assert catalog.source_dialects() == {}
+        assert catalog.attachments_by_key("quay", [bytes(16)]) == {}
+        assert catalog.messages_by_correl_id("quay", []) == {}
+        assert catalog.part_runs("a1") == []
+        assert catalog.extents("a1") == ()
+        assert catalog.complete_attachments() == []
+        assert catalog.needed_segments() == set()
+        assert {*everything(catalog, "a1"), *everything(catalog, "k")} == {None}
+        assert catalog.attachments(AttachmentFilter(), None, 10) == ([], None)
+        assert catalog.last_event() == 0
+        assert {n for counted in catalog.counts().values() for n in counted.values()} == {0}
+
+    def test_a_checkpoint_is_there_whole(self, catalog: Catalog) -> None:
+        catalog.checkpoint(
+            Checkpoint(
+                progress=77,
+                attachments=[attachment(1), attachment(2)],
+                part_runs={"a1": [PartRun(1, 3, 10), PartRun(9, 1, 1 << 62)], "a2": []},
+                messages=[message(1, "a1", "a2")],
+                quarantine=[spoilt(1)],
+                source_dialects={"quay": (1 << 64) - 1, "crane": 0},
+                events=[HAPPENED, HAPPENED],
+            )
+        )
+        assert catalog.progress() == 77
+        assert known(catalog, 1) == attachment(1)
+        assert catalog.part_runs("a1") == [PartRun(1, 3, 10), PartRun(9, 1, 1 << 62)]
+        assert catalog.part_runs("a2") == []
+        assert catalog.message("m1") == message(1, "a1", "a2")
+        assert catalog.quarantine_entry("q1") == spoilt(1)
+        assert catalog.source_dialects() == {"quay": (1 << 64) - 1, "crane": 0}
+        assert [event[1:] for event in catalog.events_after(0, 10)] == [HAPPENED, HAPPENED]
+
+    def test_a_checkpoint_that_fails_leaves_nothing(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1))
+        catalog.checkpoint(Checkpoint(progress=5, part_runs={"a1": [PartRun(1, 1, 1)]}))
+        no_json = NewEvent("attachment.finished", "a1", 1, {"value": object()})
+        whole = Checkpoint(
+            progress=6,
+            attachments=[attachment(1, parts_received=9), attachment(2)],
+            part_runs={"a1": [PartRun(2, 1, 2)]},
+            messages=[message(1)],
+            quarantine=[spoilt(1)],
+            source_dialects={"quay": 1},
+            events=[HAPPENED, no_json],
+        )
+        with pytest.raises(Exception, match="JSON"):
+            catalog.checkpoint(whole)
+        assert catalog.progress() == 5
+        assert known(catalog, 1) == attachment(1)
+        assert (catalog.attachment("a2"), catalog.message("m1"), catalog.quarantine_entry("q1")) == (None, None, None)
+        assert catalog.part_runs("a1") == [PartRun(1, 1, 1)]
+        assert catalog.source_dialects() == {}
+        assert catalog.last_event() == 0
+        catalog.checkpoint(replace(whole, events=[HAPPENED]))
+        assert catalog.progress() == 6
+
+    def test_progress_never_goes_back(self, catalog: Catalog) -> None:
+        for progress in (10, None, 9, 10):
+            catalog.checkpoint(Checkpoint(progress=progress))
+            assert catalog.progress() == 10
+        catalog.checkpoint(Checkpoint(progress=11))
+        assert catalog.progress() == 11
+
+    def test_part_runs_add_up_in_order(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1), attachment(2))
+        said = [[PartRun(9, 1, 4)], [PartRun(1, 2, 5), PartRun(4, 1, 7)], [PartRun(3, 1, 8)]]
+        for runs in said:
+            catalog.checkpoint(Checkpoint(part_runs={"a2": [PartRun(1, 1, 0)], "a1": runs}))
+        assert catalog.part_runs("a1") == [run for runs in said for run in runs]
+
+    def test_removed_attachments_are_gone_with_their_parts(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1), attachment(2))
+        catalog.checkpoint(Checkpoint(part_runs={"a1": [PartRun(1, 1, 1)], "a2": [PartRun(1, 1, 2)]}))
+        catalog.checkpoint(Checkpoint(removed_attachments=["a1", "a3"]))
+        assert catalog.attachment("a1") is None
+        assert catalog.part_runs("a1") == []
+        assert catalog.part_runs("a2") == [PartRun(1, 1, 2)]
+
+    @pytest.mark.parametrize("said", [State.RECEIVING, State.COMPLETE])
+    @pytest.mark.parametrize("decided", [State.FINISHED, State.QUARANTINED, State.DELETED])
+    def test_a_checkpoint_opens_nothing_that_is_closed(self, catalog: Catalog, decided: State, said: State) -> None:
+        keep(catalog, attachment(1, State.COMPLETE, dialects=3))
+        if decided is State.FINISHED:
+            assert catalog.finish(finished(1, dialects=1, observations=4, variables=2), [])
+        else:
+            catalog.set_state(["a1"], decided, reason_code="word", reason="why")
+        before = known(catalog, 1)
+        assert before.state is decided
+        counted: dict[str, Any] = {"parts_received": 4, "bytes_received": 99, "duplicates": 2, "last_received_at": 8}
+        keep(catalog, attachment(1, said, dialects=2, size=9, object_name="other", finished_at=1, **counted))
+        assert known(catalog, 1) == replace(before, **counted)
+
+    def test_an_expired_attachment_is_revived(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1))
+        catalog.set_state(["a1"], State.EXPIRED, reason_code="expired", reason="silence")
+        assert (known(catalog, 1).state, known(catalog, 1).reason_code) == (State.EXPIRED, "expired")
+        keep(catalog, attachment(1, last_received_at=9))
+        assert known(catalog, 1) == attachment(1, last_received_at=9)
+
+    @pytest.mark.parametrize("state", [State.FINISHED, State.DELETED])
+    def test_parts_that_come_too_late_are_not_kept(self, catalog: Catalog, state: State) -> None:
+        keep(catalog, attachment(1, State.COMPLETE))
+        if state is State.FINISHED:
+            catalog.finish(finished(1), [])
+        else:
+            catalog.set_state(["a1"], State.DELETED)
+        catalog.checkpoint(Checkpoint(attachments=[attachment(1)], part_runs={"a1": [PartRun(1, 1, 1)]}))
+        assert catalog.part_runs("a1") == []
+
+    def test_a_quarantine_entry_that_comes_again_is_kept_again(self, catalog: Catalog) -> None:
+        catalog.checkpoint(Checkpoint(quarantine=[spoilt(1)]))
+        assert catalog.set_quarantine_state("q1", "replayed")
+        catalog.checkpoint(Checkpoint(quarantine=[spoilt(1, code="other", why="another reason")]))
+        assert catalog.quarantine_entry("q1") == spoilt(1, code="other", why="another reason")
+
+    def test_a_message_is_replaced_whole_but_stays_complete(self, catalog: Catalog) -> None:
+        catalog.checkpoint(Checkpoint(messages=[message(1, "a1")], attachments=[attachment(1, State.COMPLETE)]))
+        keep(catalog, attachment(1, State.COMPLETE, message_id="m1"))
+        catalog.finish(finished(1), [])
+        assert catalog.complete_messages(["a1"], 60) == ["m1"]
+        answered = message(1, "a1", application_body=b"\0body", application_format="MQSTR", application_ccsid=37)
+        catalog.checkpoint(Checkpoint(messages=[answered]))
+        assert catalog.message("m1") == replace(answered, complete_at=60)
+
+    # --- what assembly asks ---------------------------------------------------------------------------------------
+
+    def test_attachments_by_key(self, catalog: Catalog) -> None:
+        many = [attachment(number) for number in range(2500)]
+        keep(catalog, *many, replace(attachment(3000), source="crane", correl_id=many[0].correl_id))
+        catalog.set_state(["a7"], State.DELETED)
+        found = catalog.attachments_by_key("quay", [number.to_bytes(16, "big") for number in range(2600)])
+        assert found == {
+            record.correl_id: replace(record, state=State.DELETED) if record.id == "a7" else record for record in many
+        }
+        assert catalog.attachments_by_key("crane", [bytes(16)])[bytes(16)].id == "a3000"
+
+    def test_messages_by_correl_id_compare_16_bytes(self, catalog: Catalog) -> None:
+        key, other = b"k" * 16, b"o" * 16
+        first = message(1, message_correl_id=key + b"........")
+        catalog.checkpoint(
+            Checkpoint(
+                messages=[
+                    message(2, message_correl_id=key + b"********"),
+                    first,
+                    message(3, message_correl_id=other + bytes(8)),
+                    message(4, message_correl_id=key + bytes(8), source="crane"),
+                ]
+            )
+        )
+        assert catalog.messages_by_correl_id("quay", [key, bytes(16)]) == {key: first}
+
+    # --- finishing ------------------------------------------------------------------------------------------------
+
+    def test_finishing(self, catalog: Catalog) -> None:
+        extents = tuple(Extent(1, 1 << 40, number) for number in range(1000))
+        keep(catalog, attachment(1, State.COMPLETE), attachment(2))
+        catalog.checkpoint(Checkpoint(part_runs={"a1": [PartRun(1, 1, 1)]}))
+        outcome = finished(1, storage="journal", object_name=None, extents=extents, dialects=1 << 63)
+        assert [record.id for record in catalog.complete_attachments()] == ["a1"]
+        assert catalog.finish(outcome, [HAPPENED])
+        assert catalog.complete_attachments() == []
+        expected = attachment(1, State.FINISHED, dialects=1 << 63, storage="journal")
+        found = known(catalog, 1)
+        assert found == replace(expected, size=3, sha256="5e", content_type="text/plain", finished_at=50)
+        assert catalog.extents("a1") == extents
+        assert not catalog.finish(outcome, [HAPPENED])
+        assert not catalog.finish(finished(2), [HAPPENED])
+        assert not catalog.finish(finished(3), [HAPPENED])
+        assert len(catalog.events_after(0, 10)) == 1
+
+        assert catalog.settle("a1", "attachments/a1")
+        assert known(catalog, 1) == replace(found, storage="store", object_name="attachments/a1")
+        assert catalog.extents("a1") == ()
+        assert catalog.part_runs("a1") == []
+        assert catalog.settle("a1", "attachments/a1"), "the object is in use: the caller must not remove it"
+
+    def test_content_that_is_in_the_store_at_once_needs_no_parts(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1, State.COMPLETE))
+        catalog.checkpoint(Checkpoint(part_runs={"a1": [PartRun(1, 1, 1)]}))
+        catalog.finish(finished(1, observations=4, variables=2), [])
+        assert (known(catalog, 1).object_name, known(catalog, 1).observations) == ("attachments/a1", 4)
+        assert catalog.part_runs("a1") == []
+
+    def test_deleted_is_for_ever(self, catalog: Catalog) -> None:
+        named = attachment(1, State.COMPLETE, qualifier_2="a.txt")
+        keep(catalog, named, attachment(2, State.COMPLETE))
+        catalog.checkpoint(Checkpoint(part_runs={"a1": [PartRun(1, 1, 1)]}))
+        extents = (Extent(1, 2, 3),)
+        catalog.finish(finished(1, storage="journal", object_name=None, extents=extents), [])
+        gone = NewEvent("attachment.deleted", "a1", 6, {})
+        catalog.set_state(["a1", "a2", "a3"], State.DELETED, events=[gone])
+        assert catalog.events_after(0, 10)[-1][1:] == gone
+        assert (known(catalog, 1).state, known(catalog, 1).qualifier_2) == (State.DELETED, "a.txt")
+        assert catalog.extents("a1") == ()
+        assert catalog.part_runs("a1") == []
+        assert not catalog.settle("a1", "attachments/a1")
+        assert not catalog.finish(finished(2), [])
+        for state in State:
+            catalog.set_state(["a1"], state)
+            assert known(catalog, 1).state is State.DELETED
+
+    def test_only_what_is_being_received_expires(self, catalog: Catalog) -> None:
+        keep(catalog, *(attachment(number, state) for number, state in enumerate(State)))
+        catalog.set_state([f"a{number}" for number in range(len(State))], State.EXPIRED)
+        became = [known(catalog, number).state for number in range(len(State))]
+        assert became == [State.EXPIRED if state is State.RECEIVING else state for state in State]
+
+    def test_unsettled_and_stale_attachments_come_oldest_first(self, catalog: Catalog) -> None:
+        keep(catalog, *(attachment(number, State.COMPLETE) for number in range(5)))
+        keep(catalog, *(replace(attachment(number), last_received_at=20 - number) for number in range(5, 10)))
+        for number in range(4):
+            storage: Any = "store" if number == 2 else "journal"
+            catalog.finish(finished(number, storage=storage, finished_at=10 - number), [])
+        assert [record.id for record in catalog.unsettled_attachments(10, 9)] == ["a3", "a1"]
+        assert [record.id for record in catalog.unsettled_attachments(11, 2)] == ["a3", "a1"]
+        assert [record.id for record in catalog.stale_attachments(14, 9)] == ["a9", "a8", "a7"]
+        assert [record.id for record in catalog.stale_attachments(14, 2)] == ["a9", "a8"]
+
+    @pytest.mark.parametrize(
+        ("changes", "unfinished", "complete"),
+        [
+            ({}, False, True),
+            ({}, True, False),
+            ({"message_correl_id": b" " * 24}, False, True),
+            ({"message_correl_id": b"x" * 24}, False, False),
+            ({"message_correl_id": b"x" * 24, "application_body": b""}, False, True),
+            ({"message_correl_id": b"x" * 24, "application_body": b""}, True, False),
+            ({"attachments": ("a1", "a2", "a9")}, False, False),
+            ({"complete_at": 1}, False, False),
+        ],
+        ids=str,
+    )
+    def test_complete_messages(
+        self, catalog: Catalog, changes: dict[str, Any], *, unfinished: bool, complete: bool
+    ) -> None:
+        theirs = [attachment(number, State.COMPLETE, message_id="m1") for number in (1, 2)]
+        record = message(1, "a1", "a2", **changes) if "attachments" not in changes else replace(message(1), **changes)
+        catalog.checkpoint(Checkpoint(attachments=[*theirs, attachment(3)], messages=[record]))
+        catalog.finish(finished(1), [])
+        if not unfinished:
+            catalog.finish(finished(2), [])
+        assert catalog.complete_messages(["a1", "a2", "a3", "a4"], 60) == (["m1"] if complete else [])
+        found = catalog.message("m1")
+        assert found == (replace(record, complete_at=60) if complete else record)
+        assert catalog.complete_messages(["a1"], 61) == []
+
+    def test_needed_segments(self, catalog: Catalog) -> None:
+        states = [State.RECEIVING, State.COMPLETE, State.QUARANTINED, State.EXPIRED, State.DELETED]
+        for number, state in enumerate(states):
+            first, last = Position(10 * number, 5, 0).pack(), Position(10 * number + 2, 0, 0).pack()
+            keep(catalog, attachment(number, state, first_position=first, last_position=last))
+        for number, storage in ((6, "journal"), (7, "store")):
+            at = Position(10 * number, 0, 1).pack()
+            keep(catalog, attachment(number, State.COMPLETE, first_position=at, last_position=at))
+            catalog.finish(finished(number, storage=storage), [])
+        catalog.checkpoint(Checkpoint(quarantine=[spoilt(80), spoilt(81), spoilt(82)]))
+        catalog.set_quarantine_state("q81", "dismissed")
+        catalog.set_quarantine_state("q82", "replayed")
+        assert catalog.needed_segments() == {0, 1, 2, 10, 11, 12, 20, 21, 22, 60, 80, 82}
+        catalog.settle("a6", "attachments/a6")
+        catalog.set_state(["a2"], State.DELETED)
+        assert catalog.needed_segments() == {0, 1, 2, 10, 11, 12, 80, 82}
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize(
+        ("which", "wanted"),
+        [
+            (AttachmentFilter(), lambda record: True),
+            (AttachmentFilter(state=State.EXPIRED), lambda record: record.state is State.EXPIRED),
+            (AttachmentFilter(kind=AttachmentKind.TEXT_FILE), lambda record: record.kind == 2),
+            (AttachmentFilter(source="crane"), lambda record: record.source == "crane"),
+            (AttachmentFilter(message="m2"), lambda record: record.message_id == "m2"),
+            (AttachmentFilter(name="GRÜSSE"), lambda record: record.qualifier_2 == "Grüße 100%.txt"),
+            (AttachmentFilter(name="%"), lambda record: "%" in record.qualifier_2),
+            (AttachmentFilter(name="_"), lambda record: "_" in record.qualifier_2),
+            (AttachmentFilter(name="\\"), lambda record: "\\" in record.qualifier_2),
+            (AttachmentFilter(name="\0"), lambda record: "\0" in record.qualifier_2),
+            (AttachmentFilter(name="x" * 60_000), lambda record: False),
+            (AttachmentFilter(received_after=1, received_before=4), lambda record: 1 < record.first_received_at < 4),
+            (
+                AttachmentFilter(State.RECEIVING, AttachmentKind.DATA_SET, "quay", "a", "m1", 0, 9),
+                lambda record: (
+                    (record.state, record.kind, record.source) == (State.RECEIVING, 1, "quay")
+                    and "a" in record.qualifier_2
+                    and record.message_id == "m1"
+                    and record.first_received_at > 0
+                ),
+            ),
+        ],
+        ids=str,
+    )
+    def test_listing_attachments(
+        self, catalog: Catalog, which: AttachmentFilter, wanted: Callable[[AttachmentRecord], bool]
+    ) -> None:
+        pick = random.Random(7)
+        names = ["a.txt", "Grüße 100%.txt", "under_score", "C:\\temp\\a.dat", "レポート", "odd\0name"]
+        kept = [
+            replace(
+                attachment(number, pick.choice(list(State))),
+                source=pick.choice(["quay", "crane"]),
+                kind=pick.choice([None, *AttachmentKind]),
+                message_id=pick.choice([None, "m1", "m2"]),
+                qualifier_2=pick.choice(names),
+                first_received_at=pick.randrange(5),
+            )
+            for number in range(60)
+        ]
+        keep(catalog, *kept)
+        newest_first = sorted(kept, key=lambda record: (record.first_received_at, record.id), reverse=True)
+        for limit in (1, 7, 100):
+            found = list(pages(partial(catalog.attachments, which, limit=limit)))
+            assert {len(items) for items in found[:-1]} <= {limit}
+            assert [record for items in found for record in items] == list(filter(wanted, newest_first))
+
+    def test_what_comes_while_pages_are_turned_shifts_nothing(self, catalog: Catalog) -> None:
+        keep(catalog, *(attachment(number) for number in range(10, 20)))
+        fresh = count(20)
+
+        def turn(cursor: str | None) -> Page[AttachmentRecord]:
+            page = catalog.attachments(AttachmentFilter(), cursor, 3)
+            keep(catalog, attachment(next(fresh)), attachment(12, last_received_at=99))
+            return page
+
+        assert [record.id for record in all_of(turn)] == [f"a{number}" for number in range(19, 9, -1)]
+
+    def test_listing_messages(self, catalog: Catalog) -> None:
+        kept = [message(number, source=("quay", "crane")[number % 2], received_at=number // 4) for number in range(9)]
+        catalog.checkpoint(Checkpoint(messages=kept))
+        newest_first = sorted(kept, key=lambda record: (record.received_at, record.id), reverse=True)
+        assert all_of(lambda cursor: catalog.messages(None, cursor, 2)) == newest_first
+        of_crane = [record for record in newest_first if record.source == "crane"]
+        assert all_of(lambda cursor: catalog.messages("crane", cursor, 2)) == of_crane
+
+    @pytest.mark.parametrize(
+        "cursor", ["", "x", "%", "MTI6", "é", "\0", "MTox\n", "MTIzNDU2Nzg5MDEyMzQ1Njc4OTA6eA", "=" * 9]
+    )
+    def test_foreign_cursors_are_refused(self, catalog: Catalog, cursor: str) -> None:
+        if cursor == "MTI6":
+            assert catalog.attachments(AttachmentFilter(), cursor, 1).items == []
+            return
+        for listing in (
+            lambda: catalog.attachments(AttachmentFilter(), cursor, 1),
+            lambda: catalog.messages(None, cursor, 1),
+            lambda: catalog.quarantined(None, None, cursor, 1),
+            lambda: catalog.deliveries(None, None, cursor, 1),
+        ):
+            with pytest.raises(BadCursor):
+                listing()
+
+    def test_a_cursor_is_a_word_in_a_url(self, catalog: Catalog) -> None:
+        keep(catalog, *(replace(attachment(number), id=f"a/?&=ÿ{number}") for number in range(3)))
+        cursor = catalog.attachments(AttachmentFilter(), None, 1).next
+        assert cursor is not None
+        assert cursor.replace("-", "").replace("_", "").isalnum()
+        assert cursor.isascii()
+
+    def test_identifiers_may_be_anything_that_a_client_asks_for(self, catalog: Catalog) -> None:
+        for strange in ("", "\0", "\udcff", "' OR 1=1 --"):
+            assert set(everything(catalog, strange)) == {None}
+            assert not catalog.set_quarantine_state(strange, "dismissed")
+            assert catalog.attachments(AttachmentFilter(source=strange, message=strange), None, 1).items == []
+
+    def test_counts(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1), attachment(2), attachment(3, State.COMPLETE))
+        catalog.checkpoint(Checkpoint(quarantine=[spoilt(1), spoilt(2)]))
+        catalog.set_quarantine_state("q2", "dismissed")
+        catalog.add_delivery(delivery(1), [])
+        assert catalog.counts() == {
+            "attachments": dict.fromkeys(State, 0) | {State.RECEIVING: 2, State.COMPLETE: 1},
+            "deliveries": dict.fromkeys(DeliveryState, 0) | {DeliveryState.QUEUED: 1},
+            "quarantine": {"kept": 1, "replayed": 0, "dismissed": 1},
+        }
+
+    # --- quarantine -----------------------------------------------------------------------------------------------
+
+    def test_quarantine(self, catalog: Catalog) -> None:
+        kept = [spoilt(number, source=("quay", "crane")[number % 2], received_at=number // 4) for number in range(9)]
+        catalog.checkpoint(Checkpoint(quarantine=kept))
+        assert catalog.set_quarantine_state("q3", "dismissed")
+        assert not catalog.set_quarantine_state("q9", "dismissed")
+        kept[3] = replace(kept[3], state="dismissed")
+        newest_first = sorted(kept, key=lambda record: (record.received_at, record.id), reverse=True)
+        assert all_of(lambda cursor: catalog.quarantined(None, None, cursor, 2)) == newest_first
+        of_crane = [record for record in newest_first if record.source == "crane" and record.state == "kept"]
+        assert all_of(lambda cursor: catalog.quarantined("crane", "kept", cursor, 2)) == of_crane
+        assert all_of(lambda cursor: catalog.quarantined(None, "dismissed", cursor, 2)) == [kept[3]]
+
+    # --- deliveries -----------------------------------------------------------------------------------------------
+
+    def test_deliveries(self, catalog: Catalog) -> None:
+        kept = [
+            delivery(number, destination=("pier", "dock")[number % 2], created_at=number // 4) for number in range(9)
+        ]
+        for record in kept:
+            catalog.add_delivery(record, [HAPPENED])
+        assert len(catalog.events_after(0, 99)) == 9
+        kept[3] = replace(kept[3], state=DeliveryState.SENT, messages_sent=4, messages_total=4, attempts=1, reason="r")
+        catalog.update_delivery(kept[3], [HAPPENED])
+        assert len(catalog.events_after(0, 99)) == 10
+        assert catalog.delivery("d3") == kept[3]
+        newest_first = sorted(kept, key=lambda record: (record.created_at, record.id), reverse=True)
+        assert all_of(lambda cursor: catalog.deliveries(None, None, cursor, 2)) == newest_first
+        queued_for_dock = [
+            record for record in newest_first if record.destination == "dock" and record.state is DeliveryState.QUEUED
+        ]
+        assert all_of(lambda cursor: catalog.deliveries(DeliveryState.QUEUED, "dock", cursor, 2)) == queued_for_dock
+        with pytest.raises(KeyError):
+            catalog.update_delivery(delivery(99), [HAPPENED])
+        assert len(catalog.events_after(0, 99)) == 10
+
+    def test_due_deliveries_come_oldest_first(self, catalog: Catalog) -> None:
+        due = [
+            delivery(1, created_at=5, next_attempt_at=10),
+            delivery(2, created_at=4, state=DeliveryState.SENDING),
+            delivery(3, created_at=6),
+        ]
+        for record in (
+            *due,
+            delivery(4, next_attempt_at=11),
+            delivery(5, state=DeliveryState.SENT),
+            delivery(6, state=DeliveryState.FAILED),
+            delivery(7, destination="dock"),
+        ):
+            catalog.add_delivery(record, [])
+        assert [record.id for record in catalog.due_deliveries("pier", 10, 9)] == ["d2", "d1", "d3"]
+        assert [record.id for record in catalog.due_deliveries("pier", 10, 2)] == ["d2", "d1"]
+        assert catalog.due_deliveries("bay", 10, 9) == []
+
+    def test_ended_deliveries_that_hold_content_come_oldest_first(self, catalog: Catalog) -> None:
+        sent = delivery(1, state=DeliveryState.SENT, updated_at=5)
+        failed = delivery(2, state=DeliveryState.FAILED, updated_at=4)
+        for record in (sent, failed, delivery(3, updated_at=1), delivery(4, state=DeliveryState.SENT, updated_at=9)):
+            catalog.add_delivery(record, [])
+        assert catalog.ended_deliveries(9, 9) == [failed, sent]
+        assert catalog.ended_deliveries(9, 1) == [failed]
+        emptied = tuple(replace(content, object_name="") for content in failed.attachments)
+        catalog.update_delivery(replace(failed, attachments=emptied))
+        assert catalog.ended_deliveries(9, 9) == [sent]
+
+    def test_an_idempotency_key_stands_for_one_delivery(self, catalog: Catalog) -> None:
+        first = delivery(1, idempotency_key="k", fingerprint="f")
+        catalog.add_delivery(first, [HAPPENED])
+        for fingerprint, same in (("f", True), ("g", False)):
+            with pytest.raises(IdempotencyConflict) as conflict:
+                catalog.add_delivery(delivery(2, idempotency_key="k", fingerprint=fingerprint), [HAPPENED])
+            assert (conflict.value.delivery, conflict.value.same_request) == (first, same)
+        assert catalog.delivery("d2") is None
+        assert catalog.delivery_by_idempotency_key("k") == first
+        assert len(catalog.events_after(0, 9)) == 1
+        catalog.add_delivery(delivery(3), [])
+        catalog.add_delivery(delivery(4), [])
+
+    def test_many_clients_with_one_key_make_one_delivery(self, catalog: Catalog) -> None:
+        together = Barrier(8)
+
+        def add(number: int) -> str:
+            together.wait()
+            try:
+                catalog.add_delivery(delivery(number, idempotency_key="k", fingerprint="f"), [HAPPENED])
+            except IdempotencyConflict as conflict:
+                return conflict.delivery.id
+            return f"d{number}"
+
+        with ThreadPoolExecutor(8) as pool:
+            (told,) = set(pool.map(add, range(8)))
+        assert [record.id for record in catalog.deliveries(None, None, None, 99).items] == [told]
+        assert len(catalog.events_after(0, 99)) == 1
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    def test_events_are_numbered_for_good(self, catalog: Catalog) -> None:
+        catalog.add_events([HAPPENED._replace(time=time) for time in (1, 2, 3)])
+        catalog.add_events([])
+        assert catalog.events_after(1, 1) == [EventRecord(2, HAPPENED.type, HAPPENED.subject, 2, HAPPENED.data)]
+        assert [event.number for event in catalog.events_after(0, 9)] == [1, 2, 3]
+        assert catalog.last_event() == 3
+        catalog.prune_events(3)
+        assert [event.number for event in catalog.events_after(0, 9)] == [3]
+        catalog.prune_events(4)
+        assert catalog.events_after(0, 9) == []
+        catalog.add_events([HAPPENED])
+        assert catalog.last_event() == 4
+
+    # --- threads --------------------------------------------------------------------------------------------------
+
+    def test_readers_see_whole_checkpoints_while_others_write(self, catalog: Catalog) -> None:
+        stop = Event()
+
+        def read() -> int:
+            seen = 0
+            while not stop.is_set():
+                listed = catalog.attachments(AttachmentFilter(), None, 99).items
+                (progress,) = {record.parts_received for record in listed} or {0}
+                assert progress >= seen
+                seen = progress
+                assert (catalog.progress() or 0) >= seen
+            return seen
+
+        def deliver(first: int) -> None:
+            for number in range(first, first + 20):
+                catalog.add_delivery(delivery(number), [HAPPENED])
+
+        with ThreadPoolExecutor(6) as pool:
+            readers = [pool.submit(read) for _ in range(3)]
+            writers = [pool.submit(deliver, first) for first in (0, 100)]
+            try:
+                for step in range(1, 61):
+                    rows = [attachment(number, parts_received=step) for number in range(20)]
+                    catalog.checkpoint(Checkpoint(progress=step, attachments=rows))
+                for writer in writers:
+                    writer.result()
+            finally:
+                stop.set()
+            assert max(reader.result() for reader in readers) <= 60
+        assert catalog.counts()["deliveries"][DeliveryState.QUEUED] == 40
+
+    # --- round trips ----------------------------------------------------------------------------------------------
+
+    @settings(suppress_health_check=ON_PURPOSE, max_examples=50, deadline=None)
+    @given(data=st.data())
+    def test_whatever_senders_write_comes_back(self, catalog: Catalog, data: st.DataObject) -> None:
+        optional_number, optional_text = st.none() | numbers, st.none() | texts
+        identifier = texts.map(lambda text: f"{next(serial)}{text}")
+        kept = data.draw(
+            st.builds(
+                AttachmentRecord,
+                id=identifier,
+                source=identifier,
+                correl_id=st.binary(max_size=16),
+                state=st.sampled_from(State),
+                message_id=optional_text,
+                ordinal=numbers,
+                kind=st.none() | st.sampled_from(AttachmentKind),
+                qualifier_1=texts,
+                qualifier_2=texts,
+                description=texts,
+                minor_version=numbers,
+                major_version=numbers,
+                dialects=st.integers(0, (1 << 64) - 1),
+                parts_expected=optional_number,
+                parts_received=numbers,
+                pending_counts=st.lists(st.integers(0, (1 << 64) - 1)).map(tuple),
+                pending_position=optional_number,
+                first_position=numbers,
+                first_received_at=numbers,
+                size=optional_number,
+                content_type=optional_text,
+                storage=st.sampled_from([None, "journal", "store"]),
+                object_name=optional_text,
+                reason_code=optional_text,
+                reason=optional_text,
+            )
+        )
+        told = data.draw(
+            st.builds(
+                MessageRecord,
+                id=identifier,
+                source=texts,
+                header_correl_id=st.binary(max_size=24),
+                message_correl_id=st.binary(max_size=24),
+                original_msg_type=numbers,
+                original_correl_id=st.binary(max_size=24),
+                attachments=st.lists(texts).map(tuple),
+                header_position=numbers,
+                received_at=numbers,
+                application_body=st.none() | st.binary(),
+                application_format=texts,
+                application_ccsid=numbers,
+                complete_at=optional_number,
+            )
+        )
+        refused = data.draw(
+            st.builds(
+                QuarantineRecord,
+                id=identifier,
+                source=texts,
+                position=numbers,
+                code=texts,
+                row=texts,
+                at=numbers,
+                why=texts,
+                msg_type=numbers,
+                correl_id=st.binary(max_size=24),
+                size=numbers,
+                received_at=numbers,
+            )
+        )
+        sent = data.draw(
+            st.builds(
+                DeliveryRecord,
+                id=identifier,
+                destination=texts,
+                header_correl_id=st.binary(max_size=24),
+                message_correl_id=st.binary(max_size=24),
+                attachments=st.lists(outgoing, max_size=3).map(tuple),
+                created_at=numbers,
+                updated_at=numbers,
+                state=st.sampled_from(DeliveryState),
+                application_body=st.none() | st.binary(),
+                reason=optional_text,
+                idempotency_key=st.none() | identifier,
+                fingerprint=optional_text,
+            )
+        )
+        happened = NewEvent(
+            data.draw(texts), data.draw(texts), data.draw(numbers), {data.draw(texts): data.draw(texts)}
+        )
+        catalog.checkpoint(
+            Checkpoint(
+                attachments=[kept], messages=[told], quarantine=[refused], source_dialects={kept.source: kept.dialects}
+            )
+        )
+        catalog.add_delivery(sent, [happened])
+        assert catalog.attachment(kept.id) == kept
+        assert catalog.attachments_by_key(kept.source, [kept.correl_id]) == {kept.correl_id: kept}
+        assert kept in catalog.attachments(AttachmentFilter(name=kept.qualifier_2 or None), None, 1000).items
+        assert catalog.message(told.id) == told
+        assert catalog.quarantine_entry(refused.id) == refused
+        assert catalog.delivery(sent.id) == sent
+        assert catalog.source_dialects()[kept.source] == kept.dialects
+        assert catalog.events_after(catalog.last_event() - 1, 1)[0][1:] == happened
