@@ -1,0 +1,208 @@
+"""Explaining captured bytes: every byte has its cell, what the codecs write is recognised, and nothing crashes."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.codecs.ibm_mq.headers import MQMD2, MQMDE
+from app.codecs.ibm_mq.image import write_image
+from app.codecs.sas import dataset, files, indexes
+from app.codecs.sas.attachment import write_count, write_header
+from app.codecs.sas.correlid import join
+from app.codecs.sas.dialect import DIALECTS, Dialect
+from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
+from app.model.message import PhysicalMessage
+from app.trace import FORMATS, Frame, NotRecognised, explain
+from app.wire import Context
+
+KEY = b"\x33" * 16
+HEADER = MessageHeader(
+    b"\x11" * 16 + bytes(8),
+    1,
+    bytes(24),
+    b"\x22" * 16 + bytes(8),
+    (AttachmentDefinition(AttachmentKind.BINARY_FILE, KEY, "FILENAME", "d:\\mytext.txt", "Text file..."),),
+)
+DEFINITION = dataset.DataSetDefinition(1, label="Stations", observations=2, variables=2, obs_length=28)
+VARIABLES = (dataset.Variable("CELSIUS", format="BEST"), dataset.Variable("STATION", type=b"\2", length=20))
+INDEX = indexes.Index(1, "NAME", 0, 2, ["CELSIUS", "STATION"])
+
+WRITTEN: dict[str, Callable[[Dialect], bytes]] = {
+    "sas-attachment-header": lambda dialect: write_header(HEADER, dialect),
+    "sas-count": lambda dialect: write_count(3, dialect),
+    "sas-file-description": lambda dialect: files.write_file_description(files.FileDescription(80, 1234), dialect),
+    "sas-file-records": lambda dialect: next(files.write_records([b"one", b"", b"three"], dialect, 32000)),
+    "sas-data-set-definition": lambda dialect: dataset.write_definition(DEFINITION, dialect),
+    "sas-variables": lambda dialect: next(dataset.write_variables(VARIABLES, dialect)),
+    "sas-observations": lambda dialect: next(dataset.write_observations([b"\x41" * 56], 28, dialect)),
+    "sas-indexes": lambda dialect: next(indexes.write_indexes([INDEX], dialect)),
+    "sas-constraints": lambda dialect: next(indexes.write_constraints(b"whatever it is", dialect)),
+}
+SEQUENCES = {"sas-attachment-header": 0, "sas-count": 0, "sas-file-description": 1, "sas-data-set-definition": 1}
+
+
+def values(frame: Frame) -> dict[str, object]:
+    return {cell.name.partition(".")[2]: cell.value for cell in frame.cells}
+
+
+def assert_tiled(frames: list[Frame], size: int) -> None:
+    """Cells lie one behind the other, from the first byte to the last; only bits share their bytes."""
+    cells = [cell for frame in frames for cell in frame.cells]
+    assert [frame.offset for frame in frames] == [frame.cells[0].at for frame in frames]
+    assert cells[0].at == 0
+    assert cells[-1].at + cells[-1].size == size
+    for one, other in pairwise(cells):
+        assert other.at == one.at + one.size or (other.at, other.size) == (one.at, one.size)
+
+
+def image(name: str, dialect: Dialect, body: bytes, version: int = 1, **fields: object) -> bytes:
+    is_header = name == "sas-attachment-header"
+    message = PhysicalMessage(
+        "",
+        "",
+        100000 if is_header else 100001,
+        HEADER.header_correl_id if is_header else join(KEY, SEQUENCES.get(name, 2)),
+        body,
+        encoding=273 if dialect.order == ">" else 546,
+        ccsid=1208,
+    )
+    return write_image(message._replace(**fields), version)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_is_explained_when_told_what_it_is(name: str, dialect: Dialect) -> None:
+    body = WRITTEN[name](dialect)
+    frames = explain(body, name)
+    assert [frame.format for frame in frames] == [name]
+    assert_tiled(frames, len(body))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_is_recognised_by_its_content(name: str, dialect: Dialect) -> None:
+    body = WRITTEN[name](dialect)
+    (frame,) = explain(body)
+    assert frame.format == name
+    assert_tiled([frame], len(body))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_descriptor_tells_what_its_body_is(name: str, dialect: Dialect) -> None:
+    body = WRITTEN[name](dialect)
+    captured = image(name, dialect, body)
+    descriptor, told = explain(captured)
+    assert (descriptor.format, told.format) == ("mqmd", name)
+    assert told.offset == len(captured) - len(body)
+    assert_tiled([descriptor, told], len(captured))
+    assert values(descriptor)["encoding"] == (273 if dialect.order == ">" else 546)
+
+
+def test_the_documented_example_field_by_field() -> None:
+    (frame,) = explain(write_header(HEADER, Dialect()))
+    assert {name: value for name, value in values(frame).items() if not isinstance(value, bytes)} == {
+        "original_msg_type": 1,
+        "attachment_count": 1,
+        "attachments[0].type": AttachmentKind.BINARY_FILE,
+        "attachments[0].qualifier1.length": 8,
+        "attachments[0].qualifier1": "FILENAME",
+        "attachments[0].qualifier2.length": 13,
+        "attachments[0].qualifier2": "d:\\mytext.txt",
+        "attachments[0].description.length": 12,
+        "attachments[0].description": "Text file...",
+        "attachments[0].minor_version": 0,
+        "attachments[0].major_version": 0,
+    }
+    assert "big-4-excluded-packed" in frame.note
+
+
+def test_an_extension_stands_between_descriptor_and_body_or_alone() -> None:
+    body = WRITTEN["sas-count"](Dialect())
+    captured = image("sas-count", Dialect(), body, group_id=b"g" * 24, msg_flags=8)
+    frames = explain(captured)
+    assert [frame.format for frame in frames] == ["mqmd", "mqmde", "sas-count"]
+    assert_tiled(frames, len(captured))
+    alone = explain(captured[324:])
+    assert [frame.format for frame in alone] == ["mqmde", "sas-count"]
+    assert values(alone[0])["group_id"] == b"g" * 24
+    assert [frame.format for frame in explain(MQMDE().encode(Context("<", "cp500")))] == ["mqmde"]
+
+
+def test_a_descriptor_of_version_2_has_the_groups_itself() -> None:
+    captured = image("sas-count", Dialect(), WRITTEN["sas-count"](Dialect()), 2, group_id=b"g" * 24)
+    frames = explain(captured)
+    assert [(frame.format, frame.offset) for frame in frames] == [("mqmd", 0), ("sas-count", MQMD2.SIZE)]
+
+
+@pytest.mark.parametrize(("ccsid", "text"), [(1208, "Größe"), (37, "Größe"), (1200, "Größe")])
+def test_an_application_message_is_text_in_its_character_set(ccsid: int, text: str) -> None:
+    codec = {1208: "utf-8", 37: "cp037", 1200: "utf-16-be"}[ccsid]
+    captured = write_image(PhysicalMessage("", "", 8, bytes(24), text.encode(codec), encoding=273, ccsid=ccsid))
+    frame = explain(captured)[-1]
+    assert frame.format == "application-message"
+    assert frame.cells[0].value == text
+
+
+def test_a_body_that_is_not_what_its_descriptor_says_is_kept_as_bytes_with_the_reason() -> None:
+    captured = write_image(PhysicalMessage("", "", 100000, bytes(24), b"nonsense", encoding=273, ccsid=1208))
+    frame = explain(captured)[-1]
+    assert frame.format == "bytes"
+    assert frame.cells[0].value == b"nonsense"
+    assert "sas-attachment-header" in frame.note
+
+
+def test_mqtt_packets_one_behind_the_other() -> None:
+    captured = bytes.fromhex("40020001 3d8001") + bytes(128) + bytes.fromhex("c000")
+    frames = explain(captured)
+    assert [(frame.format, frame.note) for frame in frames] == [
+        ("mqtt", "PUBACK"),
+        ("mqtt", "PUBLISH"),
+        ("mqtt", "PINGREQ"),
+    ]
+    publish = values(frames[1])
+    assert (publish["dup"], publish["qos"], publish["retain"], publish["remaining_length"]) == (1, 2, 1, 128)
+    assert_tiled(frames, len(captured))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_refusal_says_what_was_tried_and_how_far_it_got(name: str) -> None:
+    with pytest.raises(NotRecognised) as refused:
+        explain(b"\xff" * 7, name)
+    (tried,) = refused.value.tried
+    assert tried.format == name
+    assert 0 <= tried.at <= 8
+    assert tried.why
+    assert name in str(refused.value)
+
+
+def test_bytes_that_are_nothing_list_every_format_the_furthest_first() -> None:
+    with pytest.raises(NotRecognised) as refused:
+        explain(b"\xff" * 33)
+    assert {one.format for one in refused.value.tried} == set(FORMATS)
+    reach = [one.at for one in refused.value.tried]
+    assert reach == sorted(reach, reverse=True)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_prefix_is_explained_whole_or_refused(name: str) -> None:
+    body = WRITTEN[name](DIALECTS[0])
+    for as_format, whole in ((name, body), ("mqmd", image(name, DIALECTS[0], body))):
+        for size in range(len(whole)):
+            try:
+                frames = explain(whole[:size], as_format)
+            except NotRecognised:
+                continue
+            assert_tiled([frame for frame in frames if frame.cells], size)
+
+
+@given(st.binary(max_size=200), st.sampled_from([None, *FORMATS]))
+def test_any_bytes_are_explained_whole_or_refused(data: bytes, as_format: str | None) -> None:
+    try:
+        frames = explain(data, as_format)
+    except NotRecognised:
+        return
+    assert_tiled(frames, len(data))
