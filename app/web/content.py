@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from email.utils import format_datetime
 from itertools import chain
-from time import perf_counter
 from secrets import token_hex
+from time import perf_counter
 
 from starlette.datastructures import Headers
 from starlette.responses import Response

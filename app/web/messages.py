@@ -94,7 +94,7 @@ def get_message(message_id: str, gateway: GatewayDep, base: BaseDep) -> MessageV
         AttachmentSummary.of(attachment_id, gateway.catalog.attachment(attachment_id), base)
         for attachment_id in record.attachments
     ]
-    return MessageView.whole(record, base, _application_message(record), attachments)
+    return MessageView.of(record, base, _application_message(record), attachments)
 
 
 def _application_message(record: MessageRecord) -> ApplicationMessage | None:

@@ -79,6 +79,9 @@ _TABLE = (
     ),
     ProblemType("invalid", 422, "The request is not valid", "`errors` lists every field that is wrong."),
     ProblemType(
+        "not-recognised", 422, "The bytes are of no known format", "`tried` tells for each format how far it came."
+    ),
+    ProblemType(
         "unknown-destination", 422, "There is no such destination", "`known` lists the destinations of this gateway."
     ),
     ProblemType(

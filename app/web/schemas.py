@@ -193,8 +193,8 @@ class ApplicationMessage(BaseModel):
         )
 
 
-class MessageSummary(BaseModel):
-    """One message with the fields of its attachment header."""
+class MessageFields(BaseModel):
+    """What an attachment header says of its message."""
 
     id: str
     source: str
@@ -202,14 +202,19 @@ class MessageSummary(BaseModel):
     message_correl_id: str
     original_msg_type: int
     original_correl_id: str
-    attachments: list[str] = Field(description="identifiers, in the header's order")
     received_at: datetime
     complete_at: datetime | None = Field(description="when the last of it was finished")
     links: Links
 
+
+class MessageSummary(MessageFields):
+    """One message, and the identifiers of its attachments in the header's order."""
+
+    attachments: list[str]
+
     @classmethod
     def of(cls, record: MessageRecord, base: str) -> "MessageSummary":
-        return cls(**_message_fields(record, base))
+        return cls(**_message_fields(record, base), attachments=list(record.attachments))
 
 
 class AttachmentSummary(BaseModel):
@@ -238,23 +243,21 @@ class AttachmentSummary(BaseModel):
         )
 
 
-class MessageView(MessageSummary):
-    """One message, its application message and its attachments."""
+class MessageView(MessageFields):
+    """One message, its application message and its attachments in the header's order."""
 
     application_message: ApplicationMessage | None
-    attachment_list: list[AttachmentSummary]
+    attachments: list[AttachmentSummary]
 
     @classmethod
-    def whole(
+    def of(
         cls,
         record: MessageRecord,
         base: str,
         application_message: ApplicationMessage | None,
         attachments: list[AttachmentSummary],
     ) -> "MessageView":
-        return cls(
-            **_message_fields(record, base), application_message=application_message, attachment_list=attachments
-        )
+        return cls(**_message_fields(record, base), application_message=application_message, attachments=attachments)
 
 
 def _message_fields(record: MessageRecord, base: str) -> dict[str, Any]:
@@ -265,7 +268,6 @@ def _message_fields(record: MessageRecord, base: str) -> dict[str, Any]:
         "message_correl_id": record.message_correl_id.hex(),
         "original_msg_type": record.original_msg_type,
         "original_correl_id": record.original_correl_id.hex(),
-        "attachments": list(record.attachments),
         "received_at": to_time(record.received_at),
         "complete_at": optional_time(record.complete_at),
         "links": {"self": f"{base}/messages/{record.id}"},

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from app.web import problems
 from app.web.api import create_app
@@ -49,11 +50,13 @@ def test_a_fault_of_ours_tells_nothing_but_its_number(stock: Stock, http: httpx.
     with sqlite3.connect(stock.settings.data / "catalog.sqlite") as database:
         database.execute("ALTER TABLE attachments RENAME TO lost")
     database.close()
-    response = http.get("/v1/attachments")
+    with capture_logs() as logged:
+        response = http.get("/v1/attachments")
     assert response.status_code == 500
     problem = response.json()
     assert problem["type"] == "/problems/internal"
     assert problem["incident"] in problem["detail"]
+    assert [entry["incident"] for entry in logged if entry["log_level"] == "error"] == [problem["incident"]]
     assert "sql" not in response.text.lower()
 
 

@@ -36,10 +36,12 @@ def test_a_message_and_its_application_message(
         "text": text,
         "base64": base64.b64encode(body).decode(),
     }
-    assert seen["attachments"] == [attachment.id for attachment in attachments]
-    listed = [(entry["state"], entry["size"], entry["description"]) for entry in seen["attachment_list"]]
+    assert [entry["id"] for entry in seen["attachments"]] == [attachment.id for attachment in attachments]
+    listed = [(entry["state"], entry["size"], entry["description"]) for entry in seen["attachments"]]
     assert listed == [("receiving", None, "first"), ("finished", 4, "")]
-    assert "content" in seen["attachment_list"][1]["links"]
+    assert "content" in seen["attachments"][1]["links"]
+    (summary,) = http.get("/v1/messages").json()["items"]
+    assert summary["attachments"] == [attachment.id for attachment in attachments]
 
 
 def test_a_message_without_an_application_message(stock: Stock, http: httpx.Client) -> None:

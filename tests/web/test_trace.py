@@ -1,0 +1,35 @@
+import httpx
+import pytest
+
+CONNECT = bytes.fromhex("100c00044d5154540400003c0000")
+
+
+@pytest.mark.parametrize(
+    ("query", "body"),
+    [
+        ("", CONNECT),
+        ("?hex=true", CONNECT.hex(" ").encode()),
+        ("?as=mqtt", CONNECT),
+        ("?hex=1&as=mqtt", CONNECT.hex().encode()),
+    ],
+)
+def test_bytes_are_explained(http: httpx.Client, query: str, body: bytes) -> None:
+    (frame,) = http.post(f"/v1/trace{query}", content=body).json()
+    assert frame["format"].startswith("mqtt")
+    assert max(cell["offset"] + cell["size"] for cell in frame["cells"]) == len(CONNECT)
+    assert [cell["offset"] for cell in frame["cells"]] == sorted(cell["offset"] for cell in frame["cells"])
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "status", "word"),
+    [
+        ("?hex=true", b"xyz", 422, "invalid"),
+        ("?hex=true", b"\xff", 422, "invalid"),
+        ("?as=smoke", b"", 422, "invalid"),
+        ("?as=mqmd", b"nothing like it", 422, "not-recognised"),
+        ("", bytes((4 << 20) + 1), 413, "too-large"),
+    ],
+)
+def test_what_cannot_be(http: httpx.Client, query: str, body: bytes, status: int, word: str) -> None:
+    response = http.post(f"/v1/trace{query}", content=body)
+    assert (response.status_code, response.json()["type"]) == (status, f"/problems/{word}")
