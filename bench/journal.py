@@ -1,7 +1,8 @@
 """Durable stores for physical messages, against each other in one run: a raw append, the journal, SQLite.
 
-Every store takes the same 32 KiB bodies in batches and flushes each batch to disk. Rounds alternate between the stores,
-so that other load on the machine meets all of them; the figures are medians of the rounds.
+Every store takes the same 32 KiB bodies in batches and flushes each batch to disk. Every round measures
+each store, in another order, after a sync: so neither other load on the machine nor what the store before has left to
+be written meets one of them alone. Figures are medians of the rounds, ratios medians of each round's ratio.
 """
 
 import argparse
@@ -9,7 +10,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import count
+from itertools import count, cycle, islice
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -74,6 +75,7 @@ def one_round(
     """MB/s, and this thread's processor time a message in µs, of writing `total` bytes in batches."""
     with TemporaryDirectory(dir=folder) as scratch, STORES[store](Path(scratch)) as append:
         append(messages[:batch])
+        os.sync()
         starts = (at % len(messages) for at in count(0, batch))
         batches = total // (batch * BODY)
         began, worked = perf_counter(), thread_time()
@@ -94,22 +96,23 @@ def main() -> None:
     messages = [
         PhysicalMessage("bench", "sas_queue", 8, os.urandom(24), pool[at : at + BODY]) for at in range(0, POOL, BODY)
     ]
-    speeds: dict[str, list[float]] = {store: [] for store in STORES}
+    over: dict[str, list[float]] = {"raw": [], "sqlite": []}
     with TemporaryDirectory(dir=chosen.folder) as scratch:
         for batch in chosen.batches:
             results: dict[str, list[tuple[float, float]]] = {store: [] for store in STORES}
-            for _ in range(chosen.rounds):
-                for store, rounds in results.items():
-                    rounds.append(one_round(store, Path(scratch), messages, batch, chosen.megabytes << 20))
+            for number in range(chosen.rounds):
+                for store in islice(cycle(STORES), number % len(STORES), number % len(STORES) + len(STORES)):
+                    results[store].append(one_round(store, Path(scratch), messages, batch, chosen.megabytes << 20))
+                for store, ratios in over.items():
+                    ratios.append(results["journal"][-1][0] / results[store][-1][0])
             for store, rounds in results.items():
                 speed, work = (median(values) for values in zip(*rounds, strict=True))
-                speeds[store].append(speed)
-                print(f"{store:8} batches of {batch:4}: {speed:6.0f} MB/s, {work:6.1f} us of processor a message")
-    mean = {store: sum(each) / len(each) for store, each in speeds.items()}
-    print(
-        f"ratios: journal_over_raw={mean['journal'] / mean['raw']:.2f} "
-        f"journal_over_sqlite={mean['journal'] / mean['sqlite']:.2f}"
-    )
+                ratio = median(ours / theirs for (ours, _), (theirs, _) in zip(results["journal"], rounds, strict=True))
+                print(
+                    f"{store:8} batches of {batch:4}: {speed:6.0f} MB/s ({min(rounds)[0]:.0f}-{max(rounds)[0]:.0f}), "
+                    f"{work:5.1f} us of processor a message, the journal is {ratio:.2f} times as fast"
+                )
+    print("ratios: " + " ".join(f"journal_over_{store}={median(ratios):.2f}" for store, ratios in over.items()))
 
 
 if __name__ == "__main__":
