@@ -82,7 +82,12 @@ def test_a_submission_beyond_the_backlog_waits(tmp_path: Path) -> None:
     with journaler(tmp_path, limits={"backlog_bytes": 1 << 20}) as (intake, _, around, start):
         intake.submit([message(1, 1 << 20)], lambda: None)
         entered = Event()
-        late = Thread(target=lambda: (intake.submit([message(2)], lambda: None), entered.set()))
+
+        def submit_and_tell() -> None:
+            intake.submit([message(2)], lambda: None)
+            entered.set()
+
+        late = Thread(target=submit_and_tell)
         late.start()
         assert not entered.wait(0.1)
         start()

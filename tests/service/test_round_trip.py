@@ -1,4 +1,4 @@
-"""What is cut is put together again: deliveries -> physical messages -> journal -> assembly -> content, byte for byte."""
+"""What is cut is put together again: deliveries -> messages -> journal -> assembly -> content, byte for byte."""
 
 from dataclasses import replace
 from hashlib import sha256
@@ -15,70 +15,14 @@ from app.codecs.sas.dialect import DIALECTS
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachment
+from app.model.records import AttachmentRecord
 from app.service.assembler import Assembler
 from app.service.content import open_content
 from app.service.cutting import Cutter, fixed_records, lines
 from app.service.finisher import Finisher
 from app.service.surroundings import Surroundings
-from app.settings import Destination
+from tests.support.outgoing import FILES, SOURCE, delivery, destination
 from tests.support.surroundings import surroundings
-
-SOURCE = "orders"
-RANDOM = Random(7)
-FILES: list[tuple[AttachmentKind, str, bytes]] = [
-    (AttachmentKind.TEXT_FILE, "empty.txt", b""),
-    (AttachmentKind.TEXT_FILE, "one.txt", b"x"),
-    (AttachmentKind.TEXT_FILE, "line feed.txt", b"\n"),
-    (AttachmentKind.TEXT_FILE, "d:\\mytext.txt", b"first\r\n\nthird\n"),
-    (AttachmentKind.TEXT_FILE, "open end.txt", b"first\nlast"),
-    (AttachmentKind.TEXT_FILE, "日本語.txt", "ein Satz mit Umlauten: äöü\n".encode() * 3000),
-    (AttachmentKind.TEXT_FILE, "long line.txt", b"y" * 100_000 + b"\nshort\n"),
-    (AttachmentKind.BINARY_FILE, "empty.bin", b""),
-    (AttachmentKind.BINARY_FILE, "one.bin", b"\0"),
-    (AttachmentKind.BINARY_FILE, "a body.bin", RANDOM.randbytes(32_000)),
-    (AttachmentKind.BINARY_FILE, "../../etc/passwd", RANDOM.randbytes(300_001)),
-]
-
-
-def destination(dialect: str, **more: object) -> Destination:
-    return Destination.model_construct(
-        dialect=dialect, ccsid=1208, encoding=273, record_length=more.get("record_length"), options=None
-    )
-
-
-def delivery(around: Surroundings, contents: list[tuple[AttachmentKind, str, bytes]]) -> DeliveryRecord:
-    attachments = []
-    for number, (kind, name, content) in enumerate(contents, 1):
-        object_name = f"outgoing/d/{number}"
-        with around.store.create(object_name) as target:
-            target.write(content)
-        library, _, member = name.rpartition(".") if kind is AttachmentKind.DATA_SET else ("FILENAME", "", name)
-        attachments.append(
-            OutgoingAttachment(
-                bytes([number]) * 16,
-                kind,
-                library,
-                member,
-                f"the {number}th",
-                number,
-                2,
-                object_name,
-                len(content),
-                sha256(content).hexdigest(),
-            )
-        )
-    return DeliveryRecord(
-        id="d",
-        destination=SOURCE,
-        header_correl_id=b"H" * 24,
-        message_correl_id=b"M" * 16 + bytes(8),
-        attachments=tuple(attachments),
-        created_at=1,
-        updated_at=1,
-        application_body=b"what it is about",
-        application_format="MQSTR",
-    )
 
 
 def receive(around: Surroundings, messages: list[PhysicalMessage]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 from adapters.arrow_journal import ArrowJournal
@@ -14,10 +15,10 @@ from app.settings import Settings
 
 
 class ManualClock:
-    """A clock that stands still until it is told."""
+    """A clock that starts at the real time, since brokers go by that, and stands still until it is told."""
 
-    def __init__(self, now: int = 1_750_000_000_000_000) -> None:
-        self.time = now
+    def __init__(self) -> None:
+        self.time = time_ns() // 1000
 
     def now(self) -> int:
         return self.time

@@ -1,0 +1,288 @@
+"""The whole service over the broker in memory: sending, receiving, time, and what an operator does."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from adapters.memory import MemoryDestinationSettings, MemoryReceiver, MemorySender, QueueSettings, queue
+from app.codecs.sas import correlid
+from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.identity import attachment_id
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachment
+from app.ports import AttachmentFilter, SendFailed
+from app.service.cutting import Cutter
+from app.service.gateway import Gateway
+from app.service.surroundings import Surroundings
+from app.service.sweeper import Sweeper
+from tests.support.outgoing import FILES, SOURCE, delivery, destination
+from tests.support.surroundings import ManualClock, surroundings
+from tests.support.waiting import until
+
+DEADLINE = 20.0
+DESTINATION = "partners"
+
+
+class UnreliableSender(MemorySender):
+    """Sends as the memory sender does, after failures that are laid down beforehand: for each call in turn, how many
+    messages go out before it fails, or None for a call that works."""
+
+    def __init__(self, settings: MemoryDestinationSettings, plan: Sequence[int | None], *, permanent: bool) -> None:
+        super().__init__(settings)
+        self._plan, self._permanent = iter(plan), permanent
+
+    def send(self, messages: Sequence[PhysicalMessage]) -> None:
+        fails_after = next(self._plan, None)
+        super().send(messages[:fails_after])
+        if fails_after is not None:
+            raise SendFailed("the broker went away", permanent=self._permanent)
+
+
+class Service:
+    """A running gateway that sends to the queue it receives from."""
+
+    def __init__(self, gateway: Gateway, around: Surroundings, clock: ManualClock, name: str) -> None:
+        self.gateway, self.around, self.clock, self.queue = gateway, around, clock, queue(name)
+        self.sweeper = Sweeper(around)
+
+    def send(self, content: bytes, name: str = "a.bin") -> DeliveryRecord:
+        delivery_id = uuid4().hex
+        object_name = f"outgoing/{delivery_id}/0"
+        with self.gateway.store.create(object_name) as target:
+            target.write(content)
+        attachment = OutgoingAttachment(
+            uuid4().bytes,
+            AttachmentKind.BINARY_FILE,
+            "FILENAME",
+            name,
+            "",
+            0,
+            0,
+            object_name,
+            len(content),
+            sha256(content).hexdigest(),
+        )
+        now = self.clock.now()
+        header, message = correlid.join(uuid4().bytes, 0), correlid.join(uuid4().bytes, 0)
+        delivery = DeliveryRecord(delivery_id, DESTINATION, header, message, (attachment,), now, now)
+        self.gateway.enqueue(delivery)
+        return delivery
+
+    def delivery(self, sent: DeliveryRecord) -> DeliveryRecord:
+        found = self.gateway.catalog.delivery(sent.id)
+        assert found is not None
+        return found
+
+    def attachment(self, sent: DeliveryRecord) -> AttachmentRecord | None:
+        return self.gateway.catalog.attachment(attachment_id(SOURCE, sent.attachments[0].correl_id))
+
+    def until_state(self, sent: DeliveryRecord, state: AttachmentState) -> AttachmentRecord:
+        found = until(lambda: (record := self.attachment(sent)) and record.state is state and record, DEADLINE)
+        assert isinstance(found, AttachmentRecord)
+        return found
+
+    def content(self, record: AttachmentRecord) -> bytes:
+        content = self.gateway.content(record)
+        return b"".join(content.read(0, content.size))
+
+    def events(self) -> list[str]:
+        return [event.type for event in self.gateway.catalog.events_after(0, 1000)]
+
+
+Start = Callable[..., Service]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts services one after the other in the same folder; each start stops the one before."""
+    running: list[Any] = []
+    name = uuid4().hex
+
+    def begin(plan: Sequence[int | None] = (), *, permanent: bool = False, **settings: Any) -> Service:
+        finish()
+        context = service(tmp_path, name, plan, permanent, settings)
+        running.append(context)
+        return context.__enter__()
+
+    def finish() -> None:
+        while running:
+            running.pop().__exit__(None, None, None)
+
+    yield begin
+    finish()
+
+
+@contextmanager
+def service(
+    folder: Path, name: str, plan: Sequence[int | None], permanent: bool, settings: dict[str, Any]
+) -> Iterator[Service]:
+    clock = ManualClock()
+    endpoint = {"transport": "memory", "queue": name}
+    quick = {"retry_first": "50ms", "retry_longest": "100ms"}
+    settings = {"limits": {"free_bytes": 0}, "destinations": {DESTINATION: endpoint | quick}, **settings}
+    with surroundings(folder, clock, sources={SOURCE: endpoint}, **settings) as around:
+        receiver = MemoryReceiver(SOURCE, "sas_queue", QueueSettings(queue=name))
+        sender = UnreliableSender(MemoryDestinationSettings(queue=name), plan, permanent=permanent)
+        gateway = Gateway(around, {SOURCE: receiver}, {DESTINATION: sender})
+        gateway.start()
+        try:
+            yield Service(gateway, around, clock, name)
+        finally:
+            gateway.stop()
+
+
+def test_what_is_sent_comes_back_and_is_told(start: Start) -> None:
+    service = start()
+    content = bytes(range(256)) * 1000
+    sent = service.send(content)
+    record = service.until_state(sent, AttachmentState.FINISHED)
+    assert service.content(record) == content
+    delivered = until(lambda: (d := service.delivery(sent)).state is DeliveryState.SENT and d, DEADLINE)
+    assert isinstance(delivered, DeliveryRecord)
+    assert delivered.messages_sent == delivered.messages_total == 13
+    until(lambda: "message.complete" in service.events(), DEADLINE)
+    assert service.events().count("attachment.finished") == 1
+    assert service.gateway.health().ready
+
+
+def test_a_delivery_goes_on_where_the_broker_went_away(start: Start) -> None:
+    service = start([64, 3, 0])
+    content = bytes(32_000 * 200)
+    sent = service.send(content)
+
+    def sent_after_retries() -> bool:
+        service.clock.advance(1)
+        return service.delivery(sent).state is DeliveryState.SENT
+
+    until(sent_after_retries, DEADLINE)
+    assert service.delivery(sent).attempts == 4
+    record = service.until_state(sent, AttachmentState.FINISHED)
+    assert record.duplicates
+    assert service.content(record) == content
+    assert service.gateway.catalog.counts()["attachments"]["finished"] == 1
+
+
+def test_a_delivery_that_cannot_be_sent_fails_with_the_reason(start: Start) -> None:
+    service = start([0], permanent=True)
+    sent = service.send(b"x")
+    failed = until(lambda: (d := service.delivery(sent)).state is DeliveryState.FAILED and d, DEADLINE)
+    assert isinstance(failed, DeliveryRecord)
+    assert failed.reason == "the broker went away"
+    assert "delivery.failed" in service.events()
+
+
+def test_a_delivery_whose_name_cannot_be_written_fails_and_the_next_one_goes(start: Start) -> None:
+    destination = {"transport": "memory", "queue": "elsewhere", "ccsid": 819}
+    service = start(destinations={DESTINATION: destination})
+    bad, good = service.send(b"x", "日本.bin"), service.send(b"x")
+    until(lambda: service.delivery(good).state is DeliveryState.SENT, DEADLINE)
+    assert service.delivery(bad).state is DeliveryState.FAILED
+
+
+def test_an_idle_delivery_survives_a_restart(start: Start) -> None:
+    service = start([0], destinations={DESTINATION: {"transport": "memory", "queue": "x", "retry_first": "1d"}})
+    sent = service.send(b"later")
+    until(lambda: service.delivery(sent).attempts == 1, DEADLINE)
+    service = start()
+    service.clock.advance(86_400)
+    until(lambda: service.delivery(sent).state is DeliveryState.SENT, DEADLINE)
+    assert service.until_state(sent, AttachmentState.FINISHED).size == 5
+
+
+def test_finished_content_settles_and_its_segment_goes(start: Start) -> None:
+    service = start(content={"settle_after": "10s"}, retention={"journal": "60s"})
+    content = bytes(range(256)) * 10_000
+    sent = service.send(content)
+    record = service.until_state(sent, AttachmentState.FINISHED)
+    assert record.storage == "journal"
+    service.clock.advance(11)
+    service.sweeper.sweep()
+    settled = service.attachment(sent)
+    assert settled is not None
+    assert settled.storage == "store"
+    assert service.content(settled) == content
+    for _ in range(2):  # a segment is sealed by an append behind its limit
+        service.until_state(service.send(bytes(2 << 20)), AttachmentState.FINISHED)
+    service.clock.advance(61)
+    service.sweeper.sweep()
+    assert all(segment.number > 1 for segment in service.gateway.journal.segments())
+    assert service.content(settled) == content
+
+
+def test_an_attachment_without_news_expires_and_a_late_part_revives_it(start: Start) -> None:
+    service = start()
+    whole = one_attachment(service)
+    service.queue.put(whole[:-1])
+    until(lambda: service.gateway.catalog.counts()["attachments"]["receiving"] == 1, DEADLINE)
+    (record,) = service.gateway.catalog.attachments(AttachmentFilter(), None, 10).items
+    assert service.gateway.missing_ranges(record, 10) == []
+    service.clock.advance(8 * 86_400)
+    service.sweeper.expire()
+    until(lambda: service.gateway.catalog.counts()["attachments"]["expired"] == 1, DEADLINE)
+    service.queue.put(whole[-1:])
+    until(lambda: service.gateway.catalog.counts()["attachments"]["finished"] == 1, DEADLINE)
+
+
+def one_attachment(service: Service) -> list[PhysicalMessage]:
+    """The physical messages of one small attachment: header, application message, description, records, count."""
+    sent = delivery(service.around, FILES[8:9])
+    return list(Cutter(destination(), service.around.store).cut(sent, 32_000))
+
+
+def test_a_deleted_attachment_stays_deleted(start: Start) -> None:
+    service = start()
+    whole = one_attachment(service)
+    service.queue.put(whole)
+    until(lambda: service.gateway.catalog.counts()["attachments"]["finished"] == 1, DEADLINE)
+    (record,) = service.gateway.catalog.attachments(AttachmentFilter(), None, 10).items
+    assert service.gateway.delete_attachment(record.id)
+    assert not service.gateway.delete_attachment("0" * 32)
+    service.queue.put(whole)
+    until(lambda: len(service.queue) == 0, DEADLINE)
+    duplicates = service.gateway.metrics.registry.get_sample_value
+    until(lambda: (duplicates("attachment_gateway_duplicates_total", {"source": SOURCE}) or 0) >= 4, DEADLINE)
+    assert service.gateway.catalog.counts()["attachments"]["deleted"] == 1
+    with pytest.raises(KeyError):
+        service.gateway.content(replace(record, storage=None))
+
+
+def test_garbage_is_kept_with_its_reason_and_can_be_replayed(start: Start) -> None:
+    service = start()
+    garbage = [
+        PhysicalMessage(SOURCE, "sas_queue", 7, body=b"?"),
+        PhysicalMessage(SOURCE, "sas_queue", 100_000, body=b"no header at all"),
+        PhysicalMessage(SOURCE, "sas_queue", 100_000, body=b""),
+    ]
+    whole = one_attachment(service)
+    service.queue.put([*garbage, *whole])
+    until(lambda: service.gateway.catalog.counts()["attachments"]["finished"] == 1, DEADLINE)
+    kept = service.gateway.catalog.quarantined(None, "kept", None, 10).items
+    assert sorted(record.code for record in kept) == ["bad-header", "bad-header", "unknown-message-type"]
+    assert all(record.why for record in kept)
+    (odd,) = [record for record in kept if record.code == "unknown-message-type"]
+    assert service.gateway.quarantined_body(odd) == b"?"
+    assert service.gateway.replay_quarantine(odd.id)
+    until(lambda: service.events().count("message.quarantined") == 4, DEADLINE)
+    again = service.gateway.catalog.quarantine_entry(odd.id)
+    assert again is not None
+    assert again.state == "kept"
+    assert not service.gateway.replay_quarantine("0" * 16)
+
+
+def test_spoilt_content_quarantines_the_attachment_and_loses_nothing(start: Start) -> None:
+    service = start()
+    header, application, description, records, count = one_attachment(service)
+    service.queue.put([header, application, description, records._replace(body=b"\0\0\x7f\xff"), count])
+    until(lambda: service.gateway.catalog.counts()["attachments"]["quarantined"] == 1, DEADLINE)
+    (record,) = service.gateway.catalog.attachments(AttachmentFilter(), None, 10).items
+    assert record.reason_code == "bad-content"
+    assert "byte" in (record.reason or "")
+    (kept,) = service.gateway.catalog.quarantined(None, "kept", None, 10).items
+    assert service.gateway.replay_quarantine(kept.id)
+    until(lambda: service.events().count("attachment.quarantined") == 2, DEADLINE)
