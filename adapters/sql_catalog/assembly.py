@@ -50,7 +50,11 @@ _CONTENT = frozenset(
 )
 
 # Assembly works on what it read before and may hand over what has been decided otherwise meanwhile.
-_OUTCOME = frozenset(("state", "dialects", "reason_code", "reason"))
+_OUTCOME = frozenset(("dialects", "reason_code", "reason"))
+
+# Indexed, and seldom other than before. SQLite rewrites the indexes of every column that a statement sets, even to what
+# it was; so these have a statement of their own, which sets them only where they change. That halves what is written.
+_SELDOM = ("state", "kind", "message_id")
 
 _ADD_RUNS = insert(_part_runs).from_select(
     ["attachment_id", "runs"],
@@ -59,6 +63,13 @@ _ADD_RUNS = insert(_part_runs).from_select(
     ),
 )
 _REMOVE_ATTACHMENT = delete(_attachments).where(_attachments.c.id == bindparam("attachment", type_=AnyText))
+_new = {name: bindparam(f"new_{name}", type_=_attachments.c[name].type) for name in _SELDOM}
+_SET_SELDOM = (
+    update(_attachments)
+    .where(_attachments.c.id == bindparam("attachment", type_=AnyText))
+    .where(or_(*(_attachments.c[name].is_distinct_from(new) for name, new in _new.items())))
+    .values({**_new, "state": case((tables.IS_CLOSED, _attachments.c.state), else_=_new["state"])})
+)
 _reached = bindparam("reached", type_=BigInteger)
 _ADVANCE = (
     update(tables.progress)
@@ -111,10 +122,14 @@ class Assembly(CatalogPart):
         dialects = [{"source": source, "dialects": mask} for source, mask in checkpoint.source_dialects.items()]
         removed = [{"attachment": attachment} for attachment in checkpoint.removed_attachments]
         attachments = [attachment_values(record) for record in checkpoint.attachments]
+        seldom = [
+            {"attachment": values["id"], **{f"new_{name}": values[name] for name in _SELDOM}} for values in attachments
+        ]
         messages = [message_values(record) for record in checkpoint.messages]
         quarantine = [quarantine_values(record) for record in checkpoint.quarantine]
         with self._database.write() as connection:
             execute_many(connection, self._upsert_attachment, attachments)
+            execute_many(connection, _SET_SELDOM, seldom)
             execute_many(connection, _ADD_RUNS, runs)
             execute_many(connection, _REMOVE_ATTACHMENT, removed)
             execute_many(connection, self._upsert_message, messages)
@@ -127,7 +142,7 @@ class Assembly(CatalogPart):
     @cached_property
     def _upsert_attachment(self) -> Insert:
         merged = dict.fromkeys(_OUTCOME, _unless_closed)
-        return self._upsert(_attachments, "id", kept=_IDENTITY | _CONTENT, merged=merged)
+        return self._upsert(_attachments, "id", kept=_IDENTITY.union(_CONTENT, _SELDOM), merged=merged)
 
     @cached_property
     def _upsert_message(self) -> Insert:

@@ -54,6 +54,7 @@ class Finishing(CatalogPart):
         return self._all(unsettled.order_by(finished_at, _attachments.c.id).limit(limit), attachment_record)
 
     def stale_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
+        # No index has this order, since every checkpoint would have to rewrite it; this looks at all that is received.
         last_received_at = _attachments.c.last_received_at
         stale = select(_attachments).where(_state == _RECEIVING, last_received_at < last_received_before)
         return self._all(stale.order_by(last_received_at, _attachments.c.id).limit(limit), attachment_record)

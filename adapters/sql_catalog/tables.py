@@ -102,7 +102,6 @@ attachments = Table(
     UniqueConstraint("source", "correl_id"),
     Index(None, "first_received_at", "id"),
     Index(None, "state", "first_received_at", "id"),
-    Index(None, "state", "last_received_at", "id"),
     Index(None, "kind", "first_received_at", "id"),
     Index(None, "source", "first_received_at", "id"),
     Index(None, "message_id"),

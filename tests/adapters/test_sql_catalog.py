@@ -35,7 +35,6 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.attachments_by_key("quay", [bytes(16), b"x" * 16]),
     lambda catalog: catalog.messages_by_correl_id("quay", [bytes(16), b"x" * 16]),
     lambda catalog: catalog.part_runs("a1"),
-    lambda catalog: catalog.stale_attachments(5, 5),
     lambda catalog: catalog.unsettled_attachments(5, 5),
     lambda catalog: catalog.complete_attachments(),
     lambda catalog: catalog.attachments(AttachmentFilter(), "MTI6", 5),

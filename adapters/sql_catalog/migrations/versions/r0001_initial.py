@@ -67,9 +67,6 @@ def upgrade() -> None:
         op.f("ix_attachments_state_first_received_at_id"), "attachments", ["state", "first_received_at", "id"]
     )
     op.create_index(
-        op.f("ix_attachments_state_last_received_at_id"), "attachments", ["state", "last_received_at", "id"]
-    )
-    op.create_index(
         "ix_unsettled",
         "attachments",
         ["finished_at", "id"],
