@@ -173,8 +173,10 @@ class Assembly:
         if record.state in _PARTS_ARE_KNOWN and not attachment.parts.count:
             attachment.duplicates += 1
             return (Repeated(record.id, None, position),)
-        if refusal := self._beyond(attachment, event.sequence, position):
-            return (refusal,)
+        most = self.limits.parts if record.parts_expected is None else record.parts_expected
+        if event.sequence > most and _little_endian(event.sequence) > most:
+            why = f"part {event.sequence} of an attachment of {most} parts at most"
+            return (Refused(position, "sequence-beyond-count", "correl_id", why),)
         if (first := attachment.parts.add(event.sequence, position)) is not None:
             if first == position:
                 return NOTHING
@@ -186,15 +188,6 @@ class Assembly:
         if attachment.record.parts_expected == attachment.parts.count:
             return self._check_complete(attachment)
         return NOTHING
-
-    def _beyond(self, attachment: Attachment, sequence: int, position: int) -> Refused | None:
-        """Refuses a part beyond the count. A number that is small when read little-endian passes: the set decides."""
-        expected = attachment.record.parts_expected
-        most = self.limits.parts if expected is None else expected
-        if sequence <= most or int.from_bytes(sequence.to_bytes(4, "big"), "little") <= most:
-            return None
-        why = f"part {sequence} of an attachment of {most} parts at most"
-        return Refused(position, "sequence-beyond-count", "correl_id", why)
 
     def _unsequenced(self, source: str, event: Unsequenced, position: int, received_at: int) -> tuple[Effect, ...]:
         key = (source, event.correl_id)
@@ -296,8 +289,10 @@ class Assembly:
             state = follow(AttachmentState.EXPIRED, Input.MESSAGE)
             assert state is not None
             attachment.record = replace(attachment.record, state=state, reason=None, reason_code=None)
-        attachment.last_position = max(attachment.last_position, position)
-        attachment.last_received_at = max(attachment.last_received_at, received_at)
+        if position > attachment.last_position:
+            attachment.last_position = position
+        if received_at > attachment.last_received_at:
+            attachment.last_received_at = received_at
         self._changed[key] = None
         return attachment
 
@@ -368,6 +363,11 @@ def _message_record(source: str, header: MessageHeader, position: int, received_
         received_at=received_at,
         complete_at=None if header.attachments or header.message_correl_id.strip(b"\0 @") else received_at,
     )
+
+
+def _little_endian(sequence: int) -> int:
+    """The sequence number of a sender that writes the four bytes the other way round."""
+    return int.from_bytes(sequence.to_bytes(4, "big"), "little")
 
 
 def _spoken(counts: tuple[int, ...]) -> str:

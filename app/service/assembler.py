@@ -25,7 +25,7 @@ from app.assembly.parts import Parts
 from app.codecs.sas import dialect
 from app.framing import sas_queue
 from app.model.errors import TheirError
-from app.model.event import Announced, Event, Unsequenced
+from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.message import PhysicalMessage, Position
 from app.model.records import MessageRecord, NewEvent, QuarantineRecord
 from app.service.intake import UNREADABLE
@@ -145,6 +145,8 @@ class Assembler:
         wanted: dict[str, dict[bytes, None]] = {}
         wanted_messages: dict[str, dict[bytes, None]] = {}
         for _, message, event in readable:
+            if isinstance(event, PartArrived) and (message.source, event.correl_id) in held:
+                continue
             by_message = isinstance(event, Announced | Unsequenced)
             for key in self._assembly.keys(message.source, event):
                 if key not in held:
