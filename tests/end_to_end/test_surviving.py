@@ -62,7 +62,7 @@ def test_killed_in_the_middle_again_and_again_nothing_is_lost_and_nothing_comes_
             before = journal_bytes(process)
             enough = sum(len(sent.body) for sent in each) // 2
             process.spawn()
-            until(lambda: journal_bytes(process) > before + enough, pause=0.002)  # noqa: B023 - used at once
+            process.until(lambda: journal_bytes(process) > before + enough, pause=0.002)  # noqa: B023 - used at once
             process.kill()
             if number == KILLS // 2:
                 broker.stop()
@@ -101,9 +101,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@pytest.mark.parametrize("killed", [False, True], ids=["alive", "killed"])
 @pytest.mark.parametrize("limit", ["8 MiB", "0"])
-def test_a_full_disk_stops_the_stream_and_room_lets_it_go_on(tmp_path: Path, small_disk: Path, limit: str) -> None:
-    """With a limit the gateway stops in time; without one the disk itself says no."""
+def test_a_full_disk_stops_the_stream_and_room_lets_it_go_on(
+    tmp_path: Path, small_disk: Path, limit: str, killed: bool
+) -> None:
+    """With a limit the gateway stops in time; without one the disk itself says no. It may be killed while it waits."""
     program = Program(Random(9))
     attachments = [binary_file(program, f"{n}", program.random.randbytes(4 << 20)) for n in range(12)] + mixed(
         program, 12
@@ -118,7 +121,11 @@ def test_a_full_disk_stops_the_stream_and_room_lets_it_go_on(tmp_path: Path, sma
         publish(stream, broker.port, TOPIC, "5")
         until(lambda: not process.samples().total("taking"))
         assert process.client.get("/health/live").status_code == 200
+        if killed:
+            process.kill()
         subprocess.run(["mount", "-o", f"remount,size={LARGE}", str(small_disk)], check=True)
+        if killed:
+            process.start()
         assert_received(process, attachments)
         process.stop()
         assert left_in_session(broker.port, "sas", TOPIC, "5") == 0

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -40,7 +41,7 @@ class GatewayProcess:
     def start(self, timeout: float = 30) -> None:
         """Returns when the gateway answers; its sources need not be connected yet."""
         self.spawn()
-        until(self.is_up, timeout)
+        self.until(self.is_up, timeout)
 
     def spawn(self) -> None:
         program = Path(sys.executable).parent / "attachment-gateway"
@@ -64,18 +65,28 @@ class GatewayProcess:
         self.process.wait(60)
         self.process = None
 
+    def until(self, condition: Callable[[], Any], timeout: float = 60, pause: float = 0.02) -> None:
+        """Waits on a condition that the gateway brings about; a failure shows what the gateway has to say."""
+        try:
+            until(lambda: condition() or self._gone(), timeout, pause)
+        except TimeoutError as late:
+            raise AssertionError(f"{late}; the gateway says:\n{self.log[-4000:]}") from late
+
     def is_up(self) -> bool:
-        assert self.process is not None
-        if self.process.poll() is not None:
-            raise RuntimeError(f"the gateway ended with {self.process.returncode}:\n{self.log}")
         try:
             return self.client.get("/health/live").status_code == 200
         except httpx.TransportError:
             return False
 
+    def _gone(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise AssertionError(f"the gateway ended with {self.process.returncode}:\n{self.log[-4000:]}")
+        return False
+
     def await_source(self, name: str) -> None:
         """Returns when a source has its broker, and so its subscription."""
-        until(lambda: self.samples().total("source_connected", source=name))
+        self.until(lambda: self.samples().total("source_connected", source=name))
 
     @property
     def log(self) -> str:
