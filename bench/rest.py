@@ -2,11 +2,12 @@
 
 memory   a bare ASGI application: streams 64 MiB in 1 MiB pieces out of memory, and discards what it is sent
 gateway  the REST application on real adapters: content from the store (`download`) and, as it lies there before it has
-         settled, from the journal (`journal`); 64 MiB by ranges of 8 MiB (`range`); a multipart upload that is parsed,
+         settled, from the journal (`journal`); 64 MiB by ranges of 16 MiB (`range`); a multipart upload that is parsed,
          hashed and on disk when it is answered (`upload`)
 
 Both are processes of their own, and the client reads as fast as it can. Rounds take turns; the best of each counts, in
-MB/s of content. Run it as `python -m bench.rest`.
+MB/s of content. What was uploaded is removed after each round, so that every round writes to memory that the machine
+has had before. Run it as `python -m bench.rest`.
 """
 
 import argparse
@@ -28,7 +29,7 @@ import uvicorn
 
 SIZE = 64 << 20
 PIECE = 1 << 20
-RANGE = 8 << 20
+RANGE = 16 << 20
 BOUNDARY = "the-boundary-of-this-benchmark"
 
 
@@ -215,6 +216,8 @@ def measure(rounds: int, folder: Path) -> dict[str, dict[str, float]]:
                     todo[which][request](connection)
                     speed = SIZE / (perf_counter() - started) / 1e6
                     best[which][request] = max(best[which].get(request, 0.0), speed)
+                for uploaded in folder.glob("content/outgoing/*/*"):
+                    uploaded.unlink()
     return best
 
 

@@ -1,9 +1,9 @@
 """Answers with content: whole, by one range or by several, streamed.
 
-The first window of pieces is read in the endpoint's worker thread. Where that was quick, as it is from the page cache,
-the event loop reads the others itself: handing them over from a thread costs a third of the speed. Where it was not, on
-a cold disk or a far store, a thread reads each window while the one before is on its way. One slow read is enough to
-change to threads for the rest. A slow client costs two windows of memory.
+The first window of pieces is read in the endpoint's worker thread. As long as reading is quick, as it is from the page
+cache, the event loop reads the next piece itself: handing it over from a thread costs a third of the speed. After a slow
+read, from a cold disk or a far store, a thread reads each window while the one before is on its way, until one is quick
+again. A slow client costs two windows of memory.
 """
 
 import asyncio
@@ -124,19 +124,19 @@ class ContentResponse(Response):
         super().__init__(None, status, headers | {"Content-Length": str(size)})
         self._pieces = chain.from_iterable(sources)
         self._unread = size
-        self._is_quick = True
-        self._first = self._window()
+        self._first = self._read(_WINDOW)
 
-    def _window(self) -> list[memoryview]:
+    def _read(self, wanted: int) -> list[memoryview]:
+        """The next pieces, until they have so many bytes together."""
         window, size = [], 0
         started = perf_counter()
         for piece in self._pieces:
             window.append(piece)
             size += len(piece)
-            if size >= _WINDOW:
+            if size >= wanted:
                 break
         self._unread -= size
-        self._is_quick = self._is_quick and perf_counter() - started < _QUICK_SECONDS
+        self._is_quick = perf_counter() - started < _QUICK_SECONDS
         return window
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,18 +148,20 @@ class ContentResponse(Response):
     async def _stream(self, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
         gone = loop.create_task(_disconnected(receive))
-        window = self._first
+        window, self._first = self._first, []
         try:
             while window and not gone.done():
-                slow = self._unread > 0 and not self._is_quick
-                ahead = loop.run_in_executor(None, self._window) if slow else None
+                ahead = None
+                if self._unread > 0 and not self._is_quick:
+                    ahead = loop.run_in_executor(None, self._read, _WINDOW)
                 try:
                     for piece in window:
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
                 finally:
                     window = await ahead if ahead else []
                 if self._unread > 0 and not ahead:
-                    window = self._window()
+                    piece = memoryview(b"")  # lets go of the last one, so that its memory serves for the next
+                    window = self._read(1)
         finally:
             gone.cancel()
             with suppress(asyncio.CancelledError):
