@@ -96,7 +96,7 @@ def assert_received(process: GatewayProcess, attachments: Iterable[Attached], ti
         else:
             assert (item["size"], item["sha256"]) == (len(attached.content), attached.sha256), item
             assert process.client.get(f"/v1/attachments/{item['id']}/content").content == attached.content
-    assert all(item["complete_at"] for item in process.listing("/v1/messages"))
+    process.until(lambda: all(item["complete_at"] for item in process.listing("/v1/messages")))
     assert process.listing("/v1/quarantine") == []
 
 
