@@ -1,9 +1,9 @@
 """Answers with content: whole, by one range or by several, streamed.
 
 The first window of pieces is read in the endpoint's worker thread. As long as reading is quick, as it is from the page
-cache, the event loop reads the next piece itself: handing it over from a thread costs a third of the speed. After a slow
-read, from a cold disk or a far store, a thread reads each window while the one before is on its way, until one is quick
-again. A slow client costs two windows of memory.
+cache, the event loop reads the next piece itself: handing it over from a thread costs a third of the speed. After a
+slow read, from a cold disk or a far store, a thread reads each window while the one before is on its way, until one is
+quick again. A slow client costs two windows of memory.
 """
 
 import asyncio

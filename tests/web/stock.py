@@ -117,7 +117,7 @@ class Stock:
         extents: list[Extent] = []
         for at in range(0, len(bodies), 256):
             messages = [PhysicalMessage("orders", "sas_queue", body=body) for body in bodies[at : at + 256]]
-            extents += map(self.journal.locate, self.journal.append(messages))
+            extents += self.journal.extents(self.journal.append(messages))
         return self._finish(record, data, "application/octet-stream", storage="journal", extents=tuple(extents))
 
     def _finish(self, record: AttachmentRecord, data: bytes, content_type: str, **how: Any) -> AttachmentRecord:

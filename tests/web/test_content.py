@@ -1,4 +1,5 @@
 import base64
+import os
 from collections.abc import Iterator
 from email.parser import BytesParser
 from email.policy import HTTP
@@ -9,9 +10,11 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
+from app.web import content
 from app.web.api import create_app
 from tests.web.stock import Stock, serving
 
@@ -153,6 +156,23 @@ def test_conditions(shelf: Shelf) -> None:
     assert shelf.get(shelf.small, Range="bytes=0-1", If_Range='"other"').status_code == 200
     modified = shelf.get(shelf.small).headers["last-modified"]
     assert shelf.get(shelf.small, If_Modified_Since=modified).status_code == 304
+
+
+def test_slow_content_is_read_ahead_by_threads(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "_QUICK_SECONDS", 0.0)
+    for record in (shelf.stored, shelf.journalled):
+        assert shelf.get(record).content == DATA
+        assert shelf.get(record, Range="bytes=1000000-3999999").content == DATA[1000000:4000000]
+
+
+def test_content_that_fails_midway_is_not_taken_for_whole(shelf: Shelf) -> None:
+    record = shelf.stock.stored(DATA)
+    path = shelf.stock.store.local_path(f"attachments/{record.id}")
+    assert path is not None
+    os.truncate(path, len(DATA) - 1)
+    with capture_logs() as logged, pytest.raises(httpx.RemoteProtocolError):
+        shelf.get(record)
+    assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["request failed"]
 
 
 def test_a_client_that_leaves_stops_the_reading(shelf: Shelf) -> None:
