@@ -33,17 +33,17 @@ ROOT = Path(__file__).parents[2]
         ("POST", "/v1/messages", 415, "unsupported-media-type"),
     ],
 )
-def test_every_error_is_a_problem(http: httpx.Client, method: str, path: str, status: int, word: str) -> None:
-    response = http.request(method, path)
+def test_every_error_is_a_problem(shared_http: httpx.Client, method: str, path: str, status: int, word: str) -> None:
+    response = shared_http.request(method, path)
     assert response.status_code == status
     assert response.headers["content-type"] == "application/problem+json"
     problem = response.json()
     assert (problem["type"], problem["status"]) == (f"/problems/{word}", status)
-    assert http.get(problem["type"]).json()["type"] == problem["type"]
+    assert shared_http.get(problem["type"]).json()["type"] == problem["type"]
 
 
-def test_405_says_what_is_allowed(http: httpx.Client) -> None:
-    assert http.request("PATCH", "/v1/attachments").headers["allow"] == "GET"
+def test_405_says_what_is_allowed(shared_http: httpx.Client) -> None:
+    assert shared_http.request("PATCH", "/v1/attachments").headers["allow"] == "GET"
 
 
 def test_a_fault_of_ours_tells_nothing_but_its_number(stock: Stock, http: httpx.Client) -> None:

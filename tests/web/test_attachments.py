@@ -56,8 +56,8 @@ def test_filters(stock: Stock, http: httpx.Client) -> None:
         ("cursor=%00", "cursor"),
     ],
 )
-def test_a_wrong_query_names_its_parameter(http: httpx.Client, query: str, parameter: str) -> None:
-    response = http.get(f"/v1/attachments?{query}")
+def test_a_wrong_query_names_its_parameter(shared_http: httpx.Client, query: str, parameter: str) -> None:
+    response = shared_http.get(f"/v1/attachments?{query}")
     assert response.status_code == 422
     assert response.headers["content-type"] == "application/problem+json"
     assert [error["parameter"] for error in response.json()["errors"]] == [parameter]
@@ -110,10 +110,10 @@ def test_what_is_finished_tells_everything(stock: Stock, http: httpx.Client) -> 
     ],
 )
 def test_content_that_is_not_there(
-    stock: Stock, http: httpx.Client, state: AttachmentState, status: int, word: str
+    shared_stock: Stock, shared_http: httpx.Client, state: AttachmentState, status: int, word: str
 ) -> None:
-    record = stock.attachment(state=state, reason_code="length", reason="too long")
-    response = http.get(f"/v1/attachments/{record.id}/content")
+    record = shared_stock.attachment(state=state, reason_code="length", reason="too long")
+    response = shared_http.get(f"/v1/attachments/{record.id}/content")
     assert (response.status_code, response.json()["type"]) == (status, f"/problems/{word}")
     assert response.json()["reason"] == {"code": "length", "text": "too long"}
 

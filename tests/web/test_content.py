@@ -1,10 +1,8 @@
 import base64
 import os
-from collections.abc import Iterator
 from email.parser import BytesParser
 from email.policy import HTTP
 from hashlib import sha256
-from pathlib import Path
 
 import httpx
 import pytest
@@ -15,8 +13,7 @@ from structlog.testing import capture_logs
 from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
 from app.web import content
-from app.web.api import create_app
-from tests.web.stock import Stock, serving
+from tests.web.stock import Stock
 
 DATA = b"".join(n.to_bytes(4) for n in range(1 << 20))
 SMALL = bytes(range(256)) * 4
@@ -37,12 +34,8 @@ class Shelf:
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    folder: Path = tmp_path_factory.mktemp("shelf")
-    stock = Stock(folder)
-    with serving(create_app(stock.gateway)) as address, httpx.Client(base_url=address, timeout=30) as client:
-        yield Shelf(stock, client)
-    stock.close()
+def shelf(shared_stock: Stock, shared_http: httpx.Client) -> Shelf:
+    return Shelf(shared_stock, shared_http)
 
 
 def test_the_whole(shelf: Shelf) -> None:

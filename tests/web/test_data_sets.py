@@ -26,15 +26,15 @@ def class_data_set() -> bytes:
     return sink.getvalue()
 
 
-@pytest.fixture
-def data_set(stock: Stock) -> AttachmentRecord:
-    return stock.stored(
+@pytest.fixture(scope="module")
+def data_set(shared_stock: Stock) -> AttachmentRecord:
+    return shared_stock.stored(
         class_data_set(), PARQUET, kind=AttachmentKind.DATA_SET, qualifier_1="SASHELP", qualifier_2="CLASS"
     )
 
 
-def test_the_schema_reads_like_proc_contents(http: httpx.Client, data_set: AttachmentRecord) -> None:
-    seen = http.get(f"/v1/attachments/{data_set.id}/schema").json()
+def test_the_schema_reads_like_proc_contents(shared_http: httpx.Client, data_set: AttachmentRecord) -> None:
+    seen = shared_http.get(f"/v1/attachments/{data_set.id}/schema").json()
     assert (seen["library"], seen["member"], seen["label"], seen["observations"]) == ("SASHELP", "CLASS", "Pupils", 2)
     name, age = seen["variables"]
     assert name == {
@@ -66,10 +66,10 @@ def test_the_schema_reads_like_proc_contents(http: httpx.Client, data_set: Attac
     ],
 )
 def test_which_format(
-    http: httpx.Client, data_set: AttachmentRecord, query: str, accept: str | None, status: int
+    shared_http: httpx.Client, data_set: AttachmentRecord, query: str, accept: str | None, status: int
 ) -> None:
     headers = {"Accept": accept} if accept else {}
-    response = http.get(f"/v1/attachments/{data_set.id}/content?{query}", headers=headers)
+    response = shared_http.get(f"/v1/attachments/{data_set.id}/content?{query}", headers=headers)
     assert response.status_code == status
     if status == 200:
         assert response.content == class_data_set()
@@ -79,8 +79,8 @@ def test_which_format(
         assert response.json()["available"] == ["parquet"]
 
 
-def test_a_file_is_no_data_set(stock: Stock, http: httpx.Client) -> None:
-    record = stock.stored(b"text")
-    assert http.get(f"/v1/attachments/{record.id}/schema").json()["type"] == "/problems/not-a-data-set"
-    assert http.get(f"/v1/attachments/{record.id}/content?format=csv").status_code == 406
-    assert http.get(f"/v1/attachments/{record.id}/content", headers={"Accept": "text/csv"}).status_code == 200
+def test_a_file_is_no_data_set(shared_stock: Stock, shared_http: httpx.Client) -> None:
+    record = shared_stock.stored(b"text")
+    assert shared_http.get(f"/v1/attachments/{record.id}/schema").json()["type"] == "/problems/not-a-data-set"
+    assert shared_http.get(f"/v1/attachments/{record.id}/content?format=csv").status_code == 406
+    assert shared_http.get(f"/v1/attachments/{record.id}/content", headers={"Accept": "text/csv"}).status_code == 200

@@ -44,9 +44,9 @@ def test_a_message_and_its_application_message(
     assert summary["attachments"] == [attachment.id for attachment in attachments]
 
 
-def test_a_message_without_an_application_message(stock: Stock, http: httpx.Client) -> None:
-    record = stock.message([])
-    assert http.get(f"/v1/messages/{record.id}").json()["application_message"] is None
+def test_a_message_without_an_application_message(shared_stock: Stock, shared_http: httpx.Client) -> None:
+    record = shared_stock.message([])
+    assert shared_http.get(f"/v1/messages/{record.id}").json()["application_message"] is None
 
 
 def test_listing(stock: Stock, http: httpx.Client) -> None:

@@ -145,13 +145,13 @@ def test_parquet_is_a_data_set_only_when_asked_for(
     ],
 )
 def test_every_wrong_field_is_listed(
-    stock: Stock, http: httpx.Client, description: dict[str, Any], pointers: list[str]
+    shared_stock: Stock, shared_http: httpx.Client, description: dict[str, Any], pointers: list[str]
 ) -> None:
-    response = http.post("/v1/messages", files=described(description, a=b"bytes"))
+    response = shared_http.post("/v1/messages", files=described(description, a=b"bytes"))
     assert response.status_code == 422
     assert response.json()["type"] == "/problems/invalid"
     assert sorted(errors(response)) == sorted(pointers)
-    assert list(stock.store.names()) == []
+    assert list(shared_stock.store.names()) == []
 
 
 @pytest.mark.parametrize(
@@ -169,15 +169,17 @@ def test_every_wrong_field_is_listed(
         ([*described(simple(), a=b"1"), ("a", (None, b"2"))], "invalid"),
     ],
 )
-def test_what_is_refused_leaves_nothing(stock: Stock, http: httpx.Client, files: Files, word: str) -> None:
-    response = http.post("/v1/messages", files=files)
+def test_what_is_refused_leaves_nothing(
+    shared_stock: Stock, shared_http: httpx.Client, files: Files, word: str
+) -> None:
+    response = shared_http.post("/v1/messages", files=files)
     assert response.json()["type"] == f"/problems/{word}"
-    assert list(stock.store.names()) == []
-    assert stock.catalog.deliveries(None, None, None, 10).items == []
+    assert list(shared_stock.store.names()) == []
+    assert shared_stock.catalog.deliveries(None, None, None, 10).items == []
 
 
-def test_an_unknown_destination_lists_those_there_are(http: httpx.Client) -> None:
-    response = http.post("/v1/messages", files=described(simple(destination="x"), a=b""))
+def test_an_unknown_destination_lists_those_there_are(shared_http: httpx.Client) -> None:
+    response = shared_http.post("/v1/messages", files=described(simple(destination="x"), a=b""))
     assert (response.status_code, response.json()["known"]) == (422, ["archive", "partner"])
 
 

@@ -13,8 +13,8 @@ CONNECT = bytes.fromhex("100c00044d5154540400003c0000")
         ("?hex=1&as=mqtt", CONNECT.hex().encode()),
     ],
 )
-def test_bytes_are_explained(http: httpx.Client, query: str, body: bytes) -> None:
-    (frame,) = http.post(f"/v1/trace{query}", content=body).json()
+def test_bytes_are_explained(shared_http: httpx.Client, query: str, body: bytes) -> None:
+    (frame,) = shared_http.post(f"/v1/trace{query}", content=body).json()
     assert frame["format"].startswith("mqtt")
     assert max(cell["offset"] + cell["size"] for cell in frame["cells"]) == len(CONNECT)
     assert [cell["offset"] for cell in frame["cells"]] == sorted(cell["offset"] for cell in frame["cells"])
@@ -30,6 +30,6 @@ def test_bytes_are_explained(http: httpx.Client, query: str, body: bytes) -> Non
         ("", bytes((4 << 20) + 1), 413, "too-large"),
     ],
 )
-def test_what_cannot_be(http: httpx.Client, query: str, body: bytes, status: int, word: str) -> None:
-    response = http.post(f"/v1/trace{query}", content=body)
+def test_what_cannot_be(shared_http: httpx.Client, query: str, body: bytes, status: int, word: str) -> None:
+    response = shared_http.post(f"/v1/trace{query}", content=body)
     assert (response.status_code, response.json()["type"]) == (status, f"/problems/{word}")
