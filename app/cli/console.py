@@ -1,11 +1,18 @@
 """How commands speak: results on standard output, everything else on standard error."""
 
+import os
+import sys
 from datetime import UTC, datetime
+from typing import Literal
 
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 
-out = Console()
+_WIDE = 250
+_WHOLE = {"ID", "State", "Kind"}
+
+out = Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=_WIDE)
 err = Console(stderr=True)
 
 FAILED = 1
@@ -57,10 +64,16 @@ def state(word: str | None) -> str:
     return f"[{_STYLES.get(word or '', 'default')}]{word or '-'}[/]"
 
 
+def bars(*columns: ProgressColumn) -> Progress:
+    """Progress bars that go when they are done, and are not there at all where nobody looks."""
+    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+
+
 def table(*columns: str) -> Table:
     """A table without lines, so that it can be copied; columns that begin with `>` are numbers."""
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         number = column.startswith(">")
-        grid.add_column(column.removeprefix(">"), justify="right" if number else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if number else "left"
+        grid.add_column(column.removeprefix(">"), justify=justify, overflow="fold", no_wrap=number or column in _WHOLE)
     return grid

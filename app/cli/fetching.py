@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from app.cli.client import DEFAULT_URL, Client, Url, connect
-from app.cli.console import Failure, err, size
+from app.cli.console import Failure, bars, err, size
 
 _PIECE = 1 << 20
 _WAIT_FOR = {
@@ -81,7 +81,7 @@ def _receive(client: Client, attachment: dict[str, Any], file: BinaryIO, digest:
     )
     with (
         client.stream(f"attachments/{attachment['id']}/content", headers) as response,
-        Progress(*columns, console=err, transient=True) as progress,
+        bars(*columns) as progress,
     ):
         if have and response.status_code != 206:
             raise Failure(

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn, TransferSpeedColumn
 
 from app.cli.client import DEFAULT_URL, Client, Url, connect
-from app.cli.console import Failure, err
+from app.cli.console import Failure, bars, err
 from app.cli.listing import KindWord
 
 _LOOKED_AT = 1 << 16
@@ -95,7 +95,7 @@ def post(
     if message is not None:
         draft["application_message"] = {"text": message}
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with ExitStack() as stack, Progress(*columns, console=err, transient=True) as progress:
+    with ExitStack() as stack, bars(*columns) as progress:
         parts: list[tuple[str, Any]] = [("message", (None, json.dumps(draft), "application/json"))]
         for number, file in enumerate(outgoing):
             bar = progress.add_task(file.path.name, total=file.path.stat().st_size if file.path.exists() else None)
@@ -109,7 +109,7 @@ def post(
 def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
     """Waits, with a progress bar, until a delivery is sent. Raises Failure when it has failed."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, console=err, transient=True) as progress:
+    with bars(*columns) as progress:
         bar = progress.add_task("sending", total=None)
         while delivery["state"] in {"queued", "sending"}:
             text = f"sending ({delivery['reason']})" if delivery["reason"] else "sending"

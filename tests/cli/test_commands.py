@@ -1,0 +1,140 @@
+"""Commands against a real gateway on a real broker."""
+
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import Run
+from tests.support.gateway import GatewayProcess
+from tests.support.mosquitto import free_port
+from tests.support.waiting import until
+
+PROGRAM = Path(sys.executable).parent / "attachment-gateway"
+
+
+@pytest.fixture
+def arrived(run: Run, url: str) -> Any:
+    """Waits for the attachment of a name to be finished, and returns what `ls` says of it."""
+
+    def look(name: str) -> dict[str, Any] | None:
+        found = [
+            json.loads(line) for line in run("ls", "--name", name, "--state", "finished", "--json").out.splitlines()
+        ]
+        return found[0] if found else None
+
+    return lambda name: until(lambda: look(name))
+
+
+def test_files_go_out_and_come_back(run: Run, arrived: Any, in_folder: Path) -> None:
+    sent = {
+        "Größe.txt": ("text-file", b"eins\nzwei\n"),
+        "noise.bin": ("binary-file", random.Random(1).randbytes(300_000)),
+    }
+    for name, (_, content) in sent.items():
+        Path(name).write_bytes(content)
+    pq.write_table(pa.table({"NAME": ["a", "b"], "AGE": [1.0, None]}), "class.parquet")
+
+    result = run(
+        "send", *sent, "class.parquet", "--to", "loop", "--message", "hello", "--description", "three", "--wait"
+    )
+    assert result.code == 0
+    (delivery,) = result.out.split()
+    deliveries = run("deliveries", "--state", "sent").out
+    assert delivery in deliveries
+    assert "Größe.txt, noise.bin, CLASS" in deliveries
+
+    for name, (kind, content) in sent.items():
+        attachment = arrived(name)
+        assert (attachment["kind"], attachment["description"]) == (kind, "three")
+        (in_folder / name).unlink()
+        fetched = run("get", attachment["id"])
+        assert fetched.code == 0
+        assert hashlib.sha256(content).hexdigest() in fetched.err
+        assert (in_folder / name).read_bytes() == content
+    table = arrived("CLASS")
+    assert run("get", table["id"], "-o", "came.parquet").code == 0
+    came = pq.read_table("came.parquet")
+    assert came.to_pydict() == {"NAME": ["a", "b"], "AGE": [1.0, None]}
+    assert table["id"] in run("ls").out
+
+
+def test_an_interrupted_fetch_goes_on_where_it_ended(run: Run, arrived: Any, in_folder: Path) -> None:
+    content = random.Random(2).randbytes(200_000)
+    Path("resumed.bin").write_bytes(content)
+    run("send", "resumed.bin", "--to", "loop")
+    attachment = arrived("resumed.bin")
+    Path("there.part").write_bytes(content[:77_777])
+    assert run("get", attachment["id"], "-o", "there").code == 0
+    assert Path("there").read_bytes() == content
+    assert not Path("there.part").exists()
+
+    Path("spoilt.part").write_bytes(b"x" + content[1:77_777])
+    spoilt = run("get", attachment["id"], "-o", "spoilt")
+    assert spoilt.code == 1
+    assert "SHA-256" in spoilt.err
+    assert not Path("spoilt").exists()
+    assert run("get", attachment["id"], "-o", "spoilt").code == 0
+
+
+def test_content_to_standard_output(run: Run, arrived: Any, in_folder: Path) -> None:
+    Path("out.txt").write_text("to standard output\n")
+    run("send", "out.txt", "--to", "loop")
+    assert run("get", arrived("out.txt")["id"], "-o", "-").out == "to standard output\n"
+
+
+def test_quarantine_is_listed_shown_and_dismissed(run: Run, gateway: GatewayProcess, url: str) -> None:
+    assert run("quarantine", "ls").code == 0
+    missing = run("quarantine", "show", "0" * 32)
+    assert missing.code == 1
+    assert "there is no quarantine entry" in missing.err
+    assert run("quarantine", "replay", "0" * 32).code == 1
+    assert run("quarantine", "dismiss", "0" * 32).code == 1
+
+
+def test_mistakes_are_told_in_a_sentence(run: Run, url: str, in_folder: Path) -> None:
+    unknown = run("get", "0" * 32)
+    assert unknown.code == 1
+    assert "there is no attachment of this identifier" in unknown.err
+    assert "cannot read nothing.txt: No such file or directory" in run("send", "nothing.txt", "--to", "loop").err
+    Path("a.txt").write_text("a")
+    nowhere = run("send", "a.txt", "--to", "nowhere")
+    assert nowhere.code == 1
+    assert "loop" in nowhere.err, "the known destinations are listed"
+    Path("not.parquet").write_text("no")
+    assert "not a Parquet file" in run("send", "not.parquet", "--to", "loop", "--as", "data-set").err
+    assert run("ls", "--after", "yesterday").code == 1
+    assert "Traceback" not in unknown.err + nowhere.err
+
+
+def test_no_gateway_says_how_to_start_one(run: Run) -> None:
+    result = run("ls", "--url", f"http://127.0.0.1:{free_port()}")
+    assert result.code == 3
+    assert "attachment-gateway serve" in result.err
+    assert "Traceback" not in result.err
+    assert run("ls", "--url", "localhost").code == 1
+
+
+def test_watch_shows_what_arrives_until_interrupted(run: Run, url: str, in_folder: Path) -> None:
+    Path("seen.txt").write_text("seen\n")
+    shown = in_folder / "shown"
+    with shown.open("wb") as out, subprocess.Popen([PROGRAM, "watch"], stdout=out) as watching:
+
+        def is_seen() -> bool:
+            run("send", "seen.txt", "--to", "loop", "--wait")
+            return "attachment finished" in " ".join(shown.read_text().split())
+
+        try:
+            until(is_seen)
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(20) == 0
+        finally:
+            watching.kill()

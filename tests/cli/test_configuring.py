@@ -1,0 +1,48 @@
+"""`config`: all problems at once, or what is effective, without secrets."""
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Run
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "gateway.toml"
+
+
+def test_all_problems_are_listed(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text('[http]\nport = "no"\n[sources.a]\ntransport = "carrier pigeon"\n')
+    for command in ("check", "show"):
+        result = run("config", command, "--config", file)
+        assert (result.code, result.out) == (1, "")
+        assert "2 problems" in result.err
+        assert "http.port: " in result.err
+        assert "sources.a.transport: unknown transport 'carrier pigeon'; known: " in result.err
+
+
+def test_serve_tells_the_same_problems(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text('colour = "green"\n')
+    result = run("serve", "--config", file)
+    assert result.code == 1
+    assert "colour: no such setting" in result.err
+
+
+def test_the_documented_example_is_in_order(run: Run) -> None:
+    result = run("config", "check", "--config", EXAMPLE)
+    assert result.code == 0
+    assert "sources.orders.url" in result.out
+    assert "in order" in result.err
+
+
+def test_secrets_are_masked(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text(
+        '[catalog]\nurl = "postgresql+psycopg://gateway:swordfish@db/gateway"\n'
+        '[sources.a]\ntransport = "mqtt"\nurl = "mqtt://b"\ntopic = "t"\nusername = "u"\npassword = "swordfish"\n'
+    )
+    shown = run("config", "show", "--config", file)
+    assert json.loads(shown.out)["catalog"]["url"] == "postgresql+psycopg://gateway:****@db/gateway"
+    assert json.loads(shown.out)["sources"]["a"]["username"] == "u"
+    for result in (shown, run("config", "check", "--config", file)):
+        assert result.code == 0
+        assert "swordfish" not in result.out + result.err
