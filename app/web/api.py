@@ -51,6 +51,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         openapi_tags=_TAGS,
         lifespan=lifespan,
         redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.gateway = gateway
     app.state.in_flight = set()
