@@ -38,7 +38,7 @@ def load(kind: str, name: str) -> Any:
     except ModuleNotFoundError as missing:
         library = (missing.name or "").partition(".")[0]
         raise PluginError(f"{kind} {name!r} needs the library {library!r}: {_how_to_install(library)}") from missing
-    except (ImportError, AttributeError) as broken:
+    except (ImportError, AttributeError, OSError) as broken:
         raise PluginError(f"{kind} {name!r} ({found.value}) cannot be loaded: {broken}") from broken
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ByteSize,
@@ -29,6 +30,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app import plugins
+from app.codecs.sas.dialect import Dialect
 
 ENVIRONMENT_PREFIX = "ATTACHMENT_GATEWAY_"
 _OF_THE_COMMAND_LINE = {"CONFIG", "URL", "TOKEN"}
@@ -69,9 +71,14 @@ def _duration(given: object) -> object:
     return given
 
 
+def _dialect(name: str) -> str:
+    return Dialect.parse(name).name
+
+
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{64}$", to_lower=True, strip_whitespace=True)]
+DialectName = Annotated[str, AfterValidator(_dialect)]
 LineEnd = Literal["\n", "\r\n", "\r", ""]
 
 
@@ -219,7 +226,7 @@ class Source(Endpoint):
 
     options_field = "source_settings"
 
-    dialect: str | None = None
+    dialect: DialectName | None = None
     ccsid: int | None = Field(default=None, ge=1, le=65535)
     encoding: int | None = Field(default=None, ge=0)
     line_end: LineEnd | None = None
@@ -232,7 +239,7 @@ class Destination(Endpoint):
 
     options_field = "destination_settings"
 
-    dialect: str = "big-4-excluded-packed"
+    dialect: DialectName = "big-4-excluded-packed"
     ccsid: int = Field(default=1208, ge=1, le=65535)
     encoding: int = Field(default=273, ge=0)
     body_limit: int = Field(default=32000, ge=1024, le=100 << 20)

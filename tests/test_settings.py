@@ -84,6 +84,7 @@ def test_every_error_is_told_at_once_with_its_place(file: Path, monkeypatch: pyt
         transport = "mqtt"
         url = "mqtt://broker"
         body_limit = 1
+        dialect = "middle-endian"
         """,
     )
     assert set(told) == {
@@ -99,6 +100,7 @@ def test_every_error_is_told_at_once_with_its_place(file: Path, monkeypatch: pyt
         "sources.orders.qoss",
         "sources.pigeons.transport",
         "destinations.back.body_limit",
+        "destinations.back.dialect",
         "destinations.back.topic",
     }
     assert "two moons" in told["journal.segment_age"]

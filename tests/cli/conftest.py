@@ -39,14 +39,20 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.fixture(scope="session")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
+    """The broker behind the gateway."""
+    with Mosquitto(tmp_path_factory.mktemp("broker")) as mosquitto:
+        yield mosquitto
+
+
+@pytest.fixture(scope="session")
+def gateway(broker: Mosquitto, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A gateway whose destination `loop` comes back as its source `loop`."""
-    with Mosquitto(tmp_path_factory.mktemp("broker")) as broker:
-        endpoint = f'transport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\ntopic = "loop"\n'
-        settings = f"[sources.loop]\n{endpoint}[destinations.loop]\n{endpoint}"
-        with GatewayProcess(tmp_path_factory.mktemp("gateway"), settings) as process:
-            process.await_source("loop")
-            yield process
+    endpoint = f'transport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\ntopic = "loop"\n'
+    settings = f"[sources.loop]\n{endpoint}[destinations.loop]\n{endpoint}"
+    with GatewayProcess(tmp_path_factory.mktemp("gateway"), settings) as process:
+        process.await_source("loop")
+        yield process
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from paho.mqtt import publish
 
 from tests.cli.conftest import Run
-from tests.support.gateway import GatewayProcess
-from tests.support.mosquitto import free_port
+from tests.support.mosquitto import Mosquitto, free_port
 from tests.support.waiting import until
 
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
@@ -91,13 +91,28 @@ def test_content_to_standard_output(run: Run, arrived: Any, in_folder: Path) -> 
     assert run("get", arrived("out.txt")["id"], "-o", "-").out == "to standard output\n"
 
 
-def test_quarantine_is_listed_shown_and_dismissed(run: Run, gateway: GatewayProcess, url: str) -> None:
-    assert run("quarantine", "ls").code == 0
+def test_quarantine_is_listed_shown_replayed_and_dismissed(run: Run, broker: Mosquitto, url: str) -> None:
+    body = b"MD  this is no descriptor"
+    publish.single("loop", body, qos=1, hostname="127.0.0.1", port=broker.port)
+
+    def kept() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in run("quarantine", "ls", "--json").out.splitlines()]
+
+    (entry,) = until(kept)
+    assert entry["id"] in run("quarantine", "ls").out
+    shown = run("quarantine", "show", entry["id"])
+    assert entry["why"] in shown.out
+    assert "MD  this is no d" in shown.out
+    assert body[:16].hex(" ") in shown.out
+
+    assert run("quarantine", "replay", entry["id"]).code == 0
+    again = until(kept)[0]
+    assert run("quarantine", "dismiss", again["id"]).code == 0
+    assert kept() == []
+    assert again["id"] in run("quarantine", "ls", "--state", "dismissed").out
     missing = run("quarantine", "show", "0" * 32)
     assert missing.code == 1
     assert "there is no quarantine entry" in missing.err
-    assert run("quarantine", "replay", "0" * 32).code == 1
-    assert run("quarantine", "dismiss", "0" * 32).code == 1
 
 
 def test_mistakes_are_told_in_a_sentence(run: Run, url: str, in_folder: Path) -> None:
