@@ -131,12 +131,12 @@ class Journal(Protocol):
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
         """The bodies at these positions, in the order asked for, memory-mapped. Raises KeyError as `read` does."""
 
-    def locate(self, position: Position) -> Extent:
-        """Where in its segment's file a body lies."""
+    def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
+        """Where in their segments' files these bodies lie, in the order asked for. Raises KeyError as `read` does."""
 
-    def view(self, extent: Extent) -> memoryview:
-        """The bytes of an extent, memory-mapped; they stay readable while the view lives, even when the segment is
-        retired. Raises KeyError when the segment is gone."""
+    def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
+        """The bytes of these extents, memory-mapped and read ahead; a view stays readable while it lives, even when its
+        segment is retired. Raises KeyError when a segment is gone."""
 
     def segments(self) -> list[Segment]: ...
 

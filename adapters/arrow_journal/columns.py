@@ -10,9 +10,9 @@ from itertools import chain, pairwise, repeat
 from struct import Struct
 from typing import Any, NamedTuple
 
-import google_crc32c
 import numpy as np
 import pyarrow as pa
+from crc32c import crc32c
 
 from adapters.arrow_journal import ipc
 from app.model.message import NO_PROPERTIES, PhysicalMessage
@@ -84,14 +84,14 @@ def encode(messages: Sequence[PhysicalMessage]) -> Encoded:
     values["put_time"] = [time or None for time in values["put_time"]]
     made = {
         "properties": _properties(values["properties"]),
-        "body_crc32": pa.array(np.fromiter(map(google_crc32c.value, map(bytes, bodies)), np.uint32, count)),
+        "body_crc32": pa.array(np.fromiter(map(crc32c, bodies), np.uint32, count)),
         "batch_crc32": pa.array(np.zeros(count, np.uint32)),
         "body": pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(bytes(offsets.nbytes)), _NO_BYTES]),
     }
     columns = [made[name] if name in made else pa.array(values[name], kind) for name, kind in _TYPES.items()]
     head = bytearray(pa.RecordBatch.from_arrays(columns, schema=SCHEMA).serialize())
     ipc.fill_in(head, offsets)
-    head[_batch_crc32_in(len(head), count)] = _U32.pack(google_crc32c.value(bytes(head))) * count
+    head[_batch_crc32_in(len(head), count)] = _U32.pack(crc32c(head)) * count
     size = int(offsets[-1])
     tail = bytes(ipc.padding(size))
     return Encoded([head, *bodies, tail], len(head) + size + len(tail))
@@ -159,10 +159,10 @@ def bad_rows(batch: pa.RecordBatch, start: int, layout: BodyLayout, view: memory
     head = bytearray(view[start : layout.start])
     written = _batch_crc32_in(len(head), count)
     expected, head[written] = head[written], bytes(4 * count)
-    if expected != _U32.pack(google_crc32c.value(bytes(head))) * count:
+    if expected != _U32.pack(crc32c(head)) * count:
         return list(range(count))
     crcs = batch.column("body_crc32").to_pylist()
-    return [row for row, body in enumerate(layout.slices(view)) if google_crc32c.value(bytes(body)) != crcs[row]]
+    return [row for row, body in enumerate(layout.slices(view)) if crc32c(body) != crcs[row]]
 
 
 def _batch_crc32_in(length: int, count: int) -> slice:

@@ -17,6 +17,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from time import time_ns
@@ -34,6 +35,8 @@ from app.ports import Clock, Segment
 
 SEGMENT_BYTES = 256 << 20
 SEGMENT_AGE = 3600.0
+READ_AHEAD = 128
+"""Extents that the disk is asked for before those in front of them have been read."""
 
 
 class SystemClock:
@@ -146,21 +149,29 @@ class ArrowJournal:
         return messages[position.row]
 
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
+        return self.views(self.extents(positions))
+
+    def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
+        at: tuple[int, int] | None = None
+        start, offsets = 0, memoryview(b"")
         for position in positions:
-            yield self.view(self.locate(position))
+            number, batch, row = position
+            if (number, batch) != at:
+                start, offsets = self._reader.segment(number).layout(batch)
+                at = number, batch
+            if row + 1 >= len(offsets):
+                raise KeyError(position)
+            begin = offsets[row]
+            yield Extent(number, start + begin, offsets[row + 1] - begin)
 
-    def locate(self, position: Position) -> Extent:
-        """Raises KeyError as `read` does."""
-        number, batch, row = position
-        start, offsets = self._reader.segment(number).layout(batch)
-        if row + 1 >= len(offsets):
-            raise KeyError(position)
-        begin = offsets[row]
-        return Extent(number, start + begin, offsets[row + 1] - begin)
-
-    def view(self, extent: Extent) -> memoryview:
-        number, offset, length = extent
-        return self._reader.segment(number).mapped(offset + length)[offset : offset + length]
+    def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
+        coming = iter(extents)
+        ahead: list[Extent] = []
+        while some := list(islice(coming, READ_AHEAD)):
+            self._reader.read_ahead(some)
+            yield from map(self._reader.view, ahead)
+            ahead = some
+        yield from map(self._reader.view, ahead)
 
     def verify(self, segment: int) -> list[Position]:
         """The positions of a segment that fail their checksums. Raises KeyError when the segment is gone, and

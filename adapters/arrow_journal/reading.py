@@ -1,8 +1,9 @@
 """Reading segments back: maps, the places of batches, and batches decoded."""
 
+import mmap
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -14,8 +15,12 @@ from adapters.arrow_journal.columns import SCHEMA, BodyLayout, bad_rows, body_la
 from adapters.arrow_journal.segments import SegmentState, map_segment
 from app.model.errors import OurError
 from app.model.message import PhysicalMessage
+from app.model.records import Extent
 
 OPEN_SEGMENTS = 16
+RESIDENT_BYTES = 32 << 20
+"""After so many bytes were handed out, the pages of all maps are given back: what is read of a large attachment must
+not stay with the process. A view that is still used finds its pages again in the system's cache."""
 LAYOUTS_A_SEGMENT = 64
 
 
@@ -70,6 +75,18 @@ class OpenSegment:
             self._mapped(self.state.size)
             return len(self._batches())
 
+    def read_ahead(self, first: int, end: int) -> None:
+        mapped = self.mapped(end).obj
+        if isinstance(mapped, mmap.mmap) and first < end:
+            first -= first % mmap.PAGESIZE
+            mapped.madvise(mmap.MADV_WILLNEED, first, end - first)
+
+    def release_pages(self) -> None:
+        """Lets go of the map's memory, not of the map."""
+        mapped = self.view.obj
+        if isinstance(mapped, mmap.mmap):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
     def _mapped(self, end: int) -> memoryview:
         if end > len(self.view):
             if end > self.state.size:
@@ -109,6 +126,7 @@ class Reader:
         self._states = states
         self._open: OrderedDict[int, OpenSegment] = OrderedDict()
         self._lock = Lock()
+        self._handed_out = 0
 
     def segment(self, number: int) -> OpenSegment:
         """Raises KeyError when the segment is gone."""
@@ -121,6 +139,30 @@ class Reader:
             else:
                 self._open.move_to_end(number)
             return segment
+
+    def view(self, extent: Extent) -> memoryview:
+        """The bytes of an extent. Raises KeyError when the segment is gone."""
+        number, offset, length = extent
+        self._count_resident(length)
+        return self.segment(number).mapped(offset + length)[offset : offset + length]
+
+    def read_ahead(self, extents: Sequence[Extent]) -> None:
+        """Has the system read all from the first to the last byte of these extents in each segment, in the background."""
+        ranges: dict[int, tuple[int, int]] = {}
+        for number, offset, length in extents:
+            first, end = ranges.get(number, (offset, 0))
+            ranges[number] = min(first, offset), max(end, offset + length)
+        for number, (first, end) in ranges.items():
+            self.segment(number).read_ahead(first, end)
+
+    def _count_resident(self, length: int) -> None:
+        """So many bytes of a map are handed out."""
+        self._handed_out += length
+        if self._handed_out >= RESIDENT_BYTES:
+            with self._lock:
+                self._handed_out = 0
+                for segment in self._open.values():
+                    segment.release_pages()
 
     def forget(self, number: int) -> None:
         with self._lock:

@@ -11,6 +11,11 @@ from adapters.arrow_journal.ipc import END_OF_STREAM
 from adapters.arrow_journal.segments import SegmentState, segment_path
 from adapters.disk import sync_folder
 
+CACHED_BYTES = 64 << 20
+"""How much of what was written last is left in the system's page cache. An attachment is usually finished while its
+parts are that fresh; older pages would push out what readers use, and fresh memory for them costs more than the
+writing itself on a virtual machine."""
+_DROP_BYTES = 4 << 20
 _BUFFERS_A_CALL = os.sysconf("SC_IOV_MAX")
 
 
@@ -24,6 +29,7 @@ class SegmentWriter:
     def __init__(self, folder: Path, number: int, created_at: int) -> None:
         self.state = SegmentState(number, 0, created_at, None, array("Q"))
         self.broken = False
+        self._dropped = 0
         self._folder = folder
         path = segment_path(folder, number, sealed=False)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
@@ -65,6 +71,12 @@ class SegmentWriter:
             self._cut_back()
             raise
         self.state.size = end
+        self._drop_behind(end - CACHED_BYTES)
+
+    def _drop_behind(self, end: int) -> None:
+        if end - self._dropped >= _DROP_BYTES:
+            os.posix_fadvise(self._descriptor, self._dropped, end - self._dropped, os.POSIX_FADV_DONTNEED)
+            self._dropped = end
 
     def _cut_back(self) -> None:
         try:

@@ -43,7 +43,7 @@ class JournalContent:
     def read(self, offset: int, length: int) -> Iterator[memoryview]:
         gathered: list[memoryview] = []
         size = 0
-        for view in self._views(offset, length):
+        for view in self._journal.views(self._within(offset, length)):
             if size and size + len(view) > PIECE:
                 yield memoryview(b"".join(gathered))
                 gathered, size = [], 0
@@ -52,7 +52,7 @@ class JournalContent:
         if gathered:
             yield gathered[0] if len(gathered) == 1 else memoryview(b"".join(gathered))
 
-    def _views(self, offset: int, length: int) -> Iterator[memoryview]:
+    def _within(self, offset: int, length: int) -> Iterator[Extent]:
         at = bisect_right(self._ends, offset)
         while length > 0:
             extent = self._extents[at]
@@ -61,7 +61,7 @@ class JournalContent:
                 taken = min(PIECE, extent.length - start, length)
                 if not taken:
                     return
-                yield self._journal.view(Extent(extent.segment, extent.offset + start, taken))
+                yield Extent(extent.segment, extent.offset + start, taken)
                 offset, length = offset + taken, length - taken
             at += 1
 

@@ -97,23 +97,23 @@ class _Extents(NamedTuple):
 
 def _extents(parts: Sequence[Position], chosen: Dialect, journal: Journal) -> _Extents | None:
     """Where a binary file's bytes lie in the journal; None when its records are too small for that."""
+    located = list(journal.extents(parts))
     digest, size = sha256(), 0
     extents: list[Extent] = []
-    latest: list[memoryview] = [memoryview(b"")]
+    body = memoryview(b"")
 
     def walked() -> Iterator[memoryview]:
-        for body in journal.bodies(parts):
-            latest[0] = body
-            yield body
+        nonlocal body
+        for view in journal.views(located):
+            body = view
+            yield view
 
-    located, at = -1, Extent(0, 0, 0)
     for part, start, length, _ in files.spans(walked(), chosen):
         if not length:
             continue
-        if part != located:
-            located, at = part, journal.locate(parts[part])
-        digest.update(latest[0][start : start + length])
-        extents.append(Extent(at.segment, at.offset + start, length))
+        segment, offset, _ = located[part]
+        digest.update(body[start : start + length])
+        extents.append(Extent(segment, offset + start, length))
         size += length
         if len(extents) > EXTENTS_A_PART * (part + 1):
             return None

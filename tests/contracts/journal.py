@@ -120,22 +120,22 @@ class JournalContract:
     def test_extents_are_where_the_bodies_are(self, journal: Journal) -> None:
         messages = messages_of([0, 10, 40_000, 0])
         for position, message in zip(journal.append(messages), messages, strict=True):
-            extent = journal.locate(position)
+            extent = next(journal.extents([position]))
             assert (extent.segment, extent.length) == (position.segment, len(message.body))
-            assert journal.view(extent) == message.body
+            assert next(journal.views([extent])) == message.body
         only_empty = journal.append(messages_of([0, 0]))
-        assert [journal.view(journal.locate(position)) for position in only_empty] == [b"", b""]
+        assert list(journal.views(journal.extents(only_empty))) == [b"", b""]
 
     def test_an_extent_outlives_a_restart(self, open_journal: Opener) -> None:
         journal = open_journal()
         message = messages_of([5000])[0]
-        extent = journal.locate(journal.append([message])[0])
+        extent = next(journal.extents(journal.append([message])))
         journal.close()
-        assert open_journal().view(extent) == message.body
+        assert next(open_journal().views([extent])) == message.body
 
     def test_views_are_read_only(self, journal: Journal) -> None:
         position = journal.append(messages_of([10]))[0]
-        assert journal.view(journal.locate(position)).readonly
+        assert next(journal.bodies([position])).readonly
         assert memoryview(journal.read(position).body).readonly
 
     def test_no_messages_are_no_batch(self, journal: Journal) -> None:
@@ -150,11 +150,15 @@ class JournalContract:
             Position(segment, batch + 1, 0),
             Position(segment, batch, row + 1),
         ):
-            for ask in (journal.read, journal.locate, lambda which: list(journal.bodies([which]))):
+            for ask in (
+                journal.read,
+                lambda which: list(journal.extents([which])),
+                lambda which: list(journal.bodies([which])),
+            ):
                 with pytest.raises(KeyError):
                     ask(position)
         with pytest.raises(KeyError):
-            journal.view(Extent(segment, 0, 1 << 40))
+            next(journal.views([Extent(segment, 0, 1 << 40)]))
         assert everything(journal, Position(segment + 1, 0, 0)) == []
 
     def test_seals_what_there_is_and_begins_anew(self, journal: Journal) -> None:
@@ -173,15 +177,19 @@ class JournalContract:
     def test_a_retired_segment_is_gone_and_its_views_are_not(self, journal: Journal) -> None:
         message = messages_of([100_000])[0]
         position = journal.append([message])[0]
-        extent = journal.locate(position)
-        view = journal.view(extent)
+        extent = next(journal.extents([position]))
+        view = next(journal.views([extent]))
         journal.seal()
         kept = journal.append(messages_of([1]))
         replay = journal.replay(None)
         journal.retire(position.segment)
         assert view == message.body
         assert [each for positions, _ in replay for each in positions] == kept
-        for gone in (lambda: journal.read(position), lambda: journal.locate(position), lambda: journal.view(extent)):
+        for gone in (
+            lambda: journal.read(position),
+            lambda: next(journal.extents([position])),
+            lambda: next(journal.views([extent])),
+        ):
             with pytest.raises(KeyError):
                 gone()
         with pytest.raises(KeyError):
