@@ -147,7 +147,7 @@ class Reader:
         return self.segment(number).mapped(offset + length)[offset : offset + length]
 
     def read_ahead(self, extents: Sequence[Extent]) -> None:
-        """Has the system read all from the first to the last byte of these extents in each segment, in the background."""
+        """Has the system read, in the background, all from the first to the last byte of these extents in a segment."""
         ranges: dict[int, tuple[int, int]] = {}
         for number, offset, length in extents:
             first, end = ranges.get(number, (offset, 0))
