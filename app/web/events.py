@@ -51,6 +51,7 @@ class Feed:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Feed"]:
         """Follows the gateway's events within the block."""
+        self._newest = await run_in_threadpool(self._gateway.catalog.last_event)
         with ThreadPoolExecutor(1, "events") as executor:
             following = asyncio.create_task(self._follow(executor))
             try:
@@ -62,7 +63,6 @@ class Feed:
 
     async def _follow(self, executor: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
-        self._newest = await run_in_threadpool(self._gateway.catalog.last_event)
         while not (self._gateway.draining or self._ended):
             try:
                 events = await loop.run_in_executor(executor, self._gateway.wait_events, self._newest, WAIT_SECONDS)
