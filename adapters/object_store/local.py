@@ -79,7 +79,7 @@ class LocalObjects:
             (self._folder / name).unlink()
 
     def names(self, prefix: str = "") -> Iterator[str]:
-        for folder, folders, files in os.walk(self._folder):
+        for folder, folders, files in os.walk(self._folder / prefix.rpartition("/")[0]):
             if _PARTIAL in folders:
                 folders.remove(_PARTIAL)
             within = Path(folder).relative_to(self._folder)

@@ -26,6 +26,7 @@ from app.wire import WireError
 log = logger(__name__)
 
 RETRY_SECONDS = 5.0
+RECENT_MESSAGES = 500
 
 
 class Finisher:
@@ -42,8 +43,11 @@ class Finisher:
             self._queue.put(attachment_id)
 
     def recover(self) -> None:
-        """Queues what an earlier process left complete."""
+        """Queues what an earlier process left complete, and completes messages of which it had finished all."""
         self.put([record.id for record in self._around.catalog.complete_attachments()])
+        recent = self._around.catalog.messages(None, None, RECENT_MESSAGES).items
+        waiting = [message for message in recent if message.complete_at is None]
+        self._complete_messages([attachment for message in waiting for attachment in message.attachments])
 
     def stop(self) -> None:
         self._stop.set()
@@ -106,15 +110,15 @@ class Finisher:
         event = NewEvent("attachment.finished", record.id, finished.finished_at, data)
         if self._around.catalog.finish(finished, [event]):
             self._count(record, AttachmentState.FINISHED)
-            complete = self._around.catalog.complete_messages([record.id], finished.finished_at)
-            if complete:
-                now = finished.finished_at
-                self._around.catalog.add_events(
-                    [NewEvent("message.complete", message, now, {}) for message in complete]
-                )
+            self._complete_messages([record.id])
         elif finished.object_name is not None:
             self._around.store.delete(finished.object_name)
         self._around.bell.ring()
+
+    def _complete_messages(self, attachment_ids: list[str]) -> None:
+        now = self._around.clock.now()
+        if complete := self._around.catalog.complete_messages(attachment_ids, now):
+            self._around.catalog.add_events([NewEvent("message.complete", message, now, {}) for message in complete])
 
     def _refuse(self, record: AttachmentRecord, positions: list[Position], error: TheirError | WireError) -> None:
         if not isinstance(error, TheirError):

@@ -76,6 +76,7 @@ class Gateway:
         if replayed:
             log.info("journal replayed", messages=replayed)
         self._finisher.recover()
+        self._sweeper.drop_abandoned_uploads()
         for stage in self._stages.values():
             stage.start()
         for receiving in self._receiving:

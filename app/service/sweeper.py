@@ -24,6 +24,7 @@ class Sweeper:
     def sweep(self) -> None:
         self.expire()
         self.settle()
+        self.seal_old_segment()
         self.retire_segments()
         self.drop_delivered_content()
         self._around.catalog.prune_events(
@@ -59,6 +60,13 @@ class Sweeper:
             if not self._around.catalog.settle(record.id, name):
                 self._around.store.delete(name)
 
+    def seal_old_segment(self) -> None:
+        """Seals a segment that is old enough and that no append comes to end."""
+        before = self._around.clock.now() - microseconds(self._around.settings.journal.segment_age)
+        for segment in self._around.journal.segments()[-1:]:
+            if segment.sealed_at is None and segment.created_at < before:
+                self._around.journal.seal()
+
     def retire_segments(self) -> None:
         """Removes sealed journal segments that nothing needs and that are older than `retention.journal`."""
         progress = self._around.catalog.progress()
@@ -78,6 +86,12 @@ class Sweeper:
             if number not in needed:
                 self._around.journal.retire(number)
                 log.info("journal segment retired", segment=number)
+
+    def drop_abandoned_uploads(self) -> None:
+        """Forgets what was uploaded for deliveries that a killed process never took. Call it before uploads begin."""
+        for name in list(self._around.store.names("outgoing/")):
+            if self._around.catalog.delivery(name.split("/")[1]) is None:
+                self._around.store.delete(name)
 
     def drop_delivered_content(self) -> None:
         """Forgets the content of deliveries that ended longer ago than `retention.deliveries`."""

@@ -286,3 +286,21 @@ def test_spoilt_content_quarantines_the_attachment_and_loses_nothing(start: Star
     (kept,) = service.gateway.catalog.quarantined(None, "kept", None, 10).items
     assert service.gateway.replay_quarantine(kept.id)
     until(lambda: service.events().count("attachment.quarantined") == 2, DEADLINE)
+
+
+def test_what_was_uploaded_for_no_delivery_is_forgotten(start: Start) -> None:
+    service = start()
+    sent = service.send(b"taken")
+    until(lambda: service.delivery(sent).state is DeliveryState.SENT, DEADLINE)
+    with service.around.store.create("outgoing/0123/0") as target:
+        target.write(b"a client or this process went away")
+    service = start()
+    assert list(service.around.store.names("outgoing/")) == [sent.attachments[0].object_name]
+
+
+def test_a_quiet_segment_is_sealed_in_time(start: Start) -> None:
+    service = start(journal={"segment_age": "60s"})
+    service.until_state(service.send(b"x"), AttachmentState.FINISHED)
+    service.clock.advance(61)
+    service.sweeper.sweep()
+    assert all(segment.sealed_at is not None for segment in service.gateway.journal.segments())
