@@ -2,6 +2,7 @@
 
 from app.cli.configuring import Config, read
 from app.cli.console import Failure
+from app.model.errors import OurError
 from app.observe import configure_logging
 from app.plugins import PluginError
 
@@ -14,5 +15,5 @@ def serve(path: Config = None) -> None:
 
     try:
         run(settings)
-    except PluginError as error:
+    except (PluginError, OurError, OSError) as error:
         raise Failure(str(error)) from error

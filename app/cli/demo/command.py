@@ -13,6 +13,7 @@ import typer
 from app.cli.client import connect
 from app.cli.console import Failure, out
 from app.observe import configure_logging
+from app.plugins import PluginError
 from app.settings import Settings
 
 TOPIC = "attachments/demo"
@@ -81,7 +82,10 @@ def _running(settings: Settings) -> Iterator[None]:
     from app.main import build  # noqa: PLC0415
     from app.web.api import create_app  # noqa: PLC0415
 
-    gateway = build(settings)
+    try:
+        gateway = build(settings)
+    except PluginError as error:
+        raise Failure(str(error)) from error
     gateway.start()
     config = uvicorn.Config(
         create_app(gateway),
