@@ -1,6 +1,7 @@
 """The composition root: settings -> adapters -> service -> web."""
 
 from time import time_ns
+from types import FrameType
 
 import uvicorn
 
@@ -11,6 +12,8 @@ from app.service.gateway import Gateway
 from app.service.surroundings import Surroundings
 from app.settings import Settings
 from app.web.api import create_app
+
+GRACE_SECONDS = 10
 
 
 class SystemClock:
@@ -48,13 +51,24 @@ def serve(settings: Settings) -> None:
     gateway = build(settings)
     gateway.start()
     try:
-        uvicorn.run(
-            create_app(gateway),
-            host=settings.http.host,
-            port=settings.http.port,
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=10,
-        )
+        _Server(gateway).run()
     finally:
         gateway.stop()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, which tells the gateway of the end before it waits for its clients."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        http = gateway.settings.http
+        app = create_app(gateway)
+        super().__init__(
+            uvicorn.Config(
+                app, http.host, http.port, log_config=None, access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
+            )
+        )
+        self._gateway = gateway
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._gateway.drain()
+        super().handle_exit(sig, frame)

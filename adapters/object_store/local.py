@@ -6,6 +6,7 @@ partial file: what nobody has locked was left behind by a killed process and is 
 """
 
 import fcntl
+import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,8 @@ from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import OurError, StoreFull
 
 PIECE = 1 << 20
+RESIDENT = 8 << 20
+"""What is read of a large object must not stay with the process: pages that lie two of these behind are given back."""
 
 _PARTIAL = ".partial"
 
@@ -57,19 +60,22 @@ class LocalObjects:
         return self._pieces(name, offset, end)
 
     def _pieces(self, name: str, offset: int, end: int) -> Iterator[memoryview]:
+        if offset >= end:
+            return
         try:
-            descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_CLOEXEC)
+            with (self._folder / name).open("rb") as file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except FileNotFoundError:
             raise KeyError(name) from None
-        try:
-            while offset < end:
-                piece = os.pread(descriptor, min(PIECE, end - offset), offset)
-                if not piece:
-                    raise OurError(f"the object {name} is shorter than it was")
-                yield memoryview(piece)
-                offset += len(piece)
-        finally:
-            os.close(descriptor)
+        if len(mapped) < end:
+            raise OurError(f"the object {name} is shorter than it was")
+        view = memoryview(mapped)
+        released = offset - offset % RESIDENT
+        for at in range(offset, end, PIECE):
+            yield view[at : min(at + PIECE, end)]
+            if at - released >= 2 * RESIDENT:
+                mapped.madvise(mmap.MADV_DONTNEED, released, RESIDENT)
+                released += RESIDENT
 
     def local_path(self, name: str) -> str | None:
         return str(self._folder / name)

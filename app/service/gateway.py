@@ -1,5 +1,6 @@
 """The whole service behind REST and the command line: its stages, started and stopped in order."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event
@@ -29,6 +30,8 @@ log = logger(__name__)
 SWEEP_SECONDS = 1.0
 EVENTS_AT_ONCE = 500
 STOP_SECONDS = 20.0
+OPEN_CONTENTS = 8
+"""Attachments read from the journal whose extents are kept at hand: a client often reads range after range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Gateway:
         self.journal, self.catalog, self.store = around.journal, around.catalog, around.store
         self.receivers = receivers
         self.draining = False
+        self._opened: OrderedDict[str, Content] = OrderedDict()
         self._recovered = False
         self._stop = Event()
         self._finisher = Finisher(around)
@@ -83,11 +87,15 @@ class Gateway:
             receiving.start()
         self._recovered = True
 
+    def drain(self) -> None:
+        """Says that the end is near: not ready any more, event streams end."""
+        self.draining = True
+        self.bell.ring()
+
     def stop(self) -> None:
         """Stops taking, finishes what was taken as far as it is journalled, and closes everything."""
-        self.draining = True
+        self.drain()
         self._stop.set()
-        self.bell.ring()
         for outbox in self._outboxes.values():
             outbox.stop()
         self._journaler.stop()
@@ -125,7 +133,14 @@ class Gateway:
 
     def content(self, record: AttachmentRecord) -> Content:
         """A finished attachment's bytes. Raises KeyError when they are gone."""
-        return open_content(record, self.catalog, self.store, self.journal)
+        if record.storage != "journal":
+            return open_content(record, self.catalog, self.store, self.journal)
+        content = self._opened.get(record.id)
+        if content is None:
+            content = self._opened[record.id] = open_content(record, self.catalog, self.store, self.journal)
+            if len(self._opened) > OPEN_CONTENTS:
+                self._opened.popitem(last=False)
+        return content
 
     def missing_ranges(self, record: AttachmentRecord, limit: int) -> list[tuple[int, int]]:
         """Closed ranges of sequence numbers that have not come yet, at most `limit` of them."""
