@@ -19,6 +19,12 @@ from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import OurError, StoreFull
 
 PIECE = 1 << 20
+BUFFER = 64 << 10
+FLUSH_BYTES = 8 << 20
+"""A large object goes to disk while it is written, so that naming it need not wait for all of it."""
+CACHED_BYTES = 16 << 20
+"""How much of a large object is left in the system's page cache: more would push out what readers use, and fresh memory
+for it costs more than the writing itself on a virtual machine."""
 RESIDENT = 8 << 20
 """What is read of a large object must not stay with the process: pages that lie two of these behind are given back."""
 
@@ -104,10 +110,20 @@ class PartialFile:
     def __init__(self, folder: Path) -> None:
         self.path, self._file = _new_locked_file(folder)
         self._named = False
+        self._size = self._flushed = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         with _explained():
             self._file.write(data)
+            self._size += len(data)
+            if self._size - self._flushed >= FLUSH_BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        self._file.flush()
+        os.fdatasync(self._file.fileno())
+        self._flushed = self._size
+        os.posix_fadvise(self._file.fileno(), 0, max(0, self._size - CACHED_BYTES), os.POSIX_FADV_DONTNEED)
 
     def name(self, path: Path) -> None:
         """Makes what was written durable, then visible at a path of the same file system."""
@@ -128,7 +144,7 @@ class PartialFile:
 def _new_locked_file(folder: Path) -> tuple[Path, BinaryIO]:
     while True:
         path = folder / token_hex(16)
-        file = path.open("xb", buffering=PIECE)
+        file = path.open("xb", buffering=BUFFER)
         fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
             return path, file
