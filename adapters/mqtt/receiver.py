@@ -26,7 +26,7 @@ from app.model.errors import TheirError
 from app.model.message import PhysicalMessage
 from app.ports import Intake
 
-_IDLE = 0.25
+_IDLE = 0.1
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
 _STEADY_AFTER = 10.0
 _FAREWELL = 0.5
@@ -55,6 +55,7 @@ class MqttReceiver:
         self._durable: deque[tuple[Client, list[Acknowledgement]]] = deque()
         self._unacknowledged = 0
         self._status: dict[str, Any] = {"connected": False, "since": None, "error": None}
+        self._has_session = False
         self._warned: set[str] = set()
 
     def status(self) -> dict[str, Any]:
@@ -94,9 +95,9 @@ class MqttReceiver:
     def _subscribe(self, client: Client, connack: Connack) -> None:
         """Asks for the topics, on every connection: the broker may have lost the session, or the topics be new."""
         settings = self._settings
-        if not connack.session_present and settings.session_expiry and "session" in self._warned:
+        if self._has_session and not connack.session_present:
             self._log.warning("the broker has lost the session: what it still held for this source is gone")
-        self._warned.add("session")
+        self._has_session = settings.session_expiry > 0
         client.on_subscribe = partial(self._subscribed, connack)
         retain_handling = _SEND_RETAINED_IF_NEW if settings.retained == "accept" else _NEVER_SEND_RETAINED
         options: Any = SubscribeOptions(settings.qos, retainHandling=retain_handling) if client.is_5 else settings.qos

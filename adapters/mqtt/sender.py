@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 import structlog
+from paho.mqtt.client import error_string
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -148,7 +149,7 @@ class MqttSender:
             self._settings.topic, publish.payload, self._settings.qos, properties=cast("Properties", publish.properties)
         )
         if sent.rc not in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_AGAIN):
-            raise SendFailed(client.lost, permanent=client.lost_code in _PERMANENT)
+            raise SendFailed(client.lost or error_string(sent.rc), permanent=client.lost_code in _PERMANENT)
         return sent.mid
 
     def _require_success(self, reason: ReasonCode) -> None:

@@ -136,6 +136,6 @@ class DestinationSettings(BrokerSettings):
     topic: Annotated[str, AfterValidator(_topic_name)]
     client_id: str | None = Field(default=None, min_length=1, max_length=_LONGEST_TOPIC)
     qos: Literal[1, 2] = 1
-    max_inflight: int = Field(default=100, ge=1, le=65535)
+    max_inflight: int = Field(default=20, ge=1, le=65535)
     max_packet_size: ByteSize = Field(default=ByteSize(MAX_REMAINING_LENGTH + 5), ge=1024)
     send_timeout: float = Field(default=30, gt=0, le=3600)
