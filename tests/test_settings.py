@@ -44,6 +44,9 @@ def test_the_documented_example_names_every_setting() -> None:
         keys = getattr(section, "model_fields", {}) if name not in {"sources", "destinations"} else {}
         for key in keys:
             assert re.search(rf"^(# )?{key} = ", text, re.MULTILINE), f"{name}.{key}"
+    for options in (*load(EXAMPLE).sources.values(), *load(EXAMPLE).destinations.values()):
+        for key in type(options.options).model_fields:
+            assert re.search(rf"^(# )?{key}(_file)? = ", text, re.MULTILINE), key
     commented_in = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
     assert len(tomllib.loads(commented_in)["sources"]["orders"]) > len(tomllib.loads(text)["sources"]["orders"])
 

@@ -20,7 +20,7 @@ _WAIT_FOR = {
 
 
 def get(
-    identifier: Annotated[str, typer.Argument(metavar="ID", help="The attachment's identifier, or its beginning.")],
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="The attachment's identifier.")],
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Where to: a file, a folder, or - for standard output.")
     ] = None,

@@ -1,6 +1,7 @@
 """`send`: files to a destination, streamed."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,6 +23,8 @@ _MEDIA_TYPES = {
     "text-file": "text/plain; charset=utf-8",
     "binary-file": "application/octet-stream",
 }
+_NOT_IN_A_MEMBER = re.compile(r"[^A-Z0-9_]")
+_LONGEST_MEMBER = 32
 _LOOK_SECONDS = 0.2
 
 
@@ -34,7 +37,8 @@ class Outgoing:
     def entry(self, part: str) -> dict[str, Any]:
         """What the description of a message says of it."""
         if self.kind == "data-set":
-            return {"part": part, "kind": self.kind, "name": self.path.stem.upper(), "qualifier_1": self.library}
+            member = _NOT_IN_A_MEMBER.sub("_", self.path.stem.upper())[:_LONGEST_MEMBER]
+            return {"part": part, "kind": self.kind, "name": member, "qualifier_1": self.library}
         return {"part": part, "kind": self.kind, "name": self.path.name}
 
 
