@@ -3,12 +3,18 @@
 One thread takes what the journal has written, in the journal's order. The catalog hears of it in checkpoints, each of
 which holds the journal position that it includes: start-up replays the journal from there (`recover`), and gets the
 same state. A checkpoint is made when there is nothing more to do, or after `CHECKPOINT_SECONDS`.
+
+When the catalog fails (a full disk, a database that is away), what is in memory is given up and the journal is replayed
+once the catalog works again. Meanwhile the queue before this stage fills, and the brokers wait.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import Empty, Queue
+from queue import Empty, Full, Queue
+from threading import Event as StopSignal
 from time import monotonic
+from typing import NamedTuple
 
 from app.assembly.machine import (
     ApplicationMessage,
@@ -28,15 +34,22 @@ from app.model.errors import TheirError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.message import PhysicalMessage, Position
 from app.model.records import MessageRecord, NewEvent, QuarantineRecord
+from app.observe import logger
 from app.service.intake import UNREADABLE
 from app.service.surroundings import Surroundings
 
 CHECKPOINT_SECONDS = 0.25
 QUEUED_BATCHES = 4
+RETRY_SECONDS = 0.5
+
+log = logger(__name__)
 
 
-class _Work(list[tuple[Position, PhysicalMessage]]):
-    """Messages to assemble, in order."""
+class _Work(NamedTuple):
+    """Messages to assemble, in order; `again` when an operator asks for another try of what was assembled before."""
+
+    messages: list[tuple[Position, PhysicalMessage]]
+    again: bool = False
 
 
 @dataclass(slots=True)
@@ -56,25 +69,33 @@ class Assembler:
     def __init__(self, around: Surroundings, finish: Callable[[list[str]], None]) -> None:
         self._around, self._finish = around, finish
         limits = around.settings.limits
-        self._assembly = Assembly(Limits(limits.parts, limits.attachments_a_message))
+        self._limits = Limits(limits.parts, limits.attachments_a_message)
         self._sources = around.settings.sources
         self._configured = {
             name: dialect.mask_of(dialect.Dialect.parse(source.dialect))
             for name, source in self._sources.items()
             if source.dialect is not None
         }
-        self._dialects = {**around.catalog.source_dialects(), **self._configured}
-        self._unsaved = _Unsaved()
-        self._saved_at = monotonic()
         self._queue: Queue[_Work | None] = Queue(QUEUED_BATCHES)
+        self._stopping = StopSignal()
+        self._dialects: dict[str, int] = {}
+        self._forget()
 
-    def put(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:
-        """Queues what the journal has written; waits while the queue is full."""
-        self._queue.put(_Work(zip(positions, messages, strict=True)))
+    def put(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage], *, again: bool = False) -> None:
+        """Queues what the journal has written; waits while the queue is full. Nothing is queued at the end: the journal
+        has it."""
+        work = _Work(list(zip(positions, messages, strict=True)), again)
+        while not self._stopping.is_set():
+            try:
+                self._queue.put(work, timeout=RETRY_SECONDS)
+            except Full:
+                continue
+            return
 
     def recover(self) -> int:
         """Replays what the journal holds behind the catalog's last checkpoint; returns how many messages there were."""
         progress = self._around.catalog.progress()
+        self._dialects = {**self._around.catalog.source_dialects(), **self._configured}
         replayed = 0
         for positions, messages in self._around.journal.replay(None if progress is None else Position.unpack(progress)):
             self._assemble(list(zip(positions, messages, strict=True)))
@@ -85,24 +106,60 @@ class Assembler:
 
     def run(self) -> None:
         """Assembles what is put until `stop`, and then what was put before."""
-        while (work := self._next()) is not None:
-            self._assemble(work)
-            self._save_if_due()
-        self.save()
+        while True:
+            try:
+                while (work := self._next()) is not None:
+                    self._assemble(work.messages if work.again else self._news(work.messages))
+                    self._save_if_due()
+                self.save()
+            except Exception:
+                log.exception("assembly failed, starting over from the last checkpoint")
+                if not self._start_over():
+                    return
+            else:
+                return
 
     def stop(self) -> None:
-        self._queue.put(None)
+        self._stopping.set()
+        with suppress(Full):
+            self._queue.put_nowait(None)
 
     def _next(self) -> _Work | None:
         try:
             return self._queue.get_nowait()
         except Empty:
             self.save()
-            return self._queue.get()
+            return None if self._stopping.is_set() else self._queue.get()
+
+    def _news(self, messages: list[tuple[Position, PhysicalMessage]]) -> list[tuple[Position, PhysicalMessage]]:
+        """Without what a replay of the journal has brought before."""
+        if messages[0][0].pack() > self._reached:
+            return messages
+        return [(position, message) for position, message in messages if position.pack() > self._reached]
+
+    def _start_over(self) -> bool:
+        """Replays the journal until that works; False when it did not before `stop`."""
+        while not self._stopping.wait(RETRY_SECONDS):
+            self._forget()
+            try:
+                self.recover()
+            except Exception:
+                log.exception("assembly still fails")
+            else:
+                return True
+        return False
+
+    def _forget(self) -> None:
+        self._assembly = Assembly(self._limits)
+        self._unsaved = _Unsaved()
+        self._saved_at = monotonic()
+        self._reached = -1
 
     # --- assembling -----------------------------------------------------------------------------------------------
 
     def _assemble(self, work: Sequence[tuple[Position, PhysicalMessage]]) -> None:
+        if not work:
+            return
         readable: list[tuple[int, PhysicalMessage, Event]] = []
         for position, message in work:
             try:
@@ -117,8 +174,8 @@ class Assembler:
             if effects := apply(message.source, event, at, message.received_at):
                 for effect in effects:
                     self._carry_out(effect, at, message)
-        last = work[-1][0].pack()
-        self._unsaved.progress = max(last, self._unsaved.progress or 0)
+        self._reached = max(self._reached, work[-1][0].pack())
+        self._unsaved.progress = self._reached
 
     def _read(self, message: PhysicalMessage) -> Event:
         if message.framing == UNREADABLE:
@@ -215,10 +272,10 @@ class Assembler:
         checkpoint.source_dialects = unsaved.dialects
         checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
         self._around.catalog.checkpoint(checkpoint)
-        self._complete_messages(answered)
         self._assembly.forget_beyond(self._around.settings.limits.attachments_in_memory)
         if unsaved.completed:
             self._finish(unsaved.completed)
+        self._complete_messages(answered)
         self._around.bell.ring()
 
     def _complete_messages(self, answered: list[MessageRecord]) -> None:

@@ -176,7 +176,7 @@ class Gateway:
             self.catalog.set_state([spoilt.id], AttachmentState.COMPLETE)
             self._finisher.put([spoilt.id])
         else:
-            self._assembler.put([position], [_owned(message)])
+            self._assembler.put([position], [_owned(message)], again=True)
         return True
 
     def enqueue(self, delivery: DeliveryRecord) -> None:

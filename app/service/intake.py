@@ -13,7 +13,7 @@ from threading import Condition
 from time import monotonic, perf_counter
 from typing import NamedTuple
 
-from app.model.errors import JournalFull
+from app.model.errors import OurError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.observe import logger
 from app.service.surroundings import Surroundings
@@ -121,8 +121,8 @@ class Journaler:
         started = perf_counter()
         try:
             positions = self._journal.append(messages)
-        except JournalFull as full:
-            self._hold(str(full))
+        except OurError as error:
+            self._hold(str(error))
             return None
         self._metrics.journal_append_seconds.observe(perf_counter() - started)
         self._hold(None)

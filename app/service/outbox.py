@@ -62,15 +62,23 @@ class Outbox:
         try:
             while not self._stop.is_set():
                 heard = self._wake.rings
-                due = self._around.catalog.due_deliveries(self.name, self._around.clock.now(), DUE_AT_ONCE)
-                for delivery in due:
-                    self._attempt(delivery)
-                    if self._stop.is_set():
-                        return
-                if not due:
+                if not self._send_due():
                     self._wake.wait(heard, self._pause())
         finally:
             self.sender.close()
+
+    def _send_due(self) -> bool:
+        """Attempts what is due; False when there was nothing, or when the catalog fails and a pause is in order."""
+        try:
+            due = self._around.catalog.due_deliveries(self.name, self._around.clock.now(), DUE_AT_ONCE)
+            for delivery in due:
+                self._attempt(delivery)
+                if self._stop.is_set():
+                    break
+        except Exception:
+            log.exception("deliveries are waiting", destination=self.name)
+            return False
+        return bool(due)
 
     def _pause(self) -> float:
         """Until the first retry may be due."""
