@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import URL, Engine, create_engine, event, text
 
 from adapters.sql_catalog import SqlCatalog
-from adapters.sql_catalog.database import Database
+from adapters.sql_catalog.database import _ON_CONNECT, Database
 from adapters.sql_catalog.tables import metadata
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import OurError
@@ -163,6 +164,22 @@ class TestSqlite(SqlCatalogContract):
         with database.read() as connection:
             assert settings(connection) == ("wal", full, 1)
         database.close()
+
+    def test_threads_never_meet_a_busy_database(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        for role in ("quick", "durable"):
+            impatient = (*_ON_CONNECT["sqlite", role], "PRAGMA busy_timeout = 0")
+            monkeypatch.setitem(_ON_CONNECT, ("sqlite", role), impatient)
+        catalog = SqlCatalog(url)
+
+        def write(thread: int) -> None:
+            for number in range(thread, 100, 4):
+                catalog.checkpoint(Checkpoint(attachments=[attachment(number)]))
+                catalog.add_delivery(delivery(number), [HAPPENED])
+
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(write, range(4))) == [None] * 4
+        assert catalog.last_event() == 100
+        catalog.close()
 
     @pytest.mark.parametrize("search", SEARCHES)
     def test_searches_use_indexes(self, catalog: SqlCatalog, url: str, search: Callable[[SqlCatalog], object]) -> None:

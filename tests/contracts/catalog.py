@@ -114,7 +114,7 @@ def all_of(listing: Callable[[str | None], Page[T]]) -> list[T]:
 
 
 numbers = st.integers(-(1 << 63), (1 << 63) - 1)
-texts = st.text(st.characters())
+texts = st.text(st.characters()) | st.text("\0\x1a0af\ud800")  # the latter: what databases refuse, or escapes
 serial = count()
 
 # One catalog takes all the examples, whose identifiers are new, and each database's tests inherit the property.
