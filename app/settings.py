@@ -193,6 +193,7 @@ class Endpoint(Section):
 
     transport: str
     framing: Literal["sas_queue"] = "sas_queue"
+    options: SerializeAsAny[BaseModel]
 
     @model_validator(mode="before")
     @classmethod
@@ -211,7 +212,7 @@ class Endpoint(Section):
             raise ValueError(str(error)) from error
         return name
 
-    @field_validator("options", mode="plain", check_fields=False)
+    @field_validator("options", mode="plain")
     @classmethod
     def _by_transport(cls, given: Any, info: ValidationInfo) -> BaseModel:
         if "transport" not in info.data:
@@ -230,7 +231,6 @@ class Source(Endpoint):
     ccsid: int | None = Field(default=None, ge=1, le=65535)
     encoding: int | None = Field(default=None, ge=0)
     line_end: LineEnd | None = None
-    options: SerializeAsAny[BaseModel]
 
 
 class Destination(Endpoint):
@@ -247,7 +247,6 @@ class Destination(Endpoint):
     attempts: int = Field(default=0, ge=0)
     retry_first: Duration = timedelta(seconds=1)
     retry_longest: Duration = timedelta(minutes=5)
-    options: SerializeAsAny[BaseModel]
 
 
 class Settings(BaseSettings):
