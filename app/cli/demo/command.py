@@ -1,5 +1,6 @@
 """`demo`: the whole way through a broker, on this machine alone."""
 
+import sys
 import tempfile
 import threading
 import time
@@ -55,9 +56,7 @@ def demo(
             ):
                 out.print(f"{what:16} {url}{path}", highlight=False)
             if not once:
-                out.print(
-                    f"\nIn another terminal: attachment-gateway ls --url {url}     Ctrl-C ends this.", highlight=False
-                )
+                out.print(f"\nIn another terminal: {sys.argv[0]} ls --url {url}     Ctrl-C ends this.", highlight=False)
                 _until_interrupted()
 
 
