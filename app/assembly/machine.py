@@ -289,10 +289,8 @@ class Assembly:
             state = follow(AttachmentState.EXPIRED, Input.MESSAGE)
             assert state is not None
             attachment.record = replace(attachment.record, state=state, reason=None, reason_code=None)
-        if position > attachment.last_position:
-            attachment.last_position = position
-        if received_at > attachment.last_received_at:
-            attachment.last_received_at = received_at
+        attachment.last_position = max(attachment.last_position, position)
+        attachment.last_received_at = max(attachment.last_received_at, received_at)
         self._changed[key] = None
         return attachment
 
