@@ -75,6 +75,8 @@ def await_finished(process: GatewayProcess, count: int, timeout: float = 120) ->
     def finished() -> list[dict[str, Any]]:
         if process.samples().total("quarantined_total"):
             raise AssertionError(process.listing("/v1/quarantine"))
+        if process.client.get("/health/live").status_code != 200:
+            raise AssertionError(f"the gateway is not live:\n{process.log[-4000:]}")
         found = process.listing("/v1/attachments", state="finished")
         return found if len(found) >= count else []
 
