@@ -8,7 +8,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve test check format lock system
+.PHONY: help run serve test check format docs lock system
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ check: $(VENV)/dev.done ## Style, types and the direction of imports
 format: $(VENV)/dev.done ## Put every file into the project's form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/dev.done ## Write the pages of docs that follow from the code
+	$(BIN)/python -m docs.generate
 
 lock: $(VENV)/dev.done ## Choose newest versions within pyproject's ranges and write them down with their hashes
 	$(call compile,requirements.lock,--extra embedded --extra postgresql)

@@ -1,0 +1,76 @@
+"""Writes the pages of this folder that follow from the code: python -m docs.generate"""
+
+from pathlib import Path
+
+from app.assembly.states import TRANSITIONS, Input, diagram
+from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
+from app.codecs.mqtt.fixed_header import FixedHeader
+from app.codecs.sas.attachment import Attachment, AttachmentHeader, Count
+from app.codecs.sas.dataset import DataSetDefinition, ObservationMessage, Variable, VariableMessage
+from app.codecs.sas.files import FileDescriptionMessage
+from app.codecs.sas.indexes import ConstraintMessage, Index, IndexMessage
+from app.model.attachment import AttachmentState
+from app.web import problems
+from app.wire import Layout
+
+FOLDER = Path(__file__).parent
+
+LAYOUTS: dict[str, tuple[type[Layout], ...]] = {
+    "SAS Common Messaging Interface, attachments on a queue": (
+        AttachmentHeader,
+        Attachment,
+        Count,
+        FileDescriptionMessage,
+        DataSetDefinition,
+        VariableMessage,
+        Variable,
+        ObservationMessage,
+        IndexMessage,
+        Index,
+        ConstraintMessage,
+    ),
+    "IBM MQ": (MQMD1, MQMD2, MQMDE),
+    "MQTT": (FixedHeader,),
+}
+
+
+def layouts() -> str:
+    """The tables by which messages are read, written and traced."""
+    pages = [
+        "# Layouts\n",
+        "The tables by which messages are read, written and traced, as the code declares them. Byte order, width of",
+        "`long`, the NUL rule and alignment are a sender's dialect and stand in no table.\n",
+    ]
+    for specification, tables in LAYOUTS.items():
+        pages.append(f"## {specification}\n")
+        for layout in tables:
+            pages += [f"### {layout.__name__}\n", f"{(layout.__doc__ or '').strip()}\n", f"{layout.table()}\n"]
+    return "\n".join(pages)
+
+
+def states() -> str:
+    """An attachment's life: the transition table as a picture and as a table."""
+    heading = " | ".join(Input)
+    rows = [
+        f"| {state} | " + " | ".join(TRANSITIONS.get((state, happened), "") for happened in Input) + " |"
+        for state in AttachmentState
+    ]
+    return "\n".join(
+        [
+            "# An attachment's life\n",
+            "```mermaid",
+            f"{diagram()}```\n",
+            "What an input makes of a state; an empty field is refused and changes nothing.\n",
+            f"| state | {heading} |",
+            "|---" * (len(Input) + 1) + "|",
+            *rows,
+            "",
+        ]
+    )
+
+
+PAGES = {"layouts.md": layouts, "problems.md": problems.table, "states.md": states}
+
+if __name__ == "__main__":
+    for name, write in PAGES.items():
+        (FOLDER / name).write_text(write())
