@@ -1,0 +1,126 @@
+"""Peak memory of the gateway: one large attachment there and back, and very many that stay unfinished.
+
+large        a file is uploaded by REST, sent over Mosquitto, received, downloaded; its SHA-256 is compared
+unfinished   so many attachments of three parts of which two come
+
+Each runs in a gateway process of its own. Figures are the process's peak resident memory (VmHWM) in MiB, pages of
+mapped files included. Run it as `python -m bench.memory`.
+"""
+
+import argparse
+import re
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+from app.model.message import PhysicalMessage
+from tests.support.gateway import GatewayProcess, mqtt_source
+from tests.support.mosquitto import Mosquitto
+from tests.support.publish import publish
+from tests.support.sas_client import Program, binary_file, message
+
+TOPIC = "memory"
+PIECE = 1 << 20
+PATIENCE = 1800.0
+PARTS = 4
+"""Physical messages of each unfinished attachment, had it all of them: a description, two of records, a count."""
+
+
+def peak(process: GatewayProcess) -> float:
+    """MiB that were resident at the most."""
+    assert process.process is not None
+    status = Path(f"/proc/{process.process.pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+def large(process: GatewayProcess, folder: Path, mebibytes: int) -> None:
+    """Sends a file of so many MiB to the gateway's own source and compares what comes out."""
+    path, digest, random = folder / "large.bin", sha256(), Random(1)
+    with path.open("wb") as file:
+        for _ in range(mebibytes):
+            piece = random.randbytes(PIECE)
+            digest.update(piece)
+            file.write(piece)
+    step("started", process)
+    with path.open("rb") as file:
+        files = {"file": ("large.bin", file, "application/octet-stream")}
+        process.client.post(
+            "/v1/messages", data={"destination": "back"}, files=files, timeout=PATIENCE
+        ).raise_for_status()
+    step("uploaded", process)
+    process.until(lambda: process.samples().total("attachments_total", state="finished"), PATIENCE, 0.2)
+    step("sent, received and finished", process)
+    (item,) = process.listing("/v1/attachments")
+    received = sha256()
+    with process.client.stream("GET", f"/v1/attachments/{item['id']}/content", timeout=PATIENCE) as response:
+        for piece in response.iter_bytes(PIECE):
+            received.update(piece)
+    step("downloaded", process)
+    if not item["sha256"] == received.hexdigest() == digest.hexdigest():
+        raise AssertionError("what came out is not what was sent")
+
+
+def unfinished(process: GatewayProcess, port: int, count: int) -> None:
+    """Sends so many attachments without their last part and their count."""
+    step("started", process)
+    publish(incomplete(count), port, TOPIC, "3.1.1")
+    step("published", process)
+    received = count // 10 * (2 + 10 * (PARTS - 2))
+    process.until(lambda: process.samples().total("messages_received_total") >= received, PATIENCE, 0.2)
+    process.until(lambda: states(process) == {"receiving": count}, PATIENCE, 1.0)
+    step(f"{count} unfinished", process)
+
+
+def states(process: GatewayProcess) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    for item in process.listing("/v1/attachments", limit="500"):
+        counted[item["state"]] = counted.get(item["state"], 0) + 1
+    return counted
+
+
+def incomplete(count: int) -> Iterator[PhysicalMessage]:
+    """Messages of ten attachments each, of which every one lacks its last part and its count."""
+    program = Program(Random(2), body_limit=1024)
+    for number in range(0, count, 10):
+        together = [binary_file(program, f"file {number + n}", bytes(1500)) for n in range(10)]
+        header, application, *parts = message(program, together)
+        yield header
+        yield application
+        yield from (part for at, part in enumerate(parts) if at % PARTS < PARTS - 2)
+
+
+def step(what: str, process: GatewayProcess) -> None:
+    print(f"  {peak(process):7.0f} MiB  {what}", flush=True)
+
+
+def measure(run: Callable[[GatewayProcess, Mosquitto, Path], None]) -> float:
+    """The peak of a gateway that sends to the topic it receives from."""
+    with TemporaryDirectory() as name, Mosquitto(Path(name)) as broker:
+        back = f'[destinations.back]\ntransport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\ntopic = "{TOPIC}"\n'
+        with GatewayProcess(Path(name), back + mqtt_source("memory", broker.port, TOPIC)) as process:
+            process.await_source("memory")
+            started = perf_counter()
+            run(process, broker, Path(name))
+            print(f"  {perf_counter() - started:7.1f} s")
+            return peak(process)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--large", type=int, default=1024, help="MiB of the large attachment (1024)")
+    parser.add_argument("--unfinished", type=int, default=100_000, help="unfinished attachments (100000)")
+    chosen = parser.parse_args()
+    print(f"an attachment of {chosen.large} MiB")
+    of_large = measure(lambda process, _, folder: large(process, folder, chosen.large))
+    print(f"{chosen.unfinished} unfinished attachments")
+    of_unfinished = measure(lambda process, broker, _: unfinished(process, broker.port, chosen.unfinished))
+    print(f"ratios: peak_mib_large={of_large:.0f} peak_mib_unfinished={of_unfinished:.0f}")
+
+
+if __name__ == "__main__":
+    main()
