@@ -156,7 +156,7 @@ class Limits(Section):
     parts: int = Field(default=1_000_000, ge=1, le=2**31 - 1)
     attachments_a_message: int = Field(default=10_000, ge=1)
     upload_bytes: ByteSize = Field(default=ByteSize(16 << 30), ge=0)
-    attachments_in_memory: int = Field(default=20_000, ge=100)
+    attachments_in_memory: int = Field(default=5_000, ge=100)
 
 
 class Expiry(Section):

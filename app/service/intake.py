@@ -25,6 +25,8 @@ UNREADABLE = "unreadable"
 properties `refused-code` and `refused-why`, so that a replay of the journal puts it into quarantine again."""
 
 BATCH_BYTES = 8 << 20
+MESSAGE_BYTES = 2048
+"""What a physical message takes in memory beside its body; the backlog counts it, lest small messages fill memory."""
 ROOM_CHECK_SECONDS = 0.5
 RETRY_SECONDS = 0.5
 
@@ -56,7 +58,7 @@ class Journaler:
 
     def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
         """As `app.ports.Intake.submit`."""
-        size = sum([len(message.body) for message in messages])
+        size = sum([len(message.body) for message in messages]) + MESSAGE_BYTES * len(messages)
         with self._changed:
             while self._bytes and self._bytes + size > self._limits.backlog_bytes and not self._stopping:
                 self._changed.wait()
