@@ -86,7 +86,9 @@ class Client(paho.Client):
     `lost_code` the broker's reason code for it, 0 when it gave none. `confirmed` collects what the broker said of the
     client's own publishes, by packet identifier; who reads it clears it."""
 
-    def __init__(self, client_id: str, version: MQTTProtocolVersion, *, clean: bool) -> None:
+    def __init__(
+        self, client_id: str, version: MQTTProtocolVersion, *, clean: bool, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.is_5 = version == MQTTProtocolVersion.MQTTv5
         super().__init__(
             CallbackAPIVersion.VERSION2,
@@ -97,6 +99,7 @@ class Client(paho.Client):
             manual_ack=True,
         )
         self.max_inflight_messages = 0
+        self._tls = tls
         self.connack: Connack | None = None
         self.lost = ""
         self.lost_code = 0
@@ -172,10 +175,12 @@ class Client(paho.Client):
         self.confirmed.append((mid, reason))
 
     def _create_socket(self) -> Any:
-        made = cast("socket.socket", super()._create_socket())
+        connection = socket.create_connection((self.host, self.port), self.connect_timeout)
         # Otherwise the end of each batch waits 40 ms for the broker's delayed acknowledgement of the segment before.
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return ReadAhead(made)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._tls is not None:
+            connection = self._tls.wrap_socket(connection, server_hostname=self.host)
+        return ReadAhead(connection)
 
     def _handle_publish(self) -> MQTTErrorCode:
         packet, command = self._in_packet["packet"], self._in_packet["command"]

@@ -67,14 +67,13 @@ class Connector:
 
     def _client(self, version: MQTTProtocolVersion) -> Client:
         settings = self._settings
-        client = Client(self._client_id, version, clean=self._clean)
+        tls = self._tls() if settings.is_tls else None
+        client = Client(self._client_id, version, clean=self._clean, tls=tls)
         client.connect_timeout = settings.connect_timeout
         if settings.username is not None:
             client.username_pw_set(
                 settings.username, settings.password.get_secret_value() if settings.password else None
             )
-        if settings.is_tls:
-            client.tls_set_context(self._tls())
         return client
 
     def _tls(self) -> ssl.SSLContext:
@@ -100,8 +99,6 @@ class Connector:
         while client.connack is None:
             client.turn(0.1)
             if client.connack is None and (not client.is_open or time.monotonic() > deadline):
-                client.close()
-                raise BrokerError(
-                    f"{self.broker} did not answer" if client.lost is None else f"{self.broker}: {client.lost}"
-                )
+                client.close("no answer")
+                raise BrokerError(f"{self.broker} did not accept the connection: {client.lost}")
         return client.connack

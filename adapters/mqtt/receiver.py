@@ -27,7 +27,7 @@ from app.model.message import PhysicalMessage
 from app.ports import Intake
 
 _IDLE = 0.1
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 _STEADY_AFTER = 10.0
 _FAREWELL = 0.5
 _SEND_RETAINED_IF_NEW, _NEVER_SEND_RETAINED = 1, 2
@@ -70,8 +70,10 @@ class MqttReceiver:
                     self._connection(intake, stop, bell)
                 except BrokerError as error:
                     self._down(str(error))
-                    pause = _FIRST_PAUSE if time.monotonic() - began > _STEADY_AFTER else min(pause * 2, _LONGEST_PAUSE)
+                    if time.monotonic() - began > _STEADY_AFTER:
+                        pause = _FIRST_PAUSE
                     stop.wait(pause * random.uniform(0.5, 1))  # noqa: S311
+                    pause = min(pause * 2, _LONGEST_PAUSE)
         self._status = {"connected": False, "since": None, "error": None}
 
     def _connection(self, intake: Intake, stop: StopSignal, bell: "_Bell") -> None:

@@ -7,6 +7,7 @@ connection is opened without keep-alive, and one that has died meanwhile is repl
 import secrets
 import time
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Literal, NamedTuple, cast
 
 import structlog
@@ -127,10 +128,8 @@ class MqttSender:
         left = len(publishes)
         deadline = time.monotonic() + self._settings.send_timeout
         while left:
-            for publish in waiting:
+            for publish in islice(waiting, self._window - len(unconfirmed)):
                 unconfirmed.add(self._post(client, publish))
-                if len(unconfirmed) >= self._window:
-                    break
             client.turn(_IDLE)
             for mid, reason in client.confirmed:
                 self._require_success(reason)

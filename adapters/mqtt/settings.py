@@ -52,7 +52,7 @@ class BrokerSettings(BaseModel):
     for; `cert_file` and `key_file` are the gateway's own.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     url: str
     version: Version = "auto"

@@ -49,8 +49,8 @@ class Collector(Intake):
 
 
 @contextmanager
-def receiving(receiver: Receiver, intake: Intake) -> Iterator[None]:
-    """Runs a receiver in a thread, connected, for as long as the block lasts."""
+def receiving(receiver: Receiver, intake: Intake, patience: float = 30.0) -> Iterator[None]:
+    """Runs a receiver in a thread, connected within `patience` seconds, for as long as the block lasts."""
     stop = threading.Event()
     failures: list[BaseException] = []
 
@@ -64,7 +64,7 @@ def receiving(receiver: Receiver, intake: Intake) -> Iterator[None]:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        until(lambda: receiver.status()["connected"] or failures)
+        until(lambda: receiver.status()["connected"] or failures, patience)
         yield
     finally:
         stop.set()

@@ -1,0 +1,267 @@
+"""What is MQTT's own, against a real Mosquitto: restarts, credentials, TLS, retained messages, what a broker drops."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from structlog.testing import capture_logs
+
+from adapters import mqtt
+from app.codecs.ibm_mq.image import write_image
+from app.model.message import PhysicalMessage
+from app.ports import Receiver, Sender, SendFailed
+from tests.contracts.transport import message
+from tests.support.intake import Collector, receiving
+from tests.support.mosquitto import Mosquitto
+from tests.support.publish import Version, connected, envelope
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def topic() -> str:
+    return uuid4().hex
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
+    with Mosquitto(tmp_path_factory.mktemp("mosquitto")) as running:
+        yield running
+
+
+def receiver(broker: Mosquitto, topic: str | list[str], framing: str = "sas_queue", **more: object) -> Receiver:
+    given = {"url": f"mqtt://127.0.0.1:{broker.port}", "topic": topic, "client_id": f"client of {topic}", **more}
+    return mqtt.plugin.receiver("here", framing, mqtt.plugin.source_settings.model_validate(given))
+
+
+def sender(broker: Mosquitto, topic: str, **more: object) -> Sender:
+    settings = {"url": f"mqtt://127.0.0.1:{broker.port}", "topic": topic, **more}
+    return mqtt.plugin.sender("there", mqtt.plugin.destination_settings.model_validate(settings))
+
+
+def publish(broker: Mosquitto, topic: str, payload: bytes, version: Version = "5", **more: Any) -> None:
+    client = connected(broker.port, version)
+    client.publish(topic, payload, **{"qos": 1, **more}).wait_for_publish(10)
+    client.disconnect()
+    client.loop_stop()
+
+
+def texts(logs: list[Any]) -> list[str]:
+    return [entry["event"] for entry in logs if entry["log_level"] == "warning"]
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_restart_of_the_broker_loses_nothing(tmp_path: Path, topic: str, version: str, qos: int) -> None:
+    with Mosquitto(tmp_path, persistent=True) as broker:
+        to = sender(broker, topic, version=version, qos=qos)
+        held, collector = Collector(durable_at_once=False), Collector()
+        with receiving(source := receiver(broker, topic, version=version, qos=qos), held):
+            to.send([message(number) for number in range(40)])
+            held.wait_for(40)
+            before = held.held.copy()
+            broker.stop()
+            until(lambda: not source.status()["connected"])
+            for on_durable in before:
+                on_durable()
+            broker.start()
+            held.wait_for(80)
+            until(lambda: source.status()["connected"])
+        to.send([message(number) for number in range(40, 50)])
+        with receiving(receiver(broker, topic, version=version, qos=qos), collector):
+            until(lambda: len(set(collector.bodies())) == 50)
+        to.close()
+
+
+def test_a_lost_session_is_said(tmp_path: Path, topic: str) -> None:
+    with Mosquitto(tmp_path) as broker, capture_logs() as logs:
+        with receiving(source := receiver(broker, topic), Collector()):
+            broker.stop()
+            until(lambda: not source.status()["connected"])
+            broker.start()
+            until(lambda: source.status()["connected"])
+        assert any("lost the session" in text for text in texts(logs))
+
+
+def test_a_broker_that_is_away_is_named_once(tmp_path: Path, topic: str) -> None:
+    away = Mosquitto(tmp_path)
+    with capture_logs() as logs, pytest.raises(TimeoutError), receiving(receiver(away, topic), Collector(), patience=1):
+        pass
+    assert len([text for text in texts(logs) if text == "not connected"]) == 1
+    with pytest.raises(SendFailed, match="cannot be reached") as failure:
+        sender(away, topic).send([message(1)])
+    assert not failure.value.permanent
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_an_image_is_read_whatever_the_version(broker: Mosquitto, topic: str, version: Version) -> None:
+    sent = message(1)._replace(group_id=b"g" * 24)
+    collector = Collector()
+    with receiving(receiver(broker, topic, version=version), collector):
+        publish(broker, topic, write_image(sent), version)
+        collector.wait_for(1)
+    assert (collector.messages[0].group_id, collector.bodies()) == (b"g" * 24, [sent.body])
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_cannot_be_read_is_refused_and_the_stream_goes_on(broker: Mosquitto, topic: str, qos: int) -> None:
+    collector = Collector()
+    wrong_type, long_id = envelope(message(1)), envelope(message(1))
+    wrong_type.UserProperty = ("msg-type", "many")
+    long_id.CorrelationData = bytes(25)
+    with receiving(receiver(broker, topic, qos=qos), collector):
+        publish(broker, topic, b"neither", qos=qos)
+        publish(broker, topic, b"MD  and no more", qos=qos)
+        publish(broker, topic, b"body", qos=qos, properties=wrong_type)
+        publish(broker, topic, b"body", qos=qos, properties=long_id)
+        publish(broker, topic, b"good", qos=qos, properties=envelope(message(1)))
+        collector.wait_for(1)
+    assert [code for _, code, _ in collector.refused] == ["no-envelope", "bad-mq-image", "bad-envelope", "bad-envelope"]
+    assert bytes(collector.refused[0][0].body) == b"neither"
+    assert all(why for _, _, why in collector.refused)
+    assert collector.bodies() == [b"good"]
+    again = Collector()
+    with receiving(receiver(broker, topic, qos=qos), again):
+        publish(broker, topic, b"last", properties=envelope(message(1)))
+        again.wait_for(1)
+    assert not again.refused
+
+
+def test_a_framing_without_a_descriptor_travels_bare(broker: Mosquitto, topic: str) -> None:
+    collector = Collector()
+    with receiving(receiver(broker, topic, "sas_rendezvous"), collector):
+        sender(broker, topic).send([PhysicalMessage("", "", body=b"tibrv", properties={"content-type": "a", "b": "c"})])
+        publish(broker, topic, b"also", "3.1.1")
+        collector.wait_for(2)
+    assert collector.bodies() == [b"tibrv", b"also"]
+    assert collector.messages[0].properties == {"content-type": "a", "b": "c"}
+
+
+def test_own_properties_and_the_content_type_arrive(broker: Mosquitto, topic: str) -> None:
+    collector = Collector()
+    properties = {"content-type": "text/plain", "title": "Größe", "offset-of": "1"}
+    with receiving(receiver(broker, topic), collector):
+        sender(broker, topic).send([message(1)._replace(properties=properties)])
+        collector.wait_for(1)
+    assert collector.messages[0].properties == properties
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@pytest.mark.parametrize(("retained", "expected"), [("accept", [b"kept", b"new"]), ("ignore", [b"new"])])
+def test_retained_messages(broker: Mosquitto, topic: str, version: str, retained: str, expected: list[bytes]) -> None:
+    publish(broker, topic, b"kept", retain=True)
+    collector = Collector()
+    with receiving(receiver(broker, topic, "order_packet", version=version, retained=retained), collector):
+        publish(broker, topic, b"new")
+        collector.wait_for(len(expected))
+    assert collector.bodies() == expected
+
+
+def test_several_topics_and_wildcards(broker: Mosquitto, topic: str) -> None:
+    collector = Collector()
+    filters = [f"{topic}/a/+", f"{topic}/b/#"]
+    with receiving(receiver(broker, filters, "order_packet"), collector):
+        for level in ("a/1", "b/2/3", "a/4"):
+            publish(broker, f"{topic}/{level}", level.encode())
+        collector.wait_for(3)
+    assert collector.bodies() == [b"a/1", b"b/2/3", b"a/4"]
+
+
+@pytest.mark.parametrize(("asked", "sent", "warning"), [(0, 1, "QoS 0 was granted"), (1, 0, "arrive with QoS 0")])
+def test_quality_0_is_warned_of_once(broker: Mosquitto, topic: str, asked: int, sent: int, warning: str) -> None:
+    collector = Collector()
+    with capture_logs() as logs, receiving(receiver(broker, topic, "order_packet", qos=asked), collector):
+        publish(broker, topic, b"1", qos=sent)
+        collector.wait_for(1)
+        publish(broker, topic, b"2", qos=sent)
+        collector.wait_for(2)
+    assert len([text for text in texts(logs) if warning in text]) == 1
+
+
+def test_sending_to_nobody_is_warned_of_once(broker: Mosquitto, topic: str) -> None:
+    with capture_logs() as logs:
+        sender(broker, topic).send([message(1), message(2)])
+    assert len([text for text in texts(logs) if "nobody is subscribed" in text]) == 1
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_sending_keeps_to_a_brokers_own_limits(tmp_path: Path, topic: str, version: str, qos: int) -> None:
+    limits = "max_inflight_messages 20\nmax_packet_size 20000\n"
+    with Mosquitto(tmp_path, settings=limits) as broker:
+        collector = Collector()
+        with receiving(receiver(broker, topic, version=version, qos=qos), collector):
+            to = sender(broker, topic, version=version, qos=qos, max_packet_size=20000)
+            most = to.max_body()
+            to.send([message(number, most) for number in range(100)])
+            with pytest.raises(SendFailed) as refusal:
+                to.send([message(1, 20000)])
+            collector.wait_for(100)
+        assert refusal.value.permanent
+        assert 19000 < most < 20000
+
+
+def test_credentials(tmp_path: Path, topic: str) -> None:
+    passwords, rights = tmp_path / "passwords", tmp_path / "rights"
+    subprocess.run(["mosquitto_passwd", "-b", "-c", str(passwords), "me", "S3cret"], check=True)
+    rights.write_text(f"user me\ntopic read {topic}\ntopic write {topic}\n")
+    passwords.chmod(0o644)
+    settings = f"allow_anonymous false\npassword_file {passwords}\nacl_file {rights}\n"
+    with Mosquitto(tmp_path, settings=settings) as broker, capture_logs() as logs:
+        credentials = {"username": "me", "password": "S3cret"}
+        collector = Collector()
+        with receiving(receiver(broker, topic, **credentials), collector):
+            sender(broker, topic, **credentials).send([message(1)])
+            collector.wait_for(1)
+        with pytest.raises(SendFailed, match="Not authorized") as refusal:
+            sender(broker, "elsewhere", **credentials).send([message(1)])
+        assert refusal.value.permanent
+        for wrong in ({}, {"username": "me", "password": "other"}):
+            with pytest.raises(SendFailed, match="refused the connection") as refusal:
+                sender(broker, topic, **wrong).send([message(1)])
+            assert not refusal.value.permanent
+    assert "S3cret" not in str(logs)
+    assert "S3cret" not in repr(
+        mqtt.plugin.source_settings.model_validate({"url": "mqtt://h", "topic": "t", **credentials})
+    )
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a certificate authority and certificates for the broker and for the gateway."""
+    folder = tmp_path_factory.mktemp("tls")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority")
+    for name in ("broker", "gateway"):
+        openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"]
+        openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed)
+    return folder
+
+
+def test_tls(tmp_path: Path, authority: Path, topic: str) -> None:
+    settings = (
+        f"cafile {authority}/ca.pem\ncertfile {authority}/broker.pem\nkeyfile {authority}/broker.key\n"
+        "require_certificate true\n"
+    )
+    with Mosquitto(tmp_path, settings=settings) as broker:
+        tls: dict[str, Any] = {
+            "url": f"mqtts://127.0.0.1:{broker.port}",
+            "ca_file": authority / "ca.pem",
+            "cert_file": authority / "gateway.pem",
+            "key_file": authority / "gateway.key",
+        }
+        collector = Collector()
+        with receiving(receiver(broker, topic, **tls), collector):
+            sender(broker, topic, **tls).send([message(1), message(2, 3 << 20), message(3)])
+            collector.wait_for(3)
+        assert collector.bodies() == [message(1).body, message(2, 3 << 20).body, message(3).body]
+        with pytest.raises(SendFailed, match="certificate"):
+            sender(broker, topic, url=tls["url"]).send([message(1)])

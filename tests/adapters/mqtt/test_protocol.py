@@ -1,0 +1,322 @@
+"""What goes over the wire and when, against a broker that follows a script."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
+
+import pytest
+
+from adapters import mqtt
+from app.codecs.mqtt.fixed_header import PacketType
+from app.model.message import PhysicalMessage
+from app.ports import Receiver, Sender, SendFailed
+from tests.support.intake import Collector
+from tests.support.scripted_broker import ScriptedBroker
+from tests.support.waiting import until
+
+ACCEPTED_311, ACCEPTED_5 = "20020000", "2003000000"
+REFUSED_311, REFUSED_5 = "20020001", "2003008400"
+PINGREQ = "c000"
+MESSAGE = PhysicalMessage("", "", 100001, b"C" * 24, b"body", encoding=273)
+BARE = b"\0"
+"""An empty property section."""
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as running:
+        yield running
+
+
+def receiver(broker: ScriptedBroker, framing: str = "order_packet", **more: object) -> Receiver:
+    settings = {"url": f"mqtt://127.0.0.1:{broker.port}", "topic": "t", "qos": 2, "connect_timeout": 5, **more}
+    return mqtt.plugin.receiver("here", framing, mqtt.plugin.source_settings.model_validate(settings))
+
+
+def sender(broker: ScriptedBroker, **more: object) -> Sender:
+    settings = {"url": f"mqtt://127.0.0.1:{broker.port}", "topic": "t", "connect_timeout": 5, **more}
+    return mqtt.plugin.sender("there", mqtt.plugin.destination_settings.model_validate(settings))
+
+
+@contextmanager
+def running(broker: ScriptedBroker, receiver: Receiver, collector: Collector) -> Iterator[None]:
+    stop = Event()
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(receiver.run, collector, stop)
+        try:
+            yield
+        finally:
+            stop.set()
+            broker.hang_up()
+        future.result(10)
+
+
+@contextmanager
+def sending(broker: ScriptedBroker, sender: Sender, *messages: PhysicalMessage) -> Iterator[Future[None]]:
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool.submit(sender.send, messages)
+        finally:
+            broker.hang_up()
+    sender.close()
+
+
+def subscribed(broker: ScriptedBroker, answer: str = ACCEPTED_5, granted: str = "02") -> None:
+    broker.accept(answer)
+    mid = broker.expect(PacketType.SUBSCRIBE).rest[:2].hex()
+    broker.send(f"9004{mid}00{granted}" if answer == ACCEPTED_5 else f"9003{mid}{granted}")
+
+
+@pytest.mark.parametrize(("qos", "acknowledged"), [(1, PacketType.PUBACK), (2, PacketType.PUBREC)])
+def test_a_publish_is_acknowledged_when_durable_and_not_before(
+    broker: ScriptedBroker, qos: int, acknowledged: PacketType
+) -> None:
+    collector = Collector(durable_at_once=False)
+    with running(broker, receiver(broker), collector):
+        subscribed(broker)
+        broker.publish(7, qos, "t", BARE + b"body")
+        collector.wait_for(1)
+        broker.send(PINGREQ)
+        broker.expect(PacketType.PINGRESP)
+        collector.release()
+        assert broker.expect(acknowledged).rest == b"\0\7"
+
+
+def test_a_publish_of_qos_2_is_completed_and_its_identifier_used_again(broker: ScriptedBroker) -> None:
+    collector = Collector()
+    with running(broker, receiver(broker), collector):
+        subscribed(broker)
+        for body in (b"first", b"second"):
+            broker.publish(7, 2, "t", BARE + body)
+            assert broker.expect(PacketType.PUBREC).rest == b"\0\7"
+            broker.send("62020007")
+            assert broker.expect(PacketType.PUBCOMP).rest == b"\0\7"
+        assert collector.bodies() == [b"first", b"second"]
+
+
+def test_a_release_of_what_is_not_known_is_completed(broker: ScriptedBroker) -> None:
+    with running(broker, receiver(broker), Collector()):
+        subscribed(broker)
+        broker.send("62020009")
+        assert broker.expect(PacketType.PUBCOMP).rest == b"\0\x09"
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_word_of_an_old_connection_is_not_passed_on_to_the_next(broker: ScriptedBroker, qos: int) -> None:
+    collector = Collector(durable_at_once=False)
+    with running(broker, receiver(broker), collector):
+        subscribed(broker)
+        broker.publish(7, qos, "t", BARE + b"one")
+        collector.wait_for(1)
+        old = collector.held.copy()
+        collector.held.clear()
+        broker.hang_up()
+        subscribed(broker)
+        broker.publish(7, qos, "t", BARE + b"other")
+        collector.wait_for(2)
+        old[0]()
+        broker.send(PINGREQ)
+        broker.expect(PacketType.PINGRESP)
+        collector.release()
+        assert broker.expect(PacketType.PUBACK, PacketType.PUBREC).rest == b"\0\7"
+    assert collector.bodies() == [b"one", b"other"]
+
+
+def test_a_duplicate_is_handed_on_like_any_other(broker: ScriptedBroker) -> None:
+    collector = Collector(durable_at_once=False)
+    with running(broker, receiver(broker), collector):
+        subscribed(broker)
+        for _ in range(2):
+            broker.publish(7, 2, "t", BARE + b"body", dup=True)
+        collector.wait_for(2)
+        collector.release()
+        assert [broker.expect(PacketType.PUBREC).rest for _ in range(2)] == [b"\0\7"] * 2
+
+
+def test_many_acknowledgements_are_sent_in_order(broker: ScriptedBroker) -> None:
+    collector = Collector(durable_at_once=False)
+    with running(broker, receiver(broker), collector):
+        subscribed(broker)
+        for mid in range(1, 301):
+            broker.publish(mid, 1, "t", BARE)
+        collector.wait_for(300)
+        collector.release()
+        mids = [int.from_bytes(broker.expect(PacketType.PUBACK).rest, "big") for _ in range(300)]
+    assert mids == list(range(1, 301))
+    assert max(collector.batches) <= 128
+
+
+@pytest.mark.parametrize(
+    "packet",
+    ["3200", "32020005", "320400017400", "320600017400017f", "3606000174000100", "320a00017400018080808001", "6200"],
+)
+def test_a_malformed_packet_ends_the_connection_and_a_new_one_is_made(broker: ScriptedBroker, packet: str) -> None:
+    collector = Collector()
+    with running(broker, receiver(broker), collector):
+        subscribed(broker)
+        broker.send(packet)
+        broker.expect_end()
+        subscribed(broker)
+        broker.publish(1, 1, "t", BARE + b"body")
+        broker.expect(PacketType.PUBACK)
+    assert collector.bodies() == [b"body"]
+
+
+def test_the_session_is_asked_to_stay(broker: ScriptedBroker) -> None:
+    with running(broker, receiver(broker, client_id="me", session_expiry=258, receive_maximum=3), Collector()):
+        connect = broker.accept(ACCEPTED_5)
+        assert connect.rest[7] & 0b10 == 0
+        assert bytes.fromhex("1100000102") in connect.rest
+        assert bytes.fromhex("210003") in connect.rest
+        assert connect.rest.endswith(b"\0\2me")
+
+
+def test_auto_falls_back_when_the_broker_does_not_speak_5(broker: ScriptedBroker) -> None:
+    with running(broker, chosen := receiver(broker), Collector()):
+        assert broker.accept(REFUSED_311).rest[6] == 5
+        connect = broker.accept(ACCEPTED_311)
+        assert (connect.rest[6], connect.rest[7] & 0b10) == (4, 0)
+        mid = broker.expect(PacketType.SUBSCRIBE).rest[:2].hex()
+        broker.send(f"9003{mid}02")
+        until(lambda: chosen.status()["connected"])
+        assert chosen.status()["version"] == "3.1.1"
+        broker.hang_up()
+        assert broker.accept(ACCEPTED_311).rest[6] == 4
+
+
+@pytest.mark.parametrize(
+    ("version", "answer", "why"),
+    [
+        ("5", REFUSED_5, "Unsupported protocol version"),
+        ("5", "2003008600", "Bad user name or password"),
+        ("3.1.1", "20020005", "Not authorized"),
+        ("auto", "2003008800", "Server unavailable"),
+        ("3.1.1", "2000", "did not accept"),
+        ("5", "300000", "did not accept"),
+    ],
+)
+def test_a_refusal_is_said_and_tried_again(broker: ScriptedBroker, version: str, answer: str, why: str) -> None:
+    with running(broker, refused := receiver(broker, version=version), Collector()):
+        broker.accept(answer)
+        until(lambda: refused.status()["error"])
+        assert why in refused.status()["error"]
+        assert not refused.status()["connected"]
+        broker.accept(ACCEPTED_311 if version == "3.1.1" else ACCEPTED_5)
+        broker.expect(PacketType.SUBSCRIBE)
+
+
+def test_a_refused_subscription_is_said(broker: ScriptedBroker) -> None:
+    with running(broker, refused := receiver(broker), Collector()):
+        subscribed(broker, granted="87")
+        until(lambda: refused.status()["error"])
+        assert "subscription to t" in refused.status()["error"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "permanent"),
+    [
+        ("4004{mid}8000", False),
+        ("4004{mid}8700", True),
+        ("4004{mid}9000", True),
+        ("4004{mid}9700", False),
+        ("4004{mid}9900", True),
+        ("e0029500", True),
+        ("e0028b00", False),
+        ("e000", False),
+    ],
+)
+def test_a_message_turned_down_fails_the_send(broker: ScriptedBroker, answer: str, *, permanent: bool) -> None:
+    with sending(broker, sender(broker), MESSAGE) as sent:
+        broker.accept(ACCEPTED_5)
+        mid = broker.expect(PacketType.PUBLISH).rest[3:5].hex()
+        broker.send(answer.format(mid=mid))
+        with pytest.raises(SendFailed) as failure:
+            sent.result(10)
+    assert failure.value.permanent is permanent
+    assert str(failure.value)
+
+
+def test_a_message_of_qos_2_turned_down_fails_the_send(broker: ScriptedBroker) -> None:
+    with sending(broker, sender(broker, qos=2), MESSAGE) as sent:
+        broker.accept(ACCEPTED_5)
+        mid = broker.expect(PacketType.PUBLISH).rest[3:5].hex()
+        broker.send(f"5004{mid}9900")
+        with pytest.raises(SendFailed, match="Payload format invalid"):
+            sent.result(10)
+
+
+def test_sending_of_qos_2_ends_with_the_completion(broker: ScriptedBroker) -> None:
+    with sending(broker, sender(broker, qos=2), MESSAGE) as sent:
+        broker.accept(ACCEPTED_5)
+        mid = broker.expect(PacketType.PUBLISH).rest[3:5].hex()
+        broker.send(f"5002{mid}")
+        broker.expect(PacketType.PUBREL)
+        assert not sent.done()
+        broker.send(f"7002{mid}")
+        sent.result(10)
+
+
+def test_a_broker_that_falls_silent_fails_the_send(broker: ScriptedBroker) -> None:
+    with sending(broker, sender(broker, send_timeout=0.2), MESSAGE) as sent:
+        broker.accept(ACCEPTED_5)
+        with pytest.raises(SendFailed, match="no confirmation") as failure:
+            sent.result(10)
+    assert not failure.value.permanent
+
+
+def test_a_broker_that_never_answers_fails_the_send(broker: ScriptedBroker) -> None:
+    with sending(broker, sender(broker, connect_timeout=0.3), MESSAGE) as sent:
+        broker.accept("")
+        with pytest.raises(SendFailed, match="no answer"):
+            sent.result(10)
+
+
+def test_no_more_are_in_flight_than_the_broker_takes(broker: ScriptedBroker) -> None:
+    with sending(broker, sender(broker), *[MESSAGE] * 5) as sent:
+        broker.accept("20060000" + "03210002")
+        open_ = [broker.expect(PacketType.PUBLISH).rest[3:5].hex() for _ in range(2)]
+        for turn in range(3):
+            broker.send(PINGREQ)
+            broker.expect(PacketType.PINGRESP)
+            broker.send(f"4002{open_[turn]}")
+            open_.append(broker.expect(PacketType.PUBLISH).rest[3:5].hex())
+        broker.send("".join(f"4002{mid}" for mid in open_[3:]))
+        sent.result(10)
+
+
+def test_what_the_broker_announces_bounds_a_body(broker: ScriptedBroker) -> None:
+    to = sender(broker)
+    with ThreadPoolExecutor(1) as pool:
+        most = pool.submit(to.max_body)
+        broker.accept("20080000" + "0527" + "00000400")
+        largest = most.result(10)
+    assert 0 < largest < 1024
+    with pytest.raises(SendFailed, match="1,024") as failure:
+        to.send([MESSAGE._replace(body=bytes(1024))])
+    assert failure.value.permanent
+    broker.hang_up()
+    to.close()
+
+
+def test_a_lost_connection_is_replaced_at_the_next_send(broker: ScriptedBroker) -> None:
+    to = sender(broker)
+    for _ in range(2):
+        with ThreadPoolExecutor(1) as pool:
+            sent = pool.submit(to.send, [MESSAGE])
+            broker.accept(ACCEPTED_5)
+            broker.send("4002" + broker.expect(PacketType.PUBLISH).rest[3:5].hex())
+            sent.result(10)
+        broker.hang_up()
+    to.close()
+
+
+def test_the_envelope_travels_as_properties(broker: ScriptedBroker) -> None:
+    with sending(broker, sender(broker), MESSAGE) as sent:
+        broker.accept(ACCEPTED_5)
+        packet = broker.expect(PacketType.PUBLISH).rest
+        broker.send("4002" + packet[3:5].hex())
+        sent.result(10)
+    assert packet[6:].startswith(b"\x09\0\x18" + b"C" * 24)
+    assert b"\x26\0\x08msg-type\0\x06100001" in packet
+    assert packet.endswith(b"body")
