@@ -58,6 +58,9 @@ _FIELDS = {
     "original-length": _long("original_length", -1),
 }
 
+FIELD_NAMES = frozenset(_FIELDS)
+"""User properties that are descriptor fields, and so cannot be a message's own."""
+
 LARGEST_ENVELOPE = PhysicalMessage(
     "",
     "",

@@ -81,19 +81,30 @@ def decode(properties: bytes) -> PublishProperties:
 
 
 def encode(properties: PublishProperties) -> bytes:
-    """The property section, without the length in front of it. Raises WireError for a text of over 65,535 bytes."""
+    """The property section, without the length in front of it. Raises WireError for what MQTT has no room or no bytes
+    for: over 65,535 bytes, NUL, surrogates."""
     out = bytearray()
     if properties.content_type is not None:
         out.append(CONTENT_TYPE)
-        out += _string("content_type", properties.content_type.encode())
+        out += _text("content_type", properties.content_type)
     if properties.correlation_data is not None:
         out.append(CORRELATION_DATA)
         out += _string("correlation_data", properties.correlation_data)
     for name, value in properties.user:
         out.append(USER_PROPERTY)
-        out += _string("user_property", name.encode())
-        out += _string("user_property", value.encode())
+        out += _text("user_property", name)
+        out += _text("user_property", value)
     return bytes(out)
+
+
+def _text(name: str, text: str) -> bytes:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise WireError(f"properties.{name}", -1, f"not UTF-8: {error.reason}") from None
+    if b"\0" in data:
+        raise WireError(f"properties.{name}", -1, "NUL may not stand in a text (section 1.5.4)")
+    return _string(name, data)
 
 
 def _string(name: str, data: bytes) -> bytes:

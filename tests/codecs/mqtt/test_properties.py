@@ -88,6 +88,8 @@ def test_what_is_wrong_is_named(section: str, row: str) -> None:
     assert refusal.value.row == row
 
 
-def test_a_text_that_has_no_room_is_refused() -> None:
-    with pytest.raises(WireError, match="65,535"):
-        encode(PublishProperties(user=(("name", "x" * 65536),)))
+@pytest.mark.parametrize("text", ["x" * 65536, "a\0b", "\ud800"])
+def test_a_text_that_cannot_be_written_is_refused(text: str) -> None:
+    for given_ in (PublishProperties(user=(("name", text),)), PublishProperties(content_type=text)):
+        with pytest.raises(WireError):
+            encode(given_)

@@ -1,0 +1,122 @@
+"""Physical messages as MQTT publishes, and back."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.mqtt import envelope
+from app.codecs.ibm_mq.image import write_image
+from app.codecs.mqtt import properties
+from app.codecs.mqtt.properties import PublishProperties
+from app.model.errors import TheirError
+from app.model.message import PhysicalMessage
+
+LONG = st.integers(-(2**31), 2**31 - 1)
+IDENTIFIER = st.just(b"") | st.binary(min_size=24, max_size=24).filter(any)
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+MESSAGES = st.builds(
+    PhysicalMessage,
+    st.just("source"),
+    st.just("sas_queue"),
+    msg_type=LONG.filter(bool),
+    correl_id=st.binary(min_size=24, max_size=24),
+    body=st.binary(max_size=50),
+    message_id=IDENTIFIER,
+    group_id=IDENTIFIER,
+    msg_seq_number=LONG,
+    offset=LONG,
+    msg_flags=LONG,
+    original_length=LONG,
+    encoding=LONG,
+    ccsid=LONG,
+    format=st.sampled_from(["", "MQSTR", "FMT12345"]),
+    put_time=st.just(0),
+    received_at=st.integers(0, 2**52),
+    properties=st.just({}),
+)
+NAMES = TEXT.filter(lambda name: name not in envelope.FIELD_NAMES)
+
+
+def read(payload: bytes, packed: bytes, like: PhysicalMessage) -> PhysicalMessage:
+    got = envelope.read(memoryview(payload), packed, like.source, like.framing, like.received_at, lambda: "t")
+    return got._replace(body=bytes(got.body), properties=dict(got.properties))
+
+
+@given(MESSAGES, st.dictionaries(NAMES, TEXT, max_size=3))
+def test_properties_carry_every_field(message: PhysicalMessage, own: dict[str, str]) -> None:
+    message = message._replace(properties=own)
+    payload, packed = envelope.write(message, "5")
+    assert packed is not None
+    assert payload == message.body
+    assert read(payload, packed, message) == message
+
+
+@given(MESSAGES)
+def test_an_image_carries_every_field_but_the_properties(message: PhysicalMessage) -> None:
+    payload, packed = envelope.write(message._replace(properties={"a": "b"}), "3.1.1")
+    assert packed is None
+    assert read(payload, b"", message) == message
+
+
+@given(MESSAGES, st.sampled_from(["5", "3.1.1"]))
+def test_no_envelope_is_larger_than_said(message: PhysicalMessage, version: Literal["5", "3.1.1"]) -> None:
+    added, most = envelope.overhead(version)
+    payload, packed = envelope.write(message, version)
+    assert len(payload) <= len(message.body) + added
+    assert (packed is None) if most is None else len(packed or b"") <= most
+
+
+@pytest.mark.parametrize("payload", [b"MD  \0\0\0\1 a text that only begins like an image", b"plain"])
+def test_properties_count_before_the_payload(payload: bytes) -> None:
+    packed = properties.encode(PublishProperties(b"C" * 16, user=(("msg-type", "100001"), ("msg-type", "100000"))))
+    message = read(payload, packed, PhysicalMessage("", "sas_queue"))
+    assert (message.msg_type, message.correl_id, message.body) == (100000, b"C" * 16 + bytes(8), payload)
+
+
+def test_without_a_message_type_properties_are_the_messages_own() -> None:
+    sent = PhysicalMessage("", "sas_queue", 8, encoding=273, body=b"body")
+    packed = properties.encode(PublishProperties(b"x", "text", (("offset", "far"),)))
+    assert read(write_image(sent), packed, sent) == sent._replace(properties={"offset": "far", "content-type": "text"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("msg-type", ""),
+        ("msg-type", "1e5"),
+        ("msg-type", "2147483648"),
+        ("msg-type", "9" * 10_000),
+        ("ccsid", "utf-8"),
+        ("group-id", "xyz"),
+        ("message-id", "abc"),
+    ],
+)
+def test_a_field_that_is_none_is_named(name: str, text: str) -> None:
+    packed = properties.encode(PublishProperties(user=(("msg-type", "1"), (name, text))))
+    with pytest.raises(TheirError) as refusal:
+        read(b"", packed, PhysicalMessage("", "sas_queue"))
+    assert (refusal.value.code, refusal.value.row) == ("bad-envelope", name)
+    assert len(str(refusal.value)) < 200
+
+
+@given(st.binary(max_size=80), st.binary(max_size=80), st.sampled_from(["sas_queue", "order_packet"]))
+def test_any_publish_is_a_message_or_their_error(payload: bytes, packed: bytes, framing: str) -> None:
+    refused = _refusal(lambda: read(payload, packed, PhysicalMessage("", framing)))
+    assert refused is None or refused.code in {"bad-envelope", "bad-mq-image", "no-envelope"}
+
+
+@pytest.mark.parametrize("change", [{"format": "F" * 65536}, {"properties": {"a": "b" * 65536}}])
+def test_what_has_no_room_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(TheirError):
+        envelope.write(PhysicalMessage("", "", 8)._replace(**change), "5")  # type: ignore[arg-type]
+
+
+def _refusal(call: Callable[[], object]) -> TheirError | None:
+    try:
+        call()
+    except TheirError as error:
+        return error
+    return None
