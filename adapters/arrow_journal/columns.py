@@ -68,10 +68,18 @@ Bytes = bytes | bytearray | memoryview
 
 
 class Encoded(NamedTuple):
-    """A batch ready to be written: `buffers` one behind the other, `size` bytes in all."""
+    """A batch ready to be written: `head`, `bodies` and `fill` zeros one behind the other. `offsets` are those of the
+    bodies behind the head, one more than there are bodies."""
 
-    buffers: list[Bytes]
-    size: int
+    head: bytearray
+    bodies: Sequence[Bytes]
+    fill: int
+    offsets: memoryview
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of it, a multiple of the block."""
+        return len(self.head) + int(self.offsets[-1]) + self.fill
 
 
 def encode(messages: Sequence[PhysicalMessage]) -> Encoded:
@@ -90,11 +98,9 @@ def encode(messages: Sequence[PhysicalMessage]) -> Encoded:
     }
     columns = [made[name] if name in made else pa.array(values[name], kind) for name, kind in _TYPES.items()]
     head = bytearray(pa.RecordBatch.from_arrays(columns, schema=SCHEMA).serialize())
-    ipc.fill_in(head, offsets)
+    fill = ipc.fill_in(head, offsets)
     head[_batch_crc32_in(len(head), count)] = _U32.pack(crc32c(head)) * count
-    size = int(offsets[-1])
-    tail = bytes(ipc.padding(size))
-    return Encoded([head, *bodies, tail], len(head) + size + len(tail))
+    return Encoded(head, bodies, fill, memoryview(offsets.tobytes()).cast("q"))
 
 
 def _properties(each: Sequence[Mapping[str, str]]) -> pa.Array:

@@ -17,10 +17,13 @@ import pyarrow as pa
 
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 ALIGNMENT = 8
+BLOCK = 4096
+"""Every message of a segment is a multiple of this, so that it can be written past the system's page cache. Arrow lets
+metadata and bodies end in any padding that keeps its own alignment."""
 READ_ERRORS = (pa.ArrowException, OSError)
 
 _INT16, _INT32, _INT64 = Struct("<H"), Struct("<i"), Struct("<q")
-_PREFIX = 8
+_MARKER, _PREFIX = 4, 8
 _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH, _BATCH_BUFFERS = 2, 3, 2
 _BUFFER_SIZE, _BUFFER_LENGTH = 16, 8
 
@@ -30,12 +33,26 @@ def padding(length: int) -> int:
     return -length % ALIGNMENT
 
 
-def fill_in(message: bytearray, offsets: npt.NDArray[np.int64]) -> None:
+def block_padding(length: int) -> int:
+    """How many bytes fill so many up to a whole block."""
+    return -length % BLOCK
+
+
+def in_blocks(schema: bytes) -> bytes:
+    """A schema's message of whole blocks: its metadata ends in more padding."""
+    fill = block_padding(len(schema))
+    size = _INT32.unpack_from(schema, _MARKER)[0] + fill
+    return schema[:_MARKER] + _INT32.pack(size) + schema[_PREFIX:] + bytes(fill)
+
+
+def fill_in(message: bytearray, offsets: npt.NDArray[np.int64]) -> int:
     """Turns a batch serialised with empty bodies into the head of one whose last column has these offsets.
 
-    What must follow it in the file are the bodies (offsets[-1] bytes) and their padding.
+    What must follow it in the file are the bodies (offsets[-1] bytes) and so many bytes of padding as are returned, up
+    to a whole block.
     """
     size = int(offsets[-1])
+    fill = block_padding(len(message) + size)
     message[len(message) - offsets.nbytes :] = offsets.astype("<i8", copy=False).tobytes()
     table = _PREFIX + _INT32.unpack_from(message, _PREFIX)[0]
     batch = _follow(message, _field(message, table, _MESSAGE_HEADER))
@@ -43,7 +60,8 @@ def fill_in(message: bytearray, offsets: npt.NDArray[np.int64]) -> None:
     count = _INT32.unpack_from(message, buffers)[0]
     _INT64.pack_into(message, buffers + 4 + (count - 1) * _BUFFER_SIZE + _BUFFER_LENGTH, size)
     body_length = _field(message, table, _MESSAGE_BODY_LENGTH)
-    _INT64.pack_into(message, body_length, _INT64.unpack_from(message, body_length)[0] + size + padding(size))
+    _INT64.pack_into(message, body_length, _INT64.unpack_from(message, body_length)[0] + size + fill)
+    return fill
 
 
 def _field(message: bytearray, table: int, number: int) -> int:

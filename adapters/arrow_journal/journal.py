@@ -22,8 +22,9 @@ from pathlib import Path
 from threading import Lock
 from time import time_ns
 
-from adapters.arrow_journal.columns import encode
+from adapters.arrow_journal.columns import BodyLayout, encode
 from adapters.arrow_journal.reading import Reader
+from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.recovery import recover
 from adapters.arrow_journal.segments import FolderLock, segment_path
 from adapters.arrow_journal.writing import SegmentWriter
@@ -72,6 +73,7 @@ class ArrowJournal:
             self._lock.release()
             raise
         self._reader = Reader(folder, self._states)
+        self._recent = Recent()
 
     def append(self, messages: Sequence[PhysicalMessage]) -> list[Position]:
         if not messages:
@@ -85,6 +87,9 @@ class ArrowJournal:
                 raise self._failure(error) from error
             number = writer.state.number
             self._states[number] = writer.state
+            for at, batch in enumerate(batches, first):
+                layout = BodyLayout(writer.batches[at] + len(batch.head), batch.offsets)
+                self._recent.add(number, at, layout, batch.bodies)
         return [Position(number, first + at // MAX_ROWS_A_BATCH, at % MAX_ROWS_A_BATCH) for at in range(len(messages))]
 
     def seal(self) -> None:
@@ -108,6 +113,7 @@ class ArrowJournal:
                 raise _explained(error) from error
             del self._states[segment]
             self._reader.forget(segment)
+            self._recent.forget(segment)
 
     def close(self) -> None:
         """Seals what is being written, as far as the disk lets it, and unlocks the folder."""
@@ -149,7 +155,14 @@ class ArrowJournal:
         return messages[position.row]
 
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
-        return self.views(self.extents(positions))
+        return self._pieces(self._recent_or_extent(position) for position in positions)
+
+    def _recent_or_extent(self, position: Position) -> memoryview | Extent:
+        number, batch, row = position
+        recent = self._recent.get(number, batch)
+        if recent is not None and row < len(recent[1]):
+            return memoryview(recent[1][row]).toreadonly()
+        return next(self.extents([position]))
 
     def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
         at: tuple[int, int] | None = None
@@ -157,7 +170,8 @@ class ArrowJournal:
         for position in positions:
             number, batch, row = position
             if (number, batch) != at:
-                start, offsets = self._reader.segment(number).layout(batch)
+                recent = self._recent.get(number, batch)
+                start, offsets = recent[0] if recent else self._reader.segment(number).layout(batch)
                 at = number, batch
             if row + 1 >= len(offsets):
                 raise KeyError(position)
@@ -165,13 +179,20 @@ class ArrowJournal:
             yield Extent(number, start + begin, offsets[row + 1] - begin)
 
     def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
-        coming = iter(extents)
-        ahead: list[Extent] = []
+        return self._pieces(extents)
+
+    def _pieces(self, pieces: Iterable[memoryview | Extent]) -> Iterator[memoryview]:
+        """The pieces, those on disk read ahead."""
+        coming = iter(pieces)
+        ahead: list[memoryview | Extent] = []
         while some := list(islice(coming, READ_AHEAD)):
-            self._reader.read_ahead(some)
-            yield from map(self._reader.view, ahead)
+            self._reader.read_ahead([piece for piece in some if isinstance(piece, Extent)])
+            yield from map(self._view, ahead)
             ahead = some
-        yield from map(self._reader.view, ahead)
+        yield from map(self._view, ahead)
+
+    def _view(self, piece: memoryview | Extent) -> memoryview:
+        return self._reader.view(piece) if isinstance(piece, Extent) else piece
 
     def verify(self, segment: int) -> list[Position]:
         """The positions of a segment that fail their checksums. Raises KeyError when the segment is gone, and

@@ -1,6 +1,5 @@
 """Opening a journal's folder: what is sealed is listed, what a killed process left unsealed is verified and sealed."""
 
-import os
 from array import array
 from pathlib import Path
 
@@ -58,14 +57,11 @@ def _unsealed(folder: Path, number: int, path: Path, now: int) -> SegmentState |
         _log.warning("journal.torn_tail_cut_off", segment=number, kept=whole, cut=size - whole)
     if state is None:
         return None
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        seal_file(folder, state, descriptor, now)
+        seal_file(folder, state, now)
     except OSError as error:
         if error.errno not in NO_SPACE:
             raise OurError(f"{path} cannot be sealed: {error}") from error
-    finally:
-        os.close(descriptor)
     return state
 
 

@@ -104,9 +104,9 @@ def _extents(parts: Sequence[Position], chosen: Dialect, journal: Journal) -> _E
 
     def walked() -> Iterator[memoryview]:
         nonlocal body
-        for view in journal.views(located):
-            body = view
-            yield view
+        for fetched in journal.bodies(parts):
+            body = fetched
+            yield fetched
 
     for part, start, length, _ in files.spans(walked(), chosen):
         if not length:

@@ -13,6 +13,7 @@ import pytest
 from crc32c import crc32c
 
 from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal.columns import encode
 from adapters.arrow_journal.ipc import END_OF_STREAM
 from adapters.arrow_journal.reading import OPEN_SEGMENTS
 from adapters.arrow_journal.recovery import whole_batches
@@ -209,7 +210,7 @@ class TestRecovery:
         path = tmp_path / "torn"
         path.write_bytes(whole)
         last = batch_starts(path)[-1]
-        end = len(whole) - -sum(len(message.body) for message in batch) % 8
+        end = len(whole) - encode(batch).fill
         for at in range(last, end):
             path.write_bytes(torn := whole[:at] + damage(whole[at:]))
             state = whole_batches(1, path)
