@@ -57,9 +57,10 @@ class Refused(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """Every part of this attachment is there."""
+    """Every one of this attachment's so many parts is there."""
 
     attachment: str
+    parts: int
 
 
 class ApplicationMessage(NamedTuple):
@@ -305,7 +306,7 @@ class Assembly:
         if (state := follow(record.state, Input.ALL_THERE)) is None:
             return NOTHING
         attachment.record = replace(record, state=state, completed_at=attachment.last_received_at)
-        return (Completed(record.id),)
+        return (Completed(record.id, record.parts_expected),)
 
     def _settle_pending_count(self, attachment: Attachment) -> None:
         record = attachment.record

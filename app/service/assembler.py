@@ -8,7 +8,7 @@ When the catalog fails (a full disk, a database that is away), what is in memory
 once the catalog works again. Meanwhile the queue before this stage fills, and the brokers wait.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, Full, Queue
@@ -33,8 +33,9 @@ from app.framing import sas_queue
 from app.model.errors import TheirError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.message import PhysicalMessage, Position
-from app.model.records import MessageRecord, NewEvent, QuarantineRecord
+from app.model.records import Finished, MessageRecord, NewEvent, QuarantineRecord
 from app.observe import logger
+from app.service.early import EarlyReader
 from app.service.intake import UNREADABLE
 from app.service.surroundings import Surroundings
 
@@ -59,14 +60,14 @@ class _Unsaved:
     progress: int | None = None
     quarantine: list[QuarantineRecord] = field(default_factory=list)
     dialects: dict[str, int] = field(default_factory=dict)
-    completed: list[str] = field(default_factory=list)
+    completed: dict[str, Finished | None] = field(default_factory=dict)
     applications: list[Key] = field(default_factory=list)
 
 
 class Assembler:
     """Feeds the assembly machine and carries out its effects."""
 
-    def __init__(self, around: Surroundings, finish: Callable[[list[str]], None]) -> None:
+    def __init__(self, around: Surroundings, finish: Callable[[Mapping[str, Finished | None]], None]) -> None:
         self._around, self._finish = around, finish
         limits = around.settings.limits
         self._limits = Limits(limits.parts, limits.attachments_a_message)
@@ -151,6 +152,7 @@ class Assembler:
 
     def _forget(self) -> None:
         self._assembly = Assembly(self._limits)
+        self._early = EarlyReader(self._around.journal)
         self._unsaved = _Unsaved()
         self._saved_at = monotonic()
         self._reached = -1
@@ -171,9 +173,12 @@ class Assembler:
         self._load(readable)
         apply = self._assembly.apply
         for at, message, event in readable:
-            if effects := apply(message.source, event, at, message.received_at):
-                for effect in effects:
-                    self._carry_out(effect, at, message)
+            effects = apply(message.source, event, at, message.received_at)
+            if isinstance(event, PartArrived) and not (effects and isinstance(effects[0], Repeated | Refused)):
+                record = self._assembly.attachments[message.source, event.correl_id].record
+                self._early.part(record, event.sequence, message.body, Position.unpack(at))
+            for effect in effects:
+                self._carry_out(effect, at, message)
         self._reached = max(self._reached, work[-1][0].pack())
         self._unsaved.progress = self._reached
 
@@ -221,8 +226,8 @@ class Assembler:
 
     def _carry_out(self, effect: Effect, at: int, message: PhysicalMessage) -> None:
         match effect:
-            case Completed(attachment):
-                self._unsaved.completed.append(attachment)
+            case Completed(attachment, parts):
+                self._unsaved.completed[attachment] = self._early.take(attachment, parts)
             case Repeated(_, first, again):
                 self._compare(first, again, message)
             case Refused(position, code, row, why):

@@ -5,7 +5,8 @@ file, and every data set as Parquet, becomes an object of the content store. Wha
 attachment with row, byte and reason; what went wrong here (a full disk) is tried again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from threading import Event
@@ -34,17 +35,18 @@ class Finisher:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._queue: SimpleQueue[str | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[str, Finished | None] | None] = SimpleQueue()
         self._again: dict[str, float] = {}
         self._stop = Event()
 
-    def put(self, attachment_ids: Sequence[str]) -> None:
-        for attachment_id in attachment_ids:
-            self._queue.put(attachment_id)
+    def put(self, complete: Mapping[str, Finished | None]) -> None:
+        """Queues complete attachments, with what reading them early has found out."""
+        for attachment in complete.items():
+            self._queue.put(attachment)
 
     def recover(self) -> None:
         """Queues what an earlier process left complete, and completes messages of which it had finished all."""
-        self.put([record.id for record in self._around.catalog.complete_attachments()])
+        self.put(dict.fromkeys(record.id for record in self._around.catalog.complete_attachments()))
         recent = self._around.catalog.messages(None, None, RECENT_MESSAGES).items
         waiting = [message for message in recent if message.complete_at is None]
         self._complete_messages([attachment for message in waiting for attachment in message.attachments])
@@ -56,12 +58,10 @@ class Finisher:
     def run(self) -> None:
         """Finishes what is put until `stop`; what is left is found again by `recover`."""
         while not self._stop.is_set():
-            try:
-                attachment_id = self._queue.get(timeout=RETRY_SECONDS if self._again else None)
-            except Empty:
-                attachment_id = None
-            if attachment_id is not None:
-                self._try(attachment_id)
+            with suppress(Empty):
+                complete = self._queue.get(timeout=RETRY_SECONDS if self._again else None)
+                if complete is not None:
+                    self._try(*complete)
             self._retry_due()
 
     def _retry_due(self) -> None:
@@ -70,17 +70,23 @@ class Finisher:
             del self._again[attachment_id]
             self._try(attachment_id)
 
-    def _try(self, attachment_id: str) -> None:
+    def _try(self, attachment_id: str, found: Finished | None = None) -> None:
         try:
-            self.finish(attachment_id)
+            self.finish(attachment_id, found)
         except Exception:
             log.exception("attachment not finished, trying again", attachment=attachment_id)
             self._again[attachment_id] = monotonic() + RETRY_SECONDS
 
-    def finish(self, attachment_id: str) -> None:
-        """Finishes or quarantines one complete attachment; one that is not complete is left alone."""
+    def finish(self, attachment_id: str, found: Finished | None = None) -> None:
+        """Finishes or quarantines one complete attachment; one that is not complete is left alone.
+
+        Its parts are read unless `found` says what is in them.
+        """
         record = self._around.catalog.attachment(attachment_id)
         if record is None or record.state is not AttachmentState.COMPLETE or record.parts_expected is None:
+            return
+        if found is not None:
+            self._accept(record, replace(found, finished_at=self._around.clock.now()))
             return
         parts = Parts(self._around.catalog.part_runs(record.id))
         positions = [Position.unpack(packed) for packed in parts.in_order(record.parts_expected)]

@@ -18,12 +18,11 @@ from app.model.errors import TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import Journal, ObjectWriter
+from app.service.early import BINARY_TYPE, EXTENTS_A_PART
 from app.service.surroundings import Surroundings
 from app.wire import WireError
 
 PARQUET_TYPE = "application/vnd.apache.parquet"
-EXTENTS_A_PART = 4
-"""A file with more records a part than this is copied to the store: reading it in many small pieces does not pay."""
 WRITE_BYTES = 256 << 10
 
 
@@ -57,7 +56,7 @@ def file_content(
     description, dialects = files.read_file_description(first.body, record.dialects or dialect.ALL)
     parts = positions[1:]
     chosen = files.detect(lambda: journal.bodies(parts), dialects)
-    content_type = "application/octet-stream"
+    content_type = BINARY_TYPE
     if record.kind is AttachmentKind.TEXT_FILE:
         content_type = f"text/plain; charset={next(iter(charsets(first)))}" if first.ccsid else "text/plain"
     elif (extents := _extents(parts, chosen, journal)) is not None:

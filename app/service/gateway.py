@@ -174,7 +174,7 @@ class Gateway:
         spoilt = self.catalog.attachment(identify(record.source, record.correl_id[:16]))
         if spoilt is not None and follow(spoilt.state, Input.REPLAY) is AttachmentState.COMPLETE:
             self.catalog.set_state([spoilt.id], AttachmentState.COMPLETE)
-            self._finisher.put([spoilt.id])
+            self._finisher.put({spoilt.id: None})
         else:
             self._assembler.put([position], [_owned(message)], again=True)
         return True

@@ -207,7 +207,7 @@ def test_an_expired_attachment_is_revived_by_a_message() -> None:
         host.load(event)
         host.effects += host.machine.apply(SOURCE, event, position, 5_000)
     host.save()
-    assert host.of(Completed) == [Completed(identifier)]
+    assert host.of(Completed) == [Completed(identifier, 2)]
     assert host.positions(0) == [2, 100]
 
 

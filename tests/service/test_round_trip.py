@@ -15,7 +15,7 @@ from app.codecs.sas.dialect import DIALECTS
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord
+from app.model.records import AttachmentRecord, Finished
 from app.service.assembler import Assembler
 from app.service.content import open_content
 from app.service.cutting import Cutter, fixed_records, lines
@@ -27,14 +27,14 @@ from tests.support.surroundings import surroundings
 
 def receive(around: Surroundings, messages: list[PhysicalMessage]) -> None:
     """The service's stages, one after the other in this thread."""
-    complete: list[str] = []
-    assembler = Assembler(around, complete.extend)
+    complete: dict[str, Finished | None] = {}
+    assembler = Assembler(around, complete.update)
     for start in range(0, len(messages), 50):
         around.journal.append(messages[start : start + 50])
     assert assembler.recover() == len(messages)
     finisher = Finisher(around)
-    for attachment in complete:
-        finisher.finish(attachment)
+    for attachment, found in complete.items():
+        finisher.finish(attachment, found)
 
 
 def received(around: Surroundings, number: int) -> AttachmentRecord:
@@ -108,6 +108,19 @@ def test_content_can_be_read_from_any_place(tmp_path: Path) -> None:
         found = open_content(record, around.catalog, around.store, around.journal)
         for offset, length in [(0, 0), (0, 1), (31_995, 2), (63_000, 200_000), (300_000, 1), (300_001, 0)]:
             assert b"".join(found.read(offset, length)) == expected[offset : offset + length]
+
+
+@pytest.mark.parametrize("dialect", ["big-4-excluded-packed", "little-8-included-aligned"])
+def test_read_early_or_late_the_same_is_found(tmp_path: Path, dialect: str) -> None:
+    found = []
+    for order in (1, -1):
+        with surroundings(tmp_path / str(order)) as around:
+            messages = list(Cutter(destination(dialect), around.store).cut(delivery(around, FILES), 32_000))
+            receive(around, messages[::order])
+            records = [received(around, number) for number in range(1, len(FILES) + 1)]
+            assert [content(around, record) for record in records] == [file for _, _, file in FILES]
+            found.append([(each.storage, each.sha256, each.content_type, each.dialects) for each in records])
+    assert found[0] == found[1]
 
 
 @given(st.binary(max_size=200), st.integers(1, 20), st.integers(1, 50))

@@ -1,0 +1,104 @@
+"""Reading binary files while their parts are still in memory.
+
+A file whose parts come in order is measured part by part, as they are assembled, so that nothing of it has to be read
+again when it is complete. Whatever does not go that way (parts out of order, small records, records that span parts, a
+start in the middle after a restart) is left to finishing, which reads the parts from the journal and comes to the same
+result.
+"""
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from app.codecs.sas import dialect, files
+from app.codecs.sas.dialect import Dialect
+from app.model.attachment import AttachmentKind
+from app.model.message import Position
+from app.model.records import AttachmentRecord, Extent, Finished
+from app.ports import Journal
+from app.wire import WireError
+
+AT_ONCE = 256
+"""Files that are read at the same time; of more, the one begun longest ago is left to finishing."""
+
+EXTENTS_A_PART = 4
+"""A file with more records a part than this is copied to the store: reading it in many small pieces does not pay."""
+
+BINARY_TYPE = "application/octet-stream"
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A file whose parts 1..`following - 1` have been read."""
+
+    dialects: int
+    chosen: Dialect | None = None
+    following: int = 2
+    size: int = 0
+    digest: Any = field(default_factory=sha256)
+    extents: list[Extent] = field(default_factory=list)
+
+
+class EarlyReader:
+    """The files that are being read as they come."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._reading: dict[str, _Reading] = {}
+
+    def part(self, record: AttachmentRecord, sequence: int, body: bytes | memoryview, position: Position) -> None:
+        """Reads a part that has come for the first time."""
+        if sequence == 1:
+            self._begin(record, body)
+            return
+        reading = self._reading.get(record.id)
+        if reading is None:
+            return
+        if sequence != reading.following or not self._read(reading, body, position):
+            del self._reading[record.id]
+
+    def take(self, attachment_id: str, parts_expected: int | None) -> Finished | None:
+        """What is known of a file that is complete; None when it was not read to its end."""
+        reading = self._reading.pop(attachment_id, None)
+        if reading is None or reading.following - 1 != parts_expected:
+            return None
+        return Finished(
+            attachment_id,
+            size=reading.size,
+            sha256=reading.digest.hexdigest(),
+            content_type=BINARY_TYPE,
+            storage="journal",
+            finished_at=0,
+            extents=tuple(reading.extents),
+            dialects=reading.dialects,
+        )
+
+    def _begin(self, record: AttachmentRecord, body: bytes | memoryview) -> None:
+        if record.kind is not AttachmentKind.BINARY_FILE:
+            return
+        try:
+            _, dialects = files.read_file_description(body, record.dialects or dialect.ALL)
+        except WireError:
+            return
+        if len(self._reading) >= AT_ONCE:
+            del self._reading[next(iter(self._reading))]
+        self._reading[record.id] = _Reading(dialects)
+
+    def _read(self, reading: _Reading, body: bytes | memoryview, position: Position) -> bool:
+        """False when the part is not made of a few whole records."""
+        try:
+            reading.chosen = reading.chosen or files.detect(lambda: [body], reading.dialects)
+            spans = list(files.spans([body], reading.chosen))
+        except WireError:
+            return False
+        if len(spans) > EXTENTS_A_PART:
+            return False
+        segment, offset, _ = next(self._journal.extents([position]))
+        view = memoryview(body)
+        for _, start, length, _ in spans:
+            if length:
+                reading.digest.update(view[start : start + length])
+                reading.extents.append(Extent(segment, offset + start, length))
+                reading.size += length
+        reading.following += 1
+        return True
