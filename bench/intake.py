@@ -33,7 +33,7 @@ from tests.support.subscribe import SESSION_SECONDS, left_in_session, session, s
 BODY = 32 << 10
 TOPIC = "intake"
 PATIENCE = 300.0
-POLL_SECONDS = 0.03
+POLL_SECONDS = 0.1
 
 
 class Load(NamedTuple):

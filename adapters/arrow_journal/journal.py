@@ -89,7 +89,7 @@ class ArrowJournal:
             self._states[number] = writer.state
             for at, batch in enumerate(batches, first):
                 layout = BodyLayout(writer.batches[at] + len(batch.head), batch.offsets)
-                self._recent.add(number, at, layout, batch.bodies)
+                self._recent.add((number, at), layout, batch.bodies)
         return [Position(number, first + at // MAX_ROWS_A_BATCH, at % MAX_ROWS_A_BATCH) for at in range(len(messages))]
 
     def seal(self) -> None:
@@ -159,10 +159,8 @@ class ArrowJournal:
 
     def _recent_or_extent(self, position: Position) -> memoryview | Extent:
         number, batch, row = position
-        recent = self._recent.get(number, batch)
-        if recent is not None and row < len(recent[1]):
-            return memoryview(recent[1][row]).toreadonly()
-        return next(self.extents([position]))
+        body = self._recent.body((number, batch), row)
+        return next(self.extents([position])) if body is None else body
 
     def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
         at: tuple[int, int] | None = None
@@ -170,9 +168,8 @@ class ArrowJournal:
         for position in positions:
             number, batch, row = position
             if (number, batch) != at:
-                recent = self._recent.get(number, batch)
-                start, offsets = recent[0] if recent else self._reader.segment(number).layout(batch)
                 at = number, batch
+                start, offsets = self._recent.layout(at) or self._reader.segment(number).layout(batch)
             if row + 1 >= len(offsets):
                 raise KeyError(position)
             begin = offsets[row]

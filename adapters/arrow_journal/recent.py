@@ -1,4 +1,4 @@
-"""What was appended last, still in memory as it came."""
+"""What was appended last: where it lies in its file, and while it is fresh the bodies themselves, as they came."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -8,30 +8,42 @@ from adapters.arrow_journal.columns import BodyLayout, Bytes
 
 RECENT_BYTES = 40 << 20
 """An attachment is usually finished while its parts are that fresh, and then nothing is read from disk for it."""
+LAYOUTS = 1024
+
+Batch = tuple[int, int]
+"""A segment and a batch in it."""
 
 
 class Recent:
-    """The bodies of the last batches, by segment and batch, with where they lie in the file."""
+    """The layouts of the last batches, and the bodies of the very last."""
 
     def __init__(self) -> None:
-        self._batches: OrderedDict[tuple[int, int], tuple[BodyLayout, Sequence[Bytes]]] = OrderedDict()
+        self._layouts: OrderedDict[Batch, BodyLayout] = OrderedDict()
+        self._bodies: OrderedDict[Batch, Sequence[Bytes]] = OrderedDict()
         self._size = 0
         self._lock = Lock()
 
-    def add(self, segment: int, batch: int, layout: BodyLayout, bodies: Sequence[Bytes]) -> None:
+    def add(self, batch: Batch, layout: BodyLayout, bodies: Sequence[Bytes]) -> None:
         with self._lock:
-            self._batches[segment, batch] = layout, bodies
+            self._layouts[batch], self._bodies[batch] = layout, bodies
             self._size += layout.offsets[-1]
             while self._size > RECENT_BYTES:
-                _, (dropped, _) = self._batches.popitem(last=False)
-                self._size -= dropped.offsets[-1]
+                oldest, _ = self._bodies.popitem(last=False)
+                self._size -= self._layouts[oldest].offsets[-1]
+            while len(self._layouts) > max(LAYOUTS, len(self._bodies)):
+                self._layouts.popitem(last=False)
 
-    def get(self, segment: int, batch: int) -> tuple[BodyLayout, Sequence[Bytes]] | None:
-        return self._batches.get((segment, batch))
+    def layout(self, batch: Batch) -> BodyLayout | None:
+        return self._layouts.get(batch)
+
+    def body(self, batch: Batch, row: int) -> memoryview | None:
+        bodies = self._bodies.get(batch)
+        return None if bodies is None or row >= len(bodies) else memoryview(bodies[row]).toreadonly()
 
     def forget(self, segment: int) -> None:
         """Forgets a segment that is no more."""
         with self._lock:
-            for key in [key for key in self._batches if key[0] == segment]:
-                dropped, _ = self._batches.pop(key)
-                self._size -= dropped.offsets[-1]
+            for batch in [batch for batch in self._layouts if batch[0] == segment]:
+                layout = self._layouts.pop(batch)
+                if self._bodies.pop(batch, None) is not None:
+                    self._size -= layout.offsets[-1]

@@ -24,7 +24,7 @@ UNREADABLE = "unreadable"
 """The framing under which the journal keeps a message whose envelope no transport could read; the reason is in its
 properties `refused-code` and `refused-why`, so that a replay of the journal puts it into quarantine again."""
 
-BATCH_BYTES = 8 << 20
+BATCH_BYTES = 4 << 20
 MESSAGE_BYTES = 2048
 """What a physical message takes in memory beside its body; the backlog counts it, lest small messages fill memory."""
 ROOM_CHECK_SECONDS = 0.5
