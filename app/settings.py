@@ -151,7 +151,7 @@ class Limits(Section):
     """What bounds the gateway. Below `free_bytes` of room, or above `backlog_bytes` of messages that are not yet on
     disk, nothing more is taken from a broker."""
 
-    backlog_bytes: ByteSize = Field(default=ByteSize(64 << 20), ge=1 << 20)
+    backlog_bytes: ByteSize = Field(default=ByteSize(32 << 20), ge=1 << 20)
     free_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=0)
     parts: int = Field(default=1_000_000, ge=1, le=2**31 - 1)
     attachments_a_message: int = Field(default=10_000, ge=1)

@@ -55,7 +55,7 @@ def large(process: GatewayProcess, folder: Path, mebibytes: int) -> None:
     step("uploaded", process)
     process.until(lambda: process.samples().total("attachments_total", state="finished"), PATIENCE, 0.2)
     step("sent, received and finished", process)
-    (item,) = process.listing("/v1/attachments")
+    (item,) = process.listing("/v1/attachments", state="finished")
     received = sha256()
     with process.client.stream("GET", f"/v1/attachments/{item['id']}/content", timeout=PATIENCE) as response:
         for piece in response.iter_bytes(PIECE):

@@ -6,8 +6,10 @@ from threading import Lock
 
 from adapters.arrow_journal.columns import BodyLayout, Bytes
 
-RECENT_BYTES = 40 << 20
+RECENT_BYTES = 32 << 20
 """An attachment is usually finished while its parts are that fresh, and then nothing is read from disk for it."""
+BODY_BYTES = 2048
+"""What a body in memory takes beside its bytes."""
 LAYOUTS = 1024
 
 Batch = tuple[int, int]
@@ -26,11 +28,11 @@ class Recent:
     def add(self, batch: Batch, layout: BodyLayout, bodies: Sequence[Bytes]) -> None:
         with self._lock:
             self._layouts[batch], self._bodies[batch] = layout, bodies
-            self._size += layout.offsets[-1]
+            self._size += _size(bodies)
             while self._size > RECENT_BYTES:
-                oldest, _ = self._bodies.popitem(last=False)
-                self._size -= self._layouts[oldest].offsets[-1]
-            while len(self._layouts) > max(LAYOUTS, len(self._bodies)):
+                _, oldest = self._bodies.popitem(last=False)
+                self._size -= _size(oldest)
+            while len(self._layouts) > LAYOUTS:
                 self._layouts.popitem(last=False)
 
     def layout(self, batch: Batch) -> BodyLayout | None:
@@ -44,6 +46,9 @@ class Recent:
         """Forgets a segment that is no more."""
         with self._lock:
             for batch in [batch for batch in self._layouts if batch[0] == segment]:
-                layout = self._layouts.pop(batch)
-                if self._bodies.pop(batch, None) is not None:
-                    self._size -= layout.offsets[-1]
+                del self._layouts[batch]
+                self._size -= _size(self._bodies.pop(batch, ()))
+
+
+def _size(bodies: Sequence[Bytes]) -> int:
+    return sum(map(len, bodies)) + BODY_BYTES * len(bodies)

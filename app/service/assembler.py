@@ -179,6 +179,7 @@ class Assembler:
                 self._early.part(record, event.sequence, message.body, Position.unpack(at))
             for effect in effects:
                 self._carry_out(effect, at, message)
+        self._early.let_go()
         self._reached = max(self._reached, work[-1][0].pack())
         self._unsaved.progress = self._reached
 

@@ -53,6 +53,7 @@ class EarlyReader:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._reading: dict[str, _Reading] = {}
+        self._holding: dict[int, _Reading] = {}
 
     def part(self, record: AttachmentRecord, sequence: int, body: bytes | memoryview, position: Position) -> None:
         """Reads a part that has come for the first time."""
@@ -64,6 +65,12 @@ class EarlyReader:
             return
         if sequence != reading.following or not self._read(reading, body, position):
             del self._reading[record.id]
+
+    def let_go(self) -> None:
+        """Hashes what is held, so that no body is kept longer than the batch it came in."""
+        for reading in self._holding.values():
+            reading.hash_held()
+        self._holding.clear()
 
     def take(self, attachment_id: str, parts_expected: int | None) -> Finished | None:
         """What is known of a file that is complete; None when it was not read to its end."""
@@ -112,4 +119,5 @@ class EarlyReader:
         reading.following += 1
         if len(reading.held) >= HASHED_TOGETHER:
             reading.hash_held()
+        self._holding[id(reading)] = reading
         return True
