@@ -80,6 +80,7 @@ class Assembler:
         self._queue: Queue[_Work | None] = Queue(QUEUED_BATCHES)
         self._stopping = StopSignal()
         self._dialects: dict[str, int] = {}
+        self._early = EarlyReader(around.journal)
         self._forget()
 
     def put(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage], *, again: bool = False) -> None:
@@ -107,18 +108,24 @@ class Assembler:
 
     def run(self) -> None:
         """Assembles what is put until `stop`, and then what was put before."""
-        while True:
-            try:
-                while (work := self._next()) is not None:
-                    self._assemble(work.messages if work.again else self._news(work.messages))
-                    self._save_if_due()
-                self.save()
-            except Exception:
-                log.exception("assembly failed, starting over from the last checkpoint")
+        try:
+            while not self._assemble_all():
                 if not self._start_over():
                     return
-            else:
-                return
+        finally:
+            self._early.close()
+
+    def _assemble_all(self) -> bool:
+        """Assembles what is put until the end; False when something failed."""
+        try:
+            while (work := self._next()) is not None:
+                self._assemble(work.messages if work.again else self._news(work.messages))
+                self._save_if_due()
+            self.save()
+        except Exception:
+            log.exception("assembly failed, starting over from the last checkpoint")
+            return False
+        return True
 
     def stop(self) -> None:
         self._stopping.set()
@@ -152,7 +159,7 @@ class Assembler:
 
     def _forget(self) -> None:
         self._assembly = Assembly(self._limits)
-        self._early = EarlyReader(self._around.journal)
+        self._early.forget()
         self._unsaved = _Unsaved()
         self._saved_at = monotonic()
         self._reached = -1

@@ -6,6 +6,7 @@ start in the middle after a restart) is left to finishing, which reads the parts
 result.
 """
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -24,9 +25,6 @@ AT_ONCE = 256
 EXTENTS_A_PART = 4
 """A file with more records a part than this is copied to the store: reading it in many small pieces does not pay."""
 
-HASHED_TOGETHER = 16
-"""Records that are hashed in one go: each go lets other threads run, and costs a turn to get back."""
-
 BINARY_TYPE = "application/octet-stream"
 
 
@@ -42,18 +40,21 @@ class _Reading:
     held: list[memoryview] = field(default_factory=list)
     extents: list[Extent] = field(default_factory=list)
 
-    def hash_held(self) -> None:
-        self.digest.update(b"".join(self.held))
-        self.held.clear()
+    def to_hash(self) -> tuple[Any, list[memoryview]]:
+        """The digest and what it has not seen yet, which is no longer held here."""
+        held, self.held = self.held, []
+        return self.digest, held
 
 
 class EarlyReader:
-    """The files that are being read as they come."""
+    """The files that are being read as they come. Hashing has a thread of its own, a batch behind."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._reading: dict[str, _Reading] = {}
         self._holding: dict[int, _Reading] = {}
+        self._hasher = ThreadPoolExecutor(1, "hash")
+        self._hashing: Future[None] | None = None
 
     def part(self, record: AttachmentRecord, sequence: int, body: bytes | memoryview, position: Position) -> None:
         """Reads a part that has come for the first time."""
@@ -67,17 +68,29 @@ class EarlyReader:
             del self._reading[record.id]
 
     def let_go(self) -> None:
-        """Hashes what is held, so that no body is kept longer than the batch it came in."""
-        for reading in self._holding.values():
-            reading.hash_held()
+        """Has what is held hashed, so that no body is kept longer than the batch after its own."""
+        self._await_hashing()
+        if self._holding:
+            work = [reading.to_hash() for reading in self._holding.values()]
+            self._hashing = self._hasher.submit(_hash, work)
+            self._holding.clear()
+
+    def forget(self) -> None:
+        """Leaves everything to finishing."""
+        self._reading.clear()
         self._holding.clear()
+
+    def close(self) -> None:
+        """Ends the thread; nothing may be read any more."""
+        self._hasher.shutdown()
 
     def take(self, attachment_id: str, parts_expected: int | None) -> Finished | None:
         """What is known of a file that is complete; None when it was not read to its end."""
         reading = self._reading.pop(attachment_id, None)
         if reading is None or reading.following - 1 != parts_expected:
             return None
-        reading.hash_held()
+        self._await_hashing()
+        _hash([reading.to_hash()])
         return Finished(
             attachment_id,
             size=reading.size,
@@ -88,6 +101,11 @@ class EarlyReader:
             extents=tuple(reading.extents),
             dialects=reading.dialects,
         )
+
+    def _await_hashing(self) -> None:
+        if self._hashing is not None:
+            self._hashing.result()
+            self._hashing = None
 
     def _begin(self, record: AttachmentRecord, body: bytes | memoryview) -> None:
         if record.kind is not AttachmentKind.BINARY_FILE:
@@ -117,7 +135,11 @@ class EarlyReader:
                 reading.extents.append(Extent(segment, offset + start, length))
                 reading.size += length
         reading.following += 1
-        if len(reading.held) >= HASHED_TOGETHER:
-            reading.hash_held()
         self._holding[id(reading)] = reading
         return True
+
+
+def _hash(work: list[tuple[Any, list[memoryview]]]) -> None:
+    for digest, pieces in work:
+        for piece in pieces:
+            digest.update(piece)
