@@ -104,7 +104,7 @@ class Assembly:
         self.attachments: dict[Key, Attachment] = {}
         self.messages: dict[Key, MessageRecord] = {}
         self._changed: dict[Key, None] = {}
-        self._changed_messages: dict[Key, None] = {}
+        self._changed_messages: dict[str, MessageRecord] = {}
         self._removed: dict[str, None] = {}
 
     # --- what an event needs and what it changes ------------------------------------------------------------------
@@ -129,10 +129,10 @@ class Assembly:
         """The body of the application message that an `ApplicationMessage` effect found."""
         record = self.messages[key]
         complete = now if not record.attachments else None
-        self.messages[key] = replace(
+        answered = replace(
             record, application_body=body, application_format=format_name, application_ccsid=ccsid, complete_at=complete
         )
-        self._changed_messages[key] = None
+        self.messages[key] = self._changed_messages[answered.id] = answered
 
     def take_changes(self) -> Checkpoint:
         """What has changed since the last call.
@@ -151,11 +151,12 @@ class Assembly:
             del self.attachments[key]
             if record.state is AttachmentState.RECEIVING:
                 self.attachments[key] = Attachment(record, attachment.parts)
-        for key in self._changed_messages:
-            message = self.messages.pop(key)
+        for message in self._changed_messages.values():
             checkpoint.messages.append(message)
-            if message.application_body is None:
-                self.messages[key] = message
+            key = _message_key(message.source, message)
+            held = self.messages.pop(key, None)
+            if held is not None and held.application_body is None:
+                self.messages[key] = held
         checkpoint.removed_attachments = list(self._removed)
         self._changed, self._changed_messages, self._removed = {}, {}, {}
         return checkpoint
@@ -236,8 +237,9 @@ class Assembly:
         known = self.messages.get(key)
         if known is not None and known.id == message.id:
             return () if known.header_position == position else (Repeated(None, known.header_position, position),)
-        self.messages[key] = message
-        self._changed_messages[key] = None
+        if known is None:
+            self.messages[key] = message
+        self._changed_messages[message.id] = message
         effects = [*self._claim_application(key)]
         for ordinal, definition in enumerate(header.attachments):
             effects += self._announce(source, message.id, ordinal, definition, event.dialects, position, received_at)
@@ -286,10 +288,13 @@ class Assembly:
                 last_received_at=received_at,
             )
             attachment = self.attachments[key] = Attachment(record, Parts())
+            self._removed.pop(record.id, None)
         elif attachment.record.state is AttachmentState.EXPIRED:
             state = follow(AttachmentState.EXPIRED, Input.MESSAGE)
             assert state is not None
             attachment.record = replace(attachment.record, state=state, reason=None, reason_code=None)
+        if position < attachment.record.first_position:
+            attachment.record = replace(attachment.record, first_position=position)
         attachment.last_position = max(attachment.last_position, position)
         attachment.last_received_at = max(attachment.last_received_at, received_at)
         self._changed[key] = None
@@ -328,7 +333,12 @@ class Assembly:
 
     def _contradictions(self, source: str, owner: str, header: MessageHeader, position: int) -> tuple[Effect, ...]:
         """Attachments of this header that another header, or this one with other words, announced before."""
+        listed: set[bytes] = set()
         for ordinal, definition in enumerate(header.attachments):
+            if definition.correl_id in listed:
+                row, why = f"attachments[{ordinal}]", "this header announces this attachment correlid twice"
+                return (Refused(position, "conflicting-header", row, why),)
+            listed.add(definition.correl_id)
             known = self.attachments.get((source, definition.correl_id))
             if known is None or known.record.kind is None:
                 continue
@@ -343,7 +353,7 @@ class Assembly:
 _PARTS_ARE_KNOWN = frozenset({AttachmentState.FINISHED, AttachmentState.DELETED})
 
 
-def _message_key(source: str, header: MessageHeader) -> Key:
+def _message_key(source: str, header: MessageHeader | MessageRecord) -> Key:
     """What an application message would be found by; the header's own correlid where none is announced."""
     announced = header.message_correl_id.strip(b"\0 @")
     return source, (header.message_correl_id if announced else header.header_correl_id)[:16]

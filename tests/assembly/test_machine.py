@@ -233,3 +233,39 @@ def test_an_application_message_that_looks_like_a_count_waits_for_its_header() -
         host.load(event)
         host.effects += host.machine.apply(SOURCE, event, position, 0)
     assert host.of(ApplicationMessage) == [ApplicationMessage((SOURCE, APPLICATION), 0)]
+
+
+def test_a_header_that_lists_a_correlid_twice_is_refused_whole() -> None:
+    entry = header([1]).header.attachments[0]
+    twice = replace(header([1]).header, attachments=(entry, replace(entry, qualifier_2="another file")))
+    host = Host().feed([Announced(twice, 1), Announced(twice, 1)])
+    assert [(effect.code, effect.row) for effect in host.of(Refused)] == [("conflicting-header", "attachments[1]")] * 2
+    assert not host.attachments
+    assert not host.messages
+
+
+@pytest.mark.parametrize("forgetful", [False, True])
+def test_of_two_headers_with_one_message_correlid_none_is_lost(forgetful: bool) -> None:
+    first = header([1])
+    entry = replace(first.header.attachments[0], correl_id=correl_id(5))
+    second = Announced(replace(first.header, header_correl_id=b"X" * 24, attachments=(entry,)), 1)
+    host = Host(forgetful=forgetful).feed([first, second, Unsequenced(APPLICATION, (), 20)])
+    answered = {message.header_correl_id: message.application_body for message in host.messages.values()}
+    assert answered == {b"H" * 24: b"application", b"X" * 24: None}
+
+
+def test_what_a_message_took_over_may_begin_again_at_once() -> None:
+    """An orphan that turned out to be an application message is removed, and parts come under its correlid."""
+    parts: list[Event] = [PartArrived(APPLICATION, sequence, 100) for sequence in (1, 2)]
+    host = Host()
+    arrived: list[Event] = [Unsequenced(APPLICATION, (), 20), header([1]), *parts]
+    host.feed(arrived)
+    record = host.attachments[attachment_id(SOURCE, APPLICATION)]
+    assert record.parts_received == 2
+
+
+def test_an_older_message_that_is_replayed_makes_an_attachment_older() -> None:
+    host = Host().feed([PartArrived(correl_id(0), 2, 100)], start=100)
+    host.feed([PartArrived(correl_id(0), 1, 100)], start=7)
+    record = host.attachments[attachment_id(SOURCE, correl_id(0))]
+    assert (record.first_position, record.last_position) == (7, 100)
