@@ -6,6 +6,7 @@ start in the middle after a restart) is left to finishing, which reads the parts
 result.
 """
 
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -24,6 +25,9 @@ AT_ONCE = 256
 
 EXTENTS_A_PART = 4
 """A file with more records a part than this is copied to the store: reading it in many small pieces does not pay."""
+
+BATCHES_BEHIND = 3
+"""Batches that may wait to be hashed."""
 
 BINARY_TYPE = "application/octet-stream"
 
@@ -47,14 +51,14 @@ class _Reading:
 
 
 class EarlyReader:
-    """The files that are being read as they come. Hashing has a thread of its own, a batch behind."""
+    """The files that are being read as they come. Hashing has a thread of its own, a few batches behind."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._reading: dict[str, _Reading] = {}
         self._holding: dict[int, _Reading] = {}
         self._hasher = ThreadPoolExecutor(1, "hash")
-        self._hashing: Future[None] | None = None
+        self._hashing: deque[Future[None]] = deque()
 
     def part(self, record: AttachmentRecord, sequence: int, body: bytes | memoryview, position: Position) -> None:
         """Reads a part that has come for the first time."""
@@ -68,12 +72,13 @@ class EarlyReader:
             del self._reading[record.id]
 
     def let_go(self) -> None:
-        """Has what is held hashed, so that no body is kept longer than the batch after its own."""
-        self._await_hashing()
+        """Has what is held hashed, so that no body is kept much longer than its batch."""
         if self._holding:
             work = [reading.to_hash() for reading in self._holding.values()]
-            self._hashing = self._hasher.submit(_hash, work)
+            self._hashing.append(self._hasher.submit(_hash, work))
             self._holding.clear()
+        if len(self._hashing) > BATCHES_BEHIND:
+            self._hashing.popleft().result()
 
     def forget(self) -> None:
         """Leaves everything to finishing."""
@@ -103,9 +108,9 @@ class EarlyReader:
         )
 
     def _await_hashing(self) -> None:
-        if self._hashing is not None:
-            self._hashing.result()
-            self._hashing = None
+        if self._hashing:
+            self._hashing[-1].result()
+            self._hashing.clear()
 
     def _begin(self, record: AttachmentRecord, body: bytes | memoryview) -> None:
         if record.kind is not AttachmentKind.BINARY_FILE:
