@@ -239,13 +239,21 @@ class Assembler:
             case Repeated(_, first, again):
                 self._compare(first, again, message)
             case Refused(position, code, row, why):
-                refused = message if position == at else self._around.journal.read(Position.unpack(position))
-                self._quarantine(position, refused, TheirError(code, row, -1, why))
+                if (refused := message if position == at else self._earlier(position)) is not None:
+                    self._quarantine(position, refused, TheirError(code, row, -1, why))
             case ApplicationMessage(key, position):
-                found = message if position == at else self._around.journal.read(Position.unpack(position))
-                now = found.received_at
-                self._assembly.set_application(key, bytes(found.body), found.format, found.ccsid, now)
-                self._unsaved.applications.append(key)
+                if (found := message if position == at else self._earlier(position)) is not None:
+                    now = found.received_at
+                    self._assembly.set_application(key, bytes(found.body), found.format, found.ccsid, now)
+                    self._unsaved.applications.append(key)
+
+    def _earlier(self, position: int) -> PhysicalMessage | None:
+        """A message that waited with an attachment; None when that expired and the journal has let the message go."""
+        try:
+            return self._around.journal.read(Position.unpack(position))
+        except KeyError:
+            log.warning("a message that waited is no longer in the journal", position=position)
+            return None
 
     def _compare(self, first: int | None, again: int, message: PhysicalMessage) -> None:
         """A place taken twice: the same bytes are a duplicate, others a conflict, and the first ones stay."""

@@ -80,12 +80,12 @@ class Finisher:
     def finish(self, attachment_id: str, found: Finished | None = None) -> None:
         """Finishes or quarantines one complete attachment; one that is not complete is left alone.
 
-        Its parts are read unless `found` says what is in them.
+        Its parts are read unless `found` says what is in them and where they still are.
         """
         record = self._around.catalog.attachment(attachment_id)
         if record is None or record.state is not AttachmentState.COMPLETE or record.parts_expected is None:
             return
-        if found is not None:
+        if found is not None and self._is_there(found):
             self._accept(record, replace(found, finished_at=self._around.clock.now()))
             return
         parts = Parts(self._around.catalog.part_runs(record.id))
@@ -98,6 +98,11 @@ class Finisher:
             self._refuse(record, [], TheirError("parts-gone", "", -1, "its parts are no longer in the journal"))
         else:
             self._accept(record, finished)
+
+    def _is_there(self, found: Finished) -> bool:
+        """Whether the journal has all that was read early: the segments of what had expired may be gone."""
+        held = {segment.number for segment in self._around.journal.segments()}
+        return held.issuperset(extent.segment for extent in found.extents)
 
     def _read(self, record: AttachmentRecord, positions: list[Position]) -> Finished:
         if not positions:
