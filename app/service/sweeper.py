@@ -22,14 +22,20 @@ class Sweeper:
         self._around = around
 
     def sweep(self) -> None:
-        self.expire()
-        self.settle()
-        self.seal_old_segment()
-        self.retire_segments()
-        self.drop_delivered_content()
-        self._around.catalog.prune_events(
-            self._around.clock.now() - microseconds(self._around.settings.retention.events)
+        """Every step by itself: one that fails, on a full disk say, must not keep the others from making room."""
+        steps = (
+            self.expire,
+            self.settle,
+            self.seal_old_segment,
+            self.retire_segments,
+            self.drop_delivered_content,
+            self.prune_events,
         )
+        for step in steps:
+            try:
+                step()
+            except Exception:
+                log.exception("sweeping failed", step=step.__name__)
 
     def expire(self) -> None:
         """Receiving attachments without news for `expiry.unfinished` become expired."""
@@ -52,13 +58,19 @@ class Sweeper:
         """Copies finished content that still lies in the journal to the content store."""
         before = self._around.clock.now() - microseconds(self._around.settings.content.settle_after)
         for record in self._around.catalog.unsettled_attachments(before, AT_ONCE):
-            name = f"attachments/{record.id}"
-            content = open_content(record, self._around.catalog, self._around.store, self._around.journal)
-            with self._around.store.create(name) as target:
-                for piece in content.read(0, content.size):
-                    target.write(piece)
-            if not self._around.catalog.settle(record.id, name):
-                self._around.store.delete(name)
+            try:
+                self._settle(record)
+            except KeyError:
+                log.exception("finished content is no longer in the journal", attachment=record.id)
+
+    def _settle(self, record: AttachmentRecord) -> None:
+        name = f"attachments/{record.id}"
+        content = open_content(record, self._around.catalog, self._around.store, self._around.journal)
+        with self._around.store.create(name) as target:
+            for piece in content.read(0, content.size):
+                target.write(piece)
+        if not self._around.catalog.settle(record.id, name):
+            self._around.store.delete(name)
 
     def seal_old_segment(self) -> None:
         """Seals a segment that is old enough and that no append comes to end."""
@@ -86,6 +98,11 @@ class Sweeper:
             if number not in needed:
                 self._around.journal.retire(number)
                 log.info("journal segment retired", segment=number)
+
+    def prune_events(self) -> None:
+        """Forgets events older than `retention.events`."""
+        before = self._around.clock.now() - microseconds(self._around.settings.retention.events)
+        self._around.catalog.prune_events(before)
 
     def drop_abandoned_uploads(self) -> None:
         """Forgets what was uploaded for deliveries that a killed process never took. Call it before uploads begin."""

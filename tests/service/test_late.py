@@ -6,10 +6,13 @@ from random import Random
 
 import pytest
 
+from adapters.object_store import ObjectStore
 from app.model.attachment import AttachmentState
+from app.model.errors import StoreFull
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Finished
+from app.ports import AttachmentFilter
 from app.service.assembler import Assembler
 from app.service.finisher import Finisher
 from app.service.surroundings import Surroundings
@@ -96,3 +99,20 @@ def test_a_count_for_parts_that_were_read_early_and_are_gone(host: Host) -> None
     host.receive([count])
     record = host.record(attached)
     assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, "parts-gone")
+
+
+def test_finished_content_that_cannot_be_stored_keeps_no_room_from_being_made(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreFull("no space left")
+
+    host.receive(host.messages(binary_file(host.program, "a", b"x" * 100_000)))
+    host.receive(host.messages(binary_file(host.program, "b", b""))[:1])
+    with monkeypatch.context() as disk:
+        disk.setattr(ObjectStore, "create", full)
+        host.clock.advance(EIGHT_DAYS)
+        host.sweeper.sweep()
+    states = [each.state for each in host.around.catalog.attachments(AttachmentFilter(), None, 9).items]
+    assert sorted(states) == [AttachmentState.EXPIRED, AttachmentState.FINISHED]
+    assert all(segment.sealed_at is not None for segment in host.around.journal.segments())
