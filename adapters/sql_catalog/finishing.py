@@ -28,6 +28,11 @@ _FINISHED = AttachmentState.FINISHED.value
 _DELETED = AttachmentState.DELETED.value
 _RECEIVING = AttachmentState.RECEIVING.value
 
+_ALLOWED = {
+    AttachmentState.EXPIRED: _state == _RECEIVING,
+    AttachmentState.COMPLETE: _state == AttachmentState.QUARANTINED.value,
+}
+
 _SEGMENT_SHIFT = literal_column("32", Integer)
 _first = _attachments.c.first_position.op(">>")(_SEGMENT_SHIFT)
 _last = _attachments.c.last_position.op(">>")(_SEGMENT_SHIFT)
@@ -121,8 +126,9 @@ class Finishing(CatalogPart):
         events: Sequence[NewEvent] = (),
     ) -> None:
         """A deleted attachment stays deleted: its row remains, so that what still arrives of it is known for what it
-        is, and what would find its content goes. Only what is still being received expires."""
-        allowed = _state == _RECEIVING if state is AttachmentState.EXPIRED else _state != _DELETED
+        is, and what would find its content goes. Only what is still being received expires, and only what is
+        quarantined gets another try."""
+        allowed = _ALLOWED.get(state, _state != _DELETED)
         values = {"state": state.value, "reason_code": reason_code, "reason": reason}
         if state is AttachmentState.DELETED:
             values["storage"] = None
@@ -167,7 +173,8 @@ def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> 
 
 
 def _announces_application_message(message_correl_id: bytes) -> bool:
-    return bool(message_correl_id.strip(b"\0 "))
+    # Blanks are those of ASCII or of EBCDIC.
+    return bool(message_correl_id.strip(b"\0 @"))
 
 
 def _finished(connection: Connection, attachment_ids: Sequence[str]) -> set[str]:

@@ -23,7 +23,7 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import OurError
 from app.model.records import Checkpoint, PartRun
 from app.ports import AttachmentFilter, Catalog
-from tests.contracts.catalog import HAPPENED, CatalogContract, attachment, delivery, finished, keep, spoilt
+from tests.contracts.catalog import HAPPENED, CatalogContract, attachment, delivery, finished, keep, message, spoilt
 from tests.support.postgresql import binaries, running_postgresql
 
 ROOT = Path(__file__).parents[2]
@@ -122,6 +122,22 @@ class SqlCatalogContract(CatalogContract):
         monkeypatch.setattr(Database, "write", watched)
         call(catalog)
         assert asked == [durable]
+
+    @pytest.mark.parametrize(
+        "state", [state for state in AttachmentState if state.value not in {"quarantined", "complete"}]
+    )
+    def test_only_what_is_quarantined_gets_another_try(self, catalog: SqlCatalog, state: AttachmentState) -> None:
+        keep(catalog, attachment(1, AttachmentState.QUARANTINED), attachment(2, state))
+        catalog.set_state(["a1", "a2"], AttachmentState.COMPLETE)
+        found = [catalog.attachment(each) for each in ("a1", "a2")]
+        assert [each and each.state for each in found] == [AttachmentState.COMPLETE, state]
+
+    @pytest.mark.parametrize("blank", [b"\0", b" ", b"@"])
+    def test_a_blank_correlid_announces_no_application_message(self, catalog: SqlCatalog, blank: bytes) -> None:
+        theirs = attachment(1, AttachmentState.COMPLETE, message_id="m1")
+        catalog.checkpoint(Checkpoint(attachments=[theirs], messages=[message(1, "a1", message_correl_id=blank * 24)]))
+        catalog.finish(finished(1), [])
+        assert catalog.complete_messages(["a1"], 60) == ["m1"]
 
     def test_a_killed_writer_leaves_whole_checkpoints(self, url: str) -> None:
         writes_for_ever = [sys.executable, "-m", __name__, url]
