@@ -67,8 +67,13 @@ class _Unsaved:
 class Assembler:
     """Feeds the assembly machine and carries out its effects."""
 
-    def __init__(self, around: Surroundings, finish: Callable[[Mapping[str, Finished | None]], None]) -> None:
-        self._around, self._finish = around, finish
+    def __init__(
+        self,
+        around: Surroundings,
+        finish: Callable[[Mapping[str, Finished | None]], None],
+        finish_what_is_left: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._around, self._finish, self._finish_what_is_left = around, finish, finish_what_is_left
         limits = around.settings.limits
         self._limits = Limits(limits.parts, limits.attachments_a_message)
         self._sources = around.settings.sources
@@ -146,11 +151,15 @@ class Assembler:
         return [(position, message) for position, message in messages if position.pack() > self._reached]
 
     def _start_over(self) -> bool:
-        """Replays the journal until that works; False when it did not before `stop`."""
+        """Replays the journal until that works; False when it did not before `stop`.
+
+        The last checkpoint may have been made, and what follows from it not: that is left to finishing to find.
+        """
         while not self._stopping.wait(RETRY_SECONDS):
             self._forget()
             try:
                 self.recover()
+                self._finish_what_is_left()
             except Exception:
                 log.exception("assembly still fails")
             else:

@@ -83,6 +83,9 @@ class Finisher:
         Its parts are read unless `found` says what is in them and where they still are.
         """
         record = self._around.catalog.attachment(attachment_id)
+        if record is not None and record.state is AttachmentState.FINISHED:
+            self._complete_messages([record.id])  # an earlier try may have failed just before that
+            return
         if record is None or record.state is not AttachmentState.COMPLETE or record.parts_expected is None:
             return
         if found is not None and self._is_there(found):

@@ -55,7 +55,7 @@ class Gateway:
         self._recovered = False
         self._stop = Event()
         self._finisher = Finisher(around)
-        self._assembler = Assembler(around, self._finisher.put)
+        self._assembler = Assembler(around, self._finisher.put, self._finisher.recover)
         self._journaler = Journaler(around, self._assembler.put)
         self._sweeper = Sweeper(around)
         self._outboxes = {
@@ -153,8 +153,9 @@ class Gateway:
             return False
         event = NewEvent("attachment.deleted", record.id, self.clock.now(), {"name": record.qualifier_2})
         self.catalog.set_state([record.id], state, events=[event])
-        if record.object_name is not None:
-            self.store.delete(record.object_name)
+        deleted = self.catalog.attachment(attachment_id)  # it may have been finished or settled meanwhile
+        if deleted is not None and deleted.object_name is not None:
+            self.store.delete(deleted.object_name)
         self.bell.ring()
         return True
 

@@ -13,6 +13,7 @@ import pytest
 from adapters.memory import MemoryDestinationSettings, MemoryReceiver, MemorySender, QueueSettings, queue
 from app.codecs.sas import correlid
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.errors import OurError
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachment
@@ -304,3 +305,43 @@ def test_a_quiet_segment_is_sealed_in_time(start: Start) -> None:
     service.clock.advance(61)
     service.sweeper.sweep()
     assert all(segment.sealed_at is not None for segment in service.gateway.journal.segments())
+
+
+def test_what_settles_while_it_is_deleted_leaves_no_object(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = start(content={"settle_after": "0s"})
+    record = service.until_state(service.send(bytes(100_000)), AttachmentState.FINISHED)
+    set_state = service.gateway.catalog.set_state
+
+    def settled_just_before(*arguments: Any, **more: Any) -> None:
+        service.clock.advance(1)
+        service.sweeper.settle()
+        set_state(*arguments, **more)
+
+    monkeypatch.setattr(service.gateway.catalog, "set_state", settled_just_before)
+    assert service.gateway.delete_attachment(record.id)
+    assert list(service.around.store.names("attachments/")) == []
+
+
+@pytest.mark.parametrize("last", ["application", "count"])
+def test_a_message_is_complete_although_the_catalog_failed_just_before(
+    start: Start, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    monkeypatch.setattr("app.service.finisher.RETRY_SECONDS", 0.05)
+    service = start()
+    header, application, *parts, count = one_attachment(service)
+    first, second = ([*parts, count], application) if last == "application" else ([application, *parts], count)
+    service.queue.put([header, *first])
+    until(lambda: service.gateway.catalog.messages(SOURCE, None, 1).items, DEADLINE)
+    if last == "application":
+        until(lambda: service.gateway.catalog.counts()["attachments"]["finished"] == 1, DEADLINE)
+    complete, failures = service.gateway.catalog.complete_messages, [OurError("no space left")]
+
+    def fails_once(*arguments: Any) -> list[str]:
+        if failures:
+            raise failures.pop()
+        return complete(*arguments)
+
+    monkeypatch.setattr(service.gateway.catalog, "complete_messages", fails_once)
+    service.queue.put([second])
+    until(lambda: "message.complete" in service.events(), DEADLINE)
+    assert not failures
