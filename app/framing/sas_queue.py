@@ -19,6 +19,10 @@ from app.wire import WireError
 LONGEST_COUNT = 8
 """Bytes of the longest body that can be a count."""
 
+LONGEST_HEADER = 8 << 20
+"""Bytes of the longest header that is read: room for 10,000 attachments with names of 800 bytes. A header is tried in
+every dialect and held in memory with all its entries, which must not go on for minutes for what no program sends."""
+
 
 def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
     """What a physical message means. `known` is the set of dialects its source has used.
@@ -38,6 +42,9 @@ def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
 
 
 def _header(message: PhysicalMessage, known: int) -> tuple[MessageHeader, int]:
+    if len(message.body) > LONGEST_HEADER:
+        why = f"{len(message.body):,} bytes, at most {LONGEST_HEADER:,} are read"
+        raise TheirError("bad-header", "AttachmentHeader", LONGEST_HEADER, why)
     refusal: WireError | None = None
     for charset in charsets(message):
         try:
