@@ -1,17 +1,23 @@
 """The composition root: settings -> adapters -> service -> web."""
 
 import gc
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import closing
 from time import time_ns
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from app import plugins
+from app.model.errors import OurError
 from app.observe import Metrics
 from app.ports import Clock
 from app.service.gateway import Gateway
 from app.service.surroundings import Surroundings
-from app.settings import Settings
+from app.settings import Http, Settings
 from app.web.api import create_app
 
 GRACE_SECONDS = 10
@@ -28,9 +34,11 @@ class SystemClock:
 
 def build(settings: Settings) -> Gateway:
     """A gateway with the adapters that the settings name; nothing runs yet. Raises OurError and PluginError."""
-    settings.data.mkdir(parents=True, exist_ok=True)
+    _opened("data folder", settings.data.mkdir, parents=True, exist_ok=True)
     clock: Clock = SystemClock()
-    journal = plugins.load("journal", "arrow")(
+    journal = _opened(
+        "journal",
+        plugins.load("journal", "arrow"),
         settings.journal_folder,
         segment_bytes=settings.journal.segment_bytes,
         segment_age=settings.journal.segment_age.total_seconds(),
@@ -44,23 +52,50 @@ def build(settings: Settings) -> Gateway:
         name: plugins.transport(destination.transport).sender(name, destination.options)
         for name, destination in settings.destinations.items()
     }
-    catalog = plugins.load("catalog", "sql")(settings.catalog_url)
-    store = plugins.load("content store", "object_store")(settings.content_url)
+    catalog = _opened("catalog", plugins.load("catalog", "sql"), settings.catalog_url)
+    store = _opened("content store", plugins.load("content store", "object_store"), settings.content_url)
     return Gateway(Surroundings(settings, journal, catalog, store, clock, Metrics()), receivers, senders)
 
 
-def serve(settings: Settings) -> None:
-    """Runs the gateway and its REST interface until a signal ends it."""
-    gateway = build(settings)
-    # What is there now stays for good: the collector need not look through it again and again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    gateway.start()
+def _opened(what: str, make: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """What `make` returns. Adapters stand on libraries with errors of their own; all that they raise is OurError."""
     try:
-        _Server(gateway).run()
-    finally:
-        gateway.stop()
+        return make(*given, **named)
+    except OurError:
+        raise
+    except Exception as error:
+        why = str(error).partition("\n")[0] or type(error).__name__
+        raise OurError(f"the {what} cannot be opened: {why}") from error
+
+
+def serve(settings: Settings) -> None:
+    """Runs the gateway and its REST interface until a signal ends it. Raises OurError and PluginError.
+
+    The port is taken first: a second gateway by mistake must not take the broker's session from the one that runs.
+    """
+    with closing(_bound(settings.http)) as listener:
+        gateway = build(settings)
+        # What is there now stays for good: the collector need not look through it again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        gateway.start()
+        try:
+            _Server(gateway).run([listener])
+        finally:
+            gateway.stop()
+
+
+def _bound(http: Http) -> socket.socket:
+    """Not listening yet, so that clients are refused, not kept waiting, while the gateway recovers."""
+    listener = socket.socket(socket.AF_INET6 if ":" in http.host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((http.host, http.port))
+    except OSError as error:
+        listener.close()
+        raise OurError(f"cannot listen on {http.host} port {http.port}: {error.strerror or error}") from error
+    return listener
 
 
 class _Server(uvicorn.Server):
@@ -77,5 +112,8 @@ class _Server(uvicorn.Server):
         self._gateway = gateway
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Unlike uvicorn's own, does not die of the signal when all is done: the gateway is still to be stopped."""
+        del frame
         self._gateway.drain()
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True

@@ -13,7 +13,7 @@ _WIDE = 250
 _WHOLE = {"ID", "State", "Kind"}
 
 out = Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=_WIDE)
-err = Console(stderr=True)
+err = Console(stderr=True, soft_wrap=True)
 
 FAILED = 1
 UNREACHABLE = 3

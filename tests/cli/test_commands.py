@@ -4,11 +4,13 @@ import hashlib
 import json
 import random
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -153,3 +155,74 @@ def test_watch_shows_what_arrives_until_interrupted(run: Run, url: str, in_folde
             assert watching.wait(20) == 0
         finally:
             watching.kill()
+
+
+SERVED = """
+data = "{folder}"
+[http]
+port = {port}
+{more}
+"""
+
+
+@pytest.fixture
+def gateway_file(in_folder: Path) -> Any:
+    """Writes a configuration file and returns its path and its port."""
+
+    def write(more: str = "", port: int | None = None, folder: str = "data") -> tuple[Path, int]:
+        chosen = port or free_port()
+        path = in_folder / "gateway.toml"
+        path.write_text(SERVED.format(folder=in_folder / folder, port=chosen, more=more))
+        return path, chosen
+
+    return write
+
+
+def is_ready(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/health/ready").is_success
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_gateway_in_order(gateway_file: Any, ending: signal.Signals) -> None:
+    path, port = gateway_file()
+    with subprocess.Popen([PROGRAM, "serve", "--config", path], stderr=subprocess.PIPE, text=True) as serving:
+        try:
+            until(lambda: is_ready(port))
+            serving.send_signal(ending)
+            _, said = serving.communicate(timeout=30)
+        finally:
+            serving.kill()
+    assert serving.returncode == 0, said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("more", "folder", "said"),
+    [
+        ('[catalog]\nurl = "postgresql+psycopg://u:secret@127.0.0.1:1/x"', "data", "the catalog cannot be opened"),
+        ('[catalog]\nurl = "no address"', "data", "the catalog cannot be opened"),
+        ('[content]\nurl = "ftp://host/folder"', "data", "the content store cannot be opened"),
+        ("", "gateway.toml", "the data folder cannot be opened"),
+    ],
+)
+def test_what_cannot_be_opened_is_told_in_a_sentence(gateway_file: Any, more: str, folder: str, said: str) -> None:
+    path, _ = gateway_file(more, folder=folder)
+    done = subprocess.run([PROGRAM, "serve", "--config", path], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_a_port_in_use_is_told_before_anything_is_touched(gateway_file: Any, in_folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        path, port = gateway_file(port=other.getsockname()[1])
+        done = subprocess.run(
+            [PROGRAM, "serve", "--config", path], capture_output=True, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 1
+    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in done.stderr
+    assert not (in_folder / "data").exists()

@@ -1,5 +1,6 @@
 """`demo`: the whole way through a broker, on this machine alone."""
 
+import signal
 import sys
 import tempfile
 import threading
@@ -13,6 +14,7 @@ import typer
 
 from app.cli.client import connect
 from app.cli.console import Failure, out
+from app.model.errors import OurError
 from app.observe import configure_logging
 from app.plugins import PluginError
 from app.settings import Settings
@@ -37,6 +39,8 @@ def demo(
         raise Failure(f"the demo needs the library {missing.name!r}", hint) from missing
 
     configure_logging("warning", "console")
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)  # or the folder would outlive a SIGTERM
     with tempfile.TemporaryDirectory(prefix="attachment-gateway-") as folder, broker.EmbeddedBroker() as mqtt:
         settings = _settings(data or Path(folder) / "data", mqtt.url, broker.free_port(*_PORTS))
         url = f"http://{settings.http.host}:{settings.http.port}"
@@ -83,7 +87,7 @@ def _running(settings: Settings) -> Iterator[None]:
 
     try:
         gateway = build(settings)
-    except PluginError as error:
+    except (PluginError, OurError) as error:
         raise Failure(str(error)) from error
     gateway.start()
     config = uvicorn.Config(
