@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
+from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.ibm_mq.encodings import float_format
 from app.codecs.sas import dataset, dialect, files
 from app.codecs.sas.dialect import Dialect
@@ -58,7 +59,7 @@ def file_content(
     chosen = files.detect(lambda: journal.bodies(parts), dialects)
     content_type = BINARY_TYPE
     if record.kind is AttachmentKind.TEXT_FILE:
-        content_type = f"text/plain; charset={next(iter(charsets(first)))}" if first.ccsid else "text/plain"
+        content_type = _text_type(first)
     elif (extents := _extents(parts, chosen, journal)) is not None:
         return Finished(
             record.id,
@@ -86,6 +87,16 @@ def file_content(
         object_name=name,
         dialects=dialects,
     )
+
+
+def _text_type(first: PhysicalMessage) -> str:
+    """The media type of a text file; one whose character set is not known to be any says none."""
+    named = named_charset(first.ccsid, first.encoding)
+    return f"text/plain; charset={_REGISTERED.get(named, named)}" if named else "text/plain"
+
+
+_REGISTERED = {"latin-1": "iso-8859-1", "utf-16-be": "utf-16be", "utf-16-le": "utf-16le"}
+"""The names that clients know of character sets that Python calls otherwise."""
 
 
 class _Extents(NamedTuple):

@@ -92,6 +92,25 @@ def test_a_data_set_keeps_its_table(tmp_path: Path, dialect: str) -> None:
     assert back.to_pydict() == table.to_pydict()
 
 
+@pytest.mark.parametrize(
+    ("ccsid", "content_type"),
+    [
+        (1208, "text/plain; charset=utf-8"),
+        (819, "text/plain; charset=iso-8859-1"),
+        (37, "text/plain; charset=cp037"),
+        (1047, "text/plain"),
+        (0, "text/plain"),
+    ],
+)
+def test_a_text_file_has_the_character_set_that_its_sender_declares(
+    tmp_path: Path, ccsid: int, content_type: str
+) -> None:
+    with surroundings(tmp_path) as around:
+        messages = Cutter(destination(), around.store).cut(delivery(around, FILES[:1]), 32_000)
+        receive(around, [message._replace(ccsid=ccsid) for message in messages])
+        assert received(around, 1).content_type == content_type
+
+
 def test_the_same_delivery_is_cut_the_same_way(tmp_path: Path) -> None:
     with surroundings(tmp_path) as around:
         sent = delivery(around, FILES)
