@@ -31,6 +31,8 @@ def trace(
     if as_format is not None and as_format not in FORMATS:
         raise Failure(f"{as_format!r} is no format", "known: " + ", ".join(FORMATS))
     content = _read(file)
+    if not content:
+        raise Failure("there is nothing to explain: no bytes came")
     captures = _lines(content) if as_hex else [(0, content)]
     refused = 0
     for line, capture in captures:

@@ -75,3 +75,11 @@ def test_a_file_that_is_not_there(run: Run) -> None:
     result = run("trace", "/no/such/file")
     assert (result.code, result.out) == (1, "")
     assert "cannot read /no/such/file: No such file or directory" in result.err
+
+
+def test_no_bytes_are_told_as_such(run: Run, tmp_path: Path) -> None:
+    capture = tmp_path / "empty.bin"
+    capture.touch()
+    result = run("trace", capture)
+    assert result.code == 1
+    assert "no bytes came" in result.err
