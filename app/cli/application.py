@@ -12,7 +12,7 @@ application = typer.Typer(
     name="attachment-gateway",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Attachments over IBM MQ, TIB/Rendezvous and MQTT, by REST and back.",
+    help="Attachments from message brokers to REST and back.",
 )
 application.command()(serving.serve)
 application.command()(demo)

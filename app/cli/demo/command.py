@@ -104,7 +104,7 @@ def _running(settings: Settings) -> Iterator[None]:
     try:
         yield
     finally:
-        gateway.draining = True
+        gateway.drain()
         server.should_exit = True
         thread.join(10)
         gateway.stop()
