@@ -26,6 +26,9 @@ AT_ONCE = 256
 EXTENTS_A_PART = 4
 """A file with more records a part than this is copied to the store: reading it in many small pieces does not pay."""
 
+EXTENTS_HELD = 100_000
+"""Extents of all files together; a file that needs more is left to finishing."""
+
 BATCHES_BEHIND = 3
 """Batches that may wait to be hashed."""
 
@@ -57,6 +60,7 @@ class EarlyReader:
         self._journal = journal
         self._reading: dict[str, _Reading] = {}
         self._holding: dict[int, _Reading] = {}
+        self._extents = 0
         self._hasher = ThreadPoolExecutor(1, "hash")
         self._hashing: deque[Future[None]] = deque()
 
@@ -69,7 +73,7 @@ class EarlyReader:
         if reading is None:
             return
         if sequence != reading.following or not self._read(reading, body, position):
-            del self._reading[record.id]
+            self._leave(record.id)
 
     def let_go(self) -> None:
         """Has what is held hashed, so that no body is kept much longer than its batch."""
@@ -84,6 +88,7 @@ class EarlyReader:
         """Leaves everything to finishing."""
         self._reading.clear()
         self._holding.clear()
+        self._extents = 0
 
     def close(self) -> None:
         """Ends the thread; nothing may be read any more."""
@@ -91,7 +96,7 @@ class EarlyReader:
 
     def take(self, attachment_id: str, parts_expected: int | None) -> Finished | None:
         """What is known of a file that is complete; None when it was not read to its end."""
-        reading = self._reading.pop(attachment_id, None)
+        reading = self._leave(attachment_id)
         if reading is None or reading.following - 1 != parts_expected:
             return None
         self._await_hashing()
@@ -107,6 +112,12 @@ class EarlyReader:
             dialects=reading.dialects,
         )
 
+    def _leave(self, attachment_id: str) -> _Reading | None:
+        reading = self._reading.pop(attachment_id, None)
+        if reading is not None:
+            self._extents -= len(reading.extents)
+        return reading
+
     def _await_hashing(self) -> None:
         if self._hashing:
             self._hashing[-1].result()
@@ -120,7 +131,7 @@ class EarlyReader:
         except WireError:
             return
         if len(self._reading) >= AT_ONCE:
-            del self._reading[next(iter(self._reading))]
+            self._leave(next(iter(self._reading)))
         self._reading[record.id] = _Reading(dialects)
 
     def _read(self, reading: _Reading, body: bytes | memoryview, position: Position) -> bool:
@@ -130,7 +141,7 @@ class EarlyReader:
             spans = list(files.spans([body], reading.chosen))
         except WireError:
             return False
-        if len(spans) > EXTENTS_A_PART:
+        if len(spans) > EXTENTS_A_PART or self._extents + len(spans) > EXTENTS_HELD:
             return False
         segment, offset, _ = next(self._journal.extents([position]))
         view = memoryview(body)
@@ -139,6 +150,7 @@ class EarlyReader:
                 reading.held.append(view[start : start + length])
                 reading.extents.append(Extent(segment, offset + start, length))
                 reading.size += length
+                self._extents += 1
         reading.following += 1
         self._holding[id(reading)] = reading
         return True
