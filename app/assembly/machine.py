@@ -5,8 +5,9 @@ application message may come in any order, any number of times, from any thread 
 
 - A part with a sequence number that is there already changes nothing; whether its bytes are the same is for the host to
   compare (`Repeated`), since the machine never holds bytes.
-- A physical message with a bare correlid is the count of an attachment or the application message of a message. Parts
-  under the same correlid or a header decide; until then it waits with the attachment it may belong to (`pending_*`).
+- A physical message with a bare correlid is the count of an attachment or the application message of a message. The
+  header decides, and tells in which byte order the count is written; until then it waits with the attachment it may
+  belong to (`pending_*`).
 - What contradicts an earlier message (another header, another count, a part beyond the count) is refused: the first one
   wins and the later one goes to quarantine.
 - An attachment is complete when its header, its count and exactly the parts 1..count are there.
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
+from app.codecs.sas.dialect import members
 from app.model.attachment import AttachmentDefinition, AttachmentState, MessageHeader
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.identity import attachment_id, message_id
@@ -185,8 +187,6 @@ class Assembly:
             attachment.duplicates += 1
             return (Repeated(record.id, first, position),)
         attachment.bytes_received += event.size
-        if record.pending_counts and record.parts_expected is None:
-            self._settle_pending_count(attachment)
         if attachment.record.parts_expected == attachment.parts.count:
             return self._check_complete(attachment)
         return NOTHING
@@ -199,7 +199,7 @@ class Assembly:
             return (Repeated(None, None, position),)
         attachment = self._touch(source, event.correl_id, position, received_at)
         record = attachment.record
-        if record.kind is not None or (attachment.parts.count and event.counts):
+        if record.kind is not None:
             return self._count(attachment, event.counts, position)
         if record.pending_position is not None:
             attachment.duplicates += 1
@@ -215,7 +215,7 @@ class Assembly:
                 return (Repeated(record.id, None, position),)
             why = f"{_spoken(counts)}, but an earlier count said {record.parts_expected}"
             return (Refused(position, "conflicting-count", "number of messages", why),)
-        plausible = [count for count in counts if count <= self.limits.parts]
+        plausible = self._plausible(counts, record.dialects)
         fitting = [count for count in plausible if attachment.parts.count <= count]
         if not fitting:
             limit = (
@@ -313,11 +313,14 @@ class Assembly:
         attachment.record = replace(record, state=state, completed_at=attachment.last_received_at)
         return (Completed(record.id, record.parts_expected),)
 
-    def _settle_pending_count(self, attachment: Attachment) -> None:
-        record = attachment.record
-        fitting = [count for count in record.pending_counts if attachment.parts.count <= count <= self.limits.parts]
-        if fitting:
-            attachment.record = replace(record, parts_expected=fitting[0], pending_counts=(), pending_position=None)
+    def _plausible(self, counts: tuple[int, ...], dialects: int) -> list[int]:
+        """The readings of a count that can be, the smallest first: those in the byte order of the header, if any."""
+        possible = [
+            (order, count) for order, count in zip("><", counts, strict=False) if 0 <= count <= self.limits.parts
+        ]
+        orders = {dialect.order for dialect in members(dialects)}
+        in_order = sorted(count for order, count in possible if order in orders)
+        return in_order or sorted(count for _, count in possible)
 
     def _claim_application(self, key: Key) -> tuple[Effect, ...]:
         """A waiting unsequenced message under a message's correlid is its application message."""

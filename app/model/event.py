@@ -27,8 +27,8 @@ class PartArrived(NamedTuple):
 class Unsequenced(NamedTuple):
     """A subordinate message with a bare correlid: an attachment's count, or a message's application message.
 
-    Which of the two only the header can tell. `counts` holds the readings of the body as one integer, most likely
-    first; it is empty when the body cannot be a count.
+    Which of the two only the header can tell. `counts` holds the body as one integer, read big-endian and
+    little-endian; it is empty when the body cannot be a count.
     """
 
     correl_id: bytes

@@ -86,12 +86,9 @@ def _count(data: memoryview, said: Said) -> list[Frame]:
     readings = read_counts(data)
     if not readings:
         raise WireError("Count.count", min(len(data), 8), "a count is a number of 4 or 8 bytes, and not negative")
-    numbers: dict[Order, int] = {
-        ">": int.from_bytes(data, "big", signed=True),
-        "<": int.from_bytes(data, "little", signed=True),
-    }
+    numbers: dict[Order, int] = {order: number for order, number in zip(_WORDS, readings, strict=True) if number >= 0}
     told = integer_order(said.encoding)
-    order = told if told and numbers[told] in readings else next(o for o in numbers if numbers[o] == readings[0])
+    order = told if told in numbers else min(numbers, key=numbers.__getitem__)
     return [Frame("sas-count", 0, [Cell(0, len(data), "Count.count", numbers[order])], _WORDS[order])]
 
 

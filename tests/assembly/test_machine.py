@@ -181,6 +181,18 @@ def test_a_count_that_cannot_be_is_refused(counts: tuple[int, ...]) -> None:
     assert [(effect.code, effect.position) for effect in early.of(Refused)] == [first]
 
 
+def test_the_header_tells_in_which_byte_order_a_count_is_written() -> None:
+    """65,536 big-endian reads as 256 little-endian, and would do for an attachment of which 256 parts have come."""
+    counts = (65_536, 256)
+    parts: list[Event] = [PartArrived(correl_id(0), sequence, 100) for sequence in range(1, 257)]
+    for early in (True, False):
+        count: list[Event] = [Unsequenced(correl_id(0), counts, 4)]
+        announced: list[Event] = [header([65_536])]
+        host = Host().feed([*count, *parts, *announced] if early else [*announced, *parts, *count])
+        assert not host.of(Completed)
+        assert host.attachments[attachment_id(SOURCE, correl_id(0))].parts_expected == 65_536
+
+
 def test_too_many_attachments_are_refused_whole() -> None:
     host = Host(limits=Limits(attachments=2)).feed([header([1, 1, 1])])
     assert [effect.code for effect in host.of(Refused)] == ["too-many-attachments"]

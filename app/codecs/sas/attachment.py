@@ -93,12 +93,12 @@ def write_header(header: MessageHeader, dialect: Dialect, charset: str = "latin-
 
 
 def read_counts(body: Buffer) -> tuple[int, ...]:
-    """The readings of a message's body as a single numeric integer, none negative, the smallest and most plausible
-    first; empty when the body cannot be a count."""
+    """A message's body as a single numeric integer, big-endian and little-endian; empty when it cannot be a count,
+    since it has another size or is negative either way."""
     if len(body) not in {4, 8}:
         return ()
-    readings = {int.from_bytes(body, "big", signed=True), int.from_bytes(body, "little", signed=True)}
-    return tuple(sorted(count for count in readings if count >= 0))
+    readings = int.from_bytes(body, "big", signed=True), int.from_bytes(body, "little", signed=True)
+    return readings if max(readings) >= 0 else ()
 
 
 def write_count(count: int, dialect: Dialect) -> bytes:

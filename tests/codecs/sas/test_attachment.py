@@ -84,14 +84,14 @@ def test_what_does_not_fit_a_header_is_not_written() -> None:
 def test_counts(count: int, dialect: Dialect) -> None:
     body = write_count(count, dialect)
     readings = read_counts(memoryview(body))
-    assert count in readings
-    assert list(readings) == sorted(readings)
+    assert readings[dialect.order == "<"] == count
 
 
 def test_what_can_be_a_count() -> None:
     assert read_counts(bytes.fromhex("00000003")) == (3, 3 << 24)
-    assert read_counts(bytes.fromhex("0300000000000000")) == (3, 3 << 56)
-    assert read_counts(bytes(4)) == (0,)
+    assert read_counts(bytes.fromhex("0300000000000000")) == (3 << 56, 3)
+    assert read_counts(bytes(4)) == (0, 0)
+    assert read_counts(bytes.fromhex("000000FF")) == (255, -1 << 24)
     assert read_counts(bytes.fromhex("FFFFFFFF")) == ()
     assert [read_counts(bytes(size)) for size in (0, 1, 3, 5, 7, 9)] == [()] * 6
     with pytest.raises(WireError):

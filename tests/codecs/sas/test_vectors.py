@@ -159,7 +159,7 @@ def test_the_file_is_read_and_written_again(vector: dict[str, Any]) -> None:
     dialect = dialect_of(vector)
     _, dialects = read_header(bodies(vector)[0])
     _, _, description, *parts, count = bodies(vector)
-    assert read_counts(count)[0] == 3
+    assert read_counts(count)[dialect.order == "<"] == 3
     assert write_count(3, dialect) == count
     assert read_file_description(description, dialects) == (FileDescription(53, 98), dialects)
     assert write_file_description(FileDescription(53, 98), dialect) == description
