@@ -7,6 +7,7 @@ from sqlalchemy import (
     Integer,
     Row,
     delete,
+    exists,
     insert,
     literal_column,
     select,
@@ -27,6 +28,7 @@ _COMPLETE = AttachmentState.COMPLETE.value
 _FINISHED = AttachmentState.FINISHED.value
 _DELETED = AttachmentState.DELETED.value
 _RECEIVING = AttachmentState.RECEIVING.value
+_NOT_FINISHED = tuple(state.value for state in AttachmentState if state is not AttachmentState.FINISHED)
 
 _ALLOWED = {
     AttachmentState.EXPIRED: _state == _RECEIVING,
@@ -155,8 +157,12 @@ def _forget_pieces(connection: Connection, attachment_ids: Sequence[str]) -> Non
 
 
 def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> Iterator[Row[tuple[str, list[str]]]]:
-    """The incomplete messages of these attachments that miss no application message."""
+    """The incomplete messages of these attachments that miss no application message and have nothing unfinished.
+
+    The last is asked of the index first: a message may list very many attachments, and each of them asks.
+    """
     seen = set()
+    unfinished = exists().where(_attachments.c.message_id == _messages.c.id, _state.in_(_NOT_FINISHED))
     for some in chunks(attachment_ids):
         theirs = select(_attachments.c.message_id).where(_attachments.c.id.in_(some))
         incomplete = select(
@@ -164,7 +170,7 @@ def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> 
             _messages.c.attachments,
             _messages.c.message_correl_id,
             _messages.c.application_body.is_(None),
-        ).where(_messages.c.id.in_(theirs), _messages.c.complete_at.is_(None))
+        ).where(_messages.c.id.in_(theirs), _messages.c.complete_at.is_(None), ~unfinished)
         for row in connection.execute(incomplete):
             missing = row[3] and _announces_application_message(row.message_correl_id)
             if row.id not in seen and not missing:

@@ -11,6 +11,7 @@ from sqlalchemy import Row
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.records import (
     AttachmentRecord,
+    Cut,
     DeliveryRecord,
     EventRecord,
     Extent,
@@ -92,6 +93,7 @@ def delivery_values(record: DeliveryRecord) -> Values:
         _outgoing_fields(outgoing) | {"correl_id": outgoing.correl_id.hex(), "kind": int(outgoing.kind)}
         for outgoing in record.attachments
     ]
+    values["cut"] = None if record.cut is None else record.cut._asdict()
     values["holds_content"] = record.state in _ENDED and any(outgoing.object_name for outgoing in record.attachments)
     return values
 
@@ -100,6 +102,7 @@ def delivery_record(row: Row[Any]) -> DeliveryRecord:
     values = dict(row._mapping)
     del values["holds_content"]
     values["state"] = DeliveryState(values["state"])
+    values["cut"] = None if values["cut"] is None else Cut(**values["cut"])
     values["attachments"] = tuple(
         OutgoingAttachment(
             **outgoing | {"correl_id": bytes.fromhex(outgoing["correl_id"]), "kind": AttachmentKind(outgoing["kind"])}

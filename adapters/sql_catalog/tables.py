@@ -104,7 +104,7 @@ attachments = Table(
     Index(None, "state", "first_received_at", "id"),
     Index(None, "kind", "first_received_at", "id"),
     Index(None, "source", "first_received_at", "id"),
-    Index(None, "message_id"),
+    Index(None, "message_id", "state"),
     _index_where("unsettled", IS_UNSETTLED, "finished_at", "id"),
 )
 
@@ -189,6 +189,7 @@ deliveries = Table(
     Column("application_body", LargeBinary),
     Column("application_format", AnyText, nullable=False),
     Column("application_ccsid", BigInteger, nullable=False),
+    Column("cut", JSON(none_as_null=True), comment="named as Cut's fields; the first attempt sets it"),
     Column("messages_sent", BigInteger, nullable=False),
     Column("messages_total", BigInteger),
     Column("attempts", BigInteger, nullable=False),

@@ -108,10 +108,24 @@ class OutgoingAttachment:
     sha256: str
 
 
+class Cut(NamedTuple):
+    """How a delivery is cut into physical messages: bodies of at most `body_limit` bytes, the dialect by name, the
+    character set and the encoding as IBM MQ numbers them, the length of a file's records (None: as a body allows)."""
+
+    body_limit: int
+    dialect: str
+    ccsid: int
+    encoding: int
+    record_length: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class DeliveryRecord:
-    """One outgoing message. `messages_sent` of `messages_total` physical messages are confirmed by the broker
-    (the total is None until the first attempt has cut it)."""
+    """One outgoing message.
+
+    `messages_sent` of `messages_total` physical messages are confirmed by the broker (the total is None until all are).
+    `cut` is set by the first attempt and kept by all others: parts of two different cuts would
+    make a whole that was never sent."""
 
     id: str
     destination: str
@@ -126,6 +140,7 @@ class DeliveryRecord:
     application_body: bytes | None = None
     application_format: str = ""
     application_ccsid: int = 0
+    cut: Cut | None = None
     messages_sent: int = 0
     messages_total: int | None = None
     attempts: int = 0

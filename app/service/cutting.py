@@ -16,10 +16,9 @@ from app.framing.outgoing import Manner, messages
 from app.model.attachment import AttachmentKind
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage
-from app.model.records import DeliveryRecord, OutgoingAttachment
+from app.model.records import Cut, DeliveryRecord, OutgoingAttachment
 from app.ports import ContentStore
 from app.service.outbox import CannotSend
-from app.settings import Destination
 from app.wire import WireError
 
 LONGEST_LINE = 16 << 20
@@ -30,30 +29,28 @@ TEXT_LRECL = 32_767
 
 
 class Cutter:
-    """Cuts the deliveries of one destination."""
+    """Cuts deliveries in one way."""
 
-    def __init__(self, settings: Destination, store: ContentStore) -> None:
+    def __init__(self, how: Cut, store: ContentStore) -> None:
         self._store = store
-        self._record_length = settings.record_length
-        charset = named_charset(settings.ccsid, settings.encoding) or "utf-8"
-        self._manner = Manner(Dialect.parse(settings.dialect), charset, settings.ccsid, settings.encoding)
+        self._limit, self._record_length = how.body_limit, how.record_length
+        charset = named_charset(how.ccsid, how.encoding) or "utf-8"
+        self._manner = Manner(Dialect.parse(how.dialect), charset, how.ccsid, how.encoding)
 
-    def cut(self, delivery: DeliveryRecord, limit: int) -> Iterator[PhysicalMessage]:
-        """All physical messages of a delivery, with bodies of at most `limit` bytes. Raises CannotSend."""
+    def cut(self, delivery: DeliveryRecord) -> Iterator[PhysicalMessage]:
+        """All physical messages of a delivery. Raises CannotSend."""
         try:
-            yield from messages(delivery, self._manner, lambda attachment: self._bodies(attachment, limit))
+            yield from messages(delivery, self._manner, self._bodies)
         except (TheirError, WireError, UnicodeEncodeError, pa.ArrowException) as error:
             raise CannotSend(str(error)) from error
         except KeyError as gone:
             raise CannotSend(f"its content {gone} is gone") from gone
 
-    def _bodies(self, attachment: OutgoingAttachment, limit: int) -> Iterator[bytes]:
-        if attachment.kind is AttachmentKind.DATA_SET:
-            return self._data_set(attachment, limit)
-        return self._file(attachment, limit)
+    def _bodies(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
+        return self._data_set(attachment) if attachment.kind is AttachmentKind.DATA_SET else self._file(attachment)
 
-    def _file(self, attachment: OutgoingAttachment, limit: int) -> Iterator[bytes]:
-        dialect = self._manner.dialect
+    def _file(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
+        dialect, limit = self._manner.dialect, self._limit
         pieces = self._store.read(attachment.object_name) if attachment.size else iter(())
         records: Iterator[bytes | memoryview]
         if attachment.kind is AttachmentKind.TEXT_FILE:
@@ -65,8 +62,8 @@ class Cutter:
         yield files.write_file_description(files.FileDescription(lrecl, attachment.size), dialect)
         yield from files.write_records(records, dialect, limit)
 
-    def _data_set(self, attachment: OutgoingAttachment, limit: int) -> Iterator[bytes]:
-        manner = self._manner
+    def _data_set(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
+        manner, limit = self._manner, self._limit
         lengths = encode.character_lengths(self._open(attachment), manner.charset)
         reader = self._open(attachment)
         count = sum(batch.num_rows for batch in self._open(attachment))

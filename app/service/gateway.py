@@ -59,7 +59,7 @@ class Gateway:
         self._journaler = Journaler(around, self._assembler.put)
         self._sweeper = Sweeper(around)
         self._outboxes = {
-            name: Outbox(name, sender, Cutter(self.settings.destinations[name], self.store).cut, around)
+            name: Outbox(name, sender, lambda how, delivery: Cutter(how, self.store).cut(delivery), around)
             for name, sender in senders.items()
         }
         self._receiving = [Stage(f"receive {name}", self._receive(receiver)) for name, receiver in receivers.items()]

@@ -15,7 +15,7 @@ from time import monotonic
 
 from app.model.attachment import DeliveryState
 from app.model.message import PhysicalMessage
-from app.model.records import DeliveryRecord, NewEvent
+from app.model.records import Cut, DeliveryRecord, NewEvent
 from app.observe import logger
 from app.ports import Sender, SendFailed
 from app.service.bell import Bell
@@ -35,14 +35,14 @@ class CannotSend(Exception):
     """A delivery that no other attempt can send: what is wrong with its content or its names."""
 
 
-Cut = Callable[[DeliveryRecord, int], Iterator[PhysicalMessage]]
-"""A delivery and the largest body the broker takes -> all its physical messages. Raises CannotSend."""
+Cutting = Callable[[Cut, DeliveryRecord], Iterator[PhysicalMessage]]
+"""How to cut, and a delivery -> all its physical messages. Raises CannotSend."""
 
 
 class Outbox:
     """Sends the deliveries of one destination."""
 
-    def __init__(self, name: str, sender: Sender, cut: Cut, around: Surroundings) -> None:
+    def __init__(self, name: str, sender: Sender, cut: Cutting, around: Surroundings) -> None:
         self.name, self.sender = name, sender
         self._cut, self._around = cut, around
         self._settings = around.settings.destinations[name]
@@ -98,8 +98,8 @@ class Outbox:
 
     def _send(self, delivery: DeliveryRecord) -> DeliveryRecord | None:
         """Sends what is not confirmed yet; None when it was stopped in the middle."""
-        limit = min(self._settings.body_limit, self.sender.max_body())
-        remaining = islice(self._cut(delivery, limit), delivery.messages_sent, None)
+        delivery, how = self._settle_cut(delivery)
+        remaining = islice(self._cut(how, delivery), delivery.messages_sent, None)
         saved_at = monotonic()
         for batch in _batches(remaining):
             self.sender.send(batch)
@@ -112,6 +112,20 @@ class Outbox:
                 if self._stop.is_set():
                     return None
         return replace(delivery, messages_total=delivery.messages_sent)
+
+    def _settle_cut(self, delivery: DeliveryRecord) -> tuple[DeliveryRecord, Cut]:
+        """The delivery with the cut that holds for all its attempts, written down before the first message goes."""
+        settings, room = self._settings, self.sender.max_body()
+        if delivery.cut is None:
+            limit = min(settings.body_limit, room)
+            cut = Cut(limit, settings.dialect, settings.ccsid, settings.encoding, settings.record_length)
+            delivery = replace(delivery, cut=cut)
+            self._around.catalog.update_delivery(delivery)
+            return delivery, cut
+        if room < delivery.cut.body_limit:
+            begun = delivery.cut.body_limit
+            raise CannotSend(f"it was begun with bodies of up to {begun} bytes, and now the broker takes {room}")
+        return delivery, delivery.cut
 
     def _failed(self, delivery_id: str, error: SendFailed) -> None:
         delivery = self._around.catalog.delivery(delivery_id)

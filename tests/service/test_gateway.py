@@ -22,7 +22,7 @@ from app.service.cutting import Cutter
 from app.service.gateway import Gateway
 from app.service.surroundings import Surroundings
 from app.service.sweeper import Sweeper
-from tests.support.outgoing import FILES, SOURCE, delivery, destination
+from tests.support.outgoing import FILES, SOURCE, cut, delivery
 from tests.support.surroundings import ManualClock, surroundings
 from tests.support.waiting import until
 
@@ -50,6 +50,7 @@ class Service:
 
     def __init__(self, gateway: Gateway, around: Surroundings, clock: ManualClock, name: str) -> None:
         self.gateway, self.around, self.clock, self.queue = gateway, around, clock, queue(name)
+        self.endpoint = {"transport": "memory", "queue": name}
         self.sweeper = Sweeper(around)
 
     def send(self, content: bytes, name: str = "a.bin") -> DeliveryRecord:
@@ -169,6 +170,21 @@ def test_a_delivery_goes_on_where_the_broker_went_away(start: Start) -> None:
     assert service.gateway.catalog.counts()["attachments"]["finished"] == 1
 
 
+def test_a_delivery_keeps_the_cut_it_was_begun_with(start: Start) -> None:
+    endpoint = start().endpoint
+    service = start([64], destinations={DESTINATION: endpoint | {"retry_first": "1d"}})
+    content = bytes(range(256)) * 25_000
+    sent = service.send(content)
+    until(lambda: service.delivery(sent).reason, DEADLINE)
+    assert service.delivery(sent).messages_sent == 0
+    changed = {"body_limit": 20_000, "dialect": "little-8-absent-packed", "ccsid": 819}
+    service = start(destinations={DESTINATION: endpoint | changed})
+    service.clock.advance(2 * 86_400)
+    record = service.until_state(sent, AttachmentState.FINISHED)
+    assert service.content(record) == content
+    assert record.duplicates
+
+
 def test_a_delivery_that_cannot_be_sent_fails_with_the_reason(start: Start) -> None:
     service = start([0], permanent=True)
     sent = service.send(b"x")
@@ -233,7 +249,7 @@ def test_an_attachment_without_news_expires_and_a_late_part_revives_it(start: St
 def one_attachment(service: Service) -> list[PhysicalMessage]:
     """The physical messages of one small attachment: header, application message, description, records, count."""
     sent = delivery(service.around, FILES[8:9])
-    return list(Cutter(destination(), service.around.store).cut(sent, 32_000))
+    return list(Cutter(cut(), service.around.store).cut(sent))
 
 
 def test_a_deleted_attachment_stays_deleted(start: Start) -> None:

@@ -21,7 +21,7 @@ from app.service.content import open_content
 from app.service.cutting import Cutter, fixed_records, lines
 from app.service.finisher import Finisher
 from app.service.surroundings import Surroundings
-from tests.support.outgoing import FILES, SOURCE, delivery, destination
+from tests.support.outgoing import FILES, SOURCE, cut, delivery
 from tests.support.surroundings import surroundings
 
 
@@ -55,7 +55,7 @@ def content(around: Surroundings, record: AttachmentRecord) -> bytes:
 def test_every_dialect_brings_the_same_bytes(tmp_path: Path, dialect: str) -> None:
     with surroundings(tmp_path) as around:
         sent = delivery(around, FILES)
-        messages = list(Cutter(destination(dialect), around.store).cut(sent, 32_000))
+        messages = list(Cutter(cut(dialect), around.store).cut(sent))
         assert max(len(message.body) for message in messages) <= 32_000
         Random(3).shuffle(messages)
         receive(around, messages + messages[::7])
@@ -83,7 +83,7 @@ def test_a_data_set_keeps_its_table(tmp_path: Path, dialect: str) -> None:
     pq.write_table(table, sink)
     with surroundings(tmp_path) as around:
         sent = delivery(around, [(AttachmentKind.DATA_SET, "WORK.SALES", sink.getvalue().to_pybytes())])
-        receive(around, list(Cutter(destination(dialect), around.store).cut(sent, 32_000)))
+        receive(around, list(Cutter(cut(dialect), around.store).cut(sent)))
         record = received(around, 1)
         assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
         assert (record.qualifier_1, record.qualifier_2) == ("WORK", "SALES")
@@ -106,7 +106,7 @@ def test_a_text_file_has_the_character_set_that_its_sender_declares(
     tmp_path: Path, ccsid: int, content_type: str
 ) -> None:
     with surroundings(tmp_path) as around:
-        messages = Cutter(destination(), around.store).cut(delivery(around, FILES[:1]), 32_000)
+        messages = Cutter(cut(), around.store).cut(delivery(around, FILES[:1]))
         receive(around, [message._replace(ccsid=ccsid) for message in messages])
         assert received(around, 1).content_type == content_type
 
@@ -114,14 +114,14 @@ def test_a_text_file_has_the_character_set_that_its_sender_declares(
 def test_the_same_delivery_is_cut_the_same_way(tmp_path: Path) -> None:
     with surroundings(tmp_path) as around:
         sent = delivery(around, FILES)
-        cutter = Cutter(destination("big-4-excluded-packed", record_length=500), around.store)
-        assert list(cutter.cut(sent, 5000)) == list(cutter.cut(replace(sent, messages_sent=9), 5000))
+        cutter = Cutter(cut(body_limit=5000, record_length=500), around.store)
+        assert list(cutter.cut(sent)) == list(cutter.cut(replace(sent, messages_sent=9)))
 
 
 def test_content_can_be_read_from_any_place(tmp_path: Path) -> None:
     with surroundings(tmp_path) as around:
         sent = delivery(around, FILES)
-        receive(around, list(Cutter(destination("big-4-excluded-packed"), around.store).cut(sent, 32_000)))
+        receive(around, list(Cutter(cut(), around.store).cut(sent)))
         record, expected = received(around, 11), FILES[10][2]
         assert record.storage == "journal"
         found = open_content(record, around.catalog, around.store, around.journal)
@@ -134,7 +134,7 @@ def test_read_early_or_late_the_same_is_found(tmp_path: Path, dialect: str) -> N
     found = []
     for order in (1, -1):
         with surroundings(tmp_path / str(order)) as around:
-            messages = list(Cutter(destination(dialect), around.store).cut(delivery(around, FILES), 32_000))
+            messages = list(Cutter(cut(dialect), around.store).cut(delivery(around, FILES)))
             receive(around, messages[::order])
             records = [received(around, number) for number in range(1, len(FILES) + 1)]
             assert [content(around, record) for record in records] == [file for _, _, file in FILES]

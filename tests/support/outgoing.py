@@ -4,9 +4,8 @@ from hashlib import sha256
 from random import Random
 
 from app.model.attachment import AttachmentKind
-from app.model.records import DeliveryRecord, OutgoingAttachment
+from app.model.records import Cut, DeliveryRecord, OutgoingAttachment
 from app.service.surroundings import Surroundings
-from app.settings import Destination
 
 SOURCE = "orders"
 RANDOM = Random(7)
@@ -25,9 +24,9 @@ FILES: list[tuple[AttachmentKind, str, bytes]] = [
 ]
 
 
-def destination(dialect: str = "big-4-excluded-packed", record_length: int | None = None) -> Destination:
-    """A destination's settings, as far as cutting reads them."""
-    return Destination.model_construct(dialect=dialect, ccsid=1208, encoding=273, record_length=record_length)
+def cut(dialect: str = "big-4-excluded-packed", body_limit: int = 32_000, record_length: int | None = None) -> Cut:
+    """How a destination of UTF-8 and big-endian numbers wants to be written to."""
+    return Cut(body_limit, dialect, 1208, 273, record_length)
 
 
 def delivery(around: Surroundings, contents: list[tuple[AttachmentKind, str, bytes]]) -> DeliveryRecord:

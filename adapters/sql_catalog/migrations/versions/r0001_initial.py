@@ -59,7 +59,7 @@ def upgrade() -> None:
     op.create_index(
         op.f("ix_attachments_kind_first_received_at_id"), "attachments", ["kind", "first_received_at", "id"]
     )
-    op.create_index(op.f("ix_attachments_message_id"), "attachments", ["message_id"])
+    op.create_index(op.f("ix_attachments_message_id_state"), "attachments", ["message_id", "state"])
     op.create_index(
         op.f("ix_attachments_source_first_received_at_id"), "attachments", ["source", "first_received_at", "id"]
     )
@@ -94,6 +94,7 @@ def upgrade() -> None:
         sa.Column("application_body", sa.LargeBinary()),
         sa.Column("application_format", sa.Text(), nullable=False),
         sa.Column("application_ccsid", sa.BigInteger(), nullable=False),
+        sa.Column("cut", sa.JSON(), comment="named as Cut's fields; the first attempt sets it"),
         sa.Column("messages_sent", sa.BigInteger(), nullable=False),
         sa.Column("messages_total", sa.BigInteger()),
         sa.Column("attempts", sa.BigInteger(), nullable=False),
