@@ -18,7 +18,7 @@ from app.model.message import PhysicalMessage
 from app.model.records import Extent
 
 OPEN_SEGMENTS = 16
-RESIDENT_BYTES = 16 << 20
+RESIDENT_BYTES = 8 << 20
 """After so many bytes were handed out, the pages of all maps are given back: what is read of a large attachment must
 not stay with the process. A view that is still used finds its pages again in the system's cache."""
 LAYOUTS_A_SEGMENT = 64

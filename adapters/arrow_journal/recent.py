@@ -6,7 +6,7 @@ from threading import Lock
 
 from adapters.arrow_journal.columns import BodyLayout, Bytes
 
-RECENT_BYTES = 32 << 20
+RECENT_BYTES = 16 << 20
 """An attachment is usually finished while its parts are that fresh, and then nothing is read from disk for it."""
 BODY_BYTES = 2048
 """What a body in memory takes beside its bytes."""

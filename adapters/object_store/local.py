@@ -25,7 +25,7 @@ FLUSH_BYTES = 8 << 20
 CACHED_BYTES = 16 << 20
 """How much of a large object is left in the system's page cache: more would push out what readers use, and fresh memory
 for it costs more than the writing itself on a virtual machine."""
-RESIDENT = 8 << 20
+RESIDENT = 4 << 20
 """What is read of a large object must not stay with the process: pages that lie two of these behind are given back."""
 
 _PARTIAL = ".partial"

@@ -40,7 +40,7 @@ from app.service.intake import UNREADABLE
 from app.service.surroundings import Surroundings
 
 CHECKPOINT_SECONDS = 0.25
-QUEUED_BATCHES = 4
+QUEUED_BATCHES = 3
 RETRY_SECONDS = 0.5
 
 log = logger(__name__)

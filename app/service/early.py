@@ -29,7 +29,7 @@ EXTENTS_A_PART = 4
 EXTENTS_HELD = 100_000
 """Extents of all files together; a file that needs more is left to finishing."""
 
-BATCHES_BEHIND = 3
+BATCHES_BEHIND = 2
 """Batches that may wait to be hashed."""
 
 BINARY_TYPE = "application/octet-stream"

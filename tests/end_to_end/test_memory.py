@@ -1,6 +1,9 @@
 """Memory depends neither on an attachment's size nor on how many are unfinished; bench.memory shows it at full size."""
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from bench.memory import TOPIC, large, peak, unfinished
 from tests.support.gateway import GatewayProcess, mqtt_source
@@ -10,11 +13,25 @@ MOST = 300
 """MiB that a gateway may take, whatever comes."""
 
 
-def test_a_large_attachment_there_and_back_and_many_unfinished_ones(tmp_path: Path) -> None:
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
     with Mosquitto(tmp_path) as broker:
-        back = f'[destinations.back]\ntransport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\ntopic = "{TOPIC}"\n'
-        with GatewayProcess(tmp_path, back + mqtt_source("memory", broker.port, TOPIC)) as process:
-            process.await_source("memory")
-            unfinished(process, broker.port, 10_000)
-            large(process, tmp_path, 320)
-            assert peak(process) < MOST
+        yield broker
+
+
+@pytest.fixture
+def process(tmp_path: Path, broker: Mosquitto) -> Iterator[GatewayProcess]:
+    back = f'[destinations.back]\ntransport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\ntopic = "{TOPIC}"\n'
+    with GatewayProcess(tmp_path, back + mqtt_source("memory", broker.port, TOPIC)) as process:
+        process.await_source("memory")
+        yield process
+
+
+def test_a_large_attachment_there_and_back(process: GatewayProcess, tmp_path: Path) -> None:
+    large(process, tmp_path, 400)
+    assert peak(process) < MOST
+
+
+def test_many_unfinished_attachments(process: GatewayProcess, broker: Mosquitto) -> None:
+    unfinished(process, broker.port, 10_000)
+    assert peak(process) < MOST
