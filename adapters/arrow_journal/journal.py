@@ -11,7 +11,8 @@
   off, and the rest is sealed.
 - One writer: the folder is locked while a journal is open, and appends are one at a time. Readers run beside it and
   see only what is durable.
-- Only small things stay in memory: 8 bytes a batch, and the maps and layouts of the segments read last.
+- Little stays in memory: 8 bytes a batch, the maps and layouts of the segments read last, and the bodies that were
+  written last (`adapters.arrow_journal.recent`).
 """
 
 import os

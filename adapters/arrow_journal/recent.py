@@ -45,8 +45,8 @@ class Recent:
     def forget(self, segment: int) -> None:
         """Forgets a segment that is no more."""
         with self._lock:
-            for batch in [batch for batch in self._layouts if batch[0] == segment]:
-                del self._layouts[batch]
+            for batch in [batch for batch in {*self._layouts, *self._bodies} if batch[0] == segment]:
+                self._layouts.pop(batch, None)
                 self._size -= _size(self._bodies.pop(batch, ()))
 
 

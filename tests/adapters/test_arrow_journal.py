@@ -13,9 +13,10 @@ import pytest
 from crc32c import crc32c
 
 from adapters.arrow_journal import ArrowJournal
-from adapters.arrow_journal.columns import encode
+from adapters.arrow_journal.columns import BodyLayout, encode
 from adapters.arrow_journal.ipc import END_OF_STREAM
 from adapters.arrow_journal.reading import OPEN_SEGMENTS
+from adapters.arrow_journal.recent import LAYOUTS, Recent
 from adapters.arrow_journal.recovery import whole_batches
 from app.model.errors import JournalFull, OurError
 from app.model.message import PhysicalMessage, Position
@@ -325,3 +326,13 @@ def files_of_at_most(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_nothing_of_a_segment_that_is_no_more_stays_in_memory() -> None:
+    recent = Recent()
+    layout = BodyLayout(0, memoryview(bytes(16)).cast("q"))
+    batches = [(segment, batch) for segment in (1, 2) for batch in range(LAYOUTS)]
+    for batch in batches:
+        recent.add(batch, layout, [b""])
+    recent.forget(1)
+    assert [batch for batch in batches if recent.body(batch, 0) is not None] == batches[LAYOUTS:]
