@@ -33,10 +33,12 @@ from app.framing import sas_queue
 from app.model.errors import TheirError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.message import PhysicalMessage, Position
-from app.model.records import Finished, MessageRecord, NewEvent, QuarantineRecord
+from app.model.records import Finished, MessageRecord, QuarantineRecord
 from app.observe import logger
+from app.service.completion import complete_messages
 from app.service.early import EarlyReader
 from app.service.intake import UNREADABLE
+from app.service.quarantining import quarantine_event, quarantine_record
 from app.service.surroundings import Surroundings
 
 CHECKPOINT_SECONDS = 0.25
@@ -76,10 +78,9 @@ class Assembler:
         self._around, self._finish, self._finish_what_is_left = around, finish, finish_what_is_left
         limits = around.settings.limits
         self._limits = Limits(limits.parts, limits.attachments_a_message)
-        self._sources = around.settings.sources
         self._configured = {
             name: dialect.mask_of(dialect.Dialect.parse(source.dialect))
-            for name, source in self._sources.items()
+            for name, source in around.settings.sources.items()
             if source.dialect is not None
         }
         self._queue: Queue[_Work | None] = Queue(QUEUED_BATCHES)
@@ -203,9 +204,7 @@ class Assembler:
         if message.framing == UNREADABLE:
             properties = message.properties
             raise TheirError(properties.get("refused-code", "unreadable"), "", -1, properties.get("refused-why", ""))
-        if (source := self._sources.get(message.source)) is not None and (source.encoding or source.ccsid):
-            message = with_defaults(message, source.encoding, source.ccsid)
-        event = sas_queue.read(message, self._dialects.get(message.source, dialect.ALL))
+        event = sas_queue.read(self._around.described(message), self._dialects.get(message.source, dialect.ALL))
         if isinstance(event, Announced):
             self._remember(message.source, event.dialects)
         return event
@@ -310,39 +309,5 @@ class Assembler:
 
     def _complete_messages(self, answered: list[MessageRecord]) -> None:
         """Messages whose application message has come may be complete now."""
-        if not answered:
-            return
-        now = self._around.clock.now()
         attachments = [attachment for message in answered for attachment in message.attachments]
-        complete = self._around.catalog.complete_messages(attachments, now) if attachments else []
-        complete += [message.id for message in answered if not message.attachments]
-        self._around.catalog.add_events([NewEvent("message.complete", message, now, {}) for message in complete])
-
-
-def with_defaults(message: PhysicalMessage, encoding: int | None, ccsid: int | None) -> PhysicalMessage:
-    """The message with what its source is configured to mean where the message does not say it itself."""
-    if (encoding and not message.encoding) or (ccsid and not message.ccsid):
-        return message._replace(encoding=message.encoding or encoding or 0, ccsid=message.ccsid or ccsid or 0)
-    return message
-
-
-def quarantine_record(position: int, message: PhysicalMessage, error: TheirError) -> QuarantineRecord:
-    """What quarantine keeps of a physical message; its identifier is its place in the journal."""
-    return QuarantineRecord(
-        id=f"{position:016x}",
-        source=message.source,
-        position=position,
-        code=error.code,
-        row=error.row,
-        at=error.at,
-        why=error.why,
-        msg_type=message.msg_type,
-        correl_id=message.correl_id,
-        size=len(message.body),
-        received_at=message.received_at,
-    )
-
-
-def quarantine_event(record: QuarantineRecord) -> NewEvent:
-    data: dict[str, object] = {"source": record.source, "code": record.code, "row": record.row, "why": record.why}
-    return NewEvent("message.quarantined", record.id, record.received_at, data)
+        complete_messages(self._around, attachments, [message.id for message in answered if not message.attachments])

@@ -13,6 +13,11 @@ PIECE = 1 << 20
 """Bytes a read yields at a time, at most."""
 
 
+def object_name(attachment_id: str) -> str:
+    """The object of the content store that holds an attachment's content."""
+    return f"attachments/{attachment_id}"
+
+
 class Content(Protocol):
     """Bytes that can be read from any place."""
 

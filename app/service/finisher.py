@@ -19,8 +19,9 @@ from app.model.errors import TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Checkpoint, Finished, NewEvent
 from app.observe import logger
-from app.service.assembler import quarantine_record, with_defaults
+from app.service.completion import complete_messages
 from app.service.finishing import data_set_content, file_content
+from app.service.quarantining import quarantine_record
 from app.service.surroundings import Surroundings
 from app.wire import WireError
 
@@ -49,7 +50,7 @@ class Finisher:
         self.put(dict.fromkeys(record.id for record in self._around.catalog.complete_attachments()))
         recent = self._around.catalog.messages(None, None, RECENT_MESSAGES).items
         waiting = [message for message in recent if message.complete_at is None]
-        self._complete_messages([attachment for message in waiting for attachment in message.attachments])
+        complete_messages(self._around, [attachment for message in waiting for attachment in message.attachments])
 
     def stop(self) -> None:
         self._stop.set()
@@ -84,7 +85,7 @@ class Finisher:
         """
         record = self._around.catalog.attachment(attachment_id)
         if record is not None and record.state is AttachmentState.FINISHED:
-            self._complete_messages([record.id])  # an earlier try may have failed just before that
+            complete_messages(self._around, [record.id])  # an earlier try may have failed just before that
             return
         if record is None or record.state is not AttachmentState.COMPLETE or record.parts_expected is None:
             return
@@ -110,29 +111,20 @@ class Finisher:
     def _read(self, record: AttachmentRecord, positions: list[Position]) -> Finished:
         if not positions:
             raise TheirError("no-parts", "number of messages", -1, "an attachment has at least one sequenced message")
-        first = self._described(self._around.journal.read(positions[0]))
+        first = self._around.described(self._around.journal.read(positions[0]))
         reader = _READERS[record.kind or AttachmentKind.BINARY_FILE]
         content = reader(record, first, positions, self._around)
         return replace(content, finished_at=self._around.clock.now())
-
-    def _described(self, message: PhysicalMessage) -> PhysicalMessage:
-        source = self._around.settings.sources.get(message.source)
-        return message if source is None else with_defaults(message, source.encoding, source.ccsid)
 
     def _accept(self, record: AttachmentRecord, finished: Finished) -> None:
         data: dict[str, object] = {"name": record.qualifier_2, "size": finished.size, "sha256": finished.sha256}
         event = NewEvent("attachment.finished", record.id, finished.finished_at, data)
         if self._around.catalog.finish(finished, [event]):
             self._count(record, AttachmentState.FINISHED)
-            self._complete_messages([record.id])
+            complete_messages(self._around, [record.id])
         elif finished.object_name is not None:
             self._around.store.delete(finished.object_name)
         self._around.bell.ring()
-
-    def _complete_messages(self, attachment_ids: list[str]) -> None:
-        now = self._around.clock.now()
-        if complete := self._around.catalog.complete_messages(attachment_ids, now):
-            self._around.catalog.add_events([NewEvent("message.complete", message, now, {}) for message in complete])
 
     def _refuse(self, record: AttachmentRecord, positions: list[Position], error: TheirError | WireError) -> None:
         if not isinstance(error, TheirError):

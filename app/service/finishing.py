@@ -1,6 +1,7 @@
 """The content of a complete attachment, from its parts in the journal."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from app.model.errors import TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import Journal, ObjectWriter
+from app.service.content import object_name
 from app.service.early import BINARY_TYPE, EXTENTS_A_PART
 from app.service.surroundings import Surroundings
 from app.wire import WireError
@@ -38,9 +40,18 @@ class _Measured:
         self.size += len(data)
         self._target.write(data)
 
-    @property
-    def sha256(self) -> str:
-        return self._digest.hexdigest()
+    def stored(self, record: AttachmentRecord, content_type: str, dialects: int) -> Finished:
+        """What finishing found out of an attachment whose object this was."""
+        return Finished(
+            record.id,
+            size=self.size,
+            sha256=self._digest.hexdigest(),
+            content_type=content_type,
+            storage="store",
+            finished_at=0,
+            object_name=object_name(record.id),
+            dialects=dialects,
+        )
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -69,24 +80,14 @@ def file_content(
             finished_at=0,
             **extents._asdict(),
         )
-    name = f"attachments/{record.id}"
-    with store.create(name) as target:
+    with store.create(object_name(record.id)) as target:
         measured = _Measured(target)
         records = files.records(journal.bodies(parts), chosen)
         if record.kind is AttachmentKind.TEXT_FILE:
             _write_lines(records, around.settings.line_end(record.source).encode(), description.filesize, measured)
         else:
             _write_joined(records, measured)
-    return Finished(
-        record.id,
-        size=measured.size,
-        sha256=measured.sha256,
-        content_type=content_type,
-        storage="store",
-        finished_at=0,
-        object_name=name,
-        dialects=dialects,
-    )
+    return measured.stored(record, content_type, dialects)
 
 
 def _text_type(first: PhysicalMessage) -> str:
@@ -214,22 +215,10 @@ def _data_set(
         charset=charset,
         schema=schema,
     )
-    name = f"attachments/{record.id}"
-    with store.create(name) as target:
+    with store.create(object_name(record.id)) as target:
         measured = _Measured(target)
         count = write_parquet(schema, rows, measured)
-    return Finished(
-        record.id,
-        size=measured.size,
-        sha256=measured.sha256,
-        content_type=PARQUET_TYPE,
-        storage="store",
-        finished_at=0,
-        object_name=name,
-        dialects=dialects,
-        observations=count,
-        variables=len(variables),
-    )
+    return replace(measured.stored(record, PARQUET_TYPE, dialects), observations=count, variables=len(variables))
 
 
 def _by_kind(positions: Sequence[Position], journal: Journal, dialects: int) -> dict[MessageKind, list[Position]]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from app.model.message import PhysicalMessage
 from app.observe import Metrics
 from app.ports import Catalog, Clock, ContentStore, Journal
 from app.service.bell import Bell
@@ -19,3 +20,12 @@ class Surroundings:
     clock: Clock
     metrics: Metrics
     bell: Bell = field(default_factory=Bell)
+
+    def described(self, message: PhysicalMessage) -> PhysicalMessage:
+        """The message with what its source is configured to mean where the message does not say it itself."""
+        source = self.settings.sources.get(message.source)
+        if source is None or not (source.encoding or source.ccsid):
+            return message
+        return message._replace(
+            encoding=message.encoding or source.encoding or 0, ccsid=message.ccsid or source.ccsid or 0
+        )

@@ -6,7 +6,7 @@ from app.model.attachment import AttachmentState
 from app.model.message import Position
 from app.model.records import AttachmentRecord, NewEvent
 from app.observe import logger
-from app.service.content import open_content
+from app.service.content import object_name, open_content
 from app.service.surroundings import Surroundings
 from app.settings import microseconds
 
@@ -64,7 +64,7 @@ class Sweeper:
                 log.exception("finished content is no longer in the journal", attachment=record.id)
 
     def _settle(self, record: AttachmentRecord) -> None:
-        name = f"attachments/{record.id}"
+        name = object_name(record.id)
         content = open_content(record, self._around.catalog, self._around.store, self._around.journal)
         with self._around.store.create(name) as target:
             for piece in content.read(0, content.size):
