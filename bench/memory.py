@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from app.model.message import PhysicalMessage
-from tests.support.gateway import GatewayProcess, mqtt_source
+from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import publish
 from tests.support.sas_client import Program, binary_file, message
@@ -101,7 +101,7 @@ def step(what: str, process: GatewayProcess) -> None:
 def measure(run: Callable[[GatewayProcess, Mosquitto, Path], None]) -> float:
     """The peak of a gateway that sends to the topic it receives from."""
     with TemporaryDirectory() as name, Mosquitto(Path(name)) as broker:
-        back = f'[destinations.back]\ntransport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\ntopic = "{TOPIC}"\n'
+        back = mqtt_destination("back", broker.port, TOPIC)
         with GatewayProcess(Path(name), back + mqtt_source("memory", broker.port, TOPIC)) as process:
             process.await_source("memory")
             started = perf_counter()

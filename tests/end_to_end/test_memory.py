@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.memory import TOPIC, large, peak, unfinished
-from tests.support.gateway import GatewayProcess, mqtt_source
+from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 
 MOST = 300
@@ -21,7 +21,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 @pytest.fixture
 def process(tmp_path: Path, broker: Mosquitto) -> Iterator[GatewayProcess]:
-    back = f'[destinations.back]\ntransport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\ntopic = "{TOPIC}"\n'
+    back = mqtt_destination("back", broker.port, TOPIC)
     with GatewayProcess(tmp_path, back + mqtt_source("memory", broker.port, TOPIC)) as process:
         process.await_source("memory")
         yield process

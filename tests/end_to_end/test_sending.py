@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from tests.support.gateway import GatewayProcess, mqtt_source
+from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 
 TOPIC = "there/and/back"
@@ -15,7 +15,7 @@ SIZE = 24 << 20
 def test_a_delivery_goes_on_after_a_kill_and_arrives_once(tmp_path: Path) -> None:
     content = Random(4).randbytes(SIZE)
     with Mosquitto(tmp_path) as broker:
-        back = f'[destinations.back]\ntransport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\ntopic = "{TOPIC}"\n'
+        back = mqtt_destination("back", broker.port, TOPIC)
         with GatewayProcess(tmp_path, back + mqtt_source("sas", broker.port, TOPIC)) as process:
             process.await_source("sas")
             delivery = upload(process, content)

@@ -129,3 +129,8 @@ def mqtt_source(name: str, port: int, topic: str, version: str = "5", options: s
         f'[sources.{name}]\ntransport = "mqtt"\nframing = "sas_queue"\n'
         f'url = "mqtt://127.0.0.1:{port}"\ntopic = "{topic}"\nclient_id = "{name}"\nversion = "{version}"\n{options}'
     )
+
+
+def mqtt_destination(name: str, port: int, topic: str) -> str:
+    """A destination's table for the configuration file."""
+    return f'[destinations.{name}]\ntransport = "mqtt"\nurl = "mqtt://127.0.0.1:{port}"\ntopic = "{topic}"\n'
