@@ -1,0 +1,48 @@
+"""The real pymqi and the real ibmmq, on the client library of the tests' queue manager."""
+
+import ctypes
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Literal
+
+from tests.queue_manager.build import BUILDS, CLIENT_LIBRARIES, build
+
+Library = Literal["pymqi", "ibmmq"]
+
+_loaded: list[ctypes.CDLL] = []
+
+
+def load(library: Library) -> ModuleType:
+    """The library's package, importable in this process from now on; builds what is missing.
+
+    Both may be loaded in one process.
+    """
+    folder = build()
+    if library not in sys.modules:
+        # A shared object that is in the process already satisfies every later one that asks for its name.
+        _loaded.append(ctypes.CDLL(str(folder / "lib64" / CLIENT_LIBRARIES[library])))
+        sys.path.append(str(folder / library))
+    return import_module(library)
+
+
+def environment(library: Library | None) -> dict[str, str]:
+    """This process's environment, changed so that a Python process can import this library and not the other one.
+
+    With None it can import neither.
+    """
+    folders = {"PYTHONPATH": (), "LD_LIBRARY_PATH": ()} if library is None else _folders(library)
+    return os.environ | {name: _path(name, added) for name, added in folders.items()}
+
+
+def _folders(library: Library) -> dict[str, tuple[Path, ...]]:
+    folder = build()
+    return {"PYTHONPATH": (folder / library,), "LD_LIBRARY_PATH": (folder / "lib64",)}
+
+
+def _path(name: str, added: tuple[Path, ...]) -> str:
+    """A search path with these folders in front, and without those of any other build."""
+    kept = (part for part in os.environ.get(name, "").split(os.pathsep) if part and BUILDS not in Path(part).parents)
+    return os.pathsep.join((*map(str, added), *kept))
