@@ -1,11 +1,13 @@
-"""Explains descriptors and their extensions, and by what these say, the message behind them."""
+"""Explains descriptors and headers, and by what these say, the message behind them."""
 
 from collections.abc import Iterable
-from itertools import product
 
-from app.codecs.ibm_mq.chain import ASCII, EBCDIC
-from app.codecs.ibm_mq.headers import MQMDE
+from app.codecs.ibm_mq.chain import Data, Link, peel
+from app.codecs.ibm_mq.extension import grouping_in
 from app.codecs.ibm_mq.image import descriptor_context, read_image
+from app.codecs.ibm_mq.unwrap import properties
+from app.codecs.ibm_mq.words import MQFMT_MD_EXTENSION
+from app.codecs.ibm_mq.writing import EBCDIC
 from app.codecs.sas import correlid
 from app.codecs.sas.attachment import read_counts
 from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
@@ -13,9 +15,6 @@ from app.model.message import PhysicalMessage
 from app.trace import sas
 from app.trace.frames import Formats, Frame, NotRecognised, Said, first_that_fits, moved, raw
 from app.wire import Cell, Context, WireError
-from app.wire.kinds import Order
-
-_ORDERS: tuple[Order, ...] = (">", "<")
 
 
 def _only(names: Iterable[str]) -> Formats:
@@ -29,40 +28,42 @@ _OTHER_PARTS = _only(["sas-variables", "sas-indexes", "sas-file-records", "sas-o
 
 
 def descriptor(data: memoryview, _: Said) -> list[Frame]:
-    """An MQMD of version 1 or 2, the MQMDEs behind it, and the body."""
+    """An MQMD of version 1 or 2, the headers behind it, and the body."""
     layout, context = descriptor_context(data)
-    frames = [Frame("mqmd", 0, list(layout.cells(data, 0, context)), _written(context))]
+    own, end = layout.decode(data, 0, context)
     message = read_image(data, "", "")
     body_at = len(data) - len(message.body)
-    frames += [_extension_at(data, at) for at in range(layout.SIZE, body_at, MQMDE.SIZE)]
+    links, _data = peel(
+        data, Data(own.format, own.encoding, own.coded_char_set_id, end, grouping_in(own), own.msg_type)
+    )
+    frames = [_frame(data, link) for link in [Link(own, 0, end, context, 0), *links]]
     return frames + moved([_application(message)] if _is_application(message) else _parts(message), body_at)
 
 
 def extension(data: memoryview, _: Said) -> list[Frame]:
     """An MQMDE that stands alone, and what is behind it."""
-    frame = _extension_at(data, 0)
-    header, end = MQMDE.decode(data, 0, _extension_context(data, 0))
-    if end == len(data):
-        return [frame]
+    links, behind = peel(data, Data(MQFMT_MD_EXTENSION, 0, 0))
+    if not links:
+        raise WireError("MQMDE.struc_id", 0, "no structure identifier MDE of version 2")
+    frames = [_frame(data, link) for link in links]
+    if behind.at == len(data):
+        return frames
     try:
-        rest = first_that_fits(data[end:], sas.FORMATS, Said(header.encoding, header.coded_char_set_id))
+        rest = first_that_fits(data[behind.at :], sas.FORMATS, Said(behind.encoding, behind.ccsid))
     except NotRecognised:
-        rest = [raw(data[end:])]
-    return [frame, *moved(rest, end)]
+        rest = [raw(data[behind.at :])]
+    return [*frames, *moved(rest, behind.at)]
 
 
-def _extension_at(data: memoryview, at: int) -> Frame:
-    context = _extension_context(data, at)
-    return Frame("mqmde", at, list(MQMDE.cells(data, at, context)), _written(context))
-
-
-def _extension_context(data: memoryview, at: int) -> Context:
-    """How an MQMDE is written, by its first eight bytes."""
-    for charset, order in product((ASCII, EBCDIC), _ORDERS):
-        context = Context(order, charset)
-        if data[at : at + 8] == MQMDE().encode(context)[:8]:
-            return context
-    raise WireError("MQMDE.struc_id", at, "no structure identifier MDE of version 2")
+def _frame(data: memoryview, link: Link) -> Frame:
+    """A header; what belongs to it behind its rows is one cell, of the names and values where it holds such."""
+    header = link.header
+    cells = list(type(header).cells(data, link.at, link.context))
+    if size := link.end - link.at - header.SIZE:
+        at = link.end - size
+        held: object = properties(data, link) or bytes(data[at : link.end])
+        cells.append(Cell(at, size, f"{type(header).__name__}.rest", held))
+    return Frame(f"mq{header.struc_id.lower()}", link.at, cells, _written(link.context))
 
 
 def _written(context: Context) -> str:

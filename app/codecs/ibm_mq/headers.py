@@ -1,6 +1,7 @@
 """The message descriptor and the headers that may stand in front of a message's data.
 
-Sources: IBM MQ, "MQMD - Message descriptor" and "MQMDE - Message descriptor extension".
+Sources: IBM MQ, "MQMD - Message descriptor", "MQMDE - Message descriptor extension", "MQDLH - Dead-letter header",
+"MQXQH - Transmission-queue header", "MQRFH - Rules and formatting header" and "MQRFH2 - Rules and formatting header 2".
 """
 
 from app.codecs.ibm_mq.encodings import MQENC_BIG_ENDIAN
@@ -8,6 +9,7 @@ from app.codecs.ibm_mq.words import (
     MQ_NO_ID,
     MQBYTE24,
     MQBYTE32,
+    MQCCSI_INHERIT,
     MQCCSI_UNDEFINED,
     MQCHAR4,
     MQCHAR8,
@@ -66,18 +68,71 @@ class MQMD2(MQMD1):
     original_length: MQLONG = row("length of original message", default=MQOL_UNDEFINED)
 
 
-class MQMDE(Layout):
+class MQH(Layout):
+    """What most headers begin with: 32 bytes."""
+
+    struc_id: MQCHAR4 = row("structure identifier")
+    version: MQLONG = row("structure version number")
+    struc_length: MQLONG = row("length of the structure, all that belongs to it included")
+    encoding: MQLONG = row("numeric encoding of data that follows the structure", default=MQENC_BIG_ENDIAN)
+    coded_char_set_id: MQLONG = row("character-set identifier of data that follows", default=MQCCSI_UNDEFINED)
+    format: MQCHAR8 = row("format name of data that follows", default=MQFMT_NONE)
+    flags: MQLONG = row("general flags", default=0)
+
+
+class MQMDE(MQH):
     """MQMDE, the message descriptor extension: 72 bytes (table 2 of its page)."""
 
     struc_id: MQCHAR4 = row("structure identifier", default="MDE")
     version: MQLONG = row("structure version number", default=2)
     struc_length: MQLONG = row("length of MQMDE structure", default=72)
-    encoding: MQLONG = row("numeric encoding of data that follows MQMDE", default=MQENC_BIG_ENDIAN)
-    coded_char_set_id: MQLONG = row("character-set identifier of data that follows MQMDE", default=MQCCSI_UNDEFINED)
-    format: MQCHAR8 = row("format name of data that follows MQMDE", default=MQFMT_NONE)
-    flags: MQLONG = row("general flags", default=0)
     group_id: MQBYTE24 = row("group identifier", default=MQ_NO_ID)
     msg_seq_number: MQLONG = row("sequence number of logical message within group", default=1)
     offset: MQLONG = row("offset of data in physical message from start of logical message", default=0)
     msg_flags: MQLONG = row("message flags", default=0)
     original_length: MQLONG = row("length of original message", default=MQOL_UNDEFINED)
+
+
+class MQDLH(Layout):
+    """MQDLH, the dead-letter header: 172 bytes."""
+
+    struc_id: MQCHAR4 = row("structure identifier", default="DLH")
+    version: MQLONG = row("structure version number", default=1)
+    reason: MQLONG = row("reason or feedback code why the message is on the dead-letter queue", default=0)
+    dest_q_name: MQCHAR48 = row("name of original destination queue", default="")
+    dest_q_mgr_name: MQCHAR48 = row("name of original destination queue manager", default="")
+    encoding: MQLONG = row("numeric encoding of data that follows MQDLH", default=0)
+    coded_char_set_id: MQLONG = row("character set of data that follows MQDLH", default=MQCCSI_UNDEFINED)
+    format: MQCHAR8 = row("format name of data that follows MQDLH", default=MQFMT_NONE)
+    put_appl_type: MQLONG = row("type of application that put the message on the dead-letter queue", default=0)
+    put_appl_name: MQCHAR28 = row("name of that application", default="")
+    put_date: MQCHAR8 = row("date when it did so, YYYYMMDD in GMT", default="")
+    put_time: MQCHAR8 = row("time when it did so, HHMMSSTH in GMT", default="")
+
+
+class MQXQH(Layout):
+    """MQXQH, the transmission-queue header: 104 bytes, behind which lies its last row MsgDesc, the original message's
+    descriptor as an MQMD1. 428 bytes with that."""
+
+    struc_id: MQCHAR4 = row("structure identifier", default="XQH")
+    version: MQLONG = row("structure version number", default=1)
+    remote_q_name: MQCHAR48 = row("name of destination queue", default="")
+    remote_q_mgr_name: MQCHAR48 = row("name of destination queue manager", default="")
+
+
+class MQRFH(MQH):
+    """MQRFH, the rules and formatting header: 32 bytes, then NameValueString."""
+
+    struc_id: MQCHAR4 = row("structure identifier", default="RFH")
+    version: MQLONG = row("structure version number", default=1)
+    struc_length: MQLONG = row("total length of MQRFH including NameValueString", default=32)
+
+
+class MQRFH2(MQH):
+    """MQRFH2, the rules and formatting header 2: 36 bytes, then pairs of NameValueLength and NameValueData."""
+
+    struc_id: MQCHAR4 = row("structure identifier", default="RFH")
+    version: MQLONG = row("structure version number", default=2)
+    struc_length: MQLONG = row("total length of MQRFH2 including all NameValueLengths and NameValueData", default=36)
+    coded_char_set_id: MQLONG = row("character-set identifier of data that follows", default=MQCCSI_INHERIT)
+    name_value_ccsid: MQLONG = row("character set of NameValueData", default=1208)

@@ -1,0 +1,58 @@
+"""How a structure is written: its byte order, and ASCII or EBCDIC.
+
+Nothing in a structure says so; what stands before it announces it, as an Encoding and a CodedCharSetId. Either may be
+left unsaid, or name a character set that Python cannot read. The structure's own first eight bytes, its identifier and
+its version, tell both.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import product
+from typing import Final, Generic, TypeVar
+
+from app.codecs.ibm_mq.encodings import charset, integer_order
+from app.wire import Context, Layout
+from app.wire.kinds import Buffer, Order
+
+ASCII: Final = "latin-1"
+EBCDIC: Final = "cp500"
+"""Charsets for a header's own names: what they may hold is the same in every ASCII, and in every EBCDIC, code page."""
+
+ORDERS: Final[tuple[Order, ...]] = (">", "<")
+_FAMILIES = {"MQ".encode(name): name for name in (ASCII, EBCDIC)}
+
+
+def written(encoding: int, ccsid: int) -> Context:
+    """How a program writes structures that has this Encoding and CodedCharSetId: high byte first and ASCII where these
+    do not say."""
+    return Context(integer_order(encoding) or ">", family(ccsid) or ASCII)
+
+
+@lru_cache(maxsize=256)
+def family(ccsid: int) -> str | None:
+    """`ASCII` or `EBCDIC`; None for a CodedCharSetId that is neither, or that Python cannot read."""
+    name = charset(ccsid)
+    return None if name is None else _FAMILIES.get("MQ".encode(name))
+
+
+L = TypeVar("L", bound=Layout)
+
+
+class Heads(Generic[L]):
+    """Some structures, to be told apart by their first eight bytes."""
+
+    def __init__(self, initial: Iterable[L]) -> None:
+        self._heads = {
+            layout.encode(Context(order, name))[:8]: (layout, Context(order, name))
+            for layout, order, name in product(initial, ORDERS, (ASCII, EBCDIC))
+        }
+
+    def find(self, buffer: Buffer, at: int, encoding: int, ccsid: int) -> tuple[L, Context] | None:
+        """The initial values of the structure at byte `at`, and how it is written; None when it is none of these, or
+        not written as the Encoding and CodedCharSetId announce it."""
+        found = self._heads.get(bytes(buffer[at : at + 8]))
+        if found is None:
+            return None
+        _, context = found
+        is_announced = integer_order(encoding) in (None, context.order) and family(ccsid) in (None, context.charset)
+        return found if is_announced else None
