@@ -231,7 +231,7 @@ class Catalog(Protocol):
     def source_dialects(self) -> dict[str, int]: ...
 
     def attachments_by_key(self, source: str, correl_ids: Sequence[bytes]) -> dict[bytes, AttachmentRecord]:
-        """The attachments of a source with these 16-byte correlids, as far as they are known, deleted ones included."""
+        """The attachments of a source with these correlids, as far as they are known, deleted ones included."""
 
     def messages_by_correl_id(self, source: str, correl_ids: Sequence[bytes]) -> dict[bytes, MessageRecord]:
         """The messages of a source whose message correlid begins with one of these 16 bytes, by those 16 bytes."""

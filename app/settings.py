@@ -31,6 +31,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from app import plugins
 from app.codecs.sas.dialect import Dialect
+from app.model.message import Framing
+from app.model.records import GroupedAs
 
 ENVIRONMENT_PREFIX = "ATTACHMENT_GATEWAY_"
 _OF_THE_COMMAND_LINE = {"CONFIG", "URL", "TOKEN"}
@@ -192,7 +194,7 @@ class Endpoint(Section):
     options_field: ClassVar[Literal["source_settings", "destination_settings"]]
 
     transport: str
-    framing: Literal["sas_queue"] = "sas_queue"
+    framing: Framing = "sas_queue"
     options: SerializeAsAny[BaseModel]
 
     @model_validator(mode="before")
@@ -235,7 +237,8 @@ class Source(Endpoint):
 
 class Destination(Endpoint):
     """A place to send to. `body_limit` bounds a physical message's body and `record_length` a record's, in bytes;
-    `attempts` of 0 tries for ever, pausing from `retry_first` up to `retry_longest`."""
+    `attempts` of 0 tries for ever, pausing from `retry_first` up to `retry_longest`. `group` says what the framing
+    `mq_group` makes of a file: the messages of a group, or the segments of one message."""
 
     options_field = "destination_settings"
 
@@ -244,6 +247,7 @@ class Destination(Endpoint):
     encoding: int = Field(default=273, ge=0)
     body_limit: int = Field(default=32000, ge=1024, le=100 << 20)
     record_length: int | None = Field(default=None, ge=1)
+    group: GroupedAs = "messages"
     attempts: int = Field(default=0, ge=0)
     retry_first: Duration = timedelta(seconds=1)
     retry_longest: Duration = timedelta(minutes=5)

@@ -15,6 +15,7 @@ from app.model.records import (
     DeliveryRecord,
     EventRecord,
     Extent,
+    GroupProgress,
     MessageRecord,
     NewEvent,
     OutgoingAttachment,
@@ -24,6 +25,7 @@ from app.model.records import (
 
 Values = dict[str, Any]
 
+_GROUP = ("group_last", "group_ended", "group_size")
 _ENDED = (DeliveryState.SENT, DeliveryState.FAILED)
 
 
@@ -55,7 +57,8 @@ def attachment_values(record: AttachmentRecord) -> Values:
     values["state"] = record.state.value
     values["kind"] = None if record.kind is None else int(record.kind)
     values["name_folded"] = folded(record.qualifier_2)
-    return values
+    progress = values.pop("group") or (None, None, None)
+    return values | dict(zip(_GROUP, progress, strict=True))
 
 
 def attachment_record(row: Row[Any]) -> AttachmentRecord:
@@ -64,6 +67,8 @@ def attachment_record(row: Row[Any]) -> AttachmentRecord:
     values["state"] = AttachmentState(values["state"])
     values["kind"] = None if values["kind"] is None else AttachmentKind(values["kind"])
     values["pending_counts"] = tuple(values["pending_counts"])
+    progress = [values.pop(name) for name in _GROUP]
+    values["group"] = None if progress[1] is None else GroupProgress(*progress)
     return AttachmentRecord(**values)
 
 

@@ -11,6 +11,9 @@ application message may come in any order, any number of times, from any thread 
 - What contradicts an earlier message (another header, another count, a part beyond the count) is refused: the first one
   wins and the later one goes to quarantine.
 - An attachment is complete when its header, its count and exactly the parts 1..count are there.
+- A group of IBM MQ is an attachment without a header: each of its parts tells what all of them have in common, of which
+  the first part of all is believed most. It is complete when the last of its logical messages is known and each has its
+  end and as many bytes as that end promises; `app.assembly.groups` knows what contradicts what.
 
 The host loads what the catalog knows of `Assembly.keys(event)` before it applies an event, and takes the changes of
 many events as one `Checkpoint`.
@@ -19,16 +22,15 @@ many events as one `Checkpoint`.
 from dataclasses import replace
 from typing import NamedTuple
 
+from app.assembly import groups
+from app.assembly.collecting import NOTHING, ApplicationMessage, Attachment, Effect, Key, Refused, Repeated
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
 from app.codecs.sas.dialect import members
 from app.model.attachment import AttachmentDefinition, AttachmentState, MessageHeader
-from app.model.event import Announced, Event, PartArrived, Unsequenced
+from app.model.event import Announced, Event, GroupPart, PartArrived, Unsequenced
 from app.model.identity import attachment_id, message_id
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord
-
-Key = tuple[str, bytes]
-"""A source and a 16-byte correlid."""
 
 
 class Limits(NamedTuple):
@@ -36,66 +38,6 @@ class Limits(NamedTuple):
 
     parts: int = 1_000_000
     attachments: int = 10_000
-
-
-class Repeated(NamedTuple):
-    """A physical message took a place that was taken: the host compares the two bodies.
-
-    `first` is None when the earlier one is no longer in the journal; then the later one counts as the same.
-    """
-
-    attachment: str | None
-    first: int | None
-    again: int
-
-
-class Refused(NamedTuple):
-    """A physical message that contradicts what is known; it belongs in quarantine."""
-
-    position: int
-    code: str
-    row: str
-    why: str
-
-
-class Completed(NamedTuple):
-    """Every one of this attachment's so many parts is there."""
-
-    attachment: str
-    parts: int
-
-
-class ApplicationMessage(NamedTuple):
-    """The application message of a message is at this position; the host gives its body to `set_application`."""
-
-    key: Key
-    position: int
-
-
-Effect = Repeated | Refused | Completed | ApplicationMessage
-NOTHING: tuple[Effect, ...] = ()
-
-
-class Attachment:
-    """An attachment while it is being received: its catalog record and what changes with every message."""
-
-    __slots__ = ("bytes_received", "duplicates", "last_position", "last_received_at", "parts", "record")
-
-    def __init__(self, record: AttachmentRecord, parts: Parts) -> None:
-        self.record, self.parts = record, parts
-        self.bytes_received, self.duplicates = record.bytes_received, record.duplicates
-        self.last_position, self.last_received_at = record.last_position, record.last_received_at
-
-    def current(self) -> AttachmentRecord:
-        """The record with what has changed since."""
-        return replace(
-            self.record,
-            parts_received=max(self.parts.count, self.record.parts_received),
-            bytes_received=self.bytes_received,
-            duplicates=self.duplicates,
-            last_position=self.last_position,
-            last_received_at=self.last_received_at,
-        )
 
 
 class Assembly:
@@ -123,6 +65,8 @@ class Assembly:
         """Applies what one physical message means; `position` is its packed place in the journal."""
         if isinstance(event, PartArrived):
             return self._part(source, event, position, received_at)
+        if isinstance(event, GroupPart):
+            return self._group_part(source, event, position, received_at)
         if isinstance(event, Unsequenced):
             return self._unsequenced(source, event, position, received_at)
         return self._announced(source, event, position, received_at)
@@ -174,22 +118,27 @@ class Assembly:
     def _part(self, source: str, event: PartArrived, position: int, received_at: int) -> tuple[Effect, ...]:
         attachment = self._touch(source, event.correl_id, position, received_at)
         record = attachment.record
-        if record.state in _PARTS_ARE_KNOWN and not attachment.parts.count:
-            attachment.duplicates += 1
-            return (Repeated(record.id, None, position),)
+        if attachment.has_forgotten_its_parts:
+            return attachment.repeated(None, position)
         most = self.limits.parts if record.parts_expected is None else record.parts_expected
         if event.sequence > most and _little_endian(event.sequence) > most:
             why = f"part {event.sequence} of an attachment of {most} parts at most"
             return (Refused(position, "sequence-beyond-count", "correl_id", why),)
         if (first := attachment.parts.add(event.sequence, position)) is not None:
-            if first == position:
-                return NOTHING
-            attachment.duplicates += 1
-            return (Repeated(record.id, first, position),)
+            return NOTHING if first == position else attachment.repeated(first, position)
         attachment.bytes_received += event.size
         if attachment.record.parts_expected == attachment.parts.count:
             return self._check_complete(attachment)
         return NOTHING
+
+    def _group_part(self, source: str, event: GroupPart, position: int, received_at: int) -> tuple[Effect, ...]:
+        if event.message > self.limits.parts:
+            why = f"message {event.message} of a group of {self.limits.parts} parts at most"
+            return (Refused(position, "too-many-parts", "msg_seq_number", why),)
+        attachment = self._touch(source, event.correl_id, position, received_at)
+        if attachment.has_forgotten_its_parts:
+            return attachment.repeated(None, position)
+        return groups.take(attachment, event, position, self.limits.parts)
 
     def _unsequenced(self, source: str, event: Unsequenced, position: int, received_at: int) -> tuple[Effect, ...]:
         key = (source, event.correl_id)
@@ -202,8 +151,7 @@ class Assembly:
         if record.kind is not None:
             return self._count(attachment, event.counts, position)
         if record.pending_position is not None:
-            attachment.duplicates += 1
-            return (Repeated(record.id, record.pending_position, position),)
+            return attachment.repeated(record.pending_position, position)
         attachment.record = replace(record, pending_position=position, pending_counts=event.counts)
         return NOTHING
 
@@ -211,8 +159,7 @@ class Assembly:
         record = attachment.record
         if record.parts_expected is not None:
             if record.parts_expected in counts:
-                attachment.duplicates += 1
-                return (Repeated(record.id, None, position),)
+                return attachment.repeated(None, position)
             why = f"{_spoken(counts)}, but an earlier count said {record.parts_expected}"
             return (Refused(position, "conflicting-count", "number of messages", why),)
         plausible = self._plausible(counts, record.dialects)
@@ -256,18 +203,7 @@ class Assembly:
         received_at: int,
     ) -> tuple[Effect, ...]:
         attachment = self._touch(source, definition.correl_id, position, received_at)
-        attachment.record = replace(
-            attachment.record,
-            message_id=owner,
-            ordinal=ordinal,
-            kind=definition.kind,
-            qualifier_1=definition.qualifier_1,
-            qualifier_2=definition.qualifier_2,
-            description=definition.description,
-            minor_version=definition.minor_version,
-            major_version=definition.major_version,
-            dialects=dialects,
-        )
+        attachment.define(definition, message_id=owner, ordinal=ordinal, dialects=dialects)
         if (pending := attachment.record.pending_position) is not None:
             return self._count(attachment, attachment.record.pending_counts, pending)
         return self._check_complete(attachment)
@@ -308,10 +244,7 @@ class Assembly:
             or not attachment.parts.is_one_to(record.parts_expected)
         ):
             return NOTHING
-        if (state := follow(record.state, Input.ALL_THERE)) is None:
-            return NOTHING
-        attachment.record = replace(record, state=state, completed_at=attachment.last_received_at)
-        return (Completed(record.id, record.parts_expected),)
+        return attachment.completed(record.parts_expected)
 
     def _plausible(self, counts: tuple[int, ...], dialects: int) -> list[int]:
         """The readings of a count that can be, the smallest first: those in the byte order of the header, if any."""
@@ -351,9 +284,6 @@ class Assembly:
                 row, why = f"attachments[{ordinal}]", "an earlier header announced this attachment correlid otherwise"
                 return (Refused(position, "conflicting-header", row, why),)
         return NOTHING
-
-
-_PARTS_ARE_KNOWN = frozenset({AttachmentState.FINISHED, AttachmentState.DELETED})
 
 
 def _message_key(source: str, header: MessageHeader | MessageRecord) -> Key:

@@ -1,8 +1,8 @@
 """The sequence numbers of an attachment that have come, and where the journal keeps each part."""
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 
 from app.model.records import PartRun
 
@@ -64,6 +64,18 @@ class Parts:
         fresh, self._fresh = self._fresh, []
         return fresh
 
+    def find(self, sequence: int) -> int | None:
+        """The position of the part that has this sequence number."""
+        at = bisect_right(self._firsts, sequence) - 1
+        if at < 0 or (behind := sequence - self._firsts[at]) >= self._lengths[at]:
+            return None
+        return self._positions[at] + behind
+
+    def highest_below(self, bound: int) -> int:
+        """The highest sequence number seen that is less than `bound`, 0 for none."""
+        at = bisect_left(self._firsts, bound) - 1
+        return min(self._firsts[at] + self._lengths[at], bound) - 1 if at >= 0 else 0
+
     def highest(self) -> int:
         """The highest sequence number seen, 0 for none."""
         return self._firsts[-1] + self._lengths[-1] - 1 if self._firsts else 0
@@ -89,17 +101,7 @@ class Parts:
         numbers = (
             sorted((_swap(first), 1) for first, _ in self) if little else zip(self._firsts, self._lengths, strict=True)
         )
-        gaps: list[tuple[int, int]] = []
-        following = 1
-        for first, length in numbers:
-            if first > following:
-                gaps.append((following, first - 1))
-            following = max(following, first + length)
-            if len(gaps) >= limit:
-                return gaps
-        if expected is not None and following <= expected:
-            gaps.append((following, expected))
-        return gaps[:limit]
+        return gaps(numbers, expected, limit)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         for first, length, position in zip(self._firsts, self._lengths, self._positions, strict=True):
@@ -112,6 +114,22 @@ class Parts:
     def _swapped_span(self, expected: int) -> bool:
         swapped = [_swap(sequence) for sequence, _ in self]
         return min(swapped) == 1 and max(swapped) == expected
+
+
+def gaps(runs: Iterable[tuple[int, int]], expected: int | None, limit: int) -> list[tuple[int, int]]:
+    """Closed ranges of the numbers from 1 to `expected` (None: to the highest) that no run of (first, length) has, at
+    most `limit` of them; runs ascend."""
+    found: list[tuple[int, int]] = []
+    following = 1
+    for first, length in runs:
+        if first > following:
+            found.append((following, first - 1))
+        following = max(following, first + length)
+        if len(found) >= limit:
+            return found
+    if expected is not None and following <= expected:
+        found.append((following, expected))
+    return found[:limit]
 
 
 def _swap(sequence: int) -> int:

@@ -38,10 +38,12 @@ class DeliveryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AttachmentDefinition:
-    """One entry of an attachment header's list.
+    """What a sender says of an attachment: an entry of an attachment header's list, or the descriptor of a message.
 
-    `correl_id` is the 16-byte attachment correlid. For files qualifier 1 is FILENAME or FILEREF and qualifier 2 the
-    sender's file name or fileref; for data sets they are the library and the member. Names are data, never paths.
+    `correl_id` is the 16-byte attachment correlid; of an IBM MQ group its GroupId of 24 bytes, and of a message that is
+    a file by itself its MsgId. For files qualifier 1 is FILENAME or FILEREF and qualifier 2 the sender's file name or
+    fileref, for data sets they are the library and the member; what has no name is called by its GROUPID or MSGID, in
+    hexadecimal. Names are data, never paths.
     """
 
     kind: AttachmentKind

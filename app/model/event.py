@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from app.model.attachment import MessageHeader
+from app.model.attachment import AttachmentDefinition, MessageHeader
 
 
 class Announced(NamedTuple):
@@ -36,4 +36,27 @@ class Unsequenced(NamedTuple):
     size: int
 
 
-Event = Announced | PartArrived | Unsequenced
+class GroupPart(NamedTuple):
+    """A logical message of an IBM MQ group, or a segment of one, or a message that is a whole group by itself.
+
+    `message` is its MsgSeqNumber and `offset` its place in the logical message, in bytes. A part that `ends_message` is
+    the last segment, or the only one; `ends_group` is said by any part of the group's last logical message.
+    """
+
+    definition: AttachmentDefinition
+    message: int
+    offset: int
+    size: int
+    ends_message: bool
+    ends_group: bool
+
+    @property
+    def correl_id(self) -> bytes:
+        return self.definition.correl_id
+
+    @property
+    def begins_group(self) -> bool:
+        return self.message == 1 and not self.offset
+
+
+Event = Announced | PartArrived | Unsequenced | GroupPart

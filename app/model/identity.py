@@ -4,7 +4,7 @@ from hashlib import blake2b
 
 
 def attachment_id(source: str, correl_id: bytes) -> str:
-    """The identifier of the attachment with this 16-byte correlid from this source: 32 hexadecimal digits."""
+    """The identifier of the attachment with this correlid of 16 or 24 bytes from this source: 32 hexadecimal digits."""
     return _identifier(b"attachment", source, correl_id)
 
 

@@ -1,7 +1,10 @@
 """The physical message: what a broker delivers once."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+Framing = Literal["sas_queue", "mq_group"]
+"""How attachments are cut into physical messages. One that no transport could read has none of these."""
 
 NO_PROPERTIES: Mapping[str, str] = {}
 

@@ -4,9 +4,20 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.message import Framing
 
 Storage = Literal["journal", "store"]
 QuarantineState = Literal["kept", "replayed", "dismissed"]
+GroupedAs = Literal["messages", "segments"]
+
+
+class GroupProgress(NamedTuple):
+    """How far an IBM MQ group has come: the MsgSeqNumber of its `last` logical message, None until that is known, and
+    of how many logical messages the end has come (`ended`), which hold so many bytes by the offsets of their ends."""
+
+    last: int | None = None
+    ended: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +25,7 @@ class AttachmentRecord:
     """What is known of one attachment, announced or not.
 
     `kind` and the names are None or empty until its header has come. `parts_expected` is None until its count has come.
+    Of an IBM MQ group (`group` is not None) it is known when all is there.
     `storage` says where finished content is: "journal" (by extents) or "store" (the object `object_name`).
     `pending_*` hold an unsequenced message that no header has explained yet.
     """
@@ -37,6 +49,7 @@ class AttachmentRecord:
     duplicates: int = 0
     pending_counts: tuple[int, ...] = ()
     pending_position: int | None = None
+    group: GroupProgress | None = None
     first_position: int = 0
     last_position: int = 0
     first_received_at: int = 0
@@ -110,13 +123,16 @@ class OutgoingAttachment:
 
 class Cut(NamedTuple):
     """How a delivery is cut into physical messages: bodies of at most `body_limit` bytes, the dialect by name, the
-    character set and the encoding as IBM MQ numbers them, the length of a file's records (None: as a body allows)."""
+    character set and the encoding as IBM MQ numbers them, the length of a file's records (None: as a body allows); and
+    of the framing `mq_group`, what a file becomes: the messages of a group, or the segments of one message."""
 
     body_limit: int
     dialect: str
     ccsid: int
     encoding: int
     record_length: int | None = None
+    framing: Framing = "sas_queue"
+    group: GroupedAs = "messages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +188,7 @@ class NewEvent(NamedTuple):
 
 class PartRun(NamedTuple):
     """`length` parts from sequence number `first` on, in consecutive rows of one journal batch, from packed `position`
-    on."""
+    on. Of an IBM MQ group the sequence numbers are the keys of `app.assembly.groups`."""
 
     first: int
     length: int

@@ -16,22 +16,13 @@ from threading import Event as StopSignal
 from time import monotonic
 from typing import NamedTuple
 
-from app.assembly.machine import (
-    ApplicationMessage,
-    Assembly,
-    Attachment,
-    Completed,
-    Effect,
-    Key,
-    Limits,
-    Refused,
-    Repeated,
-)
+from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
+from app.assembly.machine import Assembly, Limits
 from app.assembly.parts import Parts
 from app.codecs.sas import dialect
-from app.framing import sas_queue
+from app.framing.reading import READINGS
 from app.model.errors import TheirError
-from app.model.event import Announced, Event, PartArrived, Unsequenced
+from app.model.event import Announced, Event, GroupPart, PartArrived, Unsequenced
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Finished, MessageRecord, QuarantineRecord
 from app.observe import logger
@@ -44,6 +35,8 @@ from app.service.surroundings import Surroundings
 CHECKPOINT_SECONDS = 0.25
 QUEUED_BATCHES = 3
 RETRY_SECONDS = 0.5
+
+_PARTS = (PartArrived, GroupPart)
 
 log = logger(__name__)
 
@@ -191,20 +184,27 @@ class Assembler:
         apply = self._assembly.apply
         for at, message, event in readable:
             effects = apply(message.source, event, at, message.received_at)
-            if isinstance(event, PartArrived) and not (effects and isinstance(effects[0], Repeated | Refused)):
-                record = self._assembly.attachments[message.source, event.correl_id].record
-                self._early.part(record, event.sequence, message.body, Position.unpack(at))
+            if isinstance(event, _PARTS) and not (effects and isinstance(effects[0], Repeated | Refused)):
+                self._read_early(event, at, message)
             for effect in effects:
                 self._carry_out(effect, at, message)
         self._early.let_go()
         self._reached = max(self._reached, work[-1][0].pack())
         self._unsaved.progress = self._reached
 
+    def _read_early(self, part: PartArrived | GroupPart, at: int, message: PhysicalMessage) -> None:
+        record = self._assembly.attachments[message.source, part.correl_id].record
+        if isinstance(part, PartArrived):
+            self._early.part(record, part.sequence, message.body, Position.unpack(at))
+        else:
+            self._early.group_part(record.id, part, self._around.described(message), Position.unpack(at))
+
     def _read(self, message: PhysicalMessage) -> Event:
         if message.framing == UNREADABLE:
             properties = message.properties
             raise TheirError(properties.get("refused-code", "unreadable"), "", -1, properties.get("refused-why", ""))
-        event = sas_queue.read(self._around.described(message), self._dialects.get(message.source, dialect.ALL))
+        known = self._dialects.get(message.source, dialect.ALL)
+        event = READINGS[message.framing].read(self._around.described(message), known)
         if isinstance(event, Announced):
             self._remember(message.source, event.dialects)
         return event
@@ -223,7 +223,7 @@ class Assembler:
         wanted: dict[str, dict[bytes, None]] = {}
         wanted_messages: dict[str, dict[bytes, None]] = {}
         for _, message, event in readable:
-            if isinstance(event, PartArrived) and (message.source, event.correl_id) in held:
+            if isinstance(event, _PARTS) and (message.source, event.correl_id) in held:
                 continue
             by_message = isinstance(event, Announced | Unsequenced)
             for key in self._assembly.keys(message.source, event):

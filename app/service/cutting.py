@@ -1,6 +1,6 @@
 """A delivery's content -> the bodies of its parts, one at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -12,10 +12,12 @@ from app.codecs.sas.dialect import Dialect
 from app.dataset import encode
 from app.dataset.numeric import ByteOrder
 from app.dataset.parquet import read_parquet
-from app.framing.outgoing import Manner, messages
+from app.framing import mq_group, sas_queue
+from app.framing.outgoing import CARRIES
+from app.framing.sas_queue import Manner
 from app.model.attachment import AttachmentKind
 from app.model.errors import TheirError
-from app.model.message import PhysicalMessage
+from app.model.message import Framing, PhysicalMessage
 from app.model.records import Cut, DeliveryRecord, OutgoingAttachment
 from app.ports import ContentStore
 from app.service.outbox import CannotSend
@@ -32,21 +34,51 @@ class Cutter:
     """Cuts deliveries in one way."""
 
     def __init__(self, how: Cut, store: ContentStore) -> None:
-        self._store = store
-        self._limit, self._record_length = how.body_limit, how.record_length
-        charset = named_charset(how.ccsid, how.encoding) or "utf-8"
-        self._manner = Manner(Dialect.parse(how.dialect), charset, how.ccsid, how.encoding)
+        self._how, self._store = how, store
 
     def cut(self, delivery: DeliveryRecord) -> Iterator[PhysicalMessage]:
         """All physical messages of a delivery. Raises CannotSend."""
+        carries = CARRIES[self._how.framing]
+        if not all(attachment.kind in carries.kinds for attachment in delivery.attachments):
+            raise CannotSend(f"the framing {self._how.framing} carries no data sets")
+        if delivery.application_body is not None and not carries.application_message:
+            raise CannotSend(f"the framing {self._how.framing} carries no application message")
         try:
-            yield from messages(delivery, self._manner, self._bodies)
+            yield from _FRAMED[self._how.framing](delivery, self._how, self._store)
         except (TheirError, WireError, UnicodeEncodeError, pa.ArrowException) as error:
             raise CannotSend(str(error)) from error
         except KeyError as gone:
             raise CannotSend(f"its content {gone} is gone") from gone
 
-    def _bodies(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
+
+def _grouped(delivery: DeliveryRecord, how: Cut, store: ContentStore) -> Iterator[PhysicalMessage]:
+    def bodies(attachment: OutgoingAttachment) -> Iterator[bytes | memoryview]:
+        pieces = store.read(attachment.object_name) if attachment.size else iter(())
+        return fixed_records(pieces, how.body_limit)
+
+    return mq_group.messages(delivery, how, bodies)
+
+
+def _queued(delivery: DeliveryRecord, how: Cut, store: ContentStore) -> Iterator[PhysicalMessage]:
+    charset = named_charset(how.ccsid, how.encoding) or "utf-8"
+    manner = Manner(Dialect.parse(how.dialect), charset, how.ccsid, how.encoding)
+    return sas_queue.messages(delivery, manner, _SasBodies(manner, how, store).of)
+
+
+_FRAMED: Mapping[Framing, Callable[[DeliveryRecord, Cut, ContentStore], Iterator[PhysicalMessage]]] = {
+    "sas_queue": _queued,
+    "mq_group": _grouped,
+}
+
+
+class _SasBodies:
+    """The bodies of an attachment's parts: of a file its description and records, of a data set its messages."""
+
+    def __init__(self, manner: Manner, how: Cut, store: ContentStore) -> None:
+        self._manner, self._store = manner, store
+        self._limit, self._record_length = how.body_limit, how.record_length
+
+    def of(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
         return self._data_set(attachment) if attachment.kind is AttachmentKind.DATA_SET else self._file(attachment)
 
     def _file(self, attachment: OutgoingAttachment) -> Iterator[bytes]:

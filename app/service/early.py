@@ -1,4 +1,4 @@
-"""Reading binary files while their parts are still in memory.
+"""Reading binary files and groups while their parts are still in memory.
 
 A file whose parts come in order is measured part by part, as they are assembled, so that nothing of it has to be read
 again when it is complete. Whatever does not go that way (parts out of order, small records, records that span parts, a
@@ -7,6 +7,7 @@ result.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -15,9 +16,11 @@ from typing import Any
 from app.codecs.sas import dialect, files
 from app.codecs.sas.dialect import Dialect
 from app.model.attachment import AttachmentKind
-from app.model.message import Position
+from app.model.event import GroupPart
+from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import Journal
+from app.service.media_types import BINARY_TYPE, text_type
 from app.wire import WireError
 
 AT_ONCE = 256
@@ -32,16 +35,17 @@ EXTENTS_HELD = 100_000
 BATCHES_BEHIND = 2
 """Batches that may wait to be hashed."""
 
-BINARY_TYPE = "application/octet-stream"
-
 
 @dataclass(slots=True)
 class _Reading:
-    """A file whose parts 1..`following - 1` have been read."""
+    """A file of which so many `parts` have been read, all that stand before `following`: a sequence number, or the
+    place of a group's part."""
 
-    dialects: int
+    following: int
+    parts: int
+    content_type: str = BINARY_TYPE
+    dialects: int | None = None
     chosen: Dialect | None = None
-    following: int = 2
     size: int = 0
     digest: Any = field(default_factory=sha256)
     held: list[memoryview] = field(default_factory=list)
@@ -75,6 +79,22 @@ class EarlyReader:
         if sequence != reading.following or not self._read(reading, body, position):
             self._leave(record.id)
 
+    def group_part(self, attachment_id: str, event: GroupPart, message: PhysicalMessage, position: Position) -> None:
+        """Reads a part of a group that has come for the first time."""
+        if event.begins_group:
+            is_text = event.definition.kind is AttachmentKind.TEXT_FILE
+            self._enter(attachment_id, _Reading(_place(1, 0), 0, text_type(message) if is_text else BINARY_TYPE))
+        reading = self._reading.get(attachment_id)
+        if reading is None:
+            return
+        if _place(event.message, event.offset) != reading.following or self._extents >= EXTENTS_HELD:
+            self._leave(attachment_id)
+            return
+        self._hold(reading, message.body, [(0, event.size)], position)
+        reading.following = (
+            _place(event.message + 1, 0) if event.ends_message else _place(event.message, event.offset + event.size)
+        )
+
     def let_go(self) -> None:
         """Has what is held hashed, so that no body is kept much longer than its batch."""
         if self._holding:
@@ -97,7 +117,7 @@ class EarlyReader:
     def take(self, attachment_id: str, parts_expected: int | None) -> Finished | None:
         """What is known of a file that is complete; None when it was not read to its end."""
         reading = self._leave(attachment_id)
-        if reading is None or reading.following - 1 != parts_expected:
+        if reading is None or reading.parts != parts_expected:
             return None
         self._await_hashing()
         _hash([reading.to_hash()])
@@ -105,7 +125,7 @@ class EarlyReader:
             attachment_id,
             size=reading.size,
             sha256=reading.digest.hexdigest(),
-            content_type=BINARY_TYPE,
+            content_type=reading.content_type,
             storage="journal",
             finished_at=0,
             extents=tuple(reading.extents),
@@ -130,30 +150,44 @@ class EarlyReader:
             _, dialects = files.read_file_description(body, record.dialects or dialect.ALL)
         except WireError:
             return
+        self._enter(record.id, _Reading(2, 1, dialects=dialects))
+
+    def _enter(self, attachment_id: str, reading: _Reading) -> None:
         if len(self._reading) >= AT_ONCE:
             self._leave(next(iter(self._reading)))
-        self._reading[record.id] = _Reading(dialects)
+        self._reading[attachment_id] = reading
 
     def _read(self, reading: _Reading, body: bytes | memoryview, position: Position) -> bool:
         """False when the part is not made of a few whole records."""
         try:
-            reading.chosen = reading.chosen or files.detect(lambda: [body], reading.dialects)
-            spans = list(files.spans([body], reading.chosen))
+            reading.chosen = reading.chosen or files.detect(lambda: [body], reading.dialects or dialect.ALL)
+            spans = [(start, length) for _, start, length, _ in files.spans([body], reading.chosen)]
         except WireError:
             return False
         if len(spans) > EXTENTS_A_PART or self._extents + len(spans) > EXTENTS_HELD:
             return False
+        self._hold(reading, body, spans, position)
+        reading.following += 1
+        return True
+
+    def _hold(
+        self, reading: _Reading, body: bytes | memoryview, spans: Iterable[tuple[int, int]], position: Position
+    ) -> None:
+        """Adds what lies in a part at these (first byte, number of bytes)."""
         segment, offset, _ = next(self._journal.extents([position]))
         view = memoryview(body)
-        for _, start, length, _ in spans:
+        for start, length in spans:
             if length:
                 reading.held.append(view[start : start + length])
                 reading.extents.append(Extent(segment, offset + start, length))
                 reading.size += length
                 self._extents += 1
-        reading.following += 1
+        reading.parts += 1
         self._holding[id(reading)] = reading
-        return True
+
+
+def _place(message: int, offset: int) -> int:
+    return message << 32 | offset
 
 
 def _hash(work: list[tuple[Any, list[memoryview]]]) -> None:

@@ -1,17 +1,20 @@
 """Complete attachments -> content that can be read.
 
-A file of large binary records is read where it lies, in the journal, and is measured only (`extents`); every other
-file, and every data set as Parquet, becomes an object of the content store. What a sender got wrong quarantines the
-attachment with row, byte and reason; what went wrong here (a full disk) is tried again.
+A file of large binary records, and every IBM MQ group, is read where it lies, in the journal, and is measured only
+(`extents`); every other file, and every data set as Parquet, becomes an object of the content store. What a sender got
+wrong quarantines the attachment with row, byte and reason; what went wrong here (a full disk) is tried again.
 """
 
+from array import array
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event
 from time import monotonic
 
+from app.assembly import groups
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentKind, AttachmentState
@@ -20,7 +23,7 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Checkpoint, Finished, NewEvent
 from app.observe import logger
 from app.service.completion import complete_messages
-from app.service.finishing import data_set_content, file_content
+from app.service.finishing import data_set_content, file_content, group_content
 from app.service.quarantining import quarantine_record
 from app.service.surroundings import Surroundings
 from app.wire import WireError
@@ -93,9 +96,9 @@ class Finisher:
             self._accept(record, replace(found, finished_at=self._around.clock.now()))
             return
         parts = Parts(self._around.catalog.part_runs(record.id))
-        positions = [Position.unpack(packed) for packed in parts.in_order(record.parts_expected)]
+        positions, reader = _how_to_read(record, parts, record.parts_expected)
         try:
-            finished = self._read(record, positions)
+            finished = self._read(record, positions, reader)
         except (TheirError, WireError) as error:
             self._refuse(record, positions, error)
         except KeyError:
@@ -108,11 +111,10 @@ class Finisher:
         held = {segment.number for segment in self._around.journal.segments()}
         return held.issuperset(extent.segment for extent in found.extents)
 
-    def _read(self, record: AttachmentRecord, positions: list[Position]) -> Finished:
+    def _read(self, record: AttachmentRecord, positions: list[Position], reader: "Reader") -> Finished:
         if not positions:
             raise TheirError("no-parts", "number of messages", -1, "an attachment has at least one sequenced message")
         first = self._around.described(self._around.journal.read(positions[0]))
-        reader = _READERS[record.kind or AttachmentKind.BINARY_FILE]
         content = reader(record, first, positions, self._around)
         return replace(content, finished_at=self._around.clock.now())
 
@@ -153,3 +155,15 @@ _READERS: dict[AttachmentKind, Reader] = {
     AttachmentKind.TEXT_FILE: file_content,
     AttachmentKind.BINARY_FILE: file_content,
 }
+
+
+def _how_to_read(record: AttachmentRecord, parts: Parts, expected: int) -> tuple[list[Position], Reader]:
+    """Where the parts of a complete attachment lie, in order, and what makes content of them."""
+    if record.group is None:
+        reader = _READERS[record.kind or AttachmentKind.BINARY_FILE]
+        return [Position.unpack(packed) for packed in parts.in_order(expected)], reader
+    keys, positions = array("q"), []
+    for key, packed in groups.in_order(parts):
+        keys.append(key)
+        positions.append(Position.unpack(packed))
+    return positions, partial(group_content, keys)

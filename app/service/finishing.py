@@ -5,7 +5,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import NamedTuple
 
-from app.codecs.ibm_mq.encodings import charset as named_charset
+from app.assembly import groups
 from app.codecs.ibm_mq.encodings import float_format
 from app.codecs.sas import dataset, dialect, files
 from app.codecs.sas.dialect import Dialect
@@ -21,11 +21,11 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import Journal, ObjectWriter
 from app.service.content import object_name
-from app.service.early import BINARY_TYPE, EXTENTS_A_PART
+from app.service.early import EXTENTS_A_PART
+from app.service.media_types import BINARY_TYPE, PARQUET_TYPE, text_type
 from app.service.surroundings import Surroundings
 from app.wire import WireError
 
-PARQUET_TYPE = "application/vnd.apache.parquet"
 WRITE_BYTES = 256 << 10
 
 
@@ -70,7 +70,7 @@ def file_content(
     chosen = files.detect(lambda: journal.bodies(parts), dialects)
     content_type = BINARY_TYPE
     if record.kind is AttachmentKind.TEXT_FILE:
-        content_type = _text_type(first)
+        content_type = text_type(first)
     elif (extents := _extents(parts, chosen, journal)) is not None:
         return Finished(
             record.id,
@@ -88,16 +88,6 @@ def file_content(
         else:
             _write_joined(records, measured)
     return measured.stored(record, content_type, dialects)
-
-
-def _text_type(first: PhysicalMessage) -> str:
-    """The media type of a text file; one whose character set is not known to be any says none."""
-    named = named_charset(first.ccsid, first.encoding)
-    return f"text/plain; charset={_REGISTERED.get(named, named)}" if named else "text/plain"
-
-
-_REGISTERED = {"latin-1": "iso-8859-1", "utf-16-be": "utf-16be", "utf-16-le": "utf-16le"}
-"""The names that clients know of character sets that Python calls otherwise."""
 
 
 class _Extents(NamedTuple):
@@ -160,6 +150,38 @@ def _write_lines(records: Iterator[bytes | memoryview], line_end: bytes, filesiz
     target.write(b"".join(held))
     if lines and (target.size - filesize) % (1 << 32):
         target.write(line_end)
+
+
+# --- groups -------------------------------------------------------------------------------------------------------
+
+
+def group_content(
+    keys: Sequence[int],
+    record: AttachmentRecord,
+    first: PhysicalMessage,
+    positions: list[Position],
+    around: Surroundings,
+) -> Finished:
+    """An IBM MQ group's content, which stays in the journal: the bodies at these positions, as they are. `keys` are
+    those of `app.assembly.groups`, in the same order.
+
+    Raises TheirError when they do not lie side by side.
+    """
+    extents = tuple(around.journal.extents(positions))
+    if (why := groups.misfit(keys, (extent.length for extent in extents))) is not None:
+        raise TheirError("bad-group", "offset", -1, why)
+    digest = sha256()
+    for body in around.journal.bodies(positions):
+        digest.update(body)
+    return Finished(
+        record.id,
+        size=sum(extent.length for extent in extents),
+        sha256=digest.hexdigest(),
+        content_type=text_type(first) if record.kind is AttachmentKind.TEXT_FILE else BINARY_TYPE,
+        storage="journal",
+        finished_at=0,
+        extents=tuple(extent for extent in extents if extent.length),
+    )
 
 
 # --- data sets ----------------------------------------------------------------------------------------------------

@@ -1,14 +1,18 @@
 """The whole service behind REST and the command line: its stages, started and stopped in order."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
+from app.assembly import groups
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
+from app.framing.reading import READINGS
 from app.model.attachment import AttachmentState
+from app.model.errors import TheirError
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, DeliveryRecord, EventRecord, NewEvent, QuarantineRecord
@@ -143,8 +147,12 @@ class Gateway:
         return content
 
     def missing_ranges(self, record: AttachmentRecord, limit: int) -> list[tuple[int, int]]:
-        """Closed ranges of sequence numbers that have not come yet, at most `limit` of them."""
-        return Parts(self.catalog.part_runs(record.id)).missing(record.parts_expected, limit)
+        """Closed ranges of sequence numbers that have not come yet, at most `limit` of them; of an IBM MQ group, of the
+        MsgSeqNumbers of logical messages that are not whole."""
+        parts = Parts(self.catalog.part_runs(record.id))
+        if record.group is None:
+            return parts.missing(record.parts_expected, limit)
+        return groups.missing(parts, record.group.last, self._sizes, limit)
 
     def delete_attachment(self, attachment_id: str) -> bool:
         """Removes an attachment for ever; False when there is none."""
@@ -172,13 +180,22 @@ class Gateway:
         position = Position.unpack(record.position)
         message = self.journal.read(position)
         self.catalog.set_quarantine_state(quarantine_id, "replayed")
-        spoilt = self.catalog.attachment(identify(record.source, record.correl_id[:16]))
+        spoilt = self._attachment_of(message)
         if spoilt is not None and follow(spoilt.state, Input.REPLAY) is AttachmentState.COMPLETE:
             self.catalog.set_state([spoilt.id], AttachmentState.COMPLETE)
             self._finisher.put({spoilt.id: None})
         else:
             self._assembler.put([position], [_owned(message)], again=True)
         return True
+
+    def _attachment_of(self, message: PhysicalMessage) -> AttachmentRecord | None:
+        """The attachment that a message is a part of."""
+        reading = READINGS.get(message.framing)
+        if reading is None:
+            return None
+        with suppress(TheirError):
+            return self.catalog.attachment(identify(message.source, reading.attachment_key(message)))
+        return None
 
     def enqueue(self, delivery: DeliveryRecord) -> None:
         """Takes a delivery whose content is stored. Raises IdempotencyConflict."""
@@ -195,6 +212,13 @@ class Gateway:
             return events
         self.bell.wait(heard, timeout)
         return self.catalog.events_after(after, EVENTS_AT_ONCE)
+
+    def _sizes(self, positions: Sequence[int]) -> list[int]:
+        """The sizes of the bodies at these packed positions; zeros when the journal has let go of one."""
+        try:
+            return [extent.length for extent in self.journal.extents(map(Position.unpack, positions))]
+        except KeyError:
+            return [0] * len(positions)
 
     # --- building -------------------------------------------------------------------------------------------------
 

@@ -13,9 +13,10 @@ from random import uniform
 from threading import Event
 from time import monotonic
 
+from app.framing import mq_group
 from app.model.attachment import DeliveryState
 from app.model.message import PhysicalMessage
-from app.model.records import Cut, DeliveryRecord, NewEvent
+from app.model.records import Cut, DeliveryRecord, NewEvent, OutgoingAttachment
 from app.observe import logger
 from app.ports import Sender, SendFailed
 from app.service.bell import Bell
@@ -29,6 +30,8 @@ BATCH_BYTES = 2 << 20
 PROGRESS_SECONDS = 0.5
 IDLE_SECONDS = 5.0
 DUE_AT_ONCE = 16
+PROPERTY_BYTES = 16
+"""What a property takes beside its name and its text."""
 
 
 class CannotSend(Exception):
@@ -116,9 +119,21 @@ class Outbox:
     def _settle_cut(self, delivery: DeliveryRecord) -> tuple[DeliveryRecord, Cut]:
         """The delivery with the cut that holds for all its attempts, written down before the first message goes."""
         settings, room = self._settings, self.sender.max_body()
+        if settings.framing == "mq_group":
+            room -= max(map(_told, delivery.attachments), default=0)
         if delivery.cut is None:
             limit = min(settings.body_limit, room)
-            cut = Cut(limit, settings.dialect, settings.ccsid, settings.encoding, settings.record_length)
+            if limit < 1:
+                raise CannotSend("the broker's messages have no room for the names of its attachments")
+            cut = Cut(
+                limit,
+                settings.dialect,
+                settings.ccsid,
+                settings.encoding,
+                settings.record_length,
+                settings.framing,
+                settings.group,
+            )
             delivery = replace(delivery, cut=cut)
             self._around.catalog.update_delivery(delivery)
             return delivery, cut
@@ -149,6 +164,12 @@ class Outbox:
         self._around.metrics.deliveries.labels(state).inc()
         self._around.bell.ring()
         return delivery
+
+
+def _told(attachment: OutgoingAttachment) -> int:
+    """The bytes that its properties take of the first message of a group, at most."""
+    told = mq_group.properties(attachment)
+    return sum(PROPERTY_BYTES + len(name) + len(text.encode()) for name, text in told.items())
 
 
 def _batches(messages: Iterator[PhysicalMessage]) -> Iterator[list[PhysicalMessage]]:

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from secrets import token_bytes
 from typing import Annotated, Any, Self
@@ -19,7 +19,9 @@ from pydantic import (
 )
 
 from app.codecs.ibm_mq.encodings import charset
+from app.framing.outgoing import CARRIES
 from app.model.attachment import AttachmentKind
+from app.model.message import Framing
 from app.model.records import DeliveryRecord, OutgoingAttachment
 from app.web.problems import Problem, field_errors
 from app.web.schemas import KINDS, KindWord
@@ -135,8 +137,9 @@ class DraftReader:
     files in any order. Raises Problem as soon as something is wrong.
     """
 
-    def __init__(self, destinations: Collection[str]) -> None:
-        self._destinations = destinations
+    def __init__(self, framings: Mapping[str, Framing]) -> None:
+        """`framings` are those of the destinations by name."""
+        self._framings = framings
         self._draft: MessageDraft | None = None
         self._seen: list[str] = []
 
@@ -159,13 +162,16 @@ class DraftReader:
         if name == MESSAGE:
             self._draft = _validated(lambda: MessageDraft.model_validate_json(text))
             self._check_destination(self._draft.destination)
+            self._check_framing(self._draft)
         elif name == "destination":
             self._check_destination(text)
 
     def result(self, form: Form) -> tuple[MessageDraft, dict[str, StoredPart]]:
         """The draft, and its parts by the names it uses, once everything has come."""
         if self._draft is None:
-            return _validated(lambda: _draft_of_form(form)), {str(n): part for n, part in enumerate(form.parts)}
+            draft = _validated(lambda: _draft_of_form(form))
+            self._check_framing(draft)
+            return draft, {str(n): part for n, part in enumerate(form.parts)}
         errors = [
             {"pointer": f"#/attachments/{n}/part", "detail": f"there is no part {entry.part!r}"}
             for n, entry in enumerate(self._draft.attachments)
@@ -183,10 +189,26 @@ class DraftReader:
             raise _invalid("#/attachments", f"the part {name!r} comes twice")
 
     def _check_destination(self, name: str) -> None:
-        if name not in self._destinations:
-            known = sorted(self._destinations)
+        if name not in self._framings:
+            known = sorted(self._framings)
             errors = [{"pointer": "#/destination", "detail": f"not one of {', '.join(known) or 'none'}"}]
             raise Problem("unknown-destination", f"there is no destination {name!r}", known=known, errors=errors)
+
+    def _check_framing(self, draft: MessageDraft) -> None:
+        """Not everything can be sent to every destination."""
+        framing = self._framings[draft.destination]
+        carries = CARRIES[framing]
+        errors = [
+            {"pointer": f"#/attachments/{number}/kind", "detail": f"the framing {framing} carries no {entry.kind}"}
+            for number, entry in enumerate(draft.attachments)
+            if KINDS[entry.kind] not in carries.kinds
+        ]
+        if draft.application_message is not None and not carries.application_message:
+            why = f"the framing {framing} carries no application message"
+            errors.append({"pointer": "#/application_message", "detail": why})
+        if errors:
+            why = "; ".join(error["detail"] for error in errors)
+            raise Problem("invalid", f"the destination {draft.destination!r} does not take this: {why}", errors=errors)
 
 
 def _invalid(pointer: str, why: str) -> Problem:

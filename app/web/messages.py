@@ -171,7 +171,7 @@ async def send_message(
 
 async def _send(request: Request, gateway: Gateway, base: str, key: str | None) -> JSONResponse:
     delivery_id = token_hex(16)
-    reader = DraftReader(gateway.destinations)
+    reader = DraftReader({name: to.framing for name, to in gateway.destinations.items()})
     upload = Upload(
         request.headers.get("content-type", ""),
         gateway.store,

@@ -41,10 +41,10 @@ def page_view(page: Page[R], view: Callable[[R], T]) -> PageView[T]:
 
 class Progress(BaseModel):
     """How far an attachment has come. `missing` are closed ranges of sequence numbers, at most 100 of them, and only
-    while it is receiving."""
+    while it is receiving; of an IBM MQ group, of the MsgSeqNumbers of logical messages that are not whole."""
 
     parts_received: int = Field(examples=[3])
-    parts_expected: int | None = Field(description="null until its count has come", examples=[5])
+    parts_expected: int | None = Field(description="null until its count has come, or all of a group", examples=[5])
     bytes_received: int = Field(examples=[96000])
     duplicates: int = Field(description="parts that came again and changed nothing", examples=[0])
     missing: list[tuple[int, int]] | None = Field(default=None, examples=[[(2, 3)]])
@@ -75,12 +75,15 @@ class AttachmentView(BaseModel):
     state: AttachmentState
     kind: KindWord | None = Field(description="null until its header has come")
     name: str = Field(description="qualifier 2", examples=["d:\\mytext.txt"])
-    qualifier_1: str = Field(description="FILENAME or FILEREF; of a data set its library", examples=["FILENAME"])
+    qualifier_1: str = Field(
+        description="FILENAME or FILEREF; of a data set its library; GROUPID or MSGID of what has no name",
+        examples=["FILENAME"],
+    )
     file_name: str = Field(examples=["mytext.txt"])
     description: str = Field(examples=["Text file..."])
     minor_version: int
     major_version: int
-    correl_id: str = Field(description="the attachment correlid, 16 bytes")
+    correl_id: str = Field(description="the attachment correlid, 16 bytes; of an IBM MQ group its GroupId, 24 bytes")
     message: str | None = Field(description="the message it came with")
     ordinal: int = Field(description="its place in that message, from 0")
     progress: Progress

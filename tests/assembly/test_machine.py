@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.assembly.machine import ApplicationMessage, Assembly, Attachment, Completed, Effect, Limits, Refused, Repeated
+from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Refused, Repeated
+from app.assembly.machine import Assembly, Limits
 from app.assembly.parts import Parts
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState, MessageHeader
 from app.model.event import Announced, Event, PartArrived, Unsequenced

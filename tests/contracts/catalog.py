@@ -22,6 +22,7 @@ from app.model.records import (
     EventRecord,
     Extent,
     Finished,
+    GroupProgress,
     MessageRecord,
     NewEvent,
     OutgoingAttachment,
@@ -206,6 +207,20 @@ class CatalogContract:
             assert catalog.progress() == 10
         catalog.checkpoint(Checkpoint(progress=11))
         assert catalog.progress() == 11
+
+    def test_how_far_a_group_has_come_is_kept(self, catalog: Catalog) -> None:
+        for progress in (GroupProgress(), GroupProgress(None, 2, 1 << 40), GroupProgress(3, 3, 0)):
+            keep(catalog, attachment(1, correl_id=b"G" * 24, group=progress))
+            assert known(catalog, 1).group == progress
+            assert catalog.attachments_by_key("quay", [b"G" * 24])[b"G" * 24].group == progress
+        keep(catalog, attachment(2))
+        assert known(catalog, 2).group is None
+
+    def test_a_group_that_is_closed_learns_no_more_than_counts(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1, State.COMPLETE, group=GroupProgress(2, 2, 9)))
+        assert catalog.finish(finished(1), [])
+        keep(catalog, attachment(1, duplicates=4, group=GroupProgress(2, 2, 9)))
+        assert (known(catalog, 1).state, known(catalog, 1).group) == (State.FINISHED, GroupProgress(2, 2, 9))
 
     def test_part_runs_add_up_in_order(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1), attachment(2))
@@ -673,7 +688,7 @@ class CatalogContract:
                 AttachmentRecord,
                 id=identifier,
                 source=identifier,
-                correl_id=st.binary(max_size=16),
+                correl_id=st.binary(max_size=24),
                 state=st.sampled_from(State),
                 message_id=optional_text,
                 ordinal=numbers,
@@ -688,6 +703,7 @@ class CatalogContract:
                 parts_received=numbers,
                 pending_counts=st.lists(st.integers(0, (1 << 64) - 1)).map(tuple),
                 pending_position=optional_number,
+                group=st.none() | st.builds(GroupProgress, optional_number, numbers, numbers),
                 first_position=numbers,
                 first_received_at=numbers,
                 size=optional_number,

@@ -1,0 +1,105 @@
+"""An attachment while it is being received, and what its host has to do when a physical message changes it."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from app.assembly.parts import Parts
+from app.assembly.states import Input, follow
+from app.model.attachment import AttachmentDefinition, AttachmentState
+from app.model.records import AttachmentRecord
+
+Key = tuple[str, bytes]
+"""A source and a correlid of 16 bytes, or the identifier of an IBM MQ group, of 24."""
+
+
+class Repeated(NamedTuple):
+    """A physical message took a place that was taken: the host compares the two bodies.
+
+    `first` is None when the earlier one is no longer in the journal; then the later one counts as the same.
+    """
+
+    attachment: str | None
+    first: int | None
+    again: int
+
+
+class Refused(NamedTuple):
+    """A physical message that contradicts what is known; it belongs in quarantine."""
+
+    position: int
+    code: str
+    row: str
+    why: str
+
+
+class Completed(NamedTuple):
+    """Every one of this attachment's so many parts is there."""
+
+    attachment: str
+    parts: int
+
+
+class ApplicationMessage(NamedTuple):
+    """The application message of a message is at this position; the host gives its body to `set_application`."""
+
+    key: Key
+    position: int
+
+
+Effect = Repeated | Refused | Completed | ApplicationMessage
+NOTHING: tuple[Effect, ...] = ()
+
+_PARTS_ARE_KNOWN = frozenset({AttachmentState.FINISHED, AttachmentState.DELETED})
+
+
+class Attachment:
+    """Its catalog record, its parts, and what changes with every message."""
+
+    __slots__ = ("bytes_received", "duplicates", "group", "last_position", "last_received_at", "parts", "record")
+
+    def __init__(self, record: AttachmentRecord, parts: Parts) -> None:
+        self.record, self.parts = record, parts
+        self.bytes_received, self.duplicates, self.group = record.bytes_received, record.duplicates, record.group
+        self.last_position, self.last_received_at = record.last_position, record.last_received_at
+
+    def current(self) -> AttachmentRecord:
+        """The record with what has changed since."""
+        return replace(
+            self.record,
+            parts_received=max(self.parts.count, self.record.parts_received),
+            bytes_received=self.bytes_received,
+            duplicates=self.duplicates,
+            group=self.group,
+            last_position=self.last_position,
+            last_received_at=self.last_received_at,
+        )
+
+    @property
+    def has_forgotten_its_parts(self) -> bool:
+        """Whether it is done with: whatever still comes for it is a duplicate."""
+        return not self.parts.count and self.record.state in _PARTS_ARE_KNOWN
+
+    def repeated(self, first: int | None, again: int) -> tuple[Effect, ...]:
+        """A message came again; see `Repeated`."""
+        self.duplicates += 1
+        return (Repeated(self.record.id, first, again),)
+
+    def completed(self, parts: int) -> tuple[Effect, ...]:
+        """All of it is there, in so many parts."""
+        if (state := follow(self.record.state, Input.ALL_THERE)) is None:
+            return NOTHING
+        self.record = replace(self.record, state=state, parts_expected=parts, completed_at=self.last_received_at)
+        return (Completed(self.record.id, parts),)
+
+    def define(self, definition: AttachmentDefinition, **more: Any) -> None:
+        """Takes over what a sender says of it."""
+        self.record = replace(
+            self.record,
+            kind=definition.kind,
+            qualifier_1=definition.qualifier_1,
+            qualifier_2=definition.qualifier_2,
+            description=definition.description,
+            minor_version=definition.minor_version,
+            major_version=definition.major_version,
+            **more,
+        )

@@ -1,0 +1,182 @@
+"""The parts of an IBM MQ group: how they come together, what contradicts what, their order, and what is missing.
+
+A logical message that came in one piece has its MsgSeqNumber as key, so that those of a group sent alone share runs. A
+segment's key holds its MsgSeqNumber, its offset and whether it is the last one, and is higher than any of those. What a
+key says need not be kept elsewhere; the sizes of the parts are where the parts are, in the journal.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import dropwhile, groupby, takewhile
+from typing import NamedTuple
+
+from app.assembly.collecting import NOTHING, Attachment, Effect, Refused
+from app.assembly.parts import Parts, gaps
+from app.model.event import GroupPart
+from app.model.records import GroupProgress
+
+SEGMENTS_FROM = 1 << 32
+"""The lowest key of a segment; MsgSeqNumber and Offset are at most 999,999,999."""
+
+Sizes = Callable[[Sequence[int]], Iterable[int]]
+"""Packed positions -> the sizes of the bodies there."""
+
+
+class Place(NamedTuple):
+    """Where a part belongs, as its key says."""
+
+    message: int
+    offset: int
+    is_last: bool
+
+    @classmethod
+    def of(cls, key: int) -> "Place":
+        if key < SEGMENTS_FROM:
+            return cls(key, 0, True)
+        return cls(key >> 32, (key & 0xFFFF_FFFF) >> 1, bool(key & 1))
+
+    @property
+    def is_whole(self) -> bool:
+        return self.is_last and not self.offset
+
+    @property
+    def key(self) -> int:
+        return self.message if self.is_whole else self.message << 32 | self.offset << 1 | self.is_last
+
+
+class Contradiction(NamedTuple):
+    """Why a part cannot belong to what came before it: a word for programs, the field, a sentence for people."""
+
+    code: str
+    row: str
+    why: str
+
+
+# --- one part more ----------------------------------------------------------------------------------------------------
+
+
+def take(attachment: Attachment, part: GroupPart, position: int, most: int) -> tuple[Effect, ...]:
+    """Takes a part into its group, of at most `most` parts; `position` is its packed place in the journal."""
+    parts, group = attachment.parts, attachment.group or GroupProgress()
+    place = Place(part.message, part.offset, part.ends_message)
+    if (first := parts.find(place.key)) is not None:
+        return _again(attachment, group, part, first, position)
+    refusal = _against_group(parts, group, part) or _against_message(parts, place) or _no_room(attachment, part, most)
+    if refusal is not None:
+        return (Refused(position, *refusal),)
+    parts.add(place.key, position)
+    attachment.bytes_received += part.size
+    attachment.group = group = _grown(group, part)
+    if attachment.record.kind is None or part.begins_group:
+        attachment.define(part.definition)
+    # Whether those bytes lie side by side is found out when they are read, by `misfit`.
+    is_all_there = group.ended == group.last and attachment.bytes_received >= group.size
+    return attachment.completed(parts.count) if is_all_there else NOTHING
+
+
+def _again(
+    attachment: Attachment, group: GroupProgress, part: GroupPart, first: int, position: int
+) -> tuple[Effect, ...]:
+    if first == position:
+        return NOTHING
+    if part.ends_group and part.message != group.last:
+        why = f"message {part.message} is flagged the last of its group, and was not when it came before"
+        return (Refused(position, "conflicting-last", "msg_flags", why),)
+    return attachment.repeated(first, position)
+
+
+def _grown(group: GroupProgress, part: GroupPart) -> GroupProgress:
+    last = part.message if part.ends_group else group.last
+    if not part.ends_message:
+        return group._replace(last=last)
+    return GroupProgress(last, group.ended + 1, group.size + part.offset + part.size)
+
+
+def _no_room(attachment: Attachment, part: GroupPart, most: int) -> Contradiction | None:
+    """A part of a group that has all its parts, or as many as are taken of any."""
+    if attachment.record.parts_expected is not None:
+        why = f"offset {part.offset} of message {part.message}, but all bytes of the group have come"
+        return Contradiction("conflicting-segment", "offset", why)
+    if attachment.parts.count >= most:
+        return Contradiction("too-many-parts", "msg_seq_number", f"the group has {most} parts, and no more are taken")
+    return None
+
+
+def _against_group(parts: Parts, group: GroupProgress, part: GroupPart) -> Contradiction | None:
+    if part.ends_group and group.last not in {None, part.message}:
+        why = f"message {part.message} is flagged the last of its group, but an earlier one said {group.last}"
+        return Contradiction("conflicting-last", "msg_flags", why)
+    if group.last is not None and part.message > group.last:
+        why = f"message {part.message} of a group whose last one is {group.last}"
+        return Contradiction("sequence-beyond-last", "msg_seq_number", why)
+    if part.ends_group and (highest := _highest_message(parts)) > part.message:
+        why = f"message {part.message} is flagged the last of its group, and {highest} has come"
+        return Contradiction("conflicting-last", "msg_flags", why)
+    return None
+
+
+def _against_message(parts: Parts, place: Place) -> Contradiction | None:
+    """Against the other parts of the same logical message."""
+    message, offset, is_last = place
+    if parts.find(message) is not None:
+        return Contradiction("conflicting-segment", "msg_flags", f"message {message} came in one piece before")
+    highest = parts.highest_below((message + 1) << 32)
+    if highest < message << 32 or highest < SEGMENTS_FROM:
+        return None
+    furthest = Place.of(highest)
+    if place.is_whole:
+        why = f"message {message} came in segments before"
+        return Contradiction("conflicting-segment", "msg_flags", why)
+    if furthest.is_last and offset >= furthest.offset:
+        why = f"offset {offset}, but the last segment of message {message} has offset {furthest.offset}"
+        return Contradiction("conflicting-segment", "offset", why)
+    if is_last and offset <= furthest.offset:
+        why = f"offset {offset} of a last segment, and message {message} has one at offset {furthest.offset}"
+        return Contradiction("conflicting-segment", "offset", why)
+    return None
+
+
+def _highest_message(parts: Parts) -> int:
+    highest = parts.highest()
+    return max(highest >> 32, parts.highest_below(SEGMENTS_FROM)) if highest >= SEGMENTS_FROM else highest
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+def in_order(parts: Parts) -> Iterator[tuple[int, int]]:
+    """(key, packed position) of every part, by MsgSeqNumber and Offset."""
+    if parts.highest() < SEGMENTS_FROM or parts.highest_below(SEGMENTS_FROM) == 0:
+        return iter(parts)
+    whole = takewhile(lambda part: part[0] < SEGMENTS_FROM, parts)
+    segments = dropwhile(lambda part: part[0] < SEGMENTS_FROM, parts)
+    return merge(whole, segments, key=lambda part: part[0] << 32 if part[0] < SEGMENTS_FROM else part[0])
+
+
+def misfit(keys: Iterable[int], sizes: Iterable[int], first: int = 1) -> str | None:
+    """Why parts, in order, do not lie side by side from the beginning of message `first` on; None when they do."""
+    message, offset = first, 0
+    for key, size in zip(keys, sizes, strict=True):
+        place = Place.of(key)
+        if (place.message, place.offset) != (message, offset):
+            return f"message {place.message} has a part at offset {place.offset}, where {_spoken(message, offset)}"
+        message, offset = (message + 1, 0) if place.is_last else (message, offset + size)
+    return f"it ends where {_spoken(message, offset)}" if offset else None
+
+
+def missing(parts: Parts, last: int | None, sizes: Sizes, limit: int) -> list[tuple[int, int]]:
+    """Closed ranges of the MsgSeqNumbers of logical messages that have not come whole, at most `limit` of them. Until
+    the last one is known, only those up to the highest seen."""
+    whole = ((message, 1) for message in _whole_messages(parts, sizes))
+    return gaps(whole, _highest_message(parts) if last is None else last, limit)
+
+
+def _whole_messages(parts: Parts, sizes: Sizes) -> Iterator[int]:
+    for message, members in groupby(in_order(parts), lambda part: Place.of(part[0]).message):
+        keys, positions = zip(*members, strict=True)
+        if keys[0] == message or misfit(keys, sizes(positions), message) is None:
+            yield message
+
+
+def _spoken(message: int, offset: int) -> str:
+    return f"byte {offset} of message {message} belongs"

@@ -1,0 +1,192 @@
+"""The framing `mq_group`: one file a group of IBM MQ messages, whatever program sends it.
+
+A group has a GroupId and logical messages of MsgSeqNumber 1, 2, 3 ..., the last of them flagged so; a logical message
+may be cut into segments by Offset. A segmented message outside a group has a GroupId of its own, and a message of
+neither is a file by itself, known by its MsgId. The file is all bodies joined, byte for byte as they are; nothing
+in them is looked at. It is called what the property `filename` of its first message says, else by its identifier.
+
+Source: IBM MQ, "MQMD - Message descriptor" (GroupId, MsgSeqNumber, Offset, MsgFlags, OriginalLength) and what MQPUT
+refuses of them (reason codes 2249 to 2253, 2258).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import NamedTuple
+
+from app.codecs.ibm_mq.words import (
+    MQ_NO_ID,
+    MQFMT_STRING,
+    MQMF_LAST_MSG_IN_GROUP,
+    MQMF_LAST_SEGMENT,
+    MQMF_MSG_IN_GROUP,
+    MQMF_SEGMENT,
+    MQMT_DATAGRAM,
+    MQMT_REPORT,
+    MQOL_UNDEFINED,
+)
+from app.framing.outgoing import Bodies, message_identifier
+from app.model.attachment import AttachmentDefinition, AttachmentKind
+from app.model.errors import TheirError
+from app.model.event import GroupPart
+from app.model.message import NO_PROPERTIES, PhysicalMessage
+from app.model.records import Cut, DeliveryRecord, GroupedAs, OutgoingAttachment
+
+HIGHEST = 999_999_999
+"""The highest MsgSeqNumber and the highest Offset."""
+
+FILE_NAME = "filename"
+DESCRIPTION = "description"
+LONGEST_PROPERTY = 4096
+"""Characters of a file name or a description that is believed."""
+
+_IN_GROUP = MQMF_MSG_IN_GROUP | MQMF_LAST_MSG_IN_GROUP
+_SEGMENTED = MQMF_SEGMENT | MQMF_LAST_SEGMENT
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read(message: PhysicalMessage) -> GroupPart:
+    """What a physical message means.
+
+    Raises TheirError: `report-message`, `no-identifier`, or `bad-grouping` with the field of the descriptor.
+    """
+    if message.msg_type == MQMT_REPORT:
+        raise TheirError("report-message", "msg_type", -1, "a report message tells of others and is no data")
+    key = attachment_key(message)
+    flags = message.msg_flags
+    if (fault := _number_fault(message) or (_segment_fault(message) if flags & _SEGMENTED else None)) is not None:
+        raise TheirError("bad-grouping", *fault)
+    return GroupPart(
+        _definition(message, key),
+        message.msg_seq_number,
+        message.offset,
+        len(message.body),
+        ends_message=not flags & _SEGMENTED or bool(flags & MQMF_LAST_SEGMENT),
+        ends_group=not flags & _IN_GROUP or bool(flags & MQMF_LAST_MSG_IN_GROUP),
+    )
+
+
+def attachment_key(message: PhysicalMessage) -> bytes:
+    """The 24 bytes that a message's group is known by: its GroupId, or the MsgId of a message that is in none and no
+    segment. Raises TheirError when it has none."""
+    row = "group_id" if message.msg_flags & (_IN_GROUP | _SEGMENTED) else "message_id"
+    key: bytes = getattr(message, row)
+    if len(key) > len(MQ_NO_ID):
+        raise TheirError("no-identifier", row, len(MQ_NO_ID), f"{len(key)} bytes, where {len(MQ_NO_ID)} belong")
+    key = key.ljust(len(MQ_NO_ID), b"\0")
+    if key == MQ_NO_ID:
+        raise TheirError("no-identifier", row, -1, "without it nobody can tell what the message is part of")
+    return key
+
+
+_Fault = tuple[str, int, str]
+
+
+def _number_fault(message: PhysicalMessage) -> _Fault | None:
+    """What is wrong with a MsgSeqNumber and an Offset, given the flags."""
+    number, offset, flags = message.msg_seq_number, message.offset, message.msg_flags
+    if not 1 <= number <= HIGHEST:
+        return "msg_seq_number", -1, f"{number} is not from 1 to {HIGHEST}"
+    if number > 1 and not flags & _IN_GROUP:
+        return "msg_seq_number", -1, f"{number} of a message that no flag puts into a group"
+    if not 0 <= offset <= HIGHEST:
+        return "offset", -1, f"{offset} is not from 0 to {HIGHEST}"
+    if offset and not flags & _SEGMENTED:
+        return "offset", -1, f"{offset} of a message that no flag makes a segment"
+    return None
+
+
+def _segment_fault(message: PhysicalMessage) -> _Fault | None:
+    size, original = len(message.body), message.original_length
+    if original not in {MQOL_UNDEFINED, size}:
+        return "original_length", -1, f"the segment had {original} bytes and has {size}: it was truncated or converted"
+    if not size and not message.msg_flags & MQMF_LAST_SEGMENT:
+        return "body", 0, "only the last segment of a message may be empty"
+    return None
+
+
+def _definition(message: PhysicalMessage, key: bytes) -> AttachmentDefinition:
+    kind = AttachmentKind.TEXT_FILE if message.format.rstrip() == MQFMT_STRING else AttachmentKind.BINARY_FILE
+    properties = message.properties
+    if not properties:
+        return AttachmentDefinition(kind, key, _called_by(message), key.hex())
+    description = _sound(properties, DESCRIPTION) or ""
+    if (name := _sound(properties, FILE_NAME)) is not None:
+        return AttachmentDefinition(kind, key, "FILENAME", name, description)
+    return AttachmentDefinition(kind, key, _called_by(message), key.hex(), description)
+
+
+def _called_by(message: PhysicalMessage) -> str:
+    return "GROUPID" if message.msg_flags & (_IN_GROUP | _SEGMENTED) else "MSGID"
+
+
+def _sound(properties: Mapping[str, str], name: str) -> str | None:
+    """A property that may be shown to people; others of its name mean something else to their senders."""
+    text = properties.get(name, "")
+    return text if 0 < len(text) <= LONGEST_PROPERTY and not _CONTROL.search(text) else None
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+class _Place(NamedTuple):
+    msg_seq_number: int
+    offset: int
+    msg_flags: int
+
+
+def messages(delivery: DeliveryRecord, how: Cut, bodies: Bodies) -> Iterator[PhysicalMessage]:
+    """All physical messages of a delivery: each attachment a group, or one message in segments.
+
+    The GroupId is the attachment's correlid and eight zeros. Raises TheirError for a file too long for segments.
+    """
+    numbers = count()
+    for attachment in delivery.attachments:
+        if how.group == "segments" and attachment.size > HIGHEST:
+            why = f"{attachment.size:,} bytes, and segments reach to {HIGHEST:,}: send it as the messages of a group"
+            raise TheirError("too-large", "offset", -1, why)
+        text = attachment.kind is AttachmentKind.TEXT_FILE
+        told = properties(attachment)
+        for place, body in _placed(bodies(attachment), how.group):
+            yield PhysicalMessage(
+                source=delivery.destination,
+                framing="mq_group",
+                msg_type=delivery.original_msg_type or MQMT_DATAGRAM,
+                correl_id=delivery.original_correl_id,
+                body=body,
+                message_id=message_identifier(delivery.id, next(numbers)),
+                group_id=attachment.correl_id.ljust(len(MQ_NO_ID), b"\0"),
+                encoding=how.encoding,
+                ccsid=how.ccsid if text else 0,
+                format=MQFMT_STRING if text else "",
+                properties=told if place.msg_seq_number == 1 and not place.offset else NO_PROPERTIES,
+                **place._asdict(),
+            )
+
+
+def properties(attachment: OutgoingAttachment) -> Mapping[str, str]:
+    """What the first message of an attachment tells beside its descriptor."""
+    told = {FILE_NAME: attachment.qualifier_2, DESCRIPTION: attachment.description}
+    return {name: text for name, text in told.items() if text}
+
+
+def _placed(bodies: Iterator[bytes | memoryview], group: GroupedAs) -> Iterator[tuple[_Place, bytes | memoryview]]:
+    offset = 0
+    for number, (body, is_last) in enumerate(_with_last(bodies), 1):
+        if group == "segments":
+            yield _Place(1, offset, MQMF_SEGMENT | (MQMF_LAST_SEGMENT if is_last else 0)), body
+        else:
+            yield _Place(number, 0, MQMF_MSG_IN_GROUP | (MQMF_LAST_MSG_IN_GROUP if is_last else 0)), body
+        offset += len(body)
+
+
+def _with_last(bodies: Iterator[bytes | memoryview]) -> Iterator[tuple[bytes | memoryview, bool]]:
+    """Each body and whether it is the last; no body at all is an empty file, of one empty message."""
+    body = next(bodies, b"")
+    for following in bodies:
+        yield body, False
+        body = following
+    yield body, True
