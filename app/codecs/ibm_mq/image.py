@@ -19,7 +19,7 @@ from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
 from app.codecs.ibm_mq.moments import microseconds, put_date_and_time
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.codecs.ibm_mq.words import MQ_NO_ID, MQFMT_MD_EXTENSION
-from app.codecs.ibm_mq.writing import ASCII, EBCDIC, ORDERS
+from app.codecs.ibm_mq.writing import ASCII, EBCDIC, ORDERS, trimmed
 from app.model.message import PhysicalMessage
 from app.wire import Context, WireError
 from app.wire.kinds import Buffer, Order
@@ -67,17 +67,39 @@ def read_image(payload: Buffer, source: str, framing: str, received_at: int = 0)
     Its headers become fields and properties, as `unwrap` says. Raises WireError.
     """
     found = _find(payload)
-    layout = found.layout
-    if len(payload) < layout.SIZE:
-        layout.decode(payload, 0, Context(found.order, found.charset))
-    msg_type, encoding, ccsid, format_, msg_id, correl_id, put_at, *grouping = found.rows.unpack_from(payload)
+    start = found.layout.SIZE
+    message = _described(found, payload, memoryview(payload)[start:], source, framing, received_at)
+    try:
+        return unwrap(message)
+    except WireError as error:
+        raise WireError(error.row, start + error.at, error.why) from error
+
+
+def described(
+    descriptor: Buffer, body: bytes | memoryview, source: str, framing: str, received_at: int = 0
+) -> PhysicalMessage:
+    """A message as its descriptor describes it, headers and all in its body. Raises WireError."""
+    return _described(_find(descriptor), descriptor, body, source, framing, received_at)
+
+
+def _described(
+    found: _Descriptor,
+    descriptor: Buffer,
+    body: bytes | memoryview,
+    source: str,
+    framing: str,
+    received_at: int,
+) -> PhysicalMessage:
+    if len(descriptor) < found.layout.SIZE:
+        found.layout.decode(descriptor, 0, Context(found.order, found.charset))
+    msg_type, encoding, ccsid, format_, msg_id, correl_id, put_at, *grouping = found.rows.unpack_from(descriptor)
     group_id, msg_seq_number, offset, msg_flags, original_length = grouping or INITIAL
-    message = PhysicalMessage(
+    return PhysicalMessage(
         source,
         framing,
         msg_type,
         correl_id,
-        memoryview(payload)[layout.SIZE :],
+        body,
         b"" if msg_id == MQ_NO_ID else msg_id,
         b"" if group_id == MQ_NO_ID else group_id,
         msg_seq_number,
@@ -86,14 +108,10 @@ def read_image(payload: Buffer, source: str, framing: str, received_at: int = 0)
         original_length,
         encoding,
         ccsid,
-        _text(format_, found.charset),
+        trimmed(format_, found.charset),
         _put_time(put_at, found.charset),
         received_at,
     )
-    try:
-        return unwrap(message)
-    except WireError as error:
-        raise WireError(error.row, layout.SIZE + error.at, error.why) from error
 
 
 def write_image(message: PhysicalMessage, version: Literal[1, 2] = 1) -> bytes:
@@ -133,11 +151,6 @@ def _find(payload: Buffer) -> _Descriptor:
 
 def _identifier(given: bytes) -> bytes:
     return given.ljust(len(MQ_NO_ID), b"\0")
-
-
-@lru_cache(maxsize=256)
-def _text(raw: bytes, charset: str) -> str:
-    return str(raw, charset).rstrip("\0 ")
 
 
 @lru_cache(maxsize=256)

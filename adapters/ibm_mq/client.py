@@ -1,0 +1,273 @@
+"""The seam to the client library: pymqi, or ibmmq, which has the same classes.
+
+What the libraries' own structures would cost on every message (packing and unpacking some thirty fields one by one) is
+spared by giving them descriptors that are packed already. MQGET writes into the very bytes that it is given, so each
+call gets fresh ones.
+
+A connection and what is opened with it belong to one thread at a time. MQDISC commits: `Connection.close` backs out
+first, and nothing but `Connection.commit` ever commits.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import structlog
+
+from adapters.ibm_mq.reasons import MQRC_NO_MSG_AVAILABLE, MQRC_TRUNCATED_MSG_FAILED, Remedy, remedy, spoken
+from adapters.ibm_mq.settings import ConnectionSettings
+from adapters.ibm_mq.words import (
+    MAX_MSG_LENGTH,
+    MQCC_WARNING,
+    MQCNO_HANDLE_SHARE_BLOCK,
+    MQCNO_RECONNECT_DISABLED,
+    MQGMO_FAIL_IF_QUIESCING,
+    MQGMO_PROPERTIES_FORCE_MQRFH2,
+    MQGMO_SYNCPOINT,
+    MQGMO_VERSION_2,
+    MQGMO_WAIT,
+    MQMO_NONE,
+    MQOO_FAIL_IF_QUIESCING,
+    MQOO_INPUT_SHARED,
+    MQOO_INQUIRE,
+    MQOO_OUTPUT,
+    MQOO_SAVE_ALL_CONTEXT,
+    MQPMO_FAIL_IF_QUIESCING,
+    MQPMO_PASS_ALL_CONTEXT,
+    MQPMO_SYNCPOINT,
+)
+from app.codecs.ibm_mq.headers import MQMD2
+
+Library = Any
+"""The module `pymqi` or `ibmmq`; neither says its types."""
+
+_log = structlog.get_logger(__name__)
+
+_LIBRARIES = ("pymqi", "ibmmq")
+_FIRST_LENGTH = 64 << 10
+
+
+def find_library() -> Library:
+    """The client library that is installed. Raises ImportError, which says what to install."""
+    refusals = []
+    for name in _LIBRARIES:
+        try:
+            return import_module(name)
+        except ImportError as refusal:
+            refusals.append(f"{name}: {refusal}")
+    raise ImportError(
+        "it needs IBM MQ's client and its Python library. Install the IBM MQ redistributable client, then "
+        f"pip install 'attachment-gateway[mq]', or ibmmq instead ({'; '.join(refusals)})"
+    )
+
+
+class MqiError(Exception):
+    """A call of the MQI failed: which one, on what, and the reason code."""
+
+    def __init__(self, verb: str, what: str, reason: int) -> None:
+        super().__init__(f"{verb} {what}: {spoken(reason)}" if what else f"{verb}: {spoken(reason)}")
+        self.reason = reason
+
+    @property
+    def remedy(self) -> Remedy:
+        return remedy(self.reason)
+
+
+class MqMessage(NamedTuple):
+    """A message as the MQI has it: the MQMD of 324 or 364 bytes in this machine's encoding, and the data."""
+
+    descriptor: bytes
+    body: bytes
+
+
+class Connection:
+    """A connection to a queue manager, opened when this is made. Raises MqiError, as all its methods do."""
+
+    def __init__(self, library: Library, settings: ConnectionSettings) -> None:
+        self._library = library
+        self._manager = library.QueueManager(None)
+        with self.calling("MQCONNX", settings.broker):
+            self._manager.connect_with_options(settings.queue_manager, **_options(library, settings))
+
+    def open_input(self, queue: str, descriptor: bytes) -> "Input":
+        """A queue to get from, each time with a descriptor like this."""
+        options = MQOO_INPUT_SHARED | MQOO_SAVE_ALL_CONTEXT | MQOO_FAIL_IF_QUIESCING
+        return Input(self, self._library, self._open(queue, options), queue, descriptor)
+
+    def open_output(self, queue: str, queue_manager: str = "") -> "Output":
+        """A queue to put to."""
+        opened = self._open(queue, MQOO_OUTPUT | MQOO_FAIL_IF_QUIESCING, queue_manager)
+        return Output(self, self._library, opened, queue)
+
+    def attribute(self, selector: int, queue: str | None = None) -> Any:
+        """What MQINQ says of a queue, or of the queue manager: an integer, or a name without its blanks."""
+        with self.calling("MQINQ", queue or "queue manager"):
+            if queue is None:
+                value = self._manager.inquire(selector)
+            else:
+                opened = self._library.Queue(self._manager, queue, MQOO_INQUIRE)
+                value = opened.inquire(selector)
+                opened.close()
+        text = value.decode("latin-1") if isinstance(value, bytes) else value
+        return text.rstrip("\0 ") if isinstance(text, str) else text
+
+    def readable_attribute(self, selector: int, queue: str | None = None) -> Any:
+        """As `attribute`; None where it may not be read, or where the queue, an alias or a remote one, has none."""
+        try:
+            return self.attribute(selector, queue)
+        except MqiError as error:
+            if error.remedy is Remedy.RECONNECT:
+                raise
+            _log.info("attribute not readable", error=str(error), selector=selector)
+            return None
+
+    def put_aside(self, queue: str, message: MqMessage, context: "Input") -> None:
+        """Puts a message that `context` got to another queue, in the same unit of work and with the same context."""
+        options = self._library.PMO(
+            Options=MQPMO_SYNCPOINT | MQPMO_PASS_ALL_CONTEXT | MQPMO_FAIL_IF_QUIESCING, Context=context.handle
+        )
+        descriptor = _packed(self._library.MD, _padded(message.descriptor))
+        with self.calling("MQPUT1", queue):
+            self._manager.put1(self._library.OD(ObjectName=queue.encode()), message.body, descriptor, options)
+
+    def commit(self) -> None:
+        with self.calling("MQCMIT", ""):
+            self._manager.commit()
+
+    def back_out(self) -> None:
+        with self.calling("MQBACK", ""):
+            self._manager.backout()
+
+    def close(self) -> None:
+        """Backs out and disconnects; a connection that is broken already is let go of."""
+        with suppress(MqiError):
+            self.back_out()
+        with suppress(self._library.Error):
+            self._manager.disconnect()
+
+    @contextmanager
+    def calling(self, verb: str, what: str) -> Iterator[None]:
+        """Turns the library's error into ours."""
+        try:
+            yield
+        except self._library.MQMIError as error:
+            raise MqiError(verb, what, error.reason) from error
+
+    def _open(self, queue: str, options: int, queue_manager: str = "") -> Any:
+        described = self._library.OD(ObjectName=queue.encode(), ObjectQMgrName=queue_manager.encode())
+        with self.calling("MQOPEN", queue):
+            return self._library.Queue(self._manager, described, options)
+
+
+class Input:
+    """A queue to get from, under syncpoint."""
+
+    def __init__(self, connection: Connection, library: Library, queue: Any, name: str, descriptor: bytes) -> None:
+        self._connection, self._queue, self._name = connection, queue, name
+        self._error = library.MQMIError
+        self._descriptor = _packed(library.MD, _padded(descriptor))
+        self._options = _packed(library.GMO)
+        self._by_wait: dict[float, bytearray] = {}
+        self._library = library
+        self._length = _FIRST_LENGTH
+
+    @property
+    def handle(self) -> int:
+        handle: int = self._queue.get_handle()
+        return handle
+
+    def get(self, wait: float = 0) -> MqMessage | None:
+        """The next message, waiting at most `wait` seconds for one; None when there is none.
+
+        One that is larger than all before is met twice: the first time it only says its length.
+        """
+        if wait not in self._by_wait:
+            self._by_wait[wait] = bytearray(_get_options(self._library, wait))
+        self._options.template = self._by_wait[wait]
+        while True:
+            try:
+                body: bytes = self._queue.get(self._length, self._descriptor, self._options)
+            except self._error as error:
+                if error.reason == MQRC_NO_MSG_AVAILABLE:
+                    return None
+                if error.reason == MQRC_TRUNCATED_MSG_FAILED and self._length < error.original_length <= MAX_MSG_LENGTH:
+                    self._length = error.original_length
+                    continue
+                if error.comp != MQCC_WARNING or error.reason == MQRC_TRUNCATED_MSG_FAILED:
+                    raise MqiError("MQGET", self._name, error.reason) from error
+                body = error.message
+            return MqMessage(self._descriptor.returned, body)
+
+
+class Output:
+    """A queue to put to, under syncpoint."""
+
+    def __init__(self, connection: Connection, library: Library, queue: Any, name: str) -> None:
+        self._connection, self._queue, self._name = connection, queue, name
+        self._descriptor = _packed(library.MD)
+        self._options = _packed(library.PMO, library.PMO(Options=MQPMO_SYNCPOINT | MQPMO_FAIL_IF_QUIESCING).pack())
+
+    def put(self, message: MqMessage) -> None:
+        self._descriptor.template = _padded(message.descriptor)
+        with self._connection.calling("MQPUT", self._name):
+            self._queue.put(message.body, self._descriptor, self._options)
+
+
+def _options(library: Library, settings: ConnectionSettings) -> dict[str, Any]:
+    """The arguments of MQCONNX, as far as the settings say any; the rest is up to the client library's environment."""
+    options: dict[str, Any] = {"opts": MQCNO_HANDLE_SHARE_BLOCK | MQCNO_RECONNECT_DISABLED}
+    if settings.user is not None and settings.password is not None:
+        options |= {"user": settings.user, "password": settings.password.get_secret_value()}
+    if settings.channel is not None and settings.connection is not None:
+        options["cd"] = library.CD(
+            ChannelName=settings.channel.encode(),
+            ConnectionName=settings.connection.encode(),
+            MaxMsgLength=MAX_MSG_LENGTH,
+            HeartbeatInterval=settings.heartbeat_interval,
+            SSLCipherSpec=(settings.cipher_spec or "").encode(),
+        )
+    if settings.cipher_spec is not None:
+        secured = library.SCO()
+        secured.KeyRepository = str(settings.key_repository or "").encode()
+        secured.CertificateLabel = (settings.certificate_label or "").encode()
+        options["sco"] = secured
+    return options
+
+
+def _get_options(library: Library, wait: float) -> bytes:
+    """Any message there is, with its properties in an MQRFH2."""
+    options = MQGMO_SYNCPOINT | MQGMO_FAIL_IF_QUIESCING | MQGMO_PROPERTIES_FORCE_MQRFH2
+    packed: bytes = library.GMO(
+        Version=MQGMO_VERSION_2,
+        Options=options | (MQGMO_WAIT if wait else 0),
+        WaitInterval=round(wait * 1000),
+        MatchOptions=MQMO_NONE,
+    ).pack()
+    return packed
+
+
+def _packed(structure: type, template: bytes | bytearray = b"") -> Any:
+    """One of the library's structures whose fields are never looked at: it is packed as `template`, and `returned` is
+    what a call made of it."""
+    made = _packed_class(structure)()
+    made.template, made.returned = bytearray(template), b""
+    return made
+
+
+@cache
+def _packed_class(structure: type) -> type:
+    def pack(self: Any) -> bytes:
+        return bytes(self.template)
+
+    def unpack(self: Any, buffer: bytes) -> Any:
+        self.returned = buffer
+        return self
+
+    return type(f"Packed{structure.__name__}", (structure,), {"pack": pack, "unpack": unpack})
+
+
+def _padded(descriptor: bytes) -> bytearray:
+    """A descriptor in the size of the newest version, which the libraries want of any."""
+    return bytearray(descriptor.ljust(MQMD2.SIZE, b"\0"))

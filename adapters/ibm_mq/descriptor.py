@@ -1,0 +1,100 @@
+"""Message descriptors as this machine's client library has them, and physical messages."""
+
+import sys
+from dataclasses import replace
+from time import time_ns
+from typing import Any, Final, Literal
+
+from adapters.ibm_mq.client import MqMessage
+from adapters.ibm_mq.reasons import MQRC_BACKOUT_THRESHOLD_REACHED
+from adapters.ibm_mq.settings import DestinationSettings
+from adapters.ibm_mq.words import MQPER_NOT_PERSISTENT, MQPER_PERSISTENT
+from app.codecs.ibm_mq.encodings import MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN
+from app.codecs.ibm_mq.extension import extension, grouping_of
+from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE
+from app.codecs.ibm_mq.image import described
+from app.codecs.ibm_mq.words import (
+    MQ_NO_ID,
+    MQEI_UNLIMITED,
+    MQFMT_DEAD_LETTER_HEADER,
+    MQFMT_MD_EXTENSION,
+    MQMT_DATAGRAM,
+    MQPRI_PRIORITY_AS_Q_DEF,
+)
+from app.codecs.ibm_mq.writing import ASCII
+from app.model.message import PhysicalMessage
+from app.wire import Context
+
+NATIVE: Final = Context("<" if sys.byteorder == "little" else ">", ASCII)
+"""How the client library has the MQI's structures."""
+NATIVE_ENCODING: Final = MQENC_LITTLE_ENDIAN if NATIVE.order == "<" else MQENC_BIG_ENDIAN
+EXTENSION_SIZE: Final = MQMDE.SIZE
+_LATIN_1_CCSID = 819
+_BACKOUT_COUNT = slice(96, 100)
+
+
+def descriptor_to_get(version: Literal[1, 2]) -> bytes:
+    """The descriptor to give to MQGET for any message, with its fields in an MQMD of this version."""
+    return MQMD1().encode(NATIVE) if version == 1 else MQMD2().encode(NATIVE)
+
+
+def received(message: MqMessage, source: str, framing: str) -> tuple[PhysicalMessage, int]:
+    """A message as its descriptor describes it, headers and all in its body, and how often it was backed out."""
+    backed_out = int.from_bytes(message.descriptor[_BACKOUT_COUNT], sys.byteorder)
+    received_at = time_ns() // 1000
+    return described(message.descriptor, message.body, source, framing, received_at), backed_out
+
+
+def to_put(message: PhysicalMessage, settings: DestinationSettings, ccsid: int) -> MqMessage:
+    """The descriptor and data with which a message is put. `ccsid` is the queue manager's own, in which an MQMDE has to
+    be written.
+
+    Raises WireError for a value that its row cannot hold.
+    """
+    fields: dict[str, Any] = {
+        "msg_type": message.msg_type or MQMT_DATAGRAM,
+        "expiry": MQEI_UNLIMITED if settings.expiry is None else round(settings.expiry * 10),
+        "encoding": message.encoding or NATIVE_ENCODING,
+        "coded_char_set_id": message.ccsid or ccsid,
+        "format": message.format,
+        "priority": MQPRI_PRIORITY_AS_Q_DEF if settings.priority is None else settings.priority,
+        "persistence": MQPER_PERSISTENT if settings.persistent else MQPER_NOT_PERSISTENT,
+        "msg_id": _identifier(message.message_id),
+        "correl_id": _identifier(message.correl_id),
+    }
+    if settings.mqmd_version == 2:
+        grouping = grouping_of(message)._asdict()
+        return MqMessage(MQMD2(**fields, **grouping).encode(NATIVE), bytes(message.body))
+    encoding = settings.queue_manager_encoding
+    prefix = extension(message._replace(ccsid=message.ccsid or ccsid), encoding, ccsid)
+    if prefix:
+        fields |= {"encoding": encoding, "coded_char_set_id": ccsid, "format": MQFMT_MD_EXTENSION}
+    return MqMessage(MQMD1(**fields).encode(NATIVE), prefix + bytes(message.body))
+
+
+def dead_letter(message: MqMessage, queue: str, queue_manager: str) -> MqMessage:
+    """A message got from `queue` with an MQDLH in front, for that it was backed out too often."""
+    descriptor, end = MQMD1.decode(message.descriptor, 0, NATIVE)
+    header = MQDLH(
+        reason=MQRC_BACKOUT_THRESHOLD_REACHED,
+        dest_q_name=queue,
+        dest_q_mgr_name=queue_manager,
+        encoding=descriptor.encoding,
+        coded_char_set_id=descriptor.coded_char_set_id,
+        format=descriptor.format,
+        put_appl_type=descriptor.put_appl_type,
+        put_appl_name=descriptor.put_appl_name,
+        put_date=descriptor.put_date,
+        put_time=descriptor.put_time,
+    )
+    headed = replace(
+        descriptor,
+        encoding=NATIVE_ENCODING,
+        coded_char_set_id=_LATIN_1_CCSID,
+        format=MQFMT_DEAD_LETTER_HEADER,
+    )
+    return MqMessage(headed.encode(NATIVE) + message.descriptor[end:], header.encode(NATIVE) + message.body)
+
+
+def _identifier(given: bytes) -> bytes:
+    return given.ljust(len(MQ_NO_ID), b"\0")
