@@ -21,15 +21,12 @@ structure's initial value and its field's page says that it is not checked; 2258
 """
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
-from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE
+from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
 from app.codecs.ibm_mq.words import (
     HEADER_FORMATS,
     MQ_NO_ID,
-    MQFMT_DEAD_LETTER_HEADER,
-    MQFMT_MD_EXTENSION,
     MQMF_LAST_MSG_IN_GROUP,
     MQMF_LAST_SEGMENT,
     MQMF_MSG_IN_GROUP,
@@ -49,12 +46,12 @@ from app.model.message import PhysicalMessage
 from app.wire import Context, WireError
 from app.wire.kinds import Buffer
 
-_MOST = 999_999_999
+MOST: Final = 999_999_999
 _SEGMENT = MQMF_SEGMENT | MQMF_LAST_SEGMENT
-_UNKNOWN_FLAGS = MQMF_REJECT_UNSUP_MASK & ~(
+UNKNOWN_FLAGS: Final = MQMF_REJECT_UNSUP_MASK & ~(
     MQMF_SEGMENTATION_ALLOWED | _SEGMENT | MQMF_MSG_IN_GROUP | MQMF_LAST_MSG_IN_GROUP
 )
-_HEADS = Heads([MQMDE()])
+HEADS: Final = Heads([MQMDE()])
 _PLACES = {cell.name: cell.at for cell in MQMDE.cells(MQMDE().encode())}
 
 
@@ -114,7 +111,7 @@ def on_put(
     in: the queue manager's own on MQPUT; on receipt those that the descriptor announces, since a message may come from
     another queue manager. Raises ExtensionError for one that is not valid.
     """
-    found = _HEADS.find(buffer, at, encoding, ccsid)
+    found = HEADS.find(buffer, at, encoding, ccsid)
     if found is None:
         return None
     _, context = found
@@ -133,28 +130,6 @@ def extension(message: PhysicalMessage, encoding: int, ccsid: int) -> bytes:
     In front of it the descriptor's Format is MQFMT_MD_EXTENSION, and its Encoding and CodedCharSetId are these.
     """
     return b"" if grouping_of(message) == INITIAL else _extension(message).encode(written(encoding, ccsid))
-
-
-def dead_letter(message: PhysicalMessage, letter: MQDLH, encoding: int, ccsid: int) -> PhysicalMessage:
-    """The message as it goes to a dead-letter queue: `letter` in front, which is given the Format, Encoding and
-    CodedCharSetId of what follows, written in the queue manager's own.
-
-    The five fields of a segment move into an MQMDE between the MQDLH and the data, and the descriptor's become initial;
-    so a queue manager does that is given a segment with an MQDLH (the special case of the page). Raises WireError.
-    """
-    context = written(encoding, ccsid)
-    extension = b""
-    follows: dict[str, Any] = {
-        "encoding": message.encoding,
-        "coded_char_set_id": message.ccsid,
-        "format": message.format,
-    }
-    if message.msg_flags & _SEGMENT:
-        extension = _extension(message).encode(context)
-        follows = {"encoding": encoding, "coded_char_set_id": ccsid, "format": MQFMT_MD_EXTENSION}
-        message = with_grouping(message, INITIAL)
-    body = b"".join((replace(letter, **follows).encode(context), extension, message.body))
-    return message._replace(body=body, format=MQFMT_DEAD_LETTER_HEADER, encoding=encoding, ccsid=ccsid)
 
 
 def _extension(message: PhysicalMessage) -> MQMDE:
@@ -181,8 +156,8 @@ def _check(extension: MQMDE, at: int, msg_type: int, data: int) -> None:
 
 _FAULTS: tuple[tuple[int, str, Callable[[MQMDE], bool], str], ...] = (
     (MQRC_MDE_ERROR, "struc_length", lambda it: it.struc_length != MQMDE.SIZE, f"not {MQMDE.SIZE}"),
-    (MQRC_MSG_FLAGS_ERROR, "msg_flags", lambda it: bool(it.msg_flags & _UNKNOWN_FLAGS), "with flags that are unknown"),
-    (MQRC_MSG_SEQ_NUMBER_ERROR, "msg_seq_number", lambda it: not 1 <= it.msg_seq_number <= _MOST, f"not 1 to {_MOST}"),
-    (MQRC_OFFSET_ERROR, "offset", lambda it: not 0 <= it.offset <= _MOST, f"not 0 to {_MOST}"),
+    (MQRC_MSG_FLAGS_ERROR, "msg_flags", lambda it: bool(it.msg_flags & UNKNOWN_FLAGS), "with flags that are unknown"),
+    (MQRC_MSG_SEQ_NUMBER_ERROR, "msg_seq_number", lambda it: not 1 <= it.msg_seq_number <= MOST, f"not 1 to {MOST}"),
+    (MQRC_OFFSET_ERROR, "offset", lambda it: not 0 <= it.offset <= MOST, f"not 0 to {MOST}"),
 )
 """What an MQMDE must not have: the reason, the row, whether it has it, and what to say."""

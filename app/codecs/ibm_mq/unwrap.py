@@ -12,18 +12,21 @@ Format, Encoding and CodedCharSetId are then those of the data. Values of proper
 header, whatever its type; a property that has none is left out, and of a name given twice the last one counts.
 """
 
+import struct
 from collections.abc import Mapping
 
 from app.codecs.ibm_mq import rfh
 from app.codecs.ibm_mq.chain import Data, Header, Link, peel
 from app.codecs.ibm_mq.encodings import charset
-from app.codecs.ibm_mq.extension import grouping_of, with_grouping
-from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQRFH, MQRFH2, MQXQH
+from app.codecs.ibm_mq.extension import HEADS, INITIAL, MOST, UNKNOWN_FLAGS, grouping_of, with_grouping
+from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.ibm_mq.moments import microseconds
-from app.codecs.ibm_mq.words import HEADER_FORMATS, MQ_NO_ID
+from app.codecs.ibm_mq.words import HEADER_FORMATS, MQ_NO_ID, MQCCSI_INHERIT, MQFMT_MD_EXTENSION, MQMT_REPORT
+from app.codecs.ibm_mq.writing import ORDERS, trimmed
 from app.model.message import PhysicalMessage
 from app.wire.kinds import Buffer
 
+_EXTENSION_ROWS = {order: struct.Struct(order + "8x i ii 8s 4x 24s iiii") for order in ORDERS}
 _NAMES: Mapping[type[Header], tuple[str, ...]] = {
     MQXQH: ("remote_q_name", "remote_q_mgr_name"),
     MQDLH: ("reason", "dest_q_name", "dest_q_mgr_name"),
@@ -42,8 +45,10 @@ def unwrap(message: PhysicalMessage) -> PhysicalMessage:
 
 
 def _unwrapped(message: PhysicalMessage) -> PhysicalMessage:
-    said = Data(message.format, message.encoding, message.ccsid, 0, grouping_of(message), message.msg_type)
     buffer = memoryview(message.body)
+    if message.format == MQFMT_MD_EXTENSION and (extended := _extended(message, buffer)) is not None:
+        return extended
+    said = Data(message.format, message.encoding, message.ccsid, 0, grouping_of(message), message.msg_type)
     links, data = peel(buffer, said)
     named: dict[str, str] = {}
     for link in links:
@@ -55,6 +60,51 @@ def _unwrapped(message: PhysicalMessage) -> PhysicalMessage:
     if data.grouping != said.grouping:
         message = with_grouping(message, data.grouping)
     return message._replace(body=buffer[data.at :], format=data.format, encoding=data.encoding, ccsid=data.ccsid)
+
+
+def _extended(message: PhysicalMessage, buffer: memoryview) -> PhysicalMessage | None:
+    """What stands behind an MQMDE that is the only header; None for any other case, among them whatever is wrong.
+
+    With version-1 descriptors each message of a group has one, so this is on the way of many, and takes the rows with
+    one `struct` call; `peel` is the authority, and what this is tested against.
+    """
+    found = HEADS.find(buffer, 0, message.encoding, message.ccsid)
+    if found is None or len(buffer) < MQMDE.SIZE or grouping_of(message) != INITIAL:
+        return None
+    _, context = found
+    length, encoding, ccsid, raw_format, group_id, *sequence = _EXTENSION_ROWS[context.order].unpack_from(buffer)
+    msg_seq_number, offset, msg_flags, original_length = sequence
+    format_ = trimmed(raw_format, context.charset)
+    is_plain = (
+        length == MQMDE.SIZE
+        and 1 <= msg_seq_number <= MOST
+        and 0 <= offset <= MOST
+        and not msg_flags & UNKNOWN_FLAGS
+        and message.msg_type != MQMT_REPORT
+        and format_ not in HEADER_FORMATS
+        and ccsid != MQCCSI_INHERIT
+    )
+    if not is_plain:
+        return None
+    return PhysicalMessage(
+        message.source,
+        message.framing,
+        message.msg_type,
+        message.correl_id,
+        buffer[MQMDE.SIZE :],
+        message.message_id,
+        b"" if group_id == MQ_NO_ID else group_id,
+        msg_seq_number,
+        offset,
+        msg_flags,
+        original_length,
+        encoding,
+        ccsid,
+        format_,
+        message.put_time,
+        message.received_at,
+        message.properties,
+    )
 
 
 def properties(buffer: Buffer, link: Link) -> dict[str, str]:

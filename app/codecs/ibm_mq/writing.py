@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 from app.codecs.ibm_mq.encodings import charset, integer_order
 from app.wire import Context, Layout
-from app.wire.kinds import Buffer, Order
+from app.wire.kinds import PADDING, Buffer, Order
 
 ASCII: Final = "latin-1"
 EBCDIC: Final = "cp500"
@@ -33,6 +33,12 @@ def family(ccsid: int) -> str | None:
     """`ASCII` or `EBCDIC`; None for a CodedCharSetId that is neither, or that Python cannot read."""
     name = charset(ccsid)
     return None if name is None else _FAMILIES.get("MQ".encode(name))
+
+
+@lru_cache(maxsize=256)
+def trimmed(raw: bytes, charset: str) -> str:
+    """A name in a row of fixed size, without its padding."""
+    return str(raw, charset).rstrip(PADDING)
 
 
 L = TypeVar("L", bound=Layout)
