@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from app.assembly.states import TRANSITIONS, Input, diagram
-from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
+from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.mqtt.fixed_header import FixedHeader
 from app.codecs.sas.attachment import Attachment, AttachmentHeader, Count
 from app.codecs.sas.dataset import DataSetDefinition, ObservationMessage, Variable, VariableMessage
@@ -29,7 +29,7 @@ LAYOUTS: dict[str, tuple[type[Layout], ...]] = {
         Index,
         ConstraintMessage,
     ),
-    "IBM MQ": (MQMD1, MQMD2, MQMDE),
+    "IBM MQ": (MQMD1, MQMD2, MQMDE, MQDLH, MQXQH, MQRFH, MQRFH2),
     "MQTT": (FixedHeader,),
 }
 

@@ -1,6 +1,8 @@
 """What an Encoding and a CodedCharSetId mean to Python.
 
-Source: IBM MQ, "Machine encodings" (the bits of Encoding) and "Code page conversion" (the identifiers).
+Sources: IBM MQ, "Machine encodings" (the bits of Encoding), "Codeset names and CCSIDs" and "Character set identifiers
+for .NET applications" (the identifiers). Where Python's codec of that name is none of IBM's (277, 1047, 1141, 1148, and
+all host code pages of East Asia) there is none: bytes that cannot be read right are kept.
 """
 
 from typing import Final, Literal
@@ -26,22 +28,46 @@ _CHARSETS = {
     37: "cp037",
     273: "cp273",
     367: "ascii",
+    424: "cp424",
     437: "cp437",
     500: "cp500",
+    737: "cp737",
+    775: "cp775",
     813: "iso8859-7",
     819: "latin-1",
     850: "cp850",
+    852: "cp852",
+    855: "cp855",
+    857: "cp857",
     858: "cp858",
+    860: "cp860",
+    861: "cp861",
+    862: "cp862",
+    863: "cp863",
+    864: "cp864",
+    865: "cp865",
+    866: "cp866",
+    869: "cp869",
+    874: "cp874",
+    875: "cp875",
+    878: "koi8-r",
     912: "iso8859-2",
+    913: "iso8859-3",
+    914: "iso8859-4",
     915: "iso8859-5",
+    916: "iso8859-8",
     920: "iso8859-9",
+    921: "iso8859-13",
     923: "iso8859-15",
     932: "cp932",
     943: "cp932",
-    950: "big5",
+    949: "cp949",
+    950: "cp950",
     954: "euc-jp",
     970: "euc-kr",
     1026: "cp1026",
+    1051: "hp-roman8",
+    1089: "iso8859-6",
     1140: "cp1140",
     1208: "utf-8",
     1250: "cp1250",
@@ -53,13 +79,30 @@ _CHARSETS = {
     1256: "cp1256",
     1257: "cp1257",
     1258: "cp1258",
-    1381: "gb2312",
+    1363: "cp949",
+    1381: "gbk",
     1383: "gb2312",
     1386: "gbk",
     5050: "euc-jp",
+    5346: "cp1250",
+    5347: "cp1251",
+    5348: "cp1252",
+    5349: "cp1253",
+    5350: "cp1254",
+    5351: "cp1255",
+    5352: "cp1256",
+    5353: "cp1257",
+    5354: "cp1258",
     5488: "gb18030",
     33722: "euc-jp",
 }
+# fmt: off
+_EBCDIC_WITHOUT_CODEC = frozenset({
+    256, 277, 278, 280, 284, 285, 290, 297, 420, 838, 870, 871, 880, 905, 918, 924, 930, 931, 933, 935, 937, 939,
+    1025, 1027, 1047, 1097, 1112, 1122, 1123, 1130, 1132, 1137, *range(1141, 1150), *range(1153, 1159), 1160, 1164,
+    1364, 1371, 1377, 1388, 1390, 1399, 5026, 5035, 16804, 28709,
+})
+# fmt: on
 _UTF_16 = frozenset({1200, 13488, 17584})
 
 
@@ -84,3 +127,12 @@ def charset(ccsid: int, encoding: int = MQENC_BIG_ENDIAN) -> str | None:
     if ccsid in _UTF_16:
         return "utf-16-le" if integer_order(encoding) == "<" else "utf-16-be"
     return _CHARSETS.get(ccsid)
+
+
+def is_ebcdic(ccsid: int) -> bool | None:
+    """Whether capitals, digits and blanks are where EBCDIC has them (True) or ASCII (False); None for a CodedCharSetId
+    that is not known, or whose characters take two bytes."""
+    if ccsid in _EBCDIC_WITHOUT_CODEC:
+        return True
+    codec = _CHARSETS.get(ccsid)
+    return None if codec is None else "A".encode(codec) != b"A"

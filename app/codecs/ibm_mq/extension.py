@@ -141,6 +141,15 @@ def _extension(message: PhysicalMessage) -> MQMDE:
     )
 
 
+_FAULTS: tuple[tuple[int, str, Callable[[MQMDE], bool], str], ...] = (
+    (MQRC_MDE_ERROR, "struc_length", lambda it: it.struc_length != MQMDE.SIZE, f"not {MQMDE.SIZE}"),
+    (MQRC_MSG_FLAGS_ERROR, "msg_flags", lambda it: bool(it.msg_flags & UNKNOWN_FLAGS), "with flags that are unknown"),
+    (MQRC_MSG_SEQ_NUMBER_ERROR, "msg_seq_number", lambda it: not 1 <= it.msg_seq_number <= MOST, f"not 1 to {MOST}"),
+    (MQRC_OFFSET_ERROR, "offset", lambda it: not 0 <= it.offset <= MOST, f"not 0 to {MOST}"),
+)
+"""What an MQMDE must not have: the reason, the row, whether it has it, and what to say."""
+
+
 def _check(extension: MQMDE, at: int, msg_type: int, data: int) -> None:
     """Refuses an MQMDE at byte `at`, with so many bytes of data behind it. Raises ExtensionError."""
     for reason, name, is_wrong, why in _FAULTS:
@@ -152,12 +161,3 @@ def _check(extension: MQMDE, at: int, msg_type: int, data: int) -> None:
         name = "MQMDE.original_length"
         why = f"{extension.original_length}, where a report on a segment has at least {least}"
         raise ExtensionError(MQRC_ORIGINAL_LENGTH_ERROR, name, at + _PLACES[name], why)
-
-
-_FAULTS: tuple[tuple[int, str, Callable[[MQMDE], bool], str], ...] = (
-    (MQRC_MDE_ERROR, "struc_length", lambda it: it.struc_length != MQMDE.SIZE, f"not {MQMDE.SIZE}"),
-    (MQRC_MSG_FLAGS_ERROR, "msg_flags", lambda it: bool(it.msg_flags & UNKNOWN_FLAGS), "with flags that are unknown"),
-    (MQRC_MSG_SEQ_NUMBER_ERROR, "msg_seq_number", lambda it: not 1 <= it.msg_seq_number <= MOST, f"not 1 to {MOST}"),
-    (MQRC_OFFSET_ERROR, "offset", lambda it: not 0 <= it.offset <= MOST, f"not 0 to {MOST}"),
-)
-"""What an MQMDE must not have: the reason, the row, whether it has it, and what to say."""

@@ -22,7 +22,7 @@ from app.codecs.ibm_mq.extension import HEADS, INITIAL, MOST, UNKNOWN_FLAGS, gro
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.ibm_mq.moments import microseconds
 from app.codecs.ibm_mq.words import HEADER_FORMATS, MQ_NO_ID, MQCCSI_INHERIT, MQFMT_MD_EXTENSION, MQMT_REPORT
-from app.codecs.ibm_mq.writing import ORDERS, trimmed
+from app.codecs.ibm_mq.writing import ORDERS, family, trimmed
 from app.model.message import PhysicalMessage
 from app.wire.kinds import Buffer
 
@@ -114,7 +114,7 @@ def properties(buffer: Buffer, link: Link) -> dict[str, str]:
         case MQRFH2():
             return rfh.properties_of(rfh.read_folders(buffer, link.at + header.SIZE, link.end, header, link.context))
         case MQRFH():
-            codec = charset(link.ccsid) or link.context.charset
+            codec = (family(link.ccsid) and charset(link.ccsid)) or link.context.charset
             return rfh.read_pairs(buffer, link.at + header.SIZE, link.end, codec)
         case _:
             names = _NAMES.get(type(header), ())

@@ -1,7 +1,7 @@
 """How a structure is written: its byte order, and ASCII or EBCDIC.
 
 Nothing in a structure says so; what stands before it announces it, as an Encoding and a CodedCharSetId. Either may be
-left unsaid, or name a character set that Python cannot read. The structure's own first eight bytes, its identifier and
+left unsaid, or be a number not known here. The structure's own first eight bytes, its identifier and
 its version, tell both.
 """
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Final, Generic, TypeVar
 
-from app.codecs.ibm_mq.encodings import charset, integer_order
+from app.codecs.ibm_mq.encodings import integer_order, is_ebcdic
 from app.wire import Context, Layout
 from app.wire.kinds import PADDING, Buffer, Order
 
@@ -19,7 +19,6 @@ EBCDIC: Final = "cp500"
 """Charsets for a header's own names: what they may hold is the same in every ASCII, and in every EBCDIC, code page."""
 
 ORDERS: Final[tuple[Order, ...]] = (">", "<")
-_FAMILIES = {"MQ".encode(name): name for name in (ASCII, EBCDIC)}
 
 
 def written(encoding: int, ccsid: int) -> Context:
@@ -30,9 +29,9 @@ def written(encoding: int, ccsid: int) -> Context:
 
 @lru_cache(maxsize=256)
 def family(ccsid: int) -> str | None:
-    """`ASCII` or `EBCDIC`; None for a CodedCharSetId that is neither, or that Python cannot read."""
-    name = charset(ccsid)
-    return None if name is None else _FAMILIES.get("MQ".encode(name))
+    """`ASCII` or `EBCDIC`; None for a CodedCharSetId that is not known to be either."""
+    known = is_ebcdic(ccsid)
+    return None if known is None else EBCDIC if known else ASCII
 
 
 @lru_cache(maxsize=256)
