@@ -1,4 +1,6 @@
 # docker build -t attachment-gateway .
+# With IBM MQ, of which the client is only IBM's to give (docs/ibm-mq.md), unpacked in /opt/mqm:
+# docker build --target ibm-mq --build-context mq-client=/opt/mqm -t attachment-gateway .
 FROM python:3.11-slim-bookworm AS build
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
@@ -11,7 +13,17 @@ COPY adapters /src/adapters
 RUN /opt/gateway/bin/pip install --no-deps --no-build-isolation --no-index /src \
     && /opt/gateway/bin/pip uninstall --yes pip setuptools
 
-FROM python:3.11-slim-bookworm
+FROM python:3.11-slim-bookworm AS build-ibm-mq
+
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
+COPY --from=mq-client / /opt/mqm/
+COPY requirements-mq.lock /src/
+RUN MQ_FILE_PATH=/opt/mqm pip install --disable-pip-version-check --no-cache-dir --no-deps --require-hashes \
+    --target /opt/mq-packages --requirement /src/requirements-mq.lock
+
+FROM python:3.11-slim-bookworm AS gateway
 
 RUN groupadd --gid 10001 gateway \
     && useradd --uid 10001 --gid gateway --no-create-home --home-dir /var/lib/gateway --shell /usr/sbin/nologin gateway \
@@ -29,3 +41,12 @@ VOLUME /var/lib/gateway
 EXPOSE 8080
 ENTRYPOINT ["attachment-gateway"]
 CMD ["serve"]
+
+FROM gateway AS ibm-mq
+
+COPY --from=mq-client / /opt/mqm/
+COPY --from=build-ibm-mq /opt/mq-packages /opt/gateway/lib/python3.11/site-packages/
+ENV LD_LIBRARY_PATH=/opt/mqm/lib64
+
+# The one that is built when no other is asked for.
+FROM gateway
