@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 
 import pytest
 
+from app.codecs.ibm_mq.words import MQMF_MSG_IN_GROUP, MQMF_SEGMENT
 from app.model.message import PhysicalMessage
 from app.ports import Receiver, Sender, SendFailed
 from tests.support.intake import Collector, receiving
@@ -33,12 +34,23 @@ class Line(ABC):
 def message(number: int, size: int = 100) -> PhysicalMessage:
     """A part as a SAS program sends it, told from others by its number."""
     body = number.to_bytes(4, "big").ljust(size, b"\xa5")[:size]
-    return PhysicalMessage("", "", 100001, number.to_bytes(24, "big"), body, encoding=273, ccsid=819, format="MQSTR")
+    return PhysicalMessage(
+        "",
+        "",
+        100001,
+        number.to_bytes(24, "big"),
+        body,
+        message_id=b"MSG " + number.to_bytes(20, "big"),
+        encoding=273,
+        ccsid=819,
+        format="MQSTR",
+    )
 
 
 def as_sent(received: PhysicalMessage) -> PhysicalMessage:
     """A received message without what its way has added."""
-    return received._replace(source="", framing="", received_at=0, body=bytes(received.body), properties={})
+    added = {"source": "", "framing": "", "put_time": 0, "received_at": 0, "properties": {}}
+    return received._replace(body=bytes(received.body), **added)
 
 
 class TransportContract:
@@ -50,8 +62,8 @@ class TransportContract:
             group_id=b"G" * 24,
             msg_seq_number=7,
             offset=32000,
-            msg_flags=8,
-            original_length=64000,
+            msg_flags=MQMF_MSG_IN_GROUP | MQMF_SEGMENT,
+            original_length=100,
         )
         collector = Collector()
         with receiving(line.receiver(), collector):

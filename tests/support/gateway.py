@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,11 +17,13 @@ _SAMPLE = re.compile(r"^attachment_gateway_(\w+)(?:\{([^}]*)\})? (\S+)$", re.MUL
 
 
 class GatewayProcess:
-    """`attachment-gateway serve` with a folder of its own; `settings` is the rest of its TOML file."""
+    """`attachment-gateway serve` with a folder of its own; `settings` is the rest of its TOML file, `environment` all
+    of its environment (None: this process's)."""
 
-    def __init__(self, folder: Path, settings: str) -> None:
+    def __init__(self, folder: Path, settings: str, environment: Mapping[str, str] | None = None) -> None:
         self.port = free_port()
         self.folder = folder
+        self._environment = environment
         self._configuration = folder / "gateway.toml"
         self._configuration.write_text(
             f'data = "{folder / "var"}"\n[http]\nport = {self.port}\n[log]\nformat = "json"\n{settings}'
@@ -47,7 +49,10 @@ class GatewayProcess:
         program = Path(sys.executable).parent / "attachment-gateway"
         with (self.folder / "gateway.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [program, "serve", "--config", self._configuration], stdout=log, stderr=subprocess.STDOUT
+                [program, "serve", "--config", self._configuration],
+                env=self._environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
 
     def stop(self) -> None:

@@ -44,9 +44,10 @@ def table(program: Program, rows: int) -> pa.Table:
 def mixed(program: Program, count: int) -> list[Attached]:
     """So many attachments: binary files, text files and data sets by turns, of changing size."""
     random = program.random
+    names = [name for name in NAMES if _fits(name, program.charset)]
     made: list[Attached] = []
     for number in range(count):
-        name = NAMES[number % len(NAMES)]
+        name = names[number % len(names)]
         size = SIZES[number // 3 % len(SIZES)]
         if number % 3 == 0:
             made.append(binary_file(program, name, random.randbytes(size), f"file {number}"))
@@ -56,6 +57,14 @@ def mixed(program: Program, count: int) -> list[Attached]:
         else:
             made.append(data_set(program, "WORK", f"T{number}", table(program, size // 30)))
     return made
+
+
+def _fits(name: str, charset: str) -> bool:
+    try:
+        name.encode(charset)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def messages(program: Program, attachments: Sequence[Attached]) -> list[PhysicalMessage]:

@@ -11,6 +11,7 @@ from random import Random
 
 import pyarrow as pa
 
+from app.codecs.ibm_mq.encodings import MQENC_S390
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.sas import correlid, dataset, files
 from app.codecs.sas.attachment import write_count, write_header
@@ -20,6 +21,7 @@ from app.dataset import encode
 from app.dataset.numeric import ByteOrder
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.message import PhysicalMessage
+from tests.support import ibm_float
 
 UTF8 = 1208
 _ENCODINGS = {">": 273, "<": 546}
@@ -28,12 +30,14 @@ _APPLICATION = b"This is the actual application message."
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A sender and its habits. `body_limit` is in bytes; `ccsid` an IBM character set number."""
+    """A sender and its habits. `body_limit` is in bytes; `ccsid` an IBM character set number, `encoding` an IBM one for
+    numbers (None: IEEE in the byte order of the dialect)."""
 
     random: Random
     dialect: Dialect = DIALECTS[0]
     ccsid: int = UTF8
     body_limit: int = 32_000
+    encoding: int | None = None
 
     @property
     def charset(self) -> str:
@@ -74,7 +78,11 @@ def data_set(program: Program, library: str, member: str, table: pa.Table, descr
         table.schema, charset=program.charset, observations=table.num_rows, character_lengths=lengths
     )
     order: ByteOrder = "big" if program.dialect.order == ">" else "little"
-    rows = encode.rows(table.to_batches(), variables, order=order, charset=program.charset)
+    rows: Iterable[bytes | memoryview] = encode.rows(
+        table.to_batches(), variables, order=order, charset=program.charset
+    )
+    if program.encoding == MQENC_S390:
+        rows = ibm_float.converted(rows, variables)
     bodies = chain(
         [dataset.write_definition(definition, program.dialect, program.charset)],
         dataset.write_variables(variables, program.dialect, program.charset, program.body_limit),
@@ -150,6 +158,6 @@ def _physical(program: Program, msg_type: int, correl_id: bytes, body: bytes) ->
         msg_type=msg_type,
         correl_id=correl_id,
         body=body,
-        encoding=_ENCODINGS[program.dialect.order],
+        encoding=program.encoding or _ENCODINGS[program.dialect.order],
         ccsid=program.ccsid,
     )

@@ -1,0 +1,36 @@
+"""IEEE doubles as System/390 writes them, one at a time and by its own arithmetic: slow, and no relative of the
+gateway's."""
+
+import math
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from app.codecs.sas.dataset import Variable
+
+_MISSING = b"." + bytes(7)
+
+
+def converted(pieces: Iterable[bytes | memoryview], variables: Sequence[Variable]) -> Iterator[bytes]:
+    """Observations with big-endian IEEE numerics of 8 bytes, in pieces of whole rows, with IBM ones."""
+    width = sum(variable.length for variable in variables)
+    for piece in pieces:
+        rows = bytearray(piece)
+        for start in range(0, len(rows), width):
+            at = start
+            for variable in variables:
+                if variable.is_numeric:
+                    rows[at : at + 8] = ibm(struct.unpack_from(">d", rows, at)[0])
+                at += variable.length
+        yield bytes(rows)
+
+
+def ibm(number: float) -> bytes:
+    """A hexadecimal float of 8 bytes; NaN is the missing value `.`"""
+    if math.isnan(number):
+        return _MISSING
+    if not number:
+        return bytes(8)
+    fraction, power = math.frexp(abs(number))
+    sixteens = -(-power // 4)
+    digits = int(math.ldexp(fraction, 56 + power - 4 * sixteens))
+    return bytes([(0x80 if number < 0 else 0) | (sixteens + 64)]) + digits.to_bytes(7, "big")
