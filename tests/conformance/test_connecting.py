@@ -1,0 +1,147 @@
+"""MQCONN, MQCONNX and MQDISC."""
+
+import os
+import threading
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from tests.conformance.calls import Session
+from tests.conformance.target import Target
+from tests.support.mosquitto import free_port
+
+
+def test_a_queue_manager_that_does_not_exist(target: Target, session: Session, c: ModuleType) -> None:
+    """IBM MQ: 2058 (080A) MQRC_Q_MGR_NAME_ERROR."""
+    with session.fails(c.MQRC_Q_MGR_NAME_ERROR):
+        target.connect(name="NO.SUCH.MANAGER")
+
+
+def test_a_host_that_nobody_listens_on(target: Target, session: Session, c: ModuleType) -> None:
+    """IBM MQ: 2538 (09EA) MQRC_HOST_NOT_AVAILABLE."""
+    with session.fails(c.MQRC_HOST_NOT_AVAILABLE):
+        target.connect(connection_name=f"localhost({free_port()})")
+
+
+def test_the_next_connection_name_of_a_list_is_tried(target: Target) -> None:
+    """IBM MQ: ConnectionName (MQCHAR264) of MQCD, "a comma-separated list of names"."""
+    connection = target.connect(connection_name=f"localhost({free_port()}),{target.connection_name}")
+    assert connection.inquire(target.mq.CMQC.MQCA_Q_MGR_NAME).decode().strip() == target.name
+    connection.disconnect()
+
+
+def test_a_password_that_is_wrong(target: Target, session: Session, own: Callable[..., Target], c: ModuleType) -> None:
+    """IBM MQ: 2035 (07F3) MQRC_NOT_AUTHORIZED, "on an MQCONN or MQCONNX call"."""
+    to = own(users={"app": "secret"})
+    with session.fails(c.MQRC_NOT_AUTHORIZED):
+        to.connect(user="app", password="wrong")
+    to.connect(user="app", password="secret").disconnect()
+
+
+@pytest.mark.guess
+def test_a_listener_without_its_queue_manager(own: Callable[..., Target], session: Session, c: ModuleType) -> None:
+    """IBM MQ: 2059 (080B) MQRC_Q_MGR_NOT_AVAILABLE; that a connection closed at once is reported so is believed."""
+    to = own()
+    assert to.double is not None
+    to.double.fault("MQCONN", lose="before")
+    with session.fails(c.MQRC_Q_MGR_NOT_AVAILABLE):
+        to.connect()
+
+
+def test_disconnecting_commits(session: Session, connect: Callable[..., Session], queue: str, c: ModuleType) -> None:
+    """IBM MQ: MQDISC - Disconnect queue manager, "Usage notes": MQCMIT on behalf of the application."""
+    leaving = connect()
+    leaving.put(leaving.destination(queue), b"left behind", c.MQPMO_SYNCPOINT)
+    leaving.connection.disconnect()
+    assert session.bodies(session.source(queue)) == [b"left behind"]
+
+
+def in_another_thread(call: Callable[[], object]) -> list[object]:
+    """What the call raised or gave there."""
+    outcome: list[object] = []
+
+    def run() -> None:
+        try:
+            outcome.append(call())
+        except Exception as error:  # noqa: BLE001 - handed to the caller, whatever it is
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return outcome
+
+
+def test_a_handle_of_mqconn_belongs_to_its_thread(
+    target: Target, session: Session, queue: str, c: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IBM MQ: Shared (thread independent) connections with MQCONNX; 2018 (07E2) MQRC_HCONN_ERROR."""
+    if target.user:
+        pytest.skip("MQCONN gives no password")
+    monkeypatch.setitem(os.environ, "MQSERVER", f"{target.channel}/TCP/{target.connection_name}")
+    bound = Session(target.mq, target.mq.QueueManager(target.name))
+    source = bound.source(queue)
+    (error,) = in_another_thread(lambda: bound.get(source))
+    assert isinstance(error, target.mq.MQMIError)
+    assert (error.comp, error.reason) == (c.MQCC_FAILED, c.MQRC_HCONN_ERROR)
+    bound.put(bound.destination(queue), b"its own thread may")
+    bound.connection.disconnect()
+
+
+def test_a_shared_handle_serves_every_thread(session: Session, queue: str) -> None:
+    """IBM MQ: Shared (thread independent) connections with MQCONNX."""
+    session.put(session.destination(queue), b"body")
+    source = session.source(queue)
+    (got,) = in_another_thread(lambda: session.get(source).body)
+    assert got == b"body"
+
+
+def busy(target: Target, session: Session, holder: Session, queue: str) -> threading.Thread:
+    """A thread that holds the holder's handle in a waiting MQGET until a message comes."""
+    source = holder.source(queue)
+    thread = threading.Thread(target=lambda: holder.get(source, wait=20_000))
+    thread.start()
+    target.waits(session, queue)
+    return thread
+
+
+def test_a_shared_handle_in_use_refuses_when_it_may_not_block(
+    target: Target, session: Session, connect: Callable[..., Session], queue: str, c: ModuleType
+) -> None:
+    """IBM MQ: 2219 (08AB) MQRC_CALL_IN_PROGRESS, MQCNO_HANDLE_SHARE_NO_BLOCK."""
+    holder = connect(c.MQCNO_HANDLE_SHARE_NO_BLOCK)
+    thread = busy(target, session, holder, queue)
+    with session.fails(c.MQRC_CALL_IN_PROGRESS):
+        holder.connection.commit()
+    session.put(session.destination(queue))
+    thread.join()
+
+
+def test_a_shared_handle_in_use_makes_others_wait(
+    target: Target, session: Session, connect: Callable[..., Session], queue: str, c: ModuleType
+) -> None:
+    """IBM MQ: Shared (thread independent) connections with MQCONNX, MQCNO_HANDLE_SHARE_BLOCK."""
+    holder = connect(c.MQCNO_HANDLE_SHARE_BLOCK)
+    thread = busy(target, session, holder, queue)
+    order: list[str] = []
+
+    def commit() -> None:
+        holder.connection.commit()
+        order.append("committed")
+
+    second = threading.Thread(target=commit)
+    second.start()
+    order.append("put")
+    session.put(session.destination(queue))
+    thread.join()
+    second.join()
+    assert order == ["put", "committed"]
+
+
+def test_is_connected(connect: Callable[..., Session]) -> None:
+    """Both libraries ask the queue manager: pymqi with a PCF ping, ibmmq with MQINQ."""
+    session = connect()
+    assert session.connection.is_connected
+    session.connection.disconnect()
+    assert not session.connection.is_connected

@@ -1,0 +1,233 @@
+"""Groups and segments: physical and logical order, complete messages, and how the queue manager numbers them."""
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.conformance.calls import Session
+
+GROUP = b"group".ljust(24, b"\0")
+OTHER = b"other".ljust(24, b"\0")
+
+
+def put_group(session: Session, queue: str, numbers: list[int], last: int = 3, group: bytes = GROUP) -> None:
+    """Messages of a group in the order of `numbers`, each with its number as its body."""
+    c = session.mq.CMQC
+    destination = session.destination(queue)
+    for number in numbers:
+        flags = c.MQMF_LAST_MSG_IN_GROUP if number == last else c.MQMF_MSG_IN_GROUP
+        session.put(destination, b"%d" % number, GroupId=group, MsgSeqNumber=number, MsgFlags=flags)
+
+
+def put_segments(session: Session, queue: str, *texts: tuple[int, bytes], last: int, **fields: Any) -> None:
+    """Segments (offset, text) of one logical message; the one at offset `last` is its last."""
+    c = session.mq.CMQC
+    destination = session.destination(queue)
+    for offset, text in texts:
+        flags = c.MQMF_LAST_SEGMENT if offset == last else c.MQMF_SEGMENT
+        session.put(destination, text, **{"GroupId": GROUP, "Offset": offset, "MsgFlags": flags} | fields)
+
+
+def test_messages_come_in_the_order_of_arrival(session: Session, queue: str) -> None:
+    """IBM MQ: Logical and physical ordering, "physical order"."""
+    put_group(session, queue, [3, 1, 2])
+    assert session.bodies(session.source(queue)) == [b"3", b"1", b"2"]
+
+
+def test_logical_order(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: Logical and physical ordering, MQGMO_LOGICAL_ORDER."""
+    put_group(session, queue, [3, 1, 2])
+    assert session.bodies(session.source(queue), c.MQGMO_LOGICAL_ORDER) == [b"1", b"2", b"3"]
+
+
+def test_logical_order_keeps_groups_apart(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: Logical and physical ordering: a group stands where its first item stands physically."""
+    destination = session.destination(queue)
+    session.put(destination, b"before")
+    put_group(session, queue, [1], last=2)
+    put_group(session, queue, [1, 2], last=2, group=OTHER)
+    session.put(destination, b"after")
+    put_group(session, queue, [2], last=2)
+    got = session.bodies(session.source(queue), c.MQGMO_LOGICAL_ORDER)
+    assert got == [b"before", b"1", b"2", b"1", b"2", b"after"]
+
+
+def test_logical_order_waits_for_what_is_missing(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: MQGMO options, MQGMO_LOGICAL_ORDER: only the next message of the current group is eligible."""
+    put_group(session, queue, [1, 3])
+    session.put(session.destination(queue), b"not in the group")
+    source = session.source(queue)
+    assert session.bodies(source, c.MQGMO_LOGICAL_ORDER) == [b"1"]
+    put_group(session, queue, [2])
+    assert session.bodies(source, c.MQGMO_LOGICAL_ORDER) == [b"2", b"3", b"not in the group"]
+
+
+def test_all_messages_available(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: MQGMO options, MQGMO_ALL_MSGS_AVAILABLE."""
+    options = c.MQGMO_ALL_MSGS_AVAILABLE | c.MQGMO_LOGICAL_ORDER
+    put_group(session, queue, [3, 1])
+    source = session.source(queue)
+    assert session.bodies(source, options) == []
+    put_group(session, queue, [2])
+    assert session.bodies(source, options) == [b"1", b"2", b"3"]
+
+
+def test_a_complete_message(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: MQGMO options, MQGMO_COMPLETE_MSG: reassembled, whatever the order of its segments."""
+    put_segments(session, queue, (3, b"def"), (0, b"abc"), (6, b"g"), last=6)
+    got = session.get(session.source(queue), c.MQGMO_COMPLETE_MSG)
+    assert got.body == b"abcdefg"
+    assert got.md.Offset == 0
+    assert session.bodies(session.source(queue)) == []
+
+
+def test_an_incomplete_message_does_not_come(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: MQGMO options, MQGMO_COMPLETE_MSG: "only when all of the segments … are available"."""
+    put_segments(session, queue, (0, b"abc"), (6, b"g"), last=6)
+    source = session.source(queue)
+    with session.fails(c.MQRC_NO_MSG_AVAILABLE):
+        session.get(source, c.MQGMO_COMPLETE_MSG)
+    put_segments(session, queue, (3, b"def"), last=6)
+    assert session.get(source, c.MQGMO_COMPLETE_MSG).body == b"abcdefg"
+
+
+def test_segments_come_one_by_one(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: Offset (MQLONG); MsgFlags (MQLONG)."""
+    put_segments(session, queue, (0, b"abc"), (3, b"de"), last=3)
+    source = session.source(queue)
+    first, second = session.get(source), session.get(source)
+    assert (first.body, first.md.Offset, first.md.MsgFlags) == (b"abc", 0, c.MQMF_SEGMENT)
+    assert (second.body, second.md.Offset) == (b"de", 3)
+
+
+def test_complete_messages_in_logical_order(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: Logical and physical ordering; a group of which one message is in segments."""
+    put_group(session, queue, [2], last=2)
+    for offset, flags in ((2, c.MQMF_LAST_SEGMENT), (0, c.MQMF_SEGMENT)):
+        session.put(
+            session.destination(queue),
+            b"%d-" % offset,
+            GroupId=GROUP,
+            MsgSeqNumber=1,
+            Offset=offset,
+            MsgFlags=flags | c.MQMF_MSG_IN_GROUP,
+        )
+    options = c.MQGMO_LOGICAL_ORDER | c.MQGMO_COMPLETE_MSG
+    assert session.bodies(session.source(queue), options) == [b"0-2-", b"2"]
+
+
+def test_a_version_1_descriptor_cannot_take_a_complete_message(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2257 (08D1) MQRC_WRONG_MD_VERSION."""
+    put_segments(session, queue, (0, b"abc"), last=0)
+    with session.fails(c.MQRC_WRONG_MD_VERSION):
+        session.get(session.source(queue), c.MQGMO_COMPLETE_MSG, version=1)
+
+
+@pytest.mark.parametrize(
+    ("last", "also"), [("MQMF_LAST_MSG_IN_GROUP", "MQMF_MSG_IN_GROUP"), ("MQMF_LAST_SEGMENT", "MQMF_SEGMENT")]
+)
+def test_the_last_is_flagged_as_one_of_them(session: Session, queue: str, last: str, also: str, c: ModuleType) -> None:
+    """IBM MQ: MsgFlags (MQLONG): the queue manager turns the flag on in the copy that is sent, not in the caller's."""
+    flag = getattr(c, last)
+    sent = session.put(session.destination(queue), b"body", GroupId=GROUP, MsgFlags=flag)
+    assert sent.MsgFlags == flag
+    assert session.get(session.source(queue)).md.MsgFlags == flag | getattr(c, also)
+
+
+def test_the_status_of_a_message(session: Session, queue: str) -> None:
+    """IBM MQ: GroupStatus (MQCHAR), SegmentStatus (MQCHAR) and Segmentation (MQCHAR) of MQGMO."""
+    put_group(session, queue, [1, 2], last=2)
+    put_segments(session, queue, (0, b"abc"), (3, b"de"), last=3)
+    session.put(session.destination(queue), b"alone")
+    source = session.source(queue)
+    options = [session.get(source).gmo for _ in range(5)]
+    status = [character(gmo.GroupStatus) + character(gmo.SegmentStatus) for gmo in options]
+    assert status == ["G ", "L ", " S", " L", "  "]
+
+
+def character(field: int | bytes) -> str:
+    """A field of one character, which pymqi gives as a number."""
+    return chr(field) if isinstance(field, int) else field.decode()
+
+
+def test_a_group_id_is_made(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: GroupId (MQBYTE24): made for MQGI_NONE when a flag says that there is a group, and returned."""
+    destination = session.destination(queue)
+    first, second = (session.put(destination, b"", MsgFlags=c.MQMF_MSG_IN_GROUP).GroupId for _ in range(2))
+    assert bytes(24) != first != second
+    assert session.get(session.source(queue)).md.GroupId == first
+
+
+def test_a_group_id_without_flags_is_dropped(session: Session, queue: str) -> None:
+    """IBM MQ: GroupId (MQBYTE24), "if none of these flags is set"; MsgSeqNumber (MQLONG); Offset (MQLONG)."""
+    session.put(session.destination(queue), b"body", GroupId=GROUP, MsgSeqNumber=7, Offset=5)
+    md = session.get(session.source(queue)).md
+    assert (md.GroupId, md.MsgSeqNumber, md.Offset) == (bytes(24), 1, 0)
+
+
+def test_putting_in_logical_order(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: Grouping logical messages, MQPMO_LOGICAL_ORDER: the queue manager numbers."""
+    destination = session.destination(queue)
+    for number in (1, 2, 3):
+        flags = c.MQMF_LAST_MSG_IN_GROUP if number == 3 else c.MQMF_MSG_IN_GROUP
+        session.put(destination, b"%d" % number, c.MQPMO_LOGICAL_ORDER, MsgFlags=flags)
+    source = session.source(queue)
+    descriptors = [session.get(source).md for _ in range(3)]
+    assert [md.MsgSeqNumber for md in descriptors] == [1, 2, 3]
+    (group,) = {md.GroupId for md in descriptors}
+    assert group != bytes(24)
+
+
+def test_putting_segments_in_logical_order(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: Application segmentation of logical messages, MQPMO_LOGICAL_ORDER: the queue manager adds up offsets."""
+    destination = session.destination(queue)
+    for text, flags in ((b"abc", c.MQMF_SEGMENT), (b"de", c.MQMF_SEGMENT), (b"f", c.MQMF_LAST_SEGMENT)):
+        session.put(destination, text, c.MQPMO_LOGICAL_ORDER, MsgFlags=flags)
+    source = session.source(queue)
+    assert [session.get(source).md.Offset for _ in range(3)] == [0, 3, 5]
+
+
+def test_a_group_must_be_finished(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2241 (08C1) MQRC_INCOMPLETE_GROUP, on MQPUT of a message that is not in a group, and on MQCLOSE."""
+    destination = session.destination(queue)
+    session.put(destination, b"", c.MQPMO_LOGICAL_ORDER, MsgFlags=c.MQMF_MSG_IN_GROUP)
+    with session.fails(c.MQRC_INCOMPLETE_GROUP):
+        session.put(destination, b"", c.MQPMO_LOGICAL_ORDER)
+    with session.warns(c.MQRC_INCOMPLETE_GROUP):
+        destination.close()
+
+
+def test_a_message_must_be_finished(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2242 (08C2) MQRC_INCOMPLETE_MSG."""
+    destination = session.destination(queue)
+    session.put(destination, b"abc", c.MQPMO_LOGICAL_ORDER, MsgFlags=c.MQMF_SEGMENT)
+    with session.fails(c.MQRC_INCOMPLETE_MSG):
+        session.put(destination, b"", c.MQPMO_LOGICAL_ORDER)
+    with session.warns(c.MQRC_INCOMPLETE_MSG):
+        destination.close()
+
+
+def test_a_group_stays_in_or_out_of_units_of_work(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2245 (08C5) MQRC_INCONSISTENT_UOW."""
+    destination = session.destination(queue)
+    in_group = {"MsgFlags": c.MQMF_MSG_IN_GROUP}
+    session.put(destination, b"", c.MQPMO_LOGICAL_ORDER | c.MQPMO_SYNCPOINT, **in_group)
+    with session.fails(c.MQRC_INCONSISTENT_UOW):
+        session.put(destination, b"", c.MQPMO_LOGICAL_ORDER | c.MQPMO_NO_SYNCPOINT, **in_group)
+    session.connection.backout()
+
+
+def test_a_group_has_one_persistence(session: Session, new_queue: Any, c: ModuleType) -> None:
+    """IBM MQ: 2185 (0889) MQRC_INCONSISTENT_PERSISTENCE."""
+    destination = session.destination(new_queue(defpsist=False))
+    in_group = {"MsgFlags": c.MQMF_MSG_IN_GROUP}
+    session.put(destination, b"", c.MQPMO_LOGICAL_ORDER, Persistence=c.MQPER_PERSISTENT, **in_group)
+    with session.fails(c.MQRC_INCONSISTENT_PERSISTENCE):
+        session.put(destination, b"", c.MQPMO_LOGICAL_ORDER, Persistence=c.MQPER_NOT_PERSISTENT, **in_group)
+
+
+def test_a_segment_has_data(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2253 (08CD) MQRC_SEGMENT_LENGTH_ZERO."""
+    with session.fails(c.MQRC_SEGMENT_LENGTH_ZERO):
+        session.put(session.destination(queue), b"", MsgFlags=c.MQMF_SEGMENT)

@@ -1,0 +1,96 @@
+"""What pymqi and ibmmq do by themselves, as far as a program over them depends on it."""
+
+import threading
+from types import ModuleType
+
+import pytest
+
+from tests.conformance.calls import Session
+from tests.conformance.target import Target
+from tests.support.mqi import Library
+from tests.support.waiting import until
+
+GROUP = b"group".ljust(24, b"\0")
+
+
+def test_the_default_version_of_the_descriptor(library: Library, mq: ModuleType) -> None:
+    """pymqi describes messages with version 1, ibmmq with version 2."""
+    assert mq.MD().Version == {"pymqi": 1, "ibmmq": 2}[library]
+
+
+def test_a_descriptor_extension_is_not_taken_off(session: Session, queue: str, c: ModuleType) -> None:
+    """A message in a group that is got with version 1 has the MQMDE in its body."""
+    session.put(session.destination(queue), b"data", Format=b"MQSTR", GroupId=GROUP, MsgFlags=c.MQMF_MSG_IN_GROUP)
+    md = session.mq.MD(Version=1)
+    body = session.source(queue).get(None, md)
+    assert (body[:4], body[72:]) == (b"MDE ", b"data")
+    assert md.Format == c.MQFMT_MD_EXTENSION
+    assert md.GroupId.strip(b"\0") == b""
+
+
+def test_a_group_put_with_version_1_is_lost(session: Session, queue: str, c: ModuleType) -> None:
+    """The fields of version 2 that a version-1 MQMD is given are silently ignored."""
+    session.put(session.destination(queue), b"data", version=1, GroupId=GROUP, MsgFlags=c.MQMF_MSG_IN_GROUP)
+    md = session.get(session.source(queue)).md
+    assert (md.GroupId, md.MsgFlags) == (bytes(24), 0)
+
+
+def test_text_is_put_as_utf_8(session: Session, queue: str) -> None:
+    """Both encode text, and change Format and CodedCharSetId for it."""
+    session.destination(queue).put("Größe", session.mq.MD())
+    got = session.get(session.source(queue))
+    assert (got.body, got.md.Format, got.md.CodedCharSetId) == ("Größe".encode(), b"MQSTR   ", 1208)
+
+
+def test_a_long_message_without_a_length(session: Session, queue: str) -> None:
+    """Without maxLength both try 4096 bytes and ask again with the length they were told."""
+    session.put(session.destination(queue), bytes(5000))
+    assert session.source(queue).get(None, session.mq.MD()) == bytes(5000)
+
+
+def test_accepting_truncation_without_a_length_loses_the_data(session: Session, queue: str, c: ModuleType) -> None:
+    """Both then ask with a buffer of no bytes."""
+    session.put(session.destination(queue), b"data")
+    source = session.source(queue)
+    with session.warns(c.MQRC_TRUNCATED_MSG_ACCEPTED) as caught:
+        source.get(None, session.mq.MD(), session.mq.GMO(Options=c.MQGMO_ACCEPT_TRUNCATED_MSG))
+    assert (caught.value.message, caught.value.original_length) == (b"", 4)
+    assert session.bodies(source) == []
+
+
+def test_other_threads_run_while_one_waits(target: Target, session: Session, queue: str) -> None:
+    """Both let the interpreter go on during MQGET; else nobody could put the message that ends the wait."""
+    waiter = Session(target.mq, target.connect())
+    source = waiter.source(queue)
+    bodies: list[bytes] = []
+    thread = threading.Thread(target=lambda: bodies.append(waiter.get(source, wait=20_000).body))
+    thread.start()
+    target.waits(session, queue)
+    session.put(session.destination(queue), b"body")
+    thread.join()
+    waiter.connection.disconnect()
+    assert bodies == [b"body"]
+
+
+def test_overlong_fields_are_cut(session: Session, queue: str) -> None:
+    """Neither complains of a value that is longer than its field."""
+    session.put(session.destination(queue), b"", Format=b"MUCHTOOLONG")
+    assert session.get(session.source(queue)).md.Format == b"MUCHTOOL"
+
+
+def test_text_in_a_field(library: Library, session: Session, queue: str) -> None:
+    """pymqi wants bytes in fields, ibmmq encodes text."""
+    if library == "pymqi":
+        with pytest.raises(TypeError):
+            session.put(session.destination(queue), b"", Format="MQSTR")
+    else:
+        session.put(session.destination(queue), b"", Format="MQSTR")
+        assert session.get(session.source(queue)).md.Format == b"MQSTR   "
+
+
+def test_closing_lets_go_of_a_queue(target: Target, session: Session, queue: str, c: ModuleType) -> None:
+    """A Queue that is dropped closes its handle."""
+    source = session.source(queue)
+    del source
+    inquiry = session.open(queue, c.MQOO_INQUIRE)
+    until(lambda: inquiry.inquire(c.MQIA_OPEN_INPUT_COUNT) == 0)

@@ -1,0 +1,143 @@
+"""MQOPEN, MQCLOSE and what an open queue may be used for."""
+
+from collections.abc import Callable
+from types import ModuleType
+
+from tests.conformance.calls import Session
+from tests.support.queue_manager import QueueManager
+
+
+def test_a_queue_that_does_not_exist(session: Session, c: ModuleType) -> None:
+    """IBM MQ: 2085 (0825) MQRC_UNKNOWN_OBJECT_NAME."""
+    with session.fails(c.MQRC_UNKNOWN_OBJECT_NAME):
+        session.destination("NO.SUCH.QUEUE")
+
+
+def test_getting_needs_an_open_for_input(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2037 (07F5) MQRC_NOT_OPEN_FOR_INPUT."""
+    with session.fails(c.MQRC_NOT_OPEN_FOR_INPUT):
+        session.get(session.destination(queue))
+
+
+def test_putting_needs_an_open_for_output(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2039 (07F7) MQRC_NOT_OPEN_FOR_OUTPUT."""
+    with session.fails(c.MQRC_NOT_OPEN_FOR_OUTPUT):
+        session.put(session.source(queue))
+
+
+def test_browsing_needs_an_open_for_browse(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2036 (07F4) MQRC_NOT_OPEN_FOR_BROWSE."""
+    with session.fails(c.MQRC_NOT_OPEN_FOR_BROWSE):
+        session.get(session.source(queue), c.MQGMO_BROWSE_FIRST)
+
+
+def test_inquiring_needs_an_open_for_inquire(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2038 (07F6) MQRC_NOT_OPEN_FOR_INQUIRE."""
+    with session.fails(c.MQRC_NOT_OPEN_FOR_INQUIRE):
+        session.source(queue).inquire(c.MQIA_CURRENT_Q_DEPTH)
+
+
+def test_setting_needs_an_open_for_set(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2040 (07F8) MQRC_NOT_OPEN_FOR_SET."""
+    with session.fails(c.MQRC_NOT_OPEN_FOR_SET):
+        session.source(queue).set(c.MQIA_INHIBIT_GET, c.MQQA_GET_INHIBITED)
+
+
+def test_exclusive_input_excludes(session: Session, connect: Callable[..., Session], queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2042 (07FA) MQRC_OBJECT_IN_USE."""
+    held = session.open(queue, c.MQOO_INPUT_EXCLUSIVE)
+    with session.fails(c.MQRC_OBJECT_IN_USE):
+        connect().source(queue)
+    held.close()
+    connect().source(queue)
+
+
+def test_shared_input_keeps_out_the_exclusive(
+    session: Session, connect: Callable[..., Session], queue: str, c: ModuleType
+) -> None:
+    """IBM MQ: 2042 (07FA) MQRC_OBJECT_IN_USE, "an open for exclusive input"."""
+    session.source(queue)
+    held = session.source(queue)
+    with session.fails(c.MQRC_OBJECT_IN_USE):
+        connect().open(queue, c.MQOO_INPUT_EXCLUSIVE)
+    held.close()
+
+
+def test_a_handle_that_was_closed(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2019 (07E3) MQRC_HOBJ_ERROR."""
+    opened = session.source(queue)
+    handle = opened.get_handle()
+    opened.close()
+    stale = session.mq.Queue(session.connection)
+    stale.set_handle(handle)
+    with session.fails(c.MQRC_HOBJ_ERROR):
+        session.get(stale)
+    stale.set_handle(None)
+
+
+def test_open_options_that_exclude_each_other(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2046 (07FE) MQRC_OPTIONS_ERROR; MQOPEN, "only one of the MQOO_INPUT_* options"."""
+    with session.fails(c.MQRC_OPTIONS_ERROR):
+        session.open(queue, c.MQOO_INPUT_SHARED | c.MQOO_INPUT_EXCLUSIVE)
+
+
+def test_the_queue_manager_may_be_named(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: ObjectQMgrName (MQCHAR48) of MQOD, "the name of the local queue manager"."""
+    name = session.connection.inquire(c.MQCA_Q_MGR_NAME).strip()
+    od = session.mq.OD(ObjectName=queue.encode(), ObjectQMgrName=name)
+    session.put(session.destination(od), b"body")
+    assert session.bodies(session.source(queue)) == [b"body"]
+
+
+def test_the_resolved_name_is_told(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: ResolvedQName (MQCHAR48) of MQPMO and of MQGMO."""
+    pmo = session.mq.PMO()
+    session.destination(queue).put(b"", session.mq.MD(), pmo)
+    assert pmo.ResolvedQName.strip(b" \0") == queue.encode()
+    assert session.get(session.source(queue)).gmo.ResolvedQName.strip(b" \0") == queue.encode()
+
+
+def test_a_model_queue_makes_a_dynamic_one(session: Session, double: QueueManager, c: ModuleType) -> None:
+    """IBM MQ: DynamicQName (MQCHAR48) of MQOD: a name in place of the asterisk, returned in ObjectName."""
+    double.define("MODEL", model=True)
+    od = session.mq.OD(ObjectName=b"MODEL", DynamicQName=b"REPLIES.*")
+    session.open(od, c.MQOO_OUTPUT)
+    assert od.ObjectName.startswith(b"REPLIES.")
+    assert b"*" not in od.ObjectName
+
+
+def test_a_temporary_queue_ends_with_the_handle_that_made_it(
+    session: Session, double: QueueManager, c: ModuleType
+) -> None:
+    """IBM MQ: Dynamic queues, "temporary dynamic queues"; MQCLOSE - Close object."""
+    double.define("MODEL", model=True)
+    od = session.mq.OD(ObjectName=b"MODEL", DynamicQName=b"REPLIES.*")
+    made = session.open(od, c.MQOO_OUTPUT)
+    name = od.ObjectName.decode().strip(" \0")
+    session.put(made, b"lost with it")
+    made.close()
+    with session.fails(c.MQRC_UNKNOWN_OBJECT_NAME):
+        session.source(name)
+
+
+def test_a_temporary_queue_takes_no_persistent_messages(session: Session, double: QueueManager, c: ModuleType) -> None:
+    """IBM MQ: 2048 (0800) MQRC_PERSISTENT_NOT_ALLOWED."""
+    double.define("MODEL", model=True)
+    made = session.open(session.mq.OD(ObjectName=b"MODEL", DynamicQName=b"REPLIES.*"), c.MQOO_OUTPUT)
+    with session.fails(c.MQRC_PERSISTENT_NOT_ALLOWED):
+        session.put(made, Persistence=c.MQPER_PERSISTENT)
+
+
+def test_only_dynamic_queues_are_deleted_on_closing(session: Session, double: QueueManager, c: ModuleType) -> None:
+    """IBM MQ: 2045 (07FD) MQRC_OPTION_NOT_VALID_FOR_TYPE, "MQCO_DELETE or MQCO_DELETE_PURGE"."""
+    double.define("STAYS")
+    with session.fails(c.MQRC_OPTION_NOT_VALID_FOR_TYPE):
+        session.source("STAYS").close(c.MQCO_DELETE)
+
+
+def test_a_dynamic_name_that_exists(session: Session, double: QueueManager, c: ModuleType) -> None:
+    """IBM MQ: 2100 (0834) MQRC_OBJECT_ALREADY_EXISTS, "the same name as the dynamic queue"."""
+    double.define("MODEL", model=True)
+    double.define("TAKEN")
+    with session.fails(c.MQRC_OBJECT_ALREADY_EXISTS):
+        session.open(session.mq.OD(ObjectName=b"MODEL", DynamicQName=b"TAKEN"), c.MQOO_OUTPUT)
