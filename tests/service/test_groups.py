@@ -1,0 +1,222 @@
+"""IBM MQ groups through the service's stages: cut or sent by any program, journalled, assembled, finished, read."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.identity import attachment_id
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord, Cut, Finished, GroupedAs
+from app.ports import AttachmentFilter
+from app.service.assembler import Assembler
+from app.service.cutting import Cutter
+from app.service.finisher import Finisher
+from app.service.gateway import Gateway
+from app.service.outbox import CannotSend
+from app.service.surroundings import Surroundings
+from tests.service.test_round_trip import content, receive
+from tests.support.loads import messages, mixed
+from tests.support.mq_client import Sent, alone, any_bodies, group, segmented
+from tests.support.outgoing import FILES, SOURCE, delivery
+from tests.support.sas_client import Program, disordered
+from tests.support.surroundings import surroundings
+
+SAS = "sas"
+
+
+def how(grouped: GroupedAs = "messages", body_limit: int = 32_000) -> Cut:
+    return Cut(body_limit, "big-4-excluded-packed", 1208, 273, framing="mq_group", group=grouped)
+
+
+def named(source: str, sent: Sequence[PhysicalMessage]) -> list[PhysicalMessage]:
+    return [message._replace(source=source, received_at=1) for message in sent]
+
+
+def received(around: Surroundings, identifier: bytes) -> AttachmentRecord:
+    record = around.catalog.attachment(attachment_id(SOURCE, identifier))
+    assert record is not None
+    return record
+
+
+def files(random: Random) -> list[Sent]:
+    """Files in every manner, of sizes about a body's and none at all."""
+    made = [group(random, [[b""]]), segmented(random, [b""]), alone(random, b""), alone(random, b"\0")]
+    for size in (1, 2, 100, 32_000, 100_000):
+        data = random.randbytes(size)
+        made.append(group(random, any_bodies(random, data), name=f"../{size}.bin"))
+        made.append(segmented(random, any_bodies(random, data, 1, 9)[0], text=True))
+        made.append(alone(random, data, text=True, name="日本語.txt"))
+    return made
+
+
+def assert_received(around: Surroundings, sent: Sequence[Sent]) -> None:
+    for each in sent:
+        record = received(around, each.identifier)
+        assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
+        assert content(around, record) == each.content
+        assert record.storage == "journal"
+        assert record.parts_received == record.parts_expected == len(each.messages)
+        name = each.messages[0].properties.get("filename")
+        assert record.qualifier_2 == (name or each.identifier.hex())
+
+
+@pytest.mark.parametrize("grouped", ["messages", "segments"])
+def test_what_is_cut_comes_back(tmp_path: Path, grouped: GroupedAs) -> None:
+    with surroundings(tmp_path) as around:
+        sent = replace(delivery(around, FILES), application_body=None)
+        cut = list(Cutter(how(grouped), around.store).cut(sent))
+        assert cut == list(Cutter(how(grouped), around.store).cut(replace(sent, messages_sent=9)))
+        assert max(len(message.body) for message in cut) == 32_000
+        receive(around, disordered(cut, Random(3)))
+        for number, (kind, name, expected) in enumerate(FILES, 1):
+            record = received(around, bytes([number]) * 16 + bytes(8))
+            assert (record.state, record.reason) == (AttachmentState.FINISHED, None), name
+            assert (record.kind, record.qualifier_2, record.description) == (kind, name, f"the {number}th")
+            assert content(around, record) == expected, name
+            text = kind is AttachmentKind.TEXT_FILE
+            assert record.content_type == ("text/plain; charset=utf-8" if text else "application/octet-stream")
+        assert not around.catalog.quarantined(None, None, None, 10).items
+
+
+def test_read_early_or_late_the_same_is_found(tmp_path: Path) -> None:
+    found = []
+    for order in (1, -1):
+        random = Random(4)
+        with surroundings(tmp_path / str(order)) as around:
+            sent = files(random)
+            receive(around, named(SOURCE, [message for each in sent for message in each.messages])[::order])
+            assert_received(around, sent)
+            records = [received(around, each.identifier) for each in sent]
+            found.append([(each.storage, each.sha256, each.content_type, each.kind) for each in records])
+    assert found[0] == found[1]
+
+
+def test_what_is_read_early_is_not_read_again(tmp_path: Path) -> None:
+    with surroundings(tmp_path) as around:
+        sent = group(Random(5), [[b"a"], [b"b", b"c"], [b""]])
+        complete: dict[str, Finished | None] = {}
+        around.journal.append(named(SOURCE, sent.messages))
+        Assembler(around, complete.update).recover()
+        (early,) = complete.values()
+        assert early is not None
+        assert (early.size, early.sha256, len(early.extents)) == (3, sent.sha256, 3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_host_that_dies_again_and_again_loses_nothing_and_repeats_nothing(tmp_path: Path, seed: int) -> None:
+    """Groups and SAS attachments by turns, in any order, with duplicates; every few messages a new process goes on
+    from the last checkpoint, and some processes end before they have finished what was complete."""
+    random = Random(seed)
+    program = Program(random)
+    sent, attached = files(random), mixed(program, 6)
+    both = named(SOURCE, [message for each in sent for message in each.messages])
+    stream = disordered([*both, *named(SAS, messages(program, attached))], random, 0.2)
+    with surroundings(tmp_path) as around:
+        while stream:
+            for _ in range(random.randint(1, 3)):
+                size = random.randint(1, 20)
+                if stream:
+                    around.journal.append(stream[:size])
+                stream = stream[size:]
+            complete: dict[str, Finished | None] = {}
+            Assembler(around, complete.update).recover()
+            if random.random() < 0.5:
+                for attachment, found in complete.items():
+                    Finisher(around).finish(attachment, found)
+        for record in around.catalog.complete_attachments():
+            Finisher(around).finish(record.id)
+        assert_received(around, sent)
+        states = [each.state for each in around.catalog.attachments(AttachmentFilter(), None, 99).items]
+        assert states == [AttachmentState.FINISHED] * (len(sent) + len(attached))
+        assert not around.catalog.quarantined(None, None, None, 10).items
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def quarantined(around: Surroundings) -> list[tuple[str, str]]:
+    return [(record.code, record.why) for record in around.catalog.quarantined(None, "kept", None, 99).items]
+
+
+def test_segments_that_overlap_quarantine_the_group(tmp_path: Path) -> None:
+    with surroundings(tmp_path) as around:
+        sent = segmented(Random(6), [b"aaaa", b"bbbb", b"cccc"])
+        first, second, last = named(SOURCE, sent.messages)
+        receive(around, [first, second._replace(offset=2), last])
+        record = received(around, sent.identifier)
+        assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, "bad-group")
+        why = "message 1 has a part at offset 2, where byte 4 of message 1 belongs"
+        assert record.reason == f"offset: {why}"
+        assert quarantined(around) == [("bad-group", why)]
+        gateway = Gateway(around, {}, {})
+        (kept,) = around.catalog.quarantined(None, "kept", None, 9).items
+        assert gateway.replay_quarantine(kept.id)
+        assert received(around, sent.identifier).state is AttachmentState.COMPLETE
+        assert not gateway.replay_quarantine("0" * 16)
+
+
+def test_what_contradicts_goes_to_quarantine_and_the_group_comes_out(tmp_path: Path) -> None:
+    with surroundings(tmp_path) as around:
+        sent = group(Random(7), [[b"one"], [b"two"], [b"three"]])
+        first, second, last = named(SOURCE, sent.messages)
+        wrong = [
+            second._replace(body=b"TWO"),
+            last._replace(msg_seq_number=2),
+            last._replace(msg_seq_number=4),
+            first._replace(msg_flags=first.msg_flags | 2, original_length=99),
+            first._replace(msg_type=4),
+            first._replace(group_id=b""),
+        ]
+        receive(around, [first, second, *wrong[:1], second, *wrong[3:], last, *wrong[1:3]])
+        assert content(around, received(around, sent.identifier)) == sent.content
+        assert received(around, sent.identifier).duplicates == 2
+        assert sorted(code for code, _ in quarantined(around)) == sorted(
+            [
+                "conflicting-part",
+                "conflicting-last",
+                "conflicting-last",
+                "bad-grouping",
+                "report-message",
+                "no-identifier",
+            ]
+        )
+
+
+def test_the_character_set_of_the_source_counts_where_messages_say_none(tmp_path: Path) -> None:
+    endpoint = {"transport": "memory", "queue": "q", "framing": "mq_group", "ccsid": 819}
+    for order in (1, -1):
+        with surroundings(tmp_path / str(order), sources={SOURCE: endpoint}) as around:
+            sent = group(Random(8), [[b"a"], [b"b"]], text=True)
+            receive(around, [message._replace(ccsid=0) for message in named(SOURCE, sent.messages)][::order])
+            assert received(around, sent.identifier).content_type == "text/plain; charset=iso-8859-1"
+
+
+def test_what_is_missing_is_told(tmp_path: Path) -> None:
+    with surroundings(tmp_path) as around:
+        sent = group(Random(9), [[b"1"], [b"2a", b"2b", b"2c"], [b"3"], [b"4a", b"4b"], [b"5"]])
+        one, two_a, two_b, _, three, four_a, four_b, five = named(SOURCE, sent.messages)
+        gateway = Gateway(around, {}, {})
+
+        def missing(*arrived: PhysicalMessage) -> list[tuple[int, int]]:
+            receive(around, list(arrived))
+            return gateway.missing_ranges(received(around, sent.identifier), 10)
+
+        assert missing(two_a) == [(1, 2)]
+        assert missing(four_b) == [(1, 4)]
+        assert missing(one, three) == [(2, 2), (4, 4)]
+        assert missing(two_b, four_a) == [(2, 2)]
+        assert missing(five) == [(2, 2)]
+
+
+def test_a_delivery_that_a_group_cannot_carry_cannot_be_sent(tmp_path: Path) -> None:
+    with surroundings(tmp_path) as around:
+        sent = delivery(around, FILES[:1])
+        with pytest.raises(CannotSend, match="no application message"):
+            next(Cutter(how(), around.store).cut(sent))
+        table = delivery(around, [(AttachmentKind.DATA_SET, "WORK.A", b"PAR1")])
+        with pytest.raises(CannotSend, match="no data sets"):
+            next(Cutter(how(), around.store).cut(replace(table, application_body=None)))
