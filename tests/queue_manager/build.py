@@ -91,8 +91,9 @@ def _locked(package: str) -> str:
 
 
 def _run(*command: str | Path, environment: dict[str, str] | None = None) -> None:
+    surroundings = {**os.environ, **(environment or {})}
     done = subprocess.run(
-        command, env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, check=False, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout}")

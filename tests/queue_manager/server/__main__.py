@@ -1,0 +1,35 @@
+"""`python -m tests.queue_manager.server FOLDER PORT SETTINGS`: runs a queue manager until SIGTERM.
+
+FOLDER keeps what survives; SETTINGS is a JSON object of `manager.Settings`. Says "ready" when it accepts connections.
+"""
+
+import asyncio
+import gc
+import json
+import signal
+import sys
+from pathlib import Path
+
+from tests.queue_manager.server.connection import Connection
+from tests.queue_manager.server.manager import QueueManager, Settings
+
+
+async def run(folder: Path, port: int, settings: Settings) -> None:
+    manager = QueueManager(settings, folder)
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    # What lives long are messages, and there are no cycles among them: collecting would only cost time.
+    gc.freeze()
+    gc.disable()
+    server = await loop.create_server(lambda: Connection(manager).frames, "127.0.0.1", port)
+    async with server:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        await stop.wait()
+        server.close()
+        manager.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(run(Path(sys.argv[1]), int(sys.argv[2]), Settings(**json.loads(sys.argv[3]))))

@@ -1,0 +1,262 @@
+"""One client's connection: its state, and how each of its calls is taken apart and answered.
+
+Sources: IBM MQ, the pages of the calls.
+"""
+
+import asyncio
+import itertools
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+
+from tests.queue_manager.server import constants as mq
+from tests.queue_manager.server.control import control
+from tests.queue_manager.server.errors import Refused
+from tests.queue_manager.server.faults import Fault
+from tests.queue_manager.server.getting import Get
+from tests.queue_manager.server.handle import Handle
+from tests.queue_manager.server.inquiring import inquire, set_attributes
+from tests.queue_manager.server.manager import QueueManager
+from tests.queue_manager.server.opening import close_object, open_object, resolve
+from tests.queue_manager.server.putting import put
+from tests.queue_manager.server.queue import Queue
+from tests.queue_manager.server.structures import (
+    ConnectRequest,
+    GetOptions,
+    ObjectDescriptor,
+    PutOptions,
+    trimmed,
+    unpack_descriptor,
+)
+from tests.queue_manager.server.unit import UnitOfWork
+from tests.queue_manager.server.wire import Frames, Reply, Verb
+
+_LONG = struct.Struct("=i")
+_TWO_LONGS = struct.Struct("=2i")
+_FOUR_LONGS = struct.Struct("=4i")
+_FIRST_HANDLE = 2
+_ANYONE = "app"
+
+
+class Connection:
+    """A connection from its first byte to its end."""
+
+    def __init__(self, manager: QueueManager) -> None:
+        self.manager = manager
+        self.frames = Frames(self._request, self._lost)
+        self.unit = UnitOfWork(manager.log, manager.settings.max_uncommitted)
+        self.user = _ANYONE
+        self.application = b" " * 28
+        self.max_message_length = 0
+        self.waiting: Get | None = None
+        self._handles: dict[int, Handle] = {}
+        self._numbers = itertools.count(_FIRST_HANDLE)
+        manager.connections.add(self)
+
+    # --- requests and replies -------------------------------------------------------------------------------------
+
+    def _request(self, number: int, body: memoryview) -> None:
+        verb = Verb(number)
+        fault = self.manager.faults.next(verb) if self.manager.faults else None
+        if fault is None:
+            reply = self._call(verb, body)
+            if reply is not None:
+                self.answer(reply)
+        elif fault.delay:
+            asyncio.get_running_loop().call_later(fault.delay, self._fail, fault, verb, memoryview(bytes(body)))
+        else:
+            self._fail(fault, verb, body)
+
+    def answer(self, reply: Reply) -> None:
+        self.frames.send(reply)
+        self.manager.tidy()
+
+    def _call(self, verb: Verb, body: memoryview) -> Reply | None:
+        try:
+            return _CALLS[verb](self, body)
+        except Refused as refused:
+            return Reply(refused.completion, refused.reason)
+
+    def _fail(self, fault: Fault, verb: Verb, body: memoryview) -> None:
+        """Makes a call end as a test wants it."""
+        if fault.lose == "before":
+            self.frames.abort()
+            return
+        if fault.reason is not None:
+            if verb == Verb.MQCMIT and fault.reason == mq.MQRC_BACKED_OUT:
+                self.unit.back_out()
+            self.answer(Reply(mq.MQCC_FAILED, fault.reason))
+            return
+        reply = self._call(verb, body)
+        if fault.lose == "after":
+            self.frames.abort()
+        elif reply is not None:
+            self.answer(reply)
+
+    def _lost(self) -> None:
+        """The client is gone. What it had not committed is backed out, at once or when the queue manager notices."""
+        if self.waiting is not None:
+            self.waiting.give_up()
+        if self.manager.settings.heartbeat and self.unit:
+            asyncio.get_running_loop().call_later(self.manager.settings.heartbeat, self._end)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self.unit.back_out()
+        self._close_all()
+        self.manager.connections.discard(self)
+
+    def _close_all(self) -> None:
+        for handle in self._handles.values():
+            with suppress(Refused):
+                close_object(self.manager, handle)
+        self._handles.clear()
+
+    # --- connecting -----------------------------------------------------------------------------------------------
+
+    def connect(self, body: memoryview) -> Reply:
+        request = ConnectRequest.unpack(body[: ConnectRequest.SIZE])
+        credentials = bytes(body[ConnectRequest.SIZE :])
+        user = credentials[: request.user_length].decode()
+        password = credentials[request.user_length :].decode()
+        settings = self.manager.settings
+        if self.manager.quiescing:
+            raise Refused(mq.MQRC_Q_MGR_QUIESCING)
+        if trimmed(request.channel) != settings.channel:
+            raise Refused(mq.MQRC_UNKNOWN_CHANNEL_NAME)
+        if trimmed(request.cipher) != settings.cipher:
+            raise Refused(mq.MQRC_SSL_INITIALIZATION_ERROR)
+        if trimmed(request.queue_manager).removeprefix("*") not in ("", settings.name):
+            raise Refused(mq.MQRC_Q_MGR_NAME_ERROR)
+        if settings.users and settings.users.get(user) != password:
+            raise Refused(mq.MQRC_NOT_AUTHORIZED)
+        self.user = user or _ANYONE
+        self.application = request.application
+        self.max_message_length = request.max_message_length or settings.max_message_length
+        return Reply(parts=(_LONG.pack(settings.one_handle_per_thread),))
+
+    def disconnect(self, body: memoryview) -> Reply:
+        """Ends the connection in order, which commits."""
+        self.unit.commit()
+        self._close_all()
+        return Reply()
+
+    # --- objects --------------------------------------------------------------------------------------------------
+
+    def handle(self, number: int) -> Handle:
+        """Raises Refused for a number that is no handle, or the handle of a queue that is gone."""
+        try:
+            handle = self._handles[number]
+        except KeyError:
+            raise Refused(mq.MQRC_HOBJ_ERROR) from None
+        if handle.destination is not None and handle.destination.queue.deleted:
+            raise Refused(mq.MQRC_Q_DELETED)
+        return handle
+
+    def open(self, body: memoryview) -> Reply:
+        (options,) = _LONG.unpack_from(body)
+        length = len(body) - _LONG.size
+        rest = bytes(body[_LONG.size + ObjectDescriptor.SIZE :])
+        if len(self._handles) >= self.manager.settings.max_handles:
+            raise Refused(mq.MQRC_HANDLE_NOT_AVAILABLE)
+        descriptor = ObjectDescriptor.unpack(body[_LONG.size :])
+        handle = open_object(self.manager, descriptor, options)
+        number = next(self._numbers)
+        self._handles[number] = handle
+        return Reply(parts=(_LONG.pack(number), descriptor.packed(length), rest))
+
+    def close(self, body: memoryview) -> Reply:
+        number, options = _TWO_LONGS.unpack(body)
+        if number not in self._handles:
+            raise Refused(mq.MQRC_HOBJ_ERROR)
+        close_object(self.manager, self._handles[number], options)
+        del self._handles[number]
+        return Reply()
+
+    def _queue(self, handle: Handle) -> Queue:
+        if handle.destination is None:
+            raise Refused(mq.MQRC_HOBJ_ERROR)
+        return handle.destination.queue
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    def put(self, body: memoryview) -> Reply:
+        """MQPUT, and MQPUT1, which has an object descriptor in the place of a handle."""
+        number, od_length, md_length, pmo_length = _FOUR_LONGS.unpack_from(body)
+        at = _FOUR_LONGS.size
+        od_bytes = body[at : (at := at + od_length)]
+        md_bytes = body[at : (at := at + md_length)]
+        pmo_bytes = body[at : (at := at + pmo_length)]
+        od = ObjectDescriptor.unpack(od_bytes)
+        md, pmo = unpack_descriptor(md_bytes), PutOptions.unpack(pmo_bytes)
+        handle = None
+        if od_length:
+            _, destination = resolve(self.manager, od)
+        else:
+            handle = self.handle(number)
+            self._queue(handle)
+            if not handle.options & mq.MQOO_OUTPUT:
+                raise Refused(mq.MQRC_NOT_OPEN_FOR_OUTPUT)
+            assert handle.destination is not None
+            destination = handle.destination
+        reason = put(self, destination, handle, md, pmo, bytes(body[at:]))
+        parts = (od_bytes.tobytes(), md.packed(md_length), pmo.packed(pmo_length))
+        return Reply(mq.MQCC_WARNING if reason else mq.MQCC_OK, reason, parts)
+
+    def get(self, body: memoryview) -> Reply | None:
+        number, buffer_length, md_length, gmo_length = _FOUR_LONGS.unpack_from(body)
+        at = _FOUR_LONGS.size
+        md = unpack_descriptor(body[at : (at := at + md_length)])
+        gmo = GetOptions.unpack(body[at : at + gmo_length])
+        handle = self.handle(number)
+        return Get(self, handle, self._queue(handle), md, gmo, md_length, gmo_length, buffer_length).begin()
+
+    # --- units of work --------------------------------------------------------------------------------------------
+
+    def commit(self, body: memoryview) -> Reply:
+        self.unit.commit()
+        return Reply()
+
+    def back_out(self, body: memoryview) -> Reply:
+        self.unit.back_out()
+        return Reply()
+
+    def begin(self, body: memoryview) -> Reply:
+        """There is no database that could take part."""
+        raise Refused(mq.MQRC_NO_EXTERNAL_PARTICIPANTS, mq.MQCC_WARNING)
+
+    # --- attributes -----------------------------------------------------------------------------------------------
+
+    def inquire(self, body: memoryview) -> Reply:
+        number, count, numbers, length = _FOUR_LONGS.unpack_from(body)
+        selectors = struct.unpack_from(f"={count}i", body, _FOUR_LONGS.size)
+        integers, characters, reason = inquire(self.manager, self.handle(number), selectors, numbers, length)
+        parts = (struct.pack(f"={numbers}i", *integers), characters)
+        return Reply(mq.MQCC_WARNING if reason else mq.MQCC_OK, reason, parts)
+
+    def set(self, body: memoryview) -> Reply:
+        number, count, numbers, _ = _FOUR_LONGS.unpack_from(body)
+        longs = struct.unpack_from(f"={count + numbers}i", body, _FOUR_LONGS.size)
+        set_attributes(self.manager, self.handle(number), longs[:count], longs[count:])
+        return Reply()
+
+    def control(self, body: memoryview) -> Reply:
+        return control(self, bytes(body))
+
+
+_CALLS: dict[Verb, Callable[[Connection, memoryview], Reply | None]] = {
+    Verb.MQCONN: Connection.connect,
+    Verb.MQDISC: Connection.disconnect,
+    Verb.MQOPEN: Connection.open,
+    Verb.MQCLOSE: Connection.close,
+    Verb.MQPUT: Connection.put,
+    Verb.MQPUT1: Connection.put,
+    Verb.MQGET: Connection.get,
+    Verb.MQCMIT: Connection.commit,
+    Verb.MQBACK: Connection.back_out,
+    Verb.MQBEGIN: Connection.begin,
+    Verb.MQINQ: Connection.inquire,
+    Verb.MQSET: Connection.set,
+    Verb.CONTROL: Connection.control,
+}

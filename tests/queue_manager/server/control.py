@@ -1,0 +1,73 @@
+"""The tests' own door to the queue manager: JSON in, JSON out."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from tests.queue_manager.server.constants import MQCC_FAILED, MQRC_UNKNOWN_OBJECT_NAME
+from tests.queue_manager.server.faults import Fault
+from tests.queue_manager.server.queue import Attributes
+from tests.queue_manager.server.wire import Reply, Verb
+
+if TYPE_CHECKING:
+    from tests.queue_manager.server.connection import Connection
+
+
+def control(connection: "Connection", body: bytes) -> Reply:
+    """Does what `{"do": name, ...}` says; the reply is JSON too."""
+    request = json.loads(body)
+    try:
+        result = _COMMANDS[request.pop("do")](connection, **request)
+    except KeyError:
+        return Reply(MQCC_FAILED, MQRC_UNKNOWN_OBJECT_NAME)
+    return Reply(parts=(json.dumps(result).encode(),))
+
+
+def _define(connection: "Connection", queue: str, attributes: dict[str, Any]) -> None:
+    connection.manager.define(queue, Attributes(**attributes))
+
+
+def _alter(connection: "Connection", queue: str, attributes: dict[str, Any]) -> None:
+    connection.manager.alter(connection.manager.queues[queue], **attributes)
+
+
+def _clear(connection: "Connection", queue: str) -> None:
+    connection.manager.clear(connection.manager.queues[queue])
+
+
+def _status(connection: "Connection", queue: str) -> dict[str, Any]:
+    found = connection.manager.queues[queue]
+    return {
+        "depth": found.depth,
+        "uncommitted": found.uncommitted,
+        "inputs": found.inputs,
+        "outputs": found.outputs,
+        "handles": found.handles,
+        "waiters": len(found.waiters),
+        "attributes": asdict(found.attributes),
+    }
+
+
+def _fault(connection: "Connection", verb: str, **how: Any) -> None:
+    connection.manager.faults.plan(Fault(Verb[verb], **how))
+
+
+def _break_connections(connection: "Connection") -> None:
+    for other in connection.manager.connections - {connection}:
+        other.frames.abort()
+
+
+def _quiesce(connection: "Connection", on: bool) -> None:
+    connection.manager.quiesce(on)
+
+
+_COMMANDS: dict[str, Callable[..., Any]] = {
+    "define": _define,
+    "alter": _alter,
+    "clear": _clear,
+    "status": _status,
+    "fault": _fault,
+    "break_connections": _break_connections,
+    "quiesce": _quiesce,
+}

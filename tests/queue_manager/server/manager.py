@@ -1,0 +1,177 @@
+"""The queue manager: its queues, its log and its state."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from time import time_ns
+from typing import TYPE_CHECKING, Any
+
+from tests.queue_manager.server.constants import MQRC_Q_MGR_QUIESCING, MQRC_Q_MGR_STOPPING, MQRC_UNKNOWN_OBJECT_NAME
+from tests.queue_manager.server.errors import Refused
+from tests.queue_manager.server.faults import Faults
+from tests.queue_manager.server.log import BackedOut, Defined, Deleted, Entry, Got, MessageLog, Put, logged
+from tests.queue_manager.server.queue import Attributes, Message, Queue
+from tests.queue_manager.server.structures import padded, unpack_descriptor
+from tests.queue_manager.server.unit import store
+
+if TYPE_CHECKING:
+    from tests.queue_manager.server.connection import Connection
+
+COMMAND_QUEUE = "SYSTEM.ADMIN.COMMAND.QUEUE"
+STANDARD_QUEUES = {
+    "DEV.QUEUE.1": Attributes(),
+    "DEV.QUEUE.2": Attributes(),
+    "SYSTEM.DEAD.LETTER.QUEUE": Attributes(),
+    COMMAND_QUEUE: Attributes(),
+    "SYSTEM.DEFAULT.MODEL.QUEUE": Attributes(model=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a queue manager is started with."""
+
+    name: str = "QM1"
+    ccsid: int = 1208
+    channel: str = "DEV.APP.SVRCONN"
+    cipher: str = ""
+    """The channel's cipher specification; a client must ask for the same. Nothing is really encrypted."""
+    dead_letter_queue: str = "SYSTEM.DEAD.LETTER.QUEUE"
+    max_uncommitted: int = 10_000
+    max_message_length: int = 4_194_304
+    max_handles: int = 256
+    """Object handles a connection."""
+    one_handle_per_thread: bool = False
+    """Whether a thread that has an unshared connection gets the same one again (reason 2002) or another one. IBM MQ's
+    pages on reasons 2002 and 2103 say the first, "Scope of MQCONN" says the second of clients."""
+    users: dict[str, str] = field(default_factory=dict)
+    """Passwords by user; anyone may connect when there are none."""
+    heartbeat: float = 0.0
+    """Seconds until the queue manager notices that a client is gone: its unit of work stays open for so long."""
+    sync: bool = False
+    """Whether every record of the log is flushed to disk."""
+
+
+class QueueManager:
+    """Everything that connections share."""
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self.settings = settings
+        self.queues: dict[str, Queue] = {}
+        self.connections: set[Connection] = set()
+        self.faults = Faults()
+        self.quiescing = False
+        self.log = MessageLog(folder / "log", sync=settings.sync)
+        self._recover()
+        self._uniques = itertools.count(time_ns())
+        self._id_prefix = b"AMQ " + padded(settings.name, 12)
+
+    # --- queues ---------------------------------------------------------------------------------------------------
+
+    def queue(self, name: str) -> Queue:
+        """Raises Refused for an unknown name."""
+        try:
+            return self.queues[name]
+        except KeyError:
+            raise Refused(MQRC_UNKNOWN_OBJECT_NAME) from None
+
+    def define(self, name: str, attributes: Attributes) -> Queue:
+        """Makes a queue, or gives one that is there new attributes."""
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.queues[name] = Queue(name, attributes)
+        queue.attributes = attributes
+        if not queue.temporary:
+            self.log.write([Defined(name, asdict(attributes))])
+        return queue
+
+    def alter(self, queue: Queue, **changes: Any) -> None:
+        """Changes attributes of a queue, for those too who have it open or wait at it."""
+        self.define(queue.name, replace(queue.attributes, **changes))
+        for waiter in list(queue.waiters):
+            waiter.retry()
+
+    def delete(self, queue: Queue) -> None:
+        """Takes a queue away with all that is on it."""
+        self.clear(queue)
+        queue.deleted = True
+        del self.queues[queue.name]
+        if not queue.temporary:
+            self.log.write([Deleted(queue.name)])
+
+    def clear(self, queue: Queue) -> None:
+        store(self.log, (), queue.clear())
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    def unique(self) -> int:
+        """A number that this queue manager never gave before, not even before it was restarted."""
+        return next(self._uniques)
+
+    def new_id(self) -> bytes:
+        """A MsgId or GroupId: 24 bytes."""
+        return self._id_prefix + self.unique().to_bytes(8, "big")
+
+    def number(self) -> int:
+        return next(self._numbers)
+
+    def tidy(self) -> None:
+        """Rewrites the log when little of it is still needed."""
+        if self.log.worth_rewriting():
+            self.log.rewrite(self._state())
+
+    def _kept(self) -> Iterator[Message]:
+        """All messages that the log is for: those on queues and those that units of work have got."""
+        for queue in self.queues.values():
+            yield from (message for message in queue.after() if message.logged)
+        for connection in self.connections:
+            yield from (message for message in connection.unit.got() if message.logged)
+
+    def _state(self) -> list[Entry]:
+        queues = [queue for queue in self.queues.values() if not queue.temporary]
+        return [*(Defined(q.name, asdict(q.attributes)) for q in queues), *map(logged, self._kept())]
+
+    def _recover(self) -> None:
+        """Does again what the log says."""
+        self.queues = {name: Queue(name, attributes) for name, attributes in STANDARD_QUEUES.items()}
+        messages: dict[int, Message] = {}
+        last = 0
+        for entry in self.log.open():
+            match entry:
+                case Put(number, queue, descriptor, expires, data):
+                    kept = unpack_descriptor(descriptor)
+                    messages[number] = Message(kept, bytes(data), self.queues[queue], number, expires, logged=True)
+                    last = max(last, number)
+                case Got(number):
+                    messages.pop(number, None)
+                case BackedOut(number, count):
+                    messages[number].descriptor.backout_count = count
+                case Defined(name, attributes):
+                    self.queues.setdefault(name, Queue(name, Attributes())).attributes = Attributes(**attributes)
+                case Deleted(name):
+                    del self.queues[name]
+        for message in messages.values():
+            message.queue.add(message)
+        self._numbers = itertools.count(last + 1)
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    def quiesce(self, on: bool) -> None:
+        """Begins, or calls off, an orderly end: calls that say FAIL_IF_QUIESCING fail from now on."""
+        self.quiescing = on
+        if on:
+            for queue in self.queues.values():
+                for waiter in list(queue.waiters):
+                    waiter.fail(MQRC_Q_MGR_QUIESCING)
+
+    def stop(self) -> None:
+        """Ends in order, but without waiting for anybody: calls that wait are told, and all connections end."""
+        for queue in self.queues.values():
+            for waiter in list(queue.waiters):
+                waiter.fail(MQRC_Q_MGR_STOPPING)
+        for connection in list(self.connections):
+            connection.frames.close()
+
+    def command_arrived(self) -> None:
+        """The command server takes what is on its queue."""

@@ -1,0 +1,233 @@
+"""MQOPEN and MQCLOSE: from names to queues.
+
+Sources: IBM MQ, "MQOPEN", "MQCLOSE", "MQOD", and the pages of the reasons.
+"""
+
+from dataclasses import replace
+
+from tests.queue_manager.server.constants import (
+    MQCO_DELETE,
+    MQCO_DELETE_PURGE,
+    MQOO_BROWSE,
+    MQOO_FAIL_IF_QUIESCING,
+    MQOO_INPUT,
+    MQOO_INPUT_AS_Q_DEF,
+    MQOO_INPUT_EXCLUSIVE,
+    MQOO_INQUIRE,
+    MQOO_OUTPUT,
+    MQOO_PASS_ALL_CONTEXT,
+    MQOO_PASS_IDENTITY_CONTEXT,
+    MQOO_SAVE_ALL_CONTEXT,
+    MQOO_SET,
+    MQOO_SET_ALL_CONTEXT,
+    MQOO_SET_IDENTITY_CONTEXT,
+    MQOT_Q,
+    MQOT_Q_MGR,
+    MQQT_ALIAS,
+    MQQT_LOCAL,
+    MQQT_MODEL,
+    MQQT_REMOTE,
+    MQRC_ALIAS_BASE_Q_TYPE_ERROR,
+    MQRC_DYNAMIC_Q_NAME_ERROR,
+    MQRC_OBJECT_ALREADY_EXISTS,
+    MQRC_OBJECT_IN_USE,
+    MQRC_OBJECT_TYPE_ERROR,
+    MQRC_OD_ERROR,
+    MQRC_OPTION_NOT_VALID_FOR_TYPE,
+    MQRC_OPTIONS_ERROR,
+    MQRC_Q_MGR_QUIESCING,
+    MQRC_Q_NOT_EMPTY,
+    MQRC_UNKNOWN_ALIAS_BASE_Q,
+    MQRC_UNKNOWN_OBJECT_NAME,
+    MQRC_UNKNOWN_REMOTE_Q_MGR,
+    MQRC_UNKNOWN_XMIT_Q,
+    MQRC_XMIT_Q_TYPE_ERROR,
+    MQRC_XMIT_Q_USAGE_ERROR,
+)
+from tests.queue_manager.server.errors import Refused
+from tests.queue_manager.server.handle import Destination, Handle
+from tests.queue_manager.server.manager import QueueManager
+from tests.queue_manager.server.queue import Queue
+from tests.queue_manager.server.structures import ObjectDescriptor, padded, trimmed
+
+_ACCESSES = MQOO_INPUT | MQOO_BROWSE | MQOO_OUTPUT | MQOO_INQUIRE | MQOO_SET
+_PUT_CONTEXT = MQOO_PASS_IDENTITY_CONTEXT | MQOO_PASS_ALL_CONTEXT | MQOO_SET_IDENTITY_CONTEXT | MQOO_SET_ALL_CONTEXT
+_LOCAL_ONLY = MQOO_INPUT | MQOO_BROWSE | MQOO_SAVE_ALL_CONTEXT
+_OD_VERSIONS = range(1, 5)
+
+
+def open_object(manager: QueueManager, descriptor: ObjectDescriptor, options: int) -> Handle:
+    """Opens what the descriptor names; the descriptor gets the resolved names. Raises Refused."""
+    if descriptor.version not in _OD_VERSIONS:
+        raise Refused(MQRC_OD_ERROR)
+    if manager.quiescing and options & MQOO_FAIL_IF_QUIESCING:
+        raise Refused(MQRC_Q_MGR_QUIESCING)
+    if descriptor.object_type == MQOT_Q_MGR:
+        return _open_manager(manager, descriptor, options)
+    if descriptor.object_type != MQOT_Q:
+        raise Refused(MQRC_OBJECT_TYPE_ERROR)
+    _check_options(options)
+    wanted = trimmed(descriptor.object_name)
+    named, destination = resolve(manager, descriptor)
+    handle = Handle(
+        destination,
+        options,
+        named,
+        creator=named is not None and named.temporary and trimmed(descriptor.object_name) != wanted,
+    )
+    _check_type(handle)
+    _check_use(handle)
+    _take(handle)
+    if descriptor.version >= 3:
+        descriptor.resolved_q_name, descriptor.resolved_q_mgr_name = resolved_names(manager, destination)
+    return handle
+
+
+def _open_manager(manager: QueueManager, descriptor: ObjectDescriptor, options: int) -> Handle:
+    if trimmed(descriptor.object_name) not in ("", manager.settings.name):
+        raise Refused(MQRC_UNKNOWN_OBJECT_NAME)
+    if options & (_ACCESSES & ~MQOO_INQUIRE):
+        raise Refused(MQRC_OPTION_NOT_VALID_FOR_TYPE)
+    if not options & MQOO_INQUIRE:
+        raise Refused(MQRC_OPTIONS_ERROR)
+    return Handle(None, options)
+
+
+def _check_options(options: int) -> None:
+    inputs = options & MQOO_INPUT
+    if not options & _ACCESSES or inputs & (inputs - 1):
+        raise Refused(MQRC_OPTIONS_ERROR)
+    if options & _PUT_CONTEXT and not options & MQOO_OUTPUT:
+        raise Refused(MQRC_OPTIONS_ERROR)
+    if options & MQOO_SAVE_ALL_CONTEXT and not inputs:
+        raise Refused(MQRC_OPTIONS_ERROR)
+
+
+def _check_type(handle: Handle) -> None:
+    assert handle.destination is not None
+    if handle.destination.remote and handle.options & (_LOCAL_ONLY | MQOO_INQUIRE | MQOO_SET):
+        # A local definition of a remote queue can be inquired, and nothing but that and output.
+        inquiring = handle.opened is not None and handle.opened.attributes.type == MQQT_REMOTE
+        if handle.options & _LOCAL_ONLY or not inquiring:
+            raise Refused(MQRC_OPTION_NOT_VALID_FOR_TYPE)
+
+
+def _check_use(handle: Handle) -> None:
+    assert handle.destination is not None
+    queue = handle.destination.queue
+    if not handle.options & MQOO_INPUT:
+        return
+    if queue.exclusive or (queue.inputs and _exclusive(handle)):
+        raise Refused(MQRC_OBJECT_IN_USE)
+
+
+def _exclusive(handle: Handle) -> bool:
+    assert handle.destination is not None
+    attributes = handle.destination.queue.attributes
+    by_default = handle.options & MQOO_INPUT_AS_Q_DEF and attributes.defsopt == "EXCL"
+    return bool(handle.options & MQOO_INPUT_EXCLUSIVE or by_default or not attributes.share)
+
+
+def _take(handle: Handle) -> None:
+    assert handle.destination is not None
+    handle.count(+1)
+    if handle.options & MQOO_INPUT and _exclusive(handle):
+        handle.destination.queue.exclusive = True
+
+
+def resolve(manager: QueueManager, descriptor: ObjectDescriptor) -> tuple[Queue | None, Destination]:
+    """The definition that was named, None when only the queue manager was, and where it leads. Raises Refused.
+
+    Source: IBM MQ, "Resolving names".
+    """
+    name = trimmed(descriptor.object_name)
+    at = trimmed(descriptor.object_q_mgr_name)
+    if at not in ("", manager.settings.name):
+        return None, _elsewhere(manager, name, at)
+    queue = manager.queue(name)
+    match queue.attributes.type:
+        case kind if kind == MQQT_ALIAS:
+            return queue, _target(manager, queue)
+        case kind if kind == MQQT_MODEL:
+            made = _make_dynamic(manager, queue, descriptor)
+            return made, Destination(made)
+        case kind if kind == MQQT_REMOTE:
+            return queue, _remote(manager, queue)
+    return queue, Destination(queue)
+
+
+def _target(manager: QueueManager, alias: Queue) -> Destination:
+    queue = manager.queues.get(alias.attributes.alias or "")
+    if queue is None:
+        raise Refused(MQRC_UNKNOWN_ALIAS_BASE_Q)
+    if queue.attributes.type == MQQT_REMOTE:
+        return _remote(manager, queue)
+    if queue.attributes.type != MQQT_LOCAL:
+        raise Refused(MQRC_ALIAS_BASE_Q_TYPE_ERROR)
+    return Destination(queue)
+
+
+def _remote(manager: QueueManager, definition: Queue) -> Destination:
+    attributes = definition.attributes
+    over = attributes.rqmname or ""
+    return Destination(
+        _transmission_queue(manager, attributes.xmitq or over, given=bool(attributes.xmitq)),
+        attributes.rname or "",
+        over,
+    )
+
+
+def _elsewhere(manager: QueueManager, name: str, at: str) -> Destination:
+    return Destination(_transmission_queue(manager, at, given=False), name, at)
+
+
+def _transmission_queue(manager: QueueManager, name: str, *, given: bool) -> Queue:
+    queue = manager.queues.get(name)
+    if queue is None:
+        raise Refused(MQRC_UNKNOWN_XMIT_Q if given else MQRC_UNKNOWN_REMOTE_Q_MGR)
+    if queue.attributes.type != MQQT_LOCAL:
+        raise Refused(MQRC_XMIT_Q_TYPE_ERROR)
+    if queue.attributes.usage != "XMITQ":
+        raise Refused(MQRC_XMIT_Q_USAGE_ERROR)
+    return queue
+
+
+def _make_dynamic(manager: QueueManager, model: Queue, descriptor: ObjectDescriptor) -> Queue:
+    pattern = trimmed(descriptor.dynamic_q_name)
+    if not pattern or pattern == "*" * len(pattern):
+        pattern = "AMQ.*"
+    name = pattern[:-1] + f"{manager.unique():016X}" if pattern.endswith("*") else pattern
+    if len(name) > len(descriptor.object_name) or "*" in name or " " in name:
+        raise Refused(MQRC_DYNAMIC_Q_NAME_ERROR)
+    if name in manager.queues:
+        raise Refused(MQRC_OBJECT_ALREADY_EXISTS)
+    permanent = model.attributes.deftype == "PERMDYN"
+    descriptor.object_name = padded(name, 48)
+    descriptor.object_q_mgr_name = padded(manager.settings.name, 48)
+    return manager.define(name, replace(model.attributes, model=False, deftype="PERMDYN" if permanent else "TEMPDYN"))
+
+
+def resolved_names(manager: QueueManager, destination: Destination) -> tuple[bytes, bytes]:
+    """ResolvedQName and ResolvedQMgrName."""
+    if destination.remote_queue is not None:
+        return padded(destination.remote_queue, 48), padded(destination.remote_manager, 48)
+    return padded(destination.queue.name, 48), padded(manager.settings.name, 48)
+
+
+def close_object(manager: QueueManager, handle: Handle, options: int = 0) -> None:
+    """Closes a handle; a temporary dynamic queue goes with the one that made it. Raises Refused where the options ask
+    for a deletion that cannot be."""
+    handle.unlock()
+    if handle.destination is None:
+        return
+    queue = handle.destination.queue
+    deleting = options & (MQCO_DELETE | MQCO_DELETE_PURGE)
+    if deleting and (handle.opened is None or not handle.opened.dynamic):
+        raise Refused(MQRC_OPTION_NOT_VALID_FOR_TYPE)
+    if options & MQCO_DELETE and queue.depth:
+        raise Refused(MQRC_Q_NOT_EMPTY)
+    handle.count(-1)
+    if handle.options & MQOO_INPUT and not queue.inputs:
+        queue.exclusive = False
+    if not queue.deleted and (deleting or handle.creator):
+        manager.delete(queue)

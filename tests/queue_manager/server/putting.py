@@ -1,0 +1,219 @@
+"""MQPUT and MQPUT1: what is checked, what is filled in, and where the message goes.
+
+Sources: IBM MQ, "MQPUT", "MQPUT1", "MQPMO", "MQMD", and the pages of the reasons.
+"""
+
+from copy import copy
+from time import time
+from typing import TYPE_CHECKING
+
+from tests.queue_manager.server import constants as mq
+from tests.queue_manager.server.context import check_context, saved_context, set_context
+from tests.queue_manager.server.errors import Refused
+from tests.queue_manager.server.extension import extension_of, fold, move_behind_dead_letter_header
+from tests.queue_manager.server.grouping import place
+from tests.queue_manager.server.handle import Destination, Handle
+from tests.queue_manager.server.manager import COMMAND_QUEUE, QueueManager
+from tests.queue_manager.server.opening import resolved_names
+from tests.queue_manager.server.queue import Message
+from tests.queue_manager.server.structures import (
+    MQMD_LENGTH_1,
+    MessageDescriptor,
+    PutOptions,
+    TransmissionHeader,
+    blanked,
+    is_default,
+    padded,
+    set_version_2_fields,
+)
+from tests.queue_manager.server.unit import store
+
+if TYPE_CHECKING:
+    from tests.queue_manager.server.connection import Connection
+
+_SYNCPOINTS = mq.MQPMO_SYNCPOINT | mq.MQPMO_NO_SYNCPOINT
+_KNOWN_OPTIONS = 0x0FFFFF | 0x1000000
+_MESSAGE_TYPES = {
+    mq.MQMT_REQUEST,
+    mq.MQMT_REPLY,
+    mq.MQMT_REPORT,
+    mq.MQMT_DATAGRAM,
+    mq.MQMT_MQE_FIELDS_FROM_MQE,
+    mq.MQMT_MQE_FIELDS,
+}
+_CHARACTER_FIELDS = (
+    "format",
+    "reply_to_q",
+    "reply_to_q_mgr",
+    "user_identifier",
+    "appl_identity_data",
+    "put_appl_name",
+    "put_date",
+    "put_time",
+    "appl_origin_data",
+)
+
+
+def put(
+    connection: "Connection",
+    destination: Destination,
+    handle: Handle | None,
+    descriptor: MessageDescriptor,
+    options: PutOptions,
+    data: bytes,
+) -> int:
+    """Puts a message; the descriptor and the options get what the call returns in them.
+
+    MQPUT1 has no handle. Returns the reason of a warning, or none. Raises Refused.
+    """
+    manager = connection.manager
+    _check_options(manager, options)
+    check_context(options.options, handle)
+    source = connection.handle(options.context) if options.options & mq.MQPMO_PASSES else None
+    passed = saved_context(options.options, source)
+    if not destination.queue.attributes.put_enabled:
+        raise Refused(mq.MQRC_PUT_INHIBITED)
+    warning = _check_descriptor(descriptor)
+    _check_size(connection, destination, data)
+    syncpoint = bool(options.options & mq.MQPMO_SYNCPOINT)
+    _fill_in(manager, destination, handle, descriptor, options.options)
+    set_context(descriptor, options.options, passed, connection.user, connection.application)
+    kept = copy(descriptor)
+    if kept.format == mq.MQFMT_MD_EXTENSION:
+        data = fold(kept, data, manager.settings.ccsid)
+    warning = warning or place(manager, handle, kept, len(data), options.options)
+    message = _made(manager, destination, kept, data)
+    if syncpoint:
+        connection.unit.make_room()
+        connection.unit.put(message)
+    else:
+        store(manager.log, (message,), ())
+        message.queue.add(message)
+        message.queue.serve()
+    _return(manager, destination, descriptor, kept, options)
+    if message.queue.name == COMMAND_QUEUE and not syncpoint:
+        manager.command_arrived()
+    return warning
+
+
+def _check_options(manager: QueueManager, options: PutOptions) -> None:
+    if options.version not in (1, 2, 3):
+        raise Refused(mq.MQRC_PMO_ERROR)
+    flags = options.options
+    if flags & _SYNCPOINTS == _SYNCPOINTS or flags & ~_KNOWN_OPTIONS:
+        raise Refused(mq.MQRC_OPTIONS_ERROR)
+    if manager.quiescing and flags & mq.MQPMO_FAIL_IF_QUIESCING:
+        raise Refused(mq.MQRC_Q_MGR_QUIESCING)
+
+
+def _check_descriptor(descriptor: MessageDescriptor) -> int:
+    """Raises Refused for the first field that is wrong; returns the reason of a warning."""
+    if descriptor.version not in (1, 2):
+        raise Refused(mq.MQRC_MD_ERROR)
+    kind = descriptor.msg_type
+    if kind not in _MESSAGE_TYPES and not mq.MQMT_APPL_FIRST <= kind <= mq.MQMT_APPL_LAST:
+        raise Refused(mq.MQRC_MSG_TYPE_ERROR)
+    if kind == mq.MQMT_REQUEST and not descriptor.reply_to_q.strip(b" \0"):
+        raise Refused(mq.MQRC_MISSING_REPLY_TO_Q)
+    if descriptor.expiry < 1 and descriptor.expiry != mq.MQEI_UNLIMITED:
+        raise Refused(mq.MQRC_EXPIRY_ERROR)
+    if descriptor.persistence not in (0, 1, 2):
+        raise Refused(mq.MQRC_PERSISTENCE_ERROR)
+    if descriptor.priority < mq.MQPRI_PRIORITY_AS_Q_DEF:
+        raise Refused(mq.MQRC_PRIORITY_ERROR)
+    return mq.MQRC_PRIORITY_EXCEEDS_MAXIMUM if descriptor.priority > mq.MQPRI_MAXIMUM else mq.MQRC_NONE
+
+
+def _check_size(connection: "Connection", destination: Destination, data: bytes) -> None:
+    queue = destination.queue
+    if len(data) > queue.attributes.maxmsgl:
+        raise Refused(mq.MQRC_MSG_TOO_BIG_FOR_Q)
+    if len(data) > connection.manager.settings.max_message_length:
+        raise Refused(mq.MQRC_MSG_TOO_BIG_FOR_Q_MGR)
+    if len(data) > connection.max_message_length:
+        raise Refused(mq.MQRC_MSG_TOO_BIG_FOR_CHANNEL)
+    if queue.depth >= queue.attributes.maxdepth:
+        raise Refused(mq.MQRC_Q_FULL)
+
+
+def _fill_in(
+    manager: QueueManager,
+    destination: Destination,
+    handle: Handle | None,
+    descriptor: MessageDescriptor,
+    options: int,
+) -> None:
+    """Puts values in the place of what stands for them, and blanks in the place of NULs."""
+    # Of an alias or a remote queue it is its own definition that says the defaults.
+    named = destination.queue if handle is None or handle.opened is None else handle.opened
+    if descriptor.msg_id == mq.MQ_NO_ID or options & mq.MQPMO_NEW_MSG_ID:
+        descriptor.msg_id = manager.new_id()
+    if options & mq.MQPMO_NEW_CORREL_ID:
+        descriptor.correl_id = manager.new_id()
+    if descriptor.priority == mq.MQPRI_PRIORITY_AS_Q_DEF:
+        descriptor.priority = named.attributes.defprty
+    if descriptor.persistence == mq.MQPER_PERSISTENCE_AS_Q_DEF:
+        descriptor.persistence = int(named.attributes.defpsist)
+    if descriptor.persistence == mq.MQPER_PERSISTENT and destination.queue.temporary:
+        raise Refused(mq.MQRC_PERSISTENT_NOT_ALLOWED)
+    if descriptor.coded_char_set_id in (mq.MQCCSI_Q_MGR, mq.MQCCSI_INHERIT):
+        descriptor.coded_char_set_id = manager.settings.ccsid
+    descriptor.backout_count = 0
+    for name in _CHARACTER_FIELDS:
+        value = getattr(descriptor, name)
+        if 0 in value:
+            setattr(descriptor, name, blanked(value))
+    if not descriptor.reply_to_q_mgr.strip() and descriptor.reply_to_q.strip():
+        descriptor.reply_to_q_mgr = padded(manager.settings.name, 48)
+
+
+def _made(manager: QueueManager, destination: Destination, descriptor: MessageDescriptor, data: bytes) -> Message:
+    """The message as it goes to its queue."""
+    expires = None if descriptor.expiry == mq.MQEI_UNLIMITED else time() + descriptor.expiry / 10
+    if descriptor.format == mq.MQFMT_DEAD_LETTER_HEADER and descriptor.msg_flags & mq.MQMF_SEGMENTED:
+        data = move_behind_dead_letter_header(descriptor, data)
+    if destination.remote_queue is not None:
+        descriptor, data = _for_transmission(manager, destination, descriptor, data)
+    logged = descriptor.persistence == mq.MQPER_PERSISTENT
+    return Message(descriptor, data, destination.queue, manager.number(), expires, logged)
+
+
+def _for_transmission(
+    manager: QueueManager, destination: Destination, descriptor: MessageDescriptor, data: bytes
+) -> tuple[MessageDescriptor, bytes]:
+    """A descriptor of the queue manager's own, and data that begin with the message's: MQXQH, with an MQMDE behind it
+    where version 1 of MQMD cannot say everything.
+
+    Source: IBM MQ, "MQXQH - Transmission-queue header".
+    """
+    embedded = copy(descriptor)
+    if not is_default(descriptor):
+        data = extension_of(descriptor) + data
+        embedded.format = mq.MQFMT_MD_EXTENSION
+        embedded.encoding, embedded.coded_char_set_id = mq.MQENC_NATIVE, manager.settings.ccsid
+    header = TransmissionHeader(
+        b"XQH ", 1, padded(destination.remote_queue or "", 48), padded(destination.remote_manager, 48)
+    )
+    outer = copy(descriptor)
+    set_version_2_fields(outer, (mq.MQ_NO_ID, 1, 0, 0, mq.MQOL_UNDEFINED))
+    outer.report, outer.feedback, outer.msg_type = 0, 0, mq.MQMT_DATAGRAM
+    outer.format = mq.MQFMT_XMIT_Q_HEADER
+    outer.encoding, outer.coded_char_set_id = mq.MQENC_NATIVE, manager.settings.ccsid
+    outer.correl_id, outer.msg_id = descriptor.msg_id, manager.new_id()
+    outer.reply_to_q, outer.reply_to_q_mgr = b" " * 48, b" " * 48
+    return outer, header.packed() + embedded.packed(MQMD_LENGTH_1, version=1) + data
+
+
+def _return(
+    manager: QueueManager,
+    destination: Destination,
+    descriptor: MessageDescriptor,
+    kept: MessageDescriptor,
+    options: PutOptions,
+) -> None:
+    """Fills in the output fields of the structures."""
+    options.resolved_q_name, options.resolved_q_mgr_name = resolved_names(manager, destination)
+    if descriptor.version > 1 and descriptor.format != mq.MQFMT_MD_EXTENSION:
+        set_version_2_fields(
+            descriptor, (kept.group_id, kept.msg_seq_number, kept.offset, kept.msg_flags, kept.original_length)
+        )

@@ -1,0 +1,103 @@
+"""Frames between the client library and the queue manager.
+
+A request is its length, its verb and arguments; a reply is its length, a completion code, a reason and results.
+Numbers have 32 bits in native order, and a length counts what follows it. `tests/queue_manager/mqi.c` is the other end.
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from enum import IntEnum
+from typing import NamedTuple
+
+from tests.queue_manager.server.constants import MQCC_OK, MQRC_NONE
+from tests.queue_manager.server.structures import Buffer
+
+
+class Verb(IntEnum):
+    """The calls. `CONTROL` is the tests' own door."""
+
+    MQCONN = 1
+    MQDISC = 2
+    MQOPEN = 3
+    MQCLOSE = 4
+    MQPUT = 5
+    MQPUT1 = 6
+    MQGET = 7
+    MQCMIT = 8
+    MQBACK = 9
+    MQBEGIN = 10
+    MQINQ = 11
+    MQSET = 12
+    CONTROL = 99
+
+
+class Reply(NamedTuple):
+    completion: int = MQCC_OK
+    reason: int = MQRC_NONE
+    parts: tuple[Buffer, ...] = ()
+
+
+_LENGTH = struct.Struct("=I")
+_REQUEST = struct.Struct("=II")
+_REPLY = struct.Struct("=Iii")
+_FIRST_BUFFER = 1 << 17
+
+
+class Frames(asyncio.BufferedProtocol):
+    """One connection's frames. Bytes arrive in one buffer and are handed out as views of it, valid during the call."""
+
+    def __init__(self, on_request: Callable[[int, memoryview], None], on_lost: Callable[[], None]) -> None:
+        self._on_request, self._on_lost = on_request, on_lost
+        self._buffer = memoryview(bytearray(_FIRST_BUFFER))
+        self._end = 0
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._on_lost()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer[self._end :]
+
+    def buffer_updated(self, count: int) -> None:
+        self._end += count
+        start = 0
+        while self._end - start >= _REQUEST.size:
+            length, verb = _REQUEST.unpack_from(self._buffer, start)
+            end = start + _LENGTH.size + length
+            if end > self._end:
+                self._make_room(end - start)
+                break
+            self._on_request(verb, self._buffer[start + _REQUEST.size : end])
+            start = end
+        if start:
+            rest = bytes(self._buffer[start : self._end])
+            self._buffer[: len(rest)] = rest
+            self._end = len(rest)
+
+    def _make_room(self, size: int) -> None:
+        if size > len(self._buffer):
+            larger = memoryview(bytearray(size))
+            larger[: self._end] = self._buffer[: self._end]
+            self._buffer = larger
+
+    def send(self, reply: Reply) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        completion, reason, parts = reply
+        length = _REPLY.size - _LENGTH.size + sum(map(len, parts))
+        self._transport.writelines((_REPLY.pack(length, completion, reason), *parts))
+
+    def close(self) -> None:
+        """Ends the connection after what was sent has gone out."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Breaks the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()

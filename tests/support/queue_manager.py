@@ -1,0 +1,146 @@
+"""A queue manager of one's own: the test double of IBM MQ, in a process of its own, on a free port."""
+
+import json
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from tests.support.mosquitto import free_port
+
+_ROOT = Path(__file__).parents[2]
+_CONTROL = 99
+_REQUEST = struct.Struct("=II")
+_REPLY = struct.Struct("=Iii")
+_FAILED = 2
+
+
+class QueueManager:
+    """A queue manager that keeps its queues, persistent messages and their backout counts over `stop` and `kill`.
+
+    The queues DEV.QUEUE.1, DEV.QUEUE.2, SYSTEM.DEAD.LETTER.QUEUE, SYSTEM.DEFAULT.MODEL.QUEUE and
+    SYSTEM.ADMIN.COMMAND.QUEUE are there from the start. `options` are those of
+    `tests.queue_manager.server.manager.Settings`.
+    """
+
+    channel = "DEV.APP.SVRCONN"
+
+    def __init__(self, folder: Path, name: str = "QM1", *, ccsid: int = 1208, **options: Any) -> None:
+        self.name, self.port = name, free_port()
+        self._folder = folder
+        self._settings = {"name": name, "ccsid": ccsid, "channel": self.channel, **options}
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def connection_name(self) -> str:
+        return f"127.0.0.1({self.port})"
+
+    def __enter__(self) -> "QueueManager":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # --- the process ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Returns when the queue manager accepts connections."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "tests.queue_manager.server", str(self._folder), str(self.port)]
+        with (self._folder / "errors").open("ab") as errors:
+            self._process = subprocess.Popen(
+                [*command, json.dumps(self._settings)], cwd=_ROOT, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            if output.readline() != "ready\n":
+                self.kill()
+                raise RuntimeError((self._folder / "errors").read_text())
+
+    def stop(self) -> None:
+        """Ends it in order: waiting calls get MQRC_Q_MGR_STOPPING, units of work are backed out."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(30)
+            self._process = None
+
+    # --- queues ---------------------------------------------------------------------------------------------------
+
+    def define(self, queue: str, **attributes: Any) -> None:
+        """Makes a queue, or makes one that is there anew, with its messages.
+
+        `attributes` are those of `tests.queue_manager.server.queue.Attributes`: a local queue by default, an alias
+        queue with `alias`, a remote one with `rname` and `rqmname`, a model one with `model`.
+        """
+        self._control("define", queue=queue, attributes=attributes)
+
+    def alter(self, queue: str, **attributes: Any) -> None:
+        """Changes some attributes; who waits at the queue takes notice."""
+        self._control("alter", queue=queue, attributes=attributes)
+
+    def clear(self, queue: str) -> None:
+        """Removes all committed messages."""
+        self._control("clear", queue=queue)
+
+    def depth(self, queue: str) -> int:
+        """How many messages are on the queue, those of units of work included."""
+        depth: int = self.status(queue)["depth"]
+        return depth
+
+    def status(self, queue: str) -> dict[str, Any]:
+        """What is going on at a queue: `depth`, `uncommitted` of these, open `handles` (and those for `inputs`, for
+        `outputs`), `waiters`, and the `attributes`."""
+        status: dict[str, Any] = self._control("status", queue=queue)
+        return status
+
+    # --- faults ---------------------------------------------------------------------------------------------------
+
+    def fault(
+        self,
+        verb: str,
+        *,
+        reason: int | None = None,
+        delay: float = 0,
+        lose: Literal["before", "after"] | None = None,
+        skip: int = 0,
+        times: int = 1,
+    ) -> None:
+        """Plans what happens to the next `times` calls of a verb ("MQGET") of any connection, after `skip` of them.
+
+        They are looked at after `delay` seconds. With `reason` they fail so and have no effect (but MQCMIT with
+        MQRC_BACKED_OUT backs out); with `lose` the connection breaks before, or after, they have their effect.
+        """
+        self._control("fault", verb=verb, reason=reason, delay=delay, lose=lose, skip=skip, times=times)
+
+    def break_connections(self) -> None:
+        """Breaks all connections there are."""
+        self._control("break_connections")
+
+    def quiesce(self, on: bool = True) -> None:
+        """Begins an orderly end, or calls it off."""
+        self._control("quiesce", on=on)
+
+    def _control(self, command: str, **arguments: Any) -> Any:
+        body = json.dumps({"do": command, **arguments}).encode()
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+            connection.sendall(_REQUEST.pack(4 + len(body), _CONTROL) + body)
+            with connection.makefile("rb") as replies:
+                length, completion, reason = _REPLY.unpack(replies.read(_REPLY.size))
+                result = replies.read(length - 8)
+        if completion == _FAILED:
+            raise RuntimeError(f"{command}: reason {reason}")
+        return json.loads(result)
