@@ -407,6 +407,30 @@ void MQSET(MQHCONN handle, MQHOBJ object, MQLONG count, PMQLONG selectors, MQLON
   call(handle, SET, out, 4, 0, 0, comp, reason);
 }
 
+/* --- message handles: they can be had, as ibmmq wants one for each put, and never hold a property ------------------- */
+
+void MQCRTMH(MQHCONN handle, PMQVOID options, PMQHMSG message, PMQLONG comp, PMQLONG reason) {
+  static MQHMSG last = MQHM_NONE;
+  (void)handle, (void)options;
+  *message = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+  *comp = MQCC_OK;
+  *reason = MQRC_NONE;
+}
+
+void MQDLTMH(MQHCONN handle, PMQHMSG message, PMQVOID options, PMQLONG comp, PMQLONG reason) {
+  (void)handle, (void)options;
+  *message = MQHM_UNUSABLE_HMSG;
+  *comp = MQCC_OK;
+  *reason = MQRC_NONE;
+}
+
+void MQINQMP(MQHCONN handle, MQHMSG message, PMQVOID options, PMQVOID name, PMQVOID pd, PMQLONG type, MQLONG size,
+             PMQVOID value, PMQLONG length, PMQLONG comp, PMQLONG reason) {
+  (void)handle, (void)message, (void)options, (void)name, (void)pd, (void)type, (void)size, (void)value;
+  *length = 0;
+  FAIL(MQRC_PROPERTY_NOT_AVAILABLE);
+}
+
 /* --- what this library does not offer: message properties, publish and subscribe, callbacks, bags ----------------- */
 
 #define REFUSED(name, ...) \
@@ -418,11 +442,7 @@ REFUSED(MQSUBRQ, MQHCONN c, MQHOBJ sub, MQLONG action, PMQVOID options)
 REFUSED(MQSTAT, MQHCONN c, MQLONG type, PMQVOID status)
 REFUSED(MQCB, MQHCONN c, MQLONG operation, PMQVOID cbd, MQHOBJ object, PMQVOID md, PMQVOID gmo)
 REFUSED(MQCTL, MQHCONN c, MQLONG operation, PMQVOID options)
-REFUSED(MQCRTMH, MQHCONN c, PMQVOID options, PMQHMSG message)
-REFUSED(MQDLTMH, MQHCONN c, PMQHMSG message, PMQVOID options)
 REFUSED(MQSETMP, MQHCONN c, MQHMSG m, PMQVOID options, PMQVOID name, PMQVOID pd, MQLONG type, MQLONG size, PMQVOID value)
-REFUSED(MQINQMP, MQHCONN c, MQHMSG m, PMQVOID options, PMQVOID name, PMQVOID pd, PMQLONG type, MQLONG size,
-        PMQVOID value, PMQLONG length)
 REFUSED(MQDLTMP, MQHCONN c, MQHMSG m, PMQVOID options, PMQVOID name)
 REFUSED(mqCreateBag, MQLONG options, PMQHBAG bag)
 REFUSED(mqDeleteBag, PMQHBAG bag)

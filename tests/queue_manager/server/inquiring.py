@@ -47,6 +47,7 @@ QUEUE: dict[int, Attribute] = {
     20: Attribute(lambda q: q.attributes.type),  # MQIA_Q_TYPE
     22: Attribute(lambda q: q.attributes.bothresh, _HELD),  # MQIA_BACKOUT_THRESHOLD
     23: Attribute(lambda q: int(q.attributes.share), _HELD),  # MQIA_SHAREABILITY
+    190: Attribute(lambda q: 0),  # MQIA_PROPERTY_CONTROL: MQPROP_COMPATIBILITY
     2002: Attribute(lambda q: q.attributes.alias or "", frozenset({mq.MQQT_ALIAS})),  # MQCA_BASE_Q_NAME
     2004: Attribute(lambda q: strftime("%Y-%m-%d", gmtime(q.attributes.created)), _HELD, 12),  # MQCA_CREATION_DATE
     2005: Attribute(lambda q: strftime("%H.%M.%S", gmtime(q.attributes.created)), _HELD, 8),  # MQCA_CREATION_TIME
