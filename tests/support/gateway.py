@@ -128,14 +128,16 @@ class Samples:
         )
 
 
-def mqtt_source(name: str, port: int, topic: str, version: str = "5", options: str = "") -> str:
+def mqtt_source(
+    name: str, port: int, topic: str, version: str = "5", options: str = "", framing: str = "sas_queue"
+) -> str:
     """A source's table for the configuration file."""
     return (
-        f'[sources.{name}]\ntransport = "mqtt"\nframing = "sas_queue"\n'
+        f'[sources.{name}]\ntransport = "mqtt"\nframing = "{framing}"\n'
         f'url = "mqtt://127.0.0.1:{port}"\ntopic = "{topic}"\nclient_id = "{name}"\nversion = "{version}"\n{options}'
     )
 
 
-def mqtt_destination(name: str, port: int, topic: str) -> str:
+def mqtt_destination(name: str, port: int, topic: str, options: str = "") -> str:
     """A destination's table for the configuration file."""
-    return f'[destinations.{name}]\ntransport = "mqtt"\nurl = "mqtt://127.0.0.1:{port}"\ntopic = "{topic}"\n'
+    return f'[destinations.{name}]\ntransport = "mqtt"\nurl = "mqtt://127.0.0.1:{port}"\ntopic = "{topic}"\n{options}'

@@ -60,5 +60,14 @@ def envelope(message: PhysicalMessage) -> Properties:
     user += [("encoding", str(message.encoding))] if message.encoding else []
     user += [("ccsid", str(message.ccsid))] if message.ccsid else []
     user += [("format", message.format)] if message.format else []
-    properties.UserProperty = user
+    if message.group_id:
+        user += [
+            ("group-id", message.group_id.hex()),
+            ("msg-seq-number", str(message.msg_seq_number)),
+            ("offset", str(message.offset)),
+            ("msg-flags", str(message.msg_flags)),
+            ("original-length", str(message.original_length)),
+        ]
+    user += [("message-id", message.message_id.hex())] if message.message_id else []
+    properties.UserProperty = [*user, *message.properties.items()]
     return properties
