@@ -5,12 +5,12 @@ from typing import Any
 
 from tests.conformance.calls import Session
 
-IDENTITY = {
+IDENTITY: dict[str, Any] = {
     "UserIdentifier": b"SENDER".ljust(12),
     "AccountingToken": b"\x07" * 32,
     "ApplIdentityData": b"IDENTITY".ljust(32),
 }
-ORIGIN = {
+ORIGIN: dict[str, Any] = {
     "PutApplType": 6,
     "PutApplName": b"SOME.PROGRAM".ljust(28),
     "PutDate": b"20010203",
