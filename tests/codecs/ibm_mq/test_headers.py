@@ -1,4 +1,4 @@
-"""MQMD and MQMDE: sizes, places and initial values as IBM's declarations have them."""
+"""Descriptors and headers: sizes, places and initial values as IBM's declarations have them."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.ibm_mq import words
-from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
+from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.wire import Chars, Context, Layout, Num, Raw, WireError
 from app.wire.kinds import Order, Row
 
@@ -21,10 +21,24 @@ OFFSETS = {
     "put_time 312 appl_origin_data 320 group_id 324 msg_seq_number 348 offset 352 msg_flags 356 original_length 360",
     MQMDE: "struc_id 0 version 4 struc_length 8 encoding 12 coded_char_set_id 16 format 20 flags 28 group_id 32 "
     "msg_seq_number 56 offset 60 msg_flags 64 original_length 68",
+    MQDLH: "struc_id 0 version 4 reason 8 dest_q_name 12 dest_q_mgr_name 60 encoding 108 coded_char_set_id 112 "
+    "format 116 put_appl_type 124 put_appl_name 128 put_date 156 put_time 164",
+    MQXQH: "struc_id 0 version 4 remote_q_name 8 remote_q_mgr_name 56",
+    MQRFH2: "struc_id 0 version 4 struc_length 8 encoding 12 coded_char_set_id 16 format 20 flags 28 "
+    "name_value_ccsid 32",
+}
+SIZES: dict[type[Layout], int] = {
+    MQMD1: 324,
+    MQMD2: 364,
+    MQMDE: 72,
+    MQDLH: 172,
+    MQXQH: 428 - 324,
+    MQRFH: 32,
+    MQRFH2: 36,
 }
 
 
-@pytest.mark.parametrize(("layout", "size"), [(MQMD1, 324), (MQMD2, 364), (MQMDE, 72)])
+@pytest.mark.parametrize(("layout", "size"), SIZES.items())
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_the_initial_values_take_the_declared_size(layout: type[Layout], size: int, context: Context) -> None:
     encoded = layout().encode(context)
@@ -77,7 +91,7 @@ def _value(row: Row) -> st.SearchStrategy[Any]:
 
 
 HEADERS: st.SearchStrategy[Layout] = st.one_of(
-    [st.builds(layout, **{row.name: _value(row) for row in layout.ROWS}) for layout in (MQMD1, MQMD2, MQMDE)]
+    [st.builds(layout, **{row.name: _value(row) for row in layout.ROWS}) for layout in SIZES]
 )
 
 
