@@ -5,7 +5,7 @@ import codecs
 import pytest
 
 from app.codecs.ibm_mq import encodings
-from app.codecs.ibm_mq.encodings import charset, decimal_order, float_format, integer_order
+from app.codecs.ibm_mq.encodings import charset, decimal_order, float_format, integer_order, is_ebcdic
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,32 @@ def test_text_in_a_character_set(ccsid: int, encoding: int, text: str, expected:
     assert text.encode(charset(ccsid, encoding) or "") == expected
 
 
-@pytest.mark.parametrize("ccsid", [0, -1, -2, -3, 277, 935, 937, 939, 1047, 1388, 99999])
+@pytest.mark.parametrize("ccsid", [0, -1, -2, -3, 277, 935, 937, 939, 964, 1047, 1141, 1148, 1388, 99999])
 def test_character_sets_that_python_cannot_read_have_no_codec(ccsid: int) -> None:
     assert charset(ccsid) is None
+
+
+@pytest.mark.parametrize("ccsid", [37, 273, 424, 500, 875, 1026, 1140])
+def test_host_code_pages_have_what_headers_hold_in_one_place(ccsid: int) -> None:
+    """Capitals, digits, blank, full stop, slash, percent and underscore: what names of queues may hold."""
+    text = "ABCDEFGHIJKLMNOPQRSTUVWXYZ 0123456789./%_"
+    assert text.encode(charset(ccsid) or "") == text.encode("cp500")
+    assert is_ebcdic(ccsid)
+
+
+def test_every_known_character_set_is_ebcdic_or_ascii() -> None:
+    text = "ABCDEFGHIJKLMNOPQRSTUVWXYZ 0123456789"
+    for ccsid, codec in encodings._CHARSETS.items():
+        expected = text.encode("cp500") if is_ebcdic(ccsid) else text.encode()
+        assert text.encode(codec) == expected, ccsid
+    assert [is_ebcdic(ccsid) for ccsid in (277, 1047, 1141, 1388, 1208, 1200, 0, -2)] == [True] * 4 + [False] + [
+        None
+    ] * 3
+
+
+@pytest.mark.parametrize(("ccsid", "other", "place"), [(37, 1140, 0x9F), (850, 858, 0xD5)])
+def test_the_euro_is_what_tells_two_code_pages_apart(ccsid: int, other: int, place: int) -> None:
+    raw = bytes(range(256))
+    one, another = str(raw, charset(ccsid) or ""), str(raw, charset(other) or "")
+    assert [at for at in range(256) if one[at] != another[at]] == [place]
+    assert another[place] == "€"
