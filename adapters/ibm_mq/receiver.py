@@ -4,8 +4,8 @@ One thread a connection does all of it. Messages go to the intake in pieces whil
 writes and the queue manager delivers at the same time; the unit ends with an empty queue or at its limit, and then only
 the journal is waited for. The journal's thread does nothing but count what is durable.
 
-A message that was backed out before ends its unit, so that one that makes the process die takes no others along, time
-after time, up to their backout threshold.
+A message that was backed out twice ends its unit, so that one that makes the process die takes no others along, time
+after time, up to their backout threshold. Once may be any restart.
 
 After a commit whose outcome is not known (the connection broke while it was made) the messages of that unit are
 remembered until the queue has shown what it still has of them: those come again, and are in the journal already.
@@ -37,6 +37,7 @@ _IDLE = 0.1
 _GLANCE = 0.02
 _FAREWELL = 0.5
 _LONGEST_UNIT = 60.0
+_TWICE = 2
 _MOST_IN_DOUBT = 20_000
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 _STEADY_AFTER = 10.0
@@ -214,7 +215,6 @@ class _Worker:
             self._commit(connection, unit)
         else:
             connection.back_out()
-            self._log.warning("backed out: the journal took too long", messages=unit.count)
             self._outlast(unit, stop)
         self.unacknowledged = 0
 
@@ -234,7 +234,7 @@ class _Worker:
                 unit.take(found, unwrap(found))
             except WireError as error:
                 unit.refuse(found, "bad-mq-header", str(error))
-        return backed_out > 0
+        return backed_out >= _TWICE
 
     def _set_aside(
         self, unit: "_Unit", poison: Poison, message: MqMessage, found: PhysicalMessage, backed_out: int
@@ -265,6 +265,8 @@ class _Worker:
 
     def _outlast(self, unit: "_Unit", stop: StopSignal) -> None:
         """Gets nothing more until the journal has what was backed out, and will come again."""
+        if not stop.is_set():
+            self._log.warning("backed out: the journal took too long", messages=unit.count)
         while not stop.is_set():
             if unit.wait(_FAREWELL):
                 self._remember(unit)

@@ -49,8 +49,7 @@ def message(number: int, size: int = 100) -> PhysicalMessage:
 
 def as_sent(received: PhysicalMessage) -> PhysicalMessage:
     """A received message without what its way has added."""
-    added = {"source": "", "framing": "", "put_time": 0, "received_at": 0, "properties": {}}
-    return received._replace(body=bytes(received.body), **added)
+    return received._replace(source="", framing="", put_time=0, received_at=0, body=bytes(received.body), properties={})
 
 
 class TransportContract:

@@ -1,0 +1,33 @@
+"""IBM MQ keeps what every transport keeps, by each client library and with each version of the MQMD."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from adapters.ibm_mq.receiver import MqReceiver
+from adapters.ibm_mq.sender import MqSender
+from tests.adapters.ibm_mq.conftest import Place
+from tests.contracts.transport import Line, TransportContract
+
+
+@dataclass(frozen=True)
+class MqLine(Line):
+    place: Place
+    version: Literal[1, 2]
+
+    def receiver(self) -> MqReceiver:
+        return self.place.receiver(mqmd_version=self.version)
+
+    def sender(self) -> MqSender:
+        return self.place.sender(mqmd_version=self.version)
+
+    def open_session(self) -> None:
+        """A queue keeps its messages for whoever comes."""
+
+
+class TestIbmMq(TransportContract):
+    @pytest.fixture(params=[1, 2])
+    def line(self, place: Place, request: pytest.FixtureRequest) -> MqLine:
+        version: Literal[1, 2] = request.param
+        return MqLine(place, version)

@@ -1,0 +1,317 @@
+"""What is IBM MQ's own on the receiving side: units of work, backing out, broken connections, descriptors, headers."""
+
+import struct
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.model.message import PhysicalMessage
+from tests.adapters.ibm_mq.conftest import Place
+from tests.contracts.transport import as_sent, message
+from tests.support.intake import Collector, receiving
+from tests.support.waiting import until
+
+DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
+THRESHOLD_REACHED = 2362
+
+
+def numbers(bodies: list[bytes]) -> list[int]:
+    return sorted(int.from_bytes(body[:4], "big") for body in bodies)
+
+
+def warnings(logs: list[Any]) -> list[str]:
+    return [entry["event"] for entry in logs if entry["log_level"] == "warning"]
+
+
+# --- descriptors and headers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("put_version", [1, 2])
+@pytest.mark.parametrize("get_version", [1, 2])
+def test_group_fields_are_the_same_with_either_descriptor(place: Place, put_version: Any, get_version: int) -> None:
+    sent = message(3)._replace(group_id=b"G" * 24, msg_seq_number=2, offset=500, msg_flags=8 | 2, original_length=100)
+    place.put(sent, version=put_version)
+    collector = Collector()
+    with receiving(place.receiver(mqmd_version=get_version), collector):
+        collector.wait_for(1)
+    assert as_sent(collector.messages[0]) == sent._replace(properties={})
+
+
+@pytest.mark.parametrize(("encoding", "ccsid"), [(785, 500), (273, 819), (546, 1208), (546, 1200)])
+def test_what_a_sender_says_of_its_data_arrives(place: Place, encoding: int, ccsid: int) -> None:
+    place.put(message(1)._replace(encoding=encoding, ccsid=ccsid, format=""))
+    collector = Collector()
+    with receiving(place.receiver(), collector):
+        collector.wait_for(1)
+    received = collector.messages[0]
+    assert (received.encoding, received.ccsid, received.format) == (encoding, ccsid, "")
+    assert received.put_time
+
+
+def test_headers_are_taken_off_and_properties_kept(place: Place) -> None:
+    folder = b"<usr><filename>report.pdf</filename></usr>  "
+    header = struct.pack("<4siiii8sii", b"RFH ", 2, 36 + 4 + len(folder), 546, 1208, b"MQSTR   ", 0, 1208)
+    body = header + struct.pack("<i", len(folder)) + folder + b"the data"
+    place.put(message(1)._replace(body=body, format="MQHRF2", encoding=546, ccsid=1208))
+    collector = Collector()
+    with receiving(place.receiver(), collector):
+        collector.wait_for(1)
+    received = collector.messages[0]
+    assert (bytes(received.body), received.format) == (b"the data", "MQSTR")
+    assert received.properties["filename"] == "report.pdf"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_broken_header_is_refused_with_its_place_and_the_stream_goes_on(place: Place, version: int) -> None:
+    broken = struct.pack("<4siiii8sii", b"RFH ", 2, 37, 546, 1208, b"MQSTR   ", 0, 1208) + b"?"
+    place.put(message(1), message(2)._replace(body=broken, format="MQHRF2", encoding=546, ccsid=1208), message(3))
+    collector = Collector()
+    with receiving(place.receiver(mqmd_version=version), collector):
+        collector.wait_for(2)
+        until(lambda: place.depth() == 0)
+    assert numbers(collector.bodies()) == [1, 3]
+    ((refused, code, why),) = collector.refused
+    assert code == "bad-mq-header"
+    assert "MQRFH2" in why
+    assert (bytes(refused.body), refused.format) == (broken, "MQHRF2")
+
+
+# --- units of work ------------------------------------------------------------------------------------------------
+
+
+def test_units_of_work_are_bounded(place: Place) -> None:
+    place.put(*[message(number, 1000) for number in range(60)])
+    collector = Collector()
+    with receiving(place.receiver(batch_messages=10), collector):
+        collector.wait_for(60)
+        until(lambda: place.depth() == 0)
+    assert max(collector.batches) <= 10
+    place.put(*[message(number, 1000) for number in range(60)])
+    by_bytes = Collector()
+    with receiving(place.receiver(batch_bytes=5000), by_bytes):
+        by_bytes.wait_for(60)
+    assert max(by_bytes.batches) <= 6
+
+
+def test_several_connections_get_every_message_once(place: Place) -> None:
+    place.put(*[message(number, 20_000) for number in range(500)])
+    collector = Collector()
+    receiver = place.receiver(connections=4, batch_messages=20)
+    with receiving(receiver, collector):
+        assert receiver.status()["connected"]
+        collector.wait_for(500)
+        until(lambda: place.depth() == 0)
+    assert numbers(collector.bodies()) == list(range(500))
+
+
+@pytest.mark.parametrize("lose", ["before", "after"])
+def test_a_commit_in_doubt_brings_nothing_twice(troubled: Place, lose: Any) -> None:
+    troubled.put(*[message(number) for number in range(30)])
+    troubled.manager.fault("MQCMIT", lose=lose)
+    collector = Collector()
+    with receiving(troubled.receiver(), collector):
+        collector.wait_for(30)
+        until(lambda: troubled.depth() == 0)
+        troubled.put(message(99))
+        collector.wait_for(31)
+    assert numbers(collector.bodies()) == [*range(30), 99]
+
+
+@pytest.mark.parametrize("verb", ["MQCONN", "MQOPEN", "MQINQ", "MQGET", "MQCMIT"])
+def test_a_connection_may_break_at_any_call(troubled: Place, verb: str) -> None:
+    troubled.put(*[message(number) for number in range(50)])
+    for lose in ("before", "after"):
+        troubled.manager.fault(verb, lose=lose, skip=2 if verb == "MQGET" else 0)
+    collector = Collector()
+    with receiving(troubled.receiver(batch_messages=7), collector):
+        collector.wait_for(50)
+        until(lambda: troubled.depth() == 0)
+    assert set(numbers(collector.bodies())) == set(range(50))
+
+
+def test_one_that_was_backed_out_twice_ends_its_unit(place: Place) -> None:
+    place.put(message(0))
+    place.back_out(2)
+    place.put(*[message(number) for number in range(1, 5)])
+    collector = Collector(durable_at_once=False)
+    with receiving(place.receiver(), collector):
+        collector.wait_for(1)
+        assert numbers(collector.bodies()) == [0]
+        collector.release()
+        collector.wait_for(5)
+        collector.release()
+        until(lambda: place.depth() == 0)
+
+
+# --- trouble ------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_manager_that_is_killed_and_comes_back_loses_nothing(troubled: Place) -> None:
+    held, collector = Collector(durable_at_once=False), Collector()
+    with receiving(receiver := troubled.receiver(), held):
+        troubled.put(*[message(number) for number in range(40)])
+        held.wait_for(40)
+        troubled.manager.kill()
+        until(lambda: not receiver.status()["connected"])
+        held.release()
+        troubled.manager.start()
+        held.wait_for(80)
+    with receiving(troubled.receiver(), collector):
+        collector.wait_for(40)
+        until(lambda: troubled.depth() == 0)
+    assert numbers(collector.bodies()) == list(range(40))
+
+
+def test_a_quiescing_queue_manager_is_left_and_found_again(troubled: Place) -> None:
+    collector = Collector()
+    with receiving(receiver := troubled.receiver(), collector):
+        troubled.manager.quiesce()
+        until(lambda: "2161" in (receiver.status()["error"] or ""))
+        troubled.manager.quiesce(False)
+        until(lambda: receiver.status()["connected"])
+        troubled.put(message(1))
+        collector.wait_for(1)
+
+
+def test_inhibited_gets_are_waited_for_on_the_same_connection(place: Place) -> None:
+    collector = Collector()
+    with capture_logs() as logs, receiving(receiver := place.receiver(), collector):
+        place.manager.alter(place.queue, get_enabled=False)
+        until(lambda: "2016" in (receiver.status()["error"] or ""))
+        place.put(message(1))
+        place.manager.alter(place.queue, get_enabled=True)
+        collector.wait_for(1)
+        until(lambda: receiver.status()["connected"])
+    assert warnings(logs) == ["not receiving"]
+
+
+def test_the_next_host_of_a_connection_list_is_tried(place: Place) -> None:
+    place.put(message(1))
+    collector = Collector()
+    both = f"127.0.0.1(1),{place.manager.connection_name}"
+    with receiving(place.receiver(connection=both), collector):
+        collector.wait_for(1)
+
+
+def test_a_queue_manager_that_is_away_is_said_once(troubled: Place) -> None:
+    with capture_logs() as logs, receiving(receiver := troubled.receiver(), Collector()):
+        troubled.manager.kill()
+        until(lambda: "2538" in (receiver.status()["error"] or ""))
+        troubled.manager.start()
+        until(lambda: receiver.status()["connected"])
+    assert len(warnings(logs)) <= 2
+
+
+def test_a_wrong_password_and_an_unknown_queue_are_said(place: Place) -> None:
+    receiver = place.receiver(queue="NO.SUCH.QUEUE")
+    with pytest.raises(TimeoutError), receiving(receiver, Collector(), patience=0.5):
+        pass
+    assert receiver.status()["connected"] is False
+
+
+# --- poison -------------------------------------------------------------------------------------------------------
+
+
+def poisoned(place: Place, times: int = 3) -> PhysicalMessage:
+    sent = message(666)._replace(message_id=b"M" * 24, group_id=b"G" * 24, msg_seq_number=4, msg_flags=8)
+    place.put(sent)
+    place.back_out(times)
+    place.put(message(1))
+    return sent
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_poison_message_goes_to_the_backout_queue_as_it_was(place: Place, version: int) -> None:
+    aside = f"{place.queue}.BACKOUT"
+    place.manager.define(aside)
+    place.manager.alter(place.queue, bothresh=3, boqname=aside)
+    sent = poisoned(place)
+    collector = Collector()
+    with receiving(place.receiver(mqmd_version=version), collector):
+        collector.wait_for(1)
+        until(lambda: place.depth() == 0)
+    assert numbers(collector.bodies()) == [1]
+    ((descriptor, body),) = place.taken(aside)
+    assert body == sent.body
+    assert (descriptor.MsgId, descriptor.CorrelId) == (sent.message_id, sent.correl_id)
+    assert (descriptor.GroupId, descriptor.MsgSeqNumber, descriptor.MsgFlags) == (b"G" * 24, 4, 8)
+    assert (descriptor.Format.rstrip(), descriptor.Encoding, descriptor.CodedCharSetId) == (b"MQSTR", 273, 819)
+    assert descriptor.BackoutCount == 0
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("backout_queue", ["", "NO.SUCH.QUEUE"])
+def test_a_poison_message_that_no_backout_queue_takes_is_a_dead_letter(
+    place: Place, version: int, backout_queue: str
+) -> None:
+    place.manager.alter(place.queue, bothresh=3, boqname=backout_queue)
+    sent = poisoned(place)
+    collector = Collector()
+    with receiving(place.receiver(mqmd_version=version), collector):
+        collector.wait_for(1)
+        until(lambda: place.depth() == 0)
+    ((descriptor, body),) = place.taken(DEAD_LETTER_QUEUE)
+    assert descriptor.Format == b"MQDEAD  "
+    order = "<" if descriptor.Encoding & 0xF == 2 else ">"
+    struc_id, struc_version, reason, queue, manager, encoding, ccsid, format_, *_ = struct.unpack_from(
+        f"{order}4sii48s48sii8s", body
+    )
+    assert (struc_id, struc_version, reason) == (b"DLH ", 1, THRESHOLD_REACHED)
+    assert (queue.rstrip(), manager.rstrip()) == (place.queue.encode(), place.manager.name.encode())
+    rest = body[172:]
+    if format_ == b"MQHMDE  ":
+        encoding, ccsid, format_ = struct.unpack_from("<12xii8s", rest)
+        rest = rest[72:]
+    assert (encoding, ccsid, format_) == (273, 819, b"MQSTR   ")
+    assert rest == sent.body
+
+
+def test_a_poison_message_that_no_queue_takes_is_quarantined(place: Place) -> None:
+    place.manager.alter(place.queue, bothresh=3)
+    place.manager.alter(DEAD_LETTER_QUEUE, put_enabled=False)
+    try:
+        sent = poisoned(place)
+        collector = Collector()
+        with receiving(place.receiver(), collector):
+            collector.wait_for(1)
+            until(lambda: place.depth() == 0)
+        assert numbers(collector.bodies()) == [1]
+        ((refused, code, why),) = collector.refused
+        assert code == "backed-out"
+        assert "3 times" in why
+        assert bytes(refused.body).endswith(bytes(sent.body))
+    finally:
+        place.manager.alter(DEAD_LETTER_QUEUE, put_enabled=True)
+
+
+def test_setting_aside_and_getting_are_one_unit_of_work(troubled: Place) -> None:
+    troubled.manager.define("ASIDE")
+    troubled.manager.alter(troubled.queue, bothresh=3, boqname="ASIDE")
+    poisoned(troubled)
+    troubled.manager.fault("MQCMIT", lose="before")
+    collector = Collector()
+    with receiving(troubled.receiver(), collector):
+        collector.wait_for(1)
+        until(lambda: troubled.depth() == 0)
+    assert len(troubled.taken("ASIDE")) == 1
+
+
+def test_below_its_threshold_a_message_is_delivered(place: Place) -> None:
+    place.manager.alter(place.queue, bothresh=4)
+    poisoned(place, times=3)
+    collector = Collector()
+    with receiving(place.receiver(), collector):
+        collector.wait_for(2)
+    assert numbers(collector.bodies()) == [1, 666]
+
+
+def test_the_configuration_stands_in_for_the_queues_own_attributes(place: Place) -> None:
+    aside = f"{place.queue}.BACKOUT"
+    place.manager.define(aside)
+    poisoned(place, times=2)
+    collector = Collector()
+    with receiving(place.receiver(backout_threshold=2, backout_queue=aside), collector):
+        collector.wait_for(1)
+        until(lambda: place.depth() == 0)
+    assert len(place.taken(aside)) == 1

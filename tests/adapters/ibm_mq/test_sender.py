@@ -1,0 +1,97 @@
+"""What is IBM MQ's own on the sending side: units of work, descriptors, refusals."""
+
+from typing import Any
+
+import pytest
+
+from app.ports import SendFailed
+from tests.adapters.ibm_mq.conftest import Place
+from tests.contracts.transport import message
+
+
+def test_the_descriptor_says_what_the_message_says(place: Place) -> None:
+    sent = message(7)._replace(
+        message_id=b"M" * 24, group_id=b"G" * 24, msg_seq_number=7, offset=300, msg_flags=8 | 2 | 4
+    )
+    for version in (1, 2):
+        place.sender(mqmd_version=version).send([sent])
+        ((descriptor, body),) = place.taken()
+        assert body == sent.body
+        assert (descriptor.MsgType, descriptor.MsgId, descriptor.CorrelId) == (100001, b"M" * 24, sent.correl_id)
+        assert (descriptor.Encoding, descriptor.CodedCharSetId, descriptor.Format) == (273, 819, b"MQSTR   ")
+        assert (descriptor.GroupId, descriptor.MsgSeqNumber, descriptor.Offset) == (b"G" * 24, 7, 300)
+        assert descriptor.MsgFlags == 8 | 2 | 4
+
+
+def test_messages_are_persistent_and_last_unless_told_otherwise(place: Place) -> None:
+    place.sender().send([message(1)])
+    ((descriptor, _),) = place.taken()
+    assert (descriptor.Persistence, descriptor.Expiry) == (1, -1)
+    place.sender(persistent=False, priority=7, expiry=60).send([message(1)])
+    ((descriptor, _),) = place.taken()
+    assert (descriptor.Persistence, descriptor.Priority) == (0, 7)
+    assert 500 < descriptor.Expiry <= 600
+
+
+def test_a_unit_that_fails_leaves_none_of_its_messages(troubled: Place) -> None:
+    sender = troubled.sender(batch_messages=10)
+    troubled.manager.fault("MQPUT", reason=2053, skip=25)
+    with pytest.raises(SendFailed, match="2053 MQRC_Q_FULL") as failure:
+        sender.send([message(number) for number in range(40)])
+    assert not failure.value.permanent
+    assert troubled.depth() == 20
+    sender.send([message(99)])
+    assert troubled.depth() == 21
+
+
+def test_units_stay_below_what_the_queue_manager_allows(place: Place) -> None:
+    place.sender(batch_messages=9_999).send([message(number) for number in range(300)])
+    assert place.depth() == 300
+
+
+@pytest.mark.parametrize(("lose", "arrived"), [("before", 0), ("after", 5)])
+def test_a_commit_in_doubt_counts_as_failed(troubled: Place, lose: Any, arrived: int) -> None:
+    sender = troubled.sender()
+    troubled.manager.fault("MQCMIT", lose=lose)
+    messages = [message(number)._replace(message_id=bytes([number + 1]) * 24) for number in range(5)]
+    with pytest.raises(SendFailed, match="2009") as failure:
+        sender.send(messages)
+    assert not failure.value.permanent
+    assert troubled.depth() == arrived
+    sender.send(messages)
+    assert {descriptor.MsgId for descriptor, _ in troubled.taken()} == {each.message_id for each in messages}
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"), [({"queue": "NO.SUCH.QUEUE"}, "2085"), ({"queue_manager": "OTHER"}, "2058")]
+)
+def test_what_nobody_can_deliver_is_permanent(place: Place, settings: dict[str, str], reason: str) -> None:
+    with pytest.raises(SendFailed, match=reason) as failure:
+        place.sender(**settings).send([message(1)])
+    assert failure.value.permanent
+
+
+def test_a_queue_manager_that_is_away_is_not(troubled: Place) -> None:
+    sender = troubled.sender()
+    sender.send([message(1)])
+    troubled.manager.kill()
+    for _ in range(2):
+        with pytest.raises(SendFailed) as failure:
+            sender.send([message(2)])
+        assert not failure.value.permanent
+    assert not sender.status()["connected"]
+    troubled.manager.start()
+    sender.send([message(3)])
+    assert troubled.depth() == 2
+
+
+@pytest.mark.parametrize(("version", "most"), [(1, 10_000 - 72), (2, 10_000)])
+def test_the_largest_body_is_what_the_queue_takes(place: Place, version: int, most: int) -> None:
+    place.manager.alter(place.queue, maxmsgl=10_000)
+    sender = place.sender(mqmd_version=version)
+    assert sender.max_body() == most
+    sender.send([message(1, most)._replace(group_id=b"G" * 24, msg_flags=8)])
+    with pytest.raises(SendFailed, match="bytes") as failure:
+        sender.send([message(1, most + 1)])
+    assert failure.value.permanent
+    assert place.depth() == 1
