@@ -47,7 +47,7 @@ def test_the_documented_example_names_every_setting() -> None:
     for options in (*load(EXAMPLE).sources.values(), *load(EXAMPLE).destinations.values()):
         for key in type(options.options).model_fields:
             assert re.search(rf"^(# )?{key}(_file)? = ", text, re.MULTILINE), key
-    commented_in = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
+    commented_in = re.sub(r"^# (\w+ = |\[)", r"\1", text, flags=re.MULTILINE)
     assert len(tomllib.loads(commented_in)["sources"]["orders"]) > len(tomllib.loads(text)["sources"]["orders"])
 
 
@@ -108,6 +108,7 @@ def test_every_error_is_told_at_once_with_its_place(file: Path, monkeypatch: pyt
     }
     assert "two moons" in told["journal.segment_age"]
     assert "mqtt" in told["sources.pigeons.transport"], "the known transports are listed"
+    assert "'sas_queue' or 'mq_group'" in told["sources.orders.framing"]
 
 
 @pytest.mark.parametrize(

@@ -6,22 +6,26 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import URL, Engine, create_engine, event, text
+from sqlalchemy import URL, Engine, create_engine, event, inspect, text
 
 from adapters.sql_catalog import SqlCatalog
 from adapters.sql_catalog.database import _ON_CONNECT, Database
-from adapters.sql_catalog.tables import metadata
+from adapters.sql_catalog.migrations import configuration
+from adapters.sql_catalog.rows import attachment_values, delivery_values
+from adapters.sql_catalog.tables import attachments, deliveries, metadata
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import OurError
-from app.model.records import Checkpoint, PartRun
+from app.model.records import Checkpoint, Cut, GroupProgress, PartRun
 from app.ports import AttachmentFilter, Catalog
 from tests.contracts.catalog import HAPPENED, CatalogContract, attachment, delivery, finished, keep, message, spoilt
 from tests.support.postgresql import binaries, running_postgresql
@@ -77,6 +81,26 @@ class SqlCatalogContract(CatalogContract):
         with engine.connect() as connection:
             assert compare_metadata(MigrationContext.configure(connection), metadata) == []
         engine.dispose()
+
+    def test_the_first_schema_is_brought_up_to_date_with_all_that_was_in_it(self, url: str) -> None:
+        received, sent = attachment_values(attachment(1, parts_received=7)), delivery_values(delivery(1))
+        sent["cut"] = {"body_limit": 1, "dialect": "d", "ccsid": 2, "encoding": 3, "record_length": None}
+        engine = create_engine(url)
+        if engine.dialect.name == "sqlite":
+            Path(engine.url.database or "").parent.mkdir()
+        with engine.begin() as connection:
+            command.upgrade(configuration(connection), "0001")
+            known = {column["name"] for column in inspect(connection).get_columns("attachments")}
+            received = {name: value for name, value in received.items() if name in known}
+            connection.execute(attachments.insert().values(received))
+            connection.execute(deliveries.insert().values(sent))
+        engine.dispose()
+        catalog = SqlCatalog(url)
+        assert catalog.attachment("a1") == attachment(1, parts_received=7)
+        assert catalog.delivery("d1") == replace(delivery(1), cut=Cut(1, "d", 2, 3))
+        keep(catalog, attachment(1, group=GroupProgress(None, 1, 2)))
+        assert catalog.attachments(AttachmentFilter(), None, 9).items[0].group == GroupProgress(None, 1, 2)
+        catalog.close()
 
     def test_opens_again_with_all_that_was_there(self, url: str) -> None:
         for opened in range(3):

@@ -18,6 +18,7 @@ from app.model.message import Position
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
+    Cut,
     DeliveryRecord,
     EventRecord,
     Extent,
@@ -760,6 +761,17 @@ class CatalogContract:
                 updated_at=numbers,
                 state=st.sampled_from(DeliveryState),
                 application_body=st.none() | st.binary(),
+                cut=st.none()
+                | st.builds(
+                    Cut,
+                    numbers,
+                    texts,
+                    numbers,
+                    numbers,
+                    optional_number,
+                    st.sampled_from(["sas_queue", "mq_group"]),
+                    st.sampled_from(["messages", "segments"]),
+                ),
                 reason=optional_text,
                 idempotency_key=st.none() | identifier,
                 fingerprint=optional_text,

@@ -67,6 +67,7 @@ class Stock:
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         destinations = {name: {"transport": "memory", "queue": name} for name in ("partner", "archive")}
+        destinations["groups"] = {"transport": "memory", "queue": "groups", "framing": "mq_group"}
         self.settings = Settings(**{"data": folder, "destinations": destinations, **settings})
         self.journal = ArrowJournal(folder / "journal")
         self.catalog = SqlCatalog(self.settings.catalog_url)

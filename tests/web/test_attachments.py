@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.records import GroupProgress
 from tests.web.stock import Stock
 
 
@@ -81,6 +82,13 @@ def test_what_is_receiving_tells_its_progress(stock: Stock, http: httpx.Client) 
     problem = content.json()
     assert problem["type"] == "/problems/not-ready"
     assert problem["progress"] == seen["progress"]
+
+
+def test_of_a_group_the_messages_that_are_not_whole_are_missing(stock: Stock, http: httpx.Client) -> None:
+    record = stock.receiving([(1, 3), (5, 5)], None, correl_id=b"G" * 24, group=GroupProgress(7, 4, 100))
+    seen = http.get(f"/v1/attachments/{record.id}").json()
+    assert seen["correl_id"] == "47" * 24
+    assert (seen["progress"]["parts_expected"], seen["progress"]["missing"]) == (None, [[4, 4], [6, 7]])
 
 
 def test_what_is_finished_tells_everything(stock: Stock, http: httpx.Client) -> None:

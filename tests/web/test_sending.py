@@ -180,7 +180,52 @@ def test_what_is_refused_leaves_nothing(
 
 def test_an_unknown_destination_lists_those_there_are(shared_http: httpx.Client) -> None:
     response = shared_http.post("/v1/messages", files=described(simple(destination="x"), a=b""))
-    assert (response.status_code, response.json()["known"]) == (422, ["archive", "partner"])
+    assert (response.status_code, response.json()["known"]) == (422, ["archive", "groups", "partner"])
+
+
+@pytest.mark.parametrize(
+    ("description", "pointers"),
+    [
+        ({"application_message": {"text": "a"}}, ["#/application_message"]),
+        (
+            {
+                "application_message": {"text": "a"},
+                "attachments": [
+                    {"part": "a", "kind": "binary-file", "name": "a"},
+                    {"part": "b", "kind": "data-set", "name": "B"},
+                ],
+            },
+            ["#/attachments/1/kind", "#/application_message"],
+        ),
+    ],
+)
+def test_a_group_carries_files_only(
+    shared_stock: Stock, shared_http: httpx.Client, description: dict[str, Any], pointers: list[str]
+) -> None:
+    asked = described(simple(destination="groups", **description), a=b"bytes", b=parquet())
+    response = shared_http.post("/v1/messages", files=asked)
+    assert (response.status_code, response.json()["type"]) == (422, "/problems/invalid")
+    assert errors(response) == pointers
+    assert "the framing mq_group carries no application message" in response.json()["detail"]
+    assert list(shared_stock.store.names()) == []
+
+
+def test_a_form_sends_no_data_set_as_a_group(shared_http: httpx.Client) -> None:
+    data = {"destination": "groups", "kind": "data-set"}
+    response = shared_http.post("/v1/messages", data=data, files={"file": ("class.parquet", parquet())})
+    assert (response.status_code, errors(response)) == (422, ["#/attachments/0/kind"])
+
+
+def test_files_are_sent_as_groups(stock: Stock, http: httpx.Client) -> None:
+    stock.gateway.start()
+    sent = http.post("/v1/messages", files=described(simple(destination="groups"), a=bytes(70_000))).json()
+    until(lambda: http.get(sent["links"]["self"]).json()["state"] == "sent")
+    assert [(message.msg_seq_number, len(message.body)) for message in stock.recorder.sent] == [
+        (1, 32_000),
+        (2, 32_000),
+        (3, 6_000),
+    ]
+    assert {message.group_id.hex()[:32] for message in stock.recorder.sent} == {sent["attachments"][0]["correl_id"]}
 
 
 def test_an_upload_over_the_limit(stock: Stock, http: httpx.Client) -> None:
