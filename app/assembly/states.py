@@ -1,10 +1,11 @@
 """An attachment's life as a table.
 
 An attachment is *receiving* from its first physical message, announced or not. It is *complete* once its header, its
-count and the parts 1..count are there, or as many bytes as the messages of a group hold, and *finished* once its content
-has been checked, measured and can be read. Content that breaks its specification makes it *quarantined*: nothing is
-lost, and a replay tries again. Without any message for the configured time it is *expired*; a late message revives it,
-since its parts are kept until they are retired. *Deleted* is for ever: what still comes for it changes nothing.
+count and the parts 1..count are there, or as many bytes as the messages of a group hold, and *finished* once its
+content has been checked, measured and can be read. Content that breaks its specification makes it *quarantined*:
+nothing is lost, and a replay tries again. Without any message for the configured time it is *expired*; a late message
+revives it, since its parts are kept until they are retired. *Deleted* is for ever: what still comes for it changes
+nothing.
 """
 
 from enum import StrEnum
