@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codecs.ibm_mq.headers import MQMD2, MQMDE
+from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMD2, MQMDE, MQXQH
 from app.codecs.ibm_mq.image import write_image
+from app.codecs.ibm_mq.rfh import Folder, Property, write_rfh2
 from app.codecs.sas import dataset, files, indexes
 from app.codecs.sas.attachment import write_count, write_header
 from app.codecs.sas.correlid import join
@@ -130,6 +132,28 @@ def test_an_extension_stands_between_descriptor_and_body_or_alone() -> None:
     assert [frame.format for frame in alone] == ["mqmde", "sas-count"]
     assert values(alone[0])["group_id"] == b"g" * 24
     assert [frame.format for frame in explain(MQMDE().encode(Context("<", "cp500")))] == ["mqmde"]
+
+
+def test_every_header_between_descriptor_and_body_has_its_frame() -> None:
+    context = Context("<")
+    said: dict[str, Any] = {"encoding": 546, "coded_char_set_id": 819}
+    folder = Folder("usr", (Property("colour", "blue"),))
+    captured = b"".join(
+        [
+            MQMD2(format="MQXMIT", **said).encode(context),
+            MQXQH().encode(context) + MQMD1(format="MQHMDE", msg_type=100001, **said).encode(context),
+            MQMDE(format="MQDEAD", **said).encode(context),
+            MQDLH(format="MQHWIH", **said).encode(context),
+            MQH("WIH", 1, 120, format="MQHRF2", **said).encode(context) + bytes(88),
+            write_rfh2([folder], "", 273, 819, context),
+            WRITTEN["sas-count"](Dialect()),
+        ]
+    )
+    frames = explain(captured)
+    names = [frame.format for frame in frames]
+    assert names == ["mqmd", "mqxqh", "mqmd", "mqmde", "mqdlh", "mqwih", "mqrfh2", "sas-count"]
+    assert_tiled(frames, len(captured))
+    assert values(frames[6])["rest"] == {"colour": "blue"}
 
 
 def test_a_descriptor_of_version_2_has_the_groups_itself() -> None:

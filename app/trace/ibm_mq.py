@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from app.codecs.ibm_mq.chain import Data, Link, peel
 from app.codecs.ibm_mq.extension import grouping_in
+from app.codecs.ibm_mq.headers import MQRFH2
 from app.codecs.ibm_mq.image import descriptor_context, read_image
 from app.codecs.ibm_mq.unwrap import properties
 from app.codecs.ibm_mq.words import MQFMT_MD_EXTENSION
@@ -63,7 +64,8 @@ def _frame(data: memoryview, link: Link) -> Frame:
         at = link.end - size
         held: object = properties(data, link) or bytes(data[at : link.end])
         cells.append(Cell(at, size, f"{type(header).__name__}.rest", held))
-    return Frame(f"mq{header.struc_id.lower()}", link.at, cells, _written(link.context))
+    name = "mqrfh2" if isinstance(header, MQRFH2) else f"mq{header.struc_id.lower()}"
+    return Frame(name, link.at, cells, _written(link.context))
 
 
 def _written(context: Context) -> str:
