@@ -34,8 +34,13 @@ class Session:
         self.connection = connection
 
     def open(self, name: str | Any, options: int) -> Any:
-        """MQOPEN of a queue by its name or an MQOD."""
-        return self.mq.Queue(self.connection, name, options)
+        """MQOPEN of a queue by its name or an MQOD; skips the test where the user may not do that."""
+        try:
+            return self.mq.Queue(self.connection, name, options)
+        except self.mq.MQMIError as error:
+            if error.reason == self.mq.CMQC.MQRC_NOT_AUTHORIZED:
+                pytest.skip("the user lacks the authority for an MQOPEN")
+            raise
 
     def source(self, name: str, options: int = 0) -> Any:
         """The queue opened to get from, shared."""

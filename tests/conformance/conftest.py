@@ -148,3 +148,11 @@ def new_queue(target: Target, queues: Queues) -> Iterator[Callable[..., str]]:
 def queue(new_queue: Callable[..., str]) -> str:
     """The name of an empty local queue."""
     return new_queue()
+
+
+@pytest.fixture
+def permanent_queue(queue: str, session: Session, c: ModuleType) -> str:
+    """The name of an empty local queue that takes persistent messages."""
+    if session.open(queue, c.MQOO_INQUIRE).inquire(c.MQIA_DEFINITION_TYPE) == c.MQQDT_TEMPORARY_DYNAMIC:
+        pytest.skip("needs a queue that takes persistent messages, and has a temporary one")
+    return queue

@@ -48,7 +48,7 @@ class Lent:
         _refuse(attributes)
         name = self._names[next(self._taken) % len(self._names)]
         session = Session(mq, connection)
-        session.bodies(session.source(name), mq.CMQC.MQGMO_ACCEPT_TRUNCATED_MSG)
+        session.bodies(session.source(name))
         return name
 
 
@@ -62,7 +62,10 @@ class Dynamic:
     def new(self, mq: ModuleType, connection: Any, attributes: dict[str, Any]) -> str:
         _refuse(attributes)
         od = mq.OD(ObjectName=self._model.encode(), DynamicQName=b"CONFORMANCE.*")
-        self._made.append(mq.Queue(connection, od, mq.CMQC.MQOO_INQUIRE))
+        made = mq.Queue(connection, od, mq.CMQC.MQOO_INQUIRE)
+        self._made.append(made)
+        if made.inquire(mq.CMQC.MQIA_SHAREABILITY) != mq.CMQC.MQQA_SHAREABLE:
+            pytest.fail(f"{self._model} makes queues that only one may get from: it needs SHARE", pytrace=False)
         name: str = od.ObjectName.decode().strip(" \0")
         return name
 

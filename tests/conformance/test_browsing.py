@@ -47,7 +47,7 @@ def test_again_what_is_under_the_cursor(session: Session, browser: Any, c: Modul
 
 
 def test_getting_what_is_under_the_cursor(session: Session, browser: Any, c: ModuleType) -> None:
-    """IBM MQ: MQGMO options, MQGMO_MSG_UNDER_CURSOR, "regardless of the MQMO_* options"."""
+    """IBM MQ: MQGMO options, MQGMO_MSG_UNDER_CURSOR: whatever MatchOptions and the MQMD say."""
     session.get(browser, c.MQGMO_BROWSE_FIRST)
     session.get(browser, c.MQGMO_BROWSE_NEXT)
     assert session.get(browser, c.MQGMO_MSG_UNDER_CURSOR, MsgId=b"x" * 24).body == b"2"
@@ -90,7 +90,7 @@ def test_two_ways_of_browsing_at_once(session: Session, browser: Any, c: ModuleT
 
 
 def test_a_message_cut_off_does_not_move_the_cursor(session: Session, browser: Any, c: ModuleType) -> None:
-    """IBM MQ: MQGMO options, MQGMO_ACCEPT_TRUNCATED_MSG: without it "the browse cursor is not advanced"."""
+    """IBM MQ: MQGMO options, MQGMO_ACCEPT_TRUNCATED_MSG: without it the cursor stays."""
     session.get(browser, c.MQGMO_BROWSE_NEXT, length=0, warning=c.MQRC_TRUNCATED_MSG_FAILED)
     assert session.get(browser, c.MQGMO_BROWSE_NEXT).body == b"1"
     accept = c.MQGMO_BROWSE_NEXT | c.MQGMO_ACCEPT_TRUNCATED_MSG
@@ -101,7 +101,7 @@ def test_a_message_cut_off_does_not_move_the_cursor(session: Session, browser: A
 def test_a_lock_hides_a_message_from_others(
     session: Session, connect: Callable[..., Session], filled: str, browser: Any, c: ModuleType
 ) -> None:
-    """IBM MQ: MQGMO options, MQGMO_LOCK: "invisible to any other handle open for the queue"."""
+    """IBM MQ: MQGMO options, MQGMO_LOCK: other handles do not see the message."""
     session.get(browser, c.MQGMO_BROWSE_FIRST | c.MQGMO_LOCK)
     other = connect()
     assert other.get(other.source(filled)).body == b"2"

@@ -25,14 +25,14 @@ def test_a_host_that_nobody_listens_on(target: Target, session: Session, c: Modu
 
 
 def test_the_next_connection_name_of_a_list_is_tried(target: Target) -> None:
-    """IBM MQ: ConnectionName (MQCHAR264) of MQCD, "a comma-separated list of names"."""
+    """IBM MQ: ConnectionName (MQCHAR264) of MQCD: a list of names, separated by commas."""
     connection = target.connect(connection_name=f"localhost({free_port()}),{target.connection_name}")
     assert connection.inquire(target.mq.CMQC.MQCA_Q_MGR_NAME).decode().strip() == target.name
     connection.disconnect()
 
 
 def test_a_password_that_is_wrong(target: Target, session: Session, own: Callable[..., Target], c: ModuleType) -> None:
-    """IBM MQ: 2035 (07F3) MQRC_NOT_AUTHORIZED, "on an MQCONN or MQCONNX call"."""
+    """IBM MQ: 2035 (07F3) MQRC_NOT_AUTHORIZED."""
     to = own(users={"app": "secret"})
     with session.fails(c.MQRC_NOT_AUTHORIZED):
         to.connect(user="app", password="wrong")
@@ -139,8 +139,10 @@ def test_a_shared_handle_in_use_makes_others_wait(
     assert order == ["put", "committed"]
 
 
-def test_is_connected(connect: Callable[..., Session]) -> None:
+def test_is_connected(target: Target, connect: Callable[..., Session]) -> None:
     """Both libraries ask the queue manager: pymqi with a PCF ping, ibmmq with MQINQ."""
+    if target.library == "pymqi" and target.double is None:
+        pytest.skip("needs the authority to ask the command server")
     session = connect()
     assert session.connection.is_connected
     session.connection.disconnect()

@@ -103,7 +103,7 @@ def test_text_that_is_not_in_its_character_set(session: Session, queue: str, c: 
 
 
 def test_what_is_as_wanted_is_left_alone(session: Session, queue: str) -> None:
-    """IBM MQ: MQGMO options, MQGMO_CONVERT: only "if the CodedCharSetId or Encoding value … differs"."""
+    """IBM MQ: MQGMO options, MQGMO_CONVERT: only where CodedCharSetId or Encoding differ."""
     session.put(session.destination(queue), b"\xff", CodedCharSetId=1208)
     assert convert(session, queue, CodedCharSetId=1208).body == b"\xff"
 
@@ -245,7 +245,7 @@ def test_messages_expire(session: Session, queue: str, c: ModuleType) -> None:
 
 
 def test_what_remains_of_a_life(session: Session, queue: str, c: ModuleType) -> None:
-    """IBM MQ: Expiry (MQLONG): "decremented to reflect the time the message spends in the queue"."""
+    """IBM MQ: Expiry (MQLONG): less the time that the message has spent on the queue."""
     destination = session.destination(queue)
     session.put(destination, b"limited", Expiry=600)
     session.put(destination, b"unlimited")

@@ -1,5 +1,8 @@
 """What pymqi and ibmmq do by themselves, as far as a program over them depends on it."""
 
+import importlib.util
+import subprocess
+import sys
 import threading
 from types import ModuleType
 
@@ -86,6 +89,31 @@ def test_text_in_a_field(library: Library, session: Session, queue: str) -> None
     else:
         session.put(session.destination(queue), b"", Format="MQSTR")
         assert session.get(session.source(queue)).md.Format == b"MQSTR   "
+
+
+GETTER = """
+import importlib, sys
+library, name, channel, connection_name, user, password, queue = sys.argv[1:]
+mq = importlib.import_module(library)
+connection = mq.QueueManager(None)
+connection.connect_tcp_client(name, mq.CD(), channel, connection_name, user or None, password or None)
+try:
+    print(mq.Queue(connection, queue, mq.CMQC.MQOO_INPUT_SHARED).get(100, mq.MD(), mq.GMO()))
+except mq.PYIFError:
+    print("refused")
+"""
+
+
+def test_ibmmq_reads_headers_beside_opentelemetry(target: Target, session: Session, queue: str) -> None:
+    """Where OpenTelemetry can be imported, ibmmq looks for its properties in every MQRFH2, and raises for one that it
+    cannot read: when the message has been taken, and without its body. pymqi hands it over as it is."""
+    session.put(session.destination(queue), b"not an MQRFH2", Format=b"MQHRF2")
+    arguments = [target.library, target.name, target.channel, target.connection_name]
+    arguments += [target.user or "", target.password or "", queue]
+    printed = subprocess.check_output([sys.executable, "-c", GETTER, *arguments], env=target.environment, text=True)
+    refuses = target.library == "ibmmq" and importlib.util.find_spec("opentelemetry") is not None
+    assert printed.strip() == ("refused" if refuses else repr(b"not an MQRFH2"))
+    assert session.bodies(session.source(queue)) == []
 
 
 def test_closing_lets_go_of_a_queue(target: Target, session: Session, queue: str, c: ModuleType) -> None:

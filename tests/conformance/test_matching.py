@@ -62,7 +62,7 @@ def test_match_options_say_what_counts(session: Session, queue: str, c: ModuleTy
 
 
 def test_match_options_are_for_version_2(session: Session, queue: str, c: ModuleType) -> None:
-    """IBM MQ: MatchOptions (MQLONG): "ignored if Version is less than MQGMO_VERSION_2", so both identifiers count."""
+    """IBM MQ: MatchOptions (MQLONG): ignored below MQGMO_VERSION_2, so both identifiers count."""
     put_three(session, queue)
     gmo = session.mq.GMO(Version=c.MQGMO_VERSION_1, MatchOptions=c.MQMO_NONE)
     with session.fails(c.MQRC_NO_MSG_AVAILABLE):

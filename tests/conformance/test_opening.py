@@ -55,7 +55,7 @@ def test_exclusive_input_excludes(session: Session, connect: Callable[..., Sessi
 def test_shared_input_keeps_out_the_exclusive(
     session: Session, connect: Callable[..., Session], queue: str, c: ModuleType
 ) -> None:
-    """IBM MQ: 2042 (07FA) MQRC_OBJECT_IN_USE, "an open for exclusive input"."""
+    """IBM MQ: 2042 (07FA) MQRC_OBJECT_IN_USE, "already open for input (of any sort)"."""
     session.source(queue)
     held = session.source(queue)
     with session.fails(c.MQRC_OBJECT_IN_USE):
@@ -76,13 +76,13 @@ def test_a_handle_that_was_closed(session: Session, queue: str, c: ModuleType) -
 
 
 def test_open_options_that_exclude_each_other(session: Session, queue: str, c: ModuleType) -> None:
-    """IBM MQ: 2046 (07FE) MQRC_OPTIONS_ERROR; MQOPEN, "only one of the MQOO_INPUT_* options"."""
+    """IBM MQ: 2046 (07FE) MQRC_OPTIONS_ERROR; MQOPEN - Open object: one MQOO_INPUT_* option at most."""
     with session.fails(c.MQRC_OPTIONS_ERROR):
         session.open(queue, c.MQOO_INPUT_SHARED | c.MQOO_INPUT_EXCLUSIVE)
 
 
 def test_the_queue_manager_may_be_named(session: Session, queue: str, c: ModuleType) -> None:
-    """IBM MQ: ObjectQMgrName (MQCHAR48) of MQOD, "the name of the local queue manager"."""
+    """IBM MQ: ObjectQMgrName (MQCHAR48) of MQOD."""
     name = session.connection.inquire(c.MQCA_Q_MGR_NAME).strip()
     od = session.mq.OD(ObjectName=queue.encode(), ObjectQMgrName=name)
     session.put(session.destination(od), b"body")
@@ -109,7 +109,7 @@ def test_a_model_queue_makes_a_dynamic_one(session: Session, double: QueueManage
 def test_a_temporary_queue_ends_with_the_handle_that_made_it(
     session: Session, double: QueueManager, c: ModuleType
 ) -> None:
-    """IBM MQ: Dynamic queues, "temporary dynamic queues"; MQCLOSE - Close object."""
+    """IBM MQ: Temporary dynamic queues; MQCLOSE - Close object."""
     double.define("MODEL", model=True)
     od = session.mq.OD(ObjectName=b"MODEL", DynamicQName=b"REPLIES.*")
     made = session.open(od, c.MQOO_OUTPUT)

@@ -27,7 +27,7 @@ def test_a_message_id_is_made(session: Session, queue: str) -> None:
 
 
 def test_a_message_id_given_is_kept(session: Session, queue: str) -> None:
-    """IBM MQ: MsgId (MQBYTE24), "the value of MsgId is sent with the message"."""
+    """IBM MQ: MsgId (MQBYTE24): made only for MQMI_NONE, or with MQPMO_NEW_MSG_ID."""
     assert put_and_get(session, queue, MsgId=b"given".ljust(24)).MsgId == b"given".ljust(24)
 
 
@@ -59,19 +59,20 @@ def test_the_time_of_putting(session: Session, queue: str) -> None:
     assert datetime.strptime((md.PutDate + md.PutTime[:6]).decode(), "%Y%m%d%H%M%S")
 
 
+@pytest.mark.parametrize("attributes", [{}, {"defpsist": True, "defprty": 4}], ids=["as it is", "changed"])
 def test_priority_and_persistence_as_the_queue_says(
-    session: Session, new_queue: Callable[..., str], c: ModuleType
+    session: Session, new_queue: Callable[..., str], attributes: dict[str, Any], c: ModuleType
 ) -> None:
     """IBM MQ: Priority (MQLONG), MQPRI_PRIORITY_AS_Q_DEF; Persistence (MQLONG), MQPER_PERSISTENCE_AS_Q_DEF."""
-    queue = new_queue(defpsist=True)
-    sent = session.put(session.destination(queue))
-    md = session.get(session.source(queue)).md
-    assert (sent.Priority, sent.Persistence) == (0, c.MQPER_PERSISTENT)
-    assert (md.Priority, md.Persistence) == (0, c.MQPER_PERSISTENT)
+    queue = session.destination(name := new_queue(**attributes), c.MQOO_INQUIRE)
+    defaults = (queue.inquire(c.MQIA_DEF_PRIORITY), queue.inquire(c.MQIA_DEF_PERSISTENCE))
+    sent = session.put(queue)
+    md = session.get(session.source(name)).md
+    assert (sent.Priority, sent.Persistence) == (md.Priority, md.Persistence) == defaults
 
 
 def test_the_queue_managers_character_set_stands_for_zero(session: Session, queue: str, c: ModuleType) -> None:
-    """IBM MQ: CodedCharSetId (MQLONG), MQCCSI_Q_MGR: "never returned by MQGET"."""
+    """IBM MQ: CodedCharSetId (MQLONG), MQCCSI_Q_MGR: MQGET never returns it."""
     ccsid = session.connection.inquire(c.MQIA_CODED_CHAR_SET_ID)
     assert put_and_get(session, queue, CodedCharSetId=c.MQCCSI_Q_MGR).CodedCharSetId == ccsid
 
@@ -83,14 +84,14 @@ def test_encoding_character_set_and_format_are_kept(session: Session, queue: str
 
 
 def test_character_fields_come_padded_with_blanks(session: Session, queue: str) -> None:
-    """IBM MQ: Using character fields, "null-terminated … padded with blanks to the length of the field"."""
+    """IBM MQ: MQMD - Message descriptor: what ends with a null is filled up with blanks."""
     md = put_and_get(session, queue, Format=b"MQSTR", ReplyToQ=b"REPLIES")
     assert md.Format == b"MQSTR   "
     assert md.ReplyToQ == b"REPLIES".ljust(48)
 
 
 def test_the_reply_queue_manager_is_filled_in(session: Session, queue: str, c: ModuleType) -> None:
-    """IBM MQ: ReplyToQMgr (MQCHAR48), "the name of the local queue manager" for a local ReplyToQ."""
+    """IBM MQ: ReplyToQMgr (MQCHAR48): the local queue manager, for a local ReplyToQ."""
     name = session.connection.inquire(c.MQCA_Q_MGR_NAME).strip()
     assert put_and_get(session, queue, ReplyToQ=queue.encode()).ReplyToQMgr.strip() == name
 
@@ -101,7 +102,7 @@ def test_the_backout_count_given_is_ignored(session: Session, queue: str) -> Non
 
 
 def test_an_empty_message(session: Session, queue: str) -> None:
-    """IBM MQ: MQPUT - Put message, BufferLength: zero is "a message with no application data"."""
+    """IBM MQ: MQPUT - Put message, BufferLength: zero for a message without data."""
     session.put(session.destination(queue), b"")
     assert session.get(session.source(queue)).body == b""
 

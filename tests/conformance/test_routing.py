@@ -23,7 +23,7 @@ def test_an_alias_stands_for_its_target(session: Session, double: QueueManager, 
 
 
 def test_an_alias_resolves_to_its_target(session: Session, double: QueueManager, queue: str) -> None:
-    """IBM MQ: ResolvedQName (MQCHAR48) of MQPMO, "after name resolution"."""
+    """IBM MQ: ResolvedQName (MQCHAR48) of MQPMO."""
     double.define(f"{queue}.ALIAS", target=queue)
     pmo = session.mq.PMO()
     session.destination(f"{queue}.ALIAS").put(b"", session.mq.MD(), pmo)
@@ -38,7 +38,7 @@ def test_an_alias_without_its_target(session: Session, double: QueueManager, c: 
 
 
 def test_an_alias_may_be_inhibited_alone(session: Session, double: QueueManager, queue: str, c: ModuleType) -> None:
-    """IBM MQ: 2051 (0803) MQRC_PUT_INHIBITED, "for the queue, or for the queue to which this queue resolves"."""
+    """IBM MQ: 2051 (0803) MQRC_PUT_INHIBITED, of the queue or of one that it resolves to."""
     double.define(f"{queue}.ALIAS", target=queue, put_enabled=False)
     with session.fails(c.MQRC_PUT_INHIBITED):
         session.put(session.destination(f"{queue}.ALIAS"))
@@ -131,7 +131,7 @@ def test_a_transmission_queue_got_from_with_version_1(session: Session, remote: 
 
 
 def test_another_queue_manager_by_name(session: Session, double: QueueManager, remote: str, c: ModuleType) -> None:
-    """IBM MQ: ObjectQMgrName (MQCHAR48) of MQOD: "the name of … a transmission queue"."""
+    """IBM MQ: ObjectQMgrName (MQCHAR48) of MQOD: the name of a transmission queue."""
     od = session.mq.OD(ObjectName=b"ELSEWHERE", ObjectQMgrName=b"TRANSMISSION")
     session.put(session.destination(od), b"data")
     names = struct.unpack_from("=4si48s48s", transmitted(session).body)[2:]

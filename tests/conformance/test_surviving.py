@@ -103,7 +103,7 @@ def test_committed_gets_outlive_the_queue_manager(
 def test_the_backout_count_outlives_the_queue_manager(
     mortal: Target, connect: Callable[..., Session], c: ModuleType
 ) -> None:
-    """IBM MQ: HardenGetBackout (MQLONG): on Multiplatforms the count is kept over restarts."""
+    """IBM MQ: Messages that are backed out: "the backout count always survives restarts of the queue manager"."""
     session = connect(to=mortal)
     session.put(session.destination("QUEUE"), b"body", Persistence=c.MQPER_PERSISTENT)
     source = session.source("QUEUE")

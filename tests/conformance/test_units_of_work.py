@@ -16,7 +16,7 @@ def witness(connect: Callable[..., Session]) -> Session:
 
 
 def test_a_put_is_seen_when_it_is_committed(session: Session, witness: Session, queue: str, c: ModuleType) -> None:
-    """IBM MQ: MQPMO options, MQPMO_SYNCPOINT: "not visible outside the unit of work until … committed"."""
+    """IBM MQ: MQPMO options, MQPMO_SYNCPOINT."""
     session.put(session.destination(queue), b"body", c.MQPMO_SYNCPOINT)
     source = witness.source(queue)
     assert witness.bodies(source) == []
@@ -70,6 +70,15 @@ def test_backing_out_is_counted(session: Session, queue: str, c: ModuleType) -> 
     assert counts == [0, 1, 2]
 
 
+def test_browsing_is_not_counted(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: BackoutCount (MQLONG): "excludes MQGET calls that specify any of the MQGMO_BROWSE_* options"."""
+    session.put(session.destination(queue), b"body")
+    source = session.source(queue, c.MQOO_BROWSE)
+    session.get(source, c.MQGMO_BROWSE_FIRST)
+    session.connection.backout()
+    assert session.get(source).md.BackoutCount == 0
+
+
 def test_put_and_get_in_one_unit(
     session: Session, witness: Session, queue: str, new_queue: Callable[..., str], c: ModuleType
 ) -> None:
@@ -105,13 +114,12 @@ def test_neither_option_is_no_syncpoint(session: Session, queue: str) -> None:
     assert session.bodies(source) == []
 
 
-def test_syncpoint_if_persistent(session: Session, new_queue: Callable[..., str], c: ModuleType) -> None:
+def test_syncpoint_if_persistent(session: Session, permanent_queue: str, c: ModuleType) -> None:
     """IBM MQ: MQGMO options, MQGMO_SYNCPOINT_IF_PERSISTENT."""
-    queue = new_queue(defpsist=False)
-    destination = session.destination(queue)
+    destination = session.destination(permanent_queue)
     session.put(destination, b"persistent", Persistence=c.MQPER_PERSISTENT)
     session.put(destination, b"not", Persistence=c.MQPER_NOT_PERSISTENT)
-    source = session.source(queue)
+    source = session.source(permanent_queue)
     assert session.bodies(source, c.MQGMO_SYNCPOINT_IF_PERSISTENT) == [b"persistent", b"not"]
     session.connection.backout()
     assert session.bodies(source) == [b"persistent"]
