@@ -1,12 +1,17 @@
 """IBM MQ groups through the service's stages: cut or sent by any program, journalled, assembled, finished, read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
+from uuid import uuid4
 
 import pytest
+from pydantic import ByteSize
 
+from adapters.memory import MemoryDestinationSettings, MemoryReceiver, QueueSettings
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
@@ -18,12 +23,14 @@ from app.service.finisher import Finisher
 from app.service.gateway import Gateway
 from app.service.outbox import CannotSend
 from app.service.surroundings import Surroundings
+from tests.service.test_gateway import UnreliableSender
 from tests.service.test_round_trip import content, receive
 from tests.support.loads import messages, mixed
 from tests.support.mq_client import Sent, alone, any_bodies, group, segmented
 from tests.support.outgoing import FILES, SOURCE, delivery
 from tests.support.sas_client import Program, disordered
-from tests.support.surroundings import surroundings
+from tests.support.surroundings import ManualClock, surroundings
+from tests.support.waiting import until
 
 SAS = "sas"
 
@@ -133,6 +140,54 @@ def test_a_host_that_dies_again_and_again_loses_nothing_and_repeats_nothing(tmp_
         states = [each.state for each in around.catalog.attachments(AttachmentFilter(), None, 99).items]
         assert states == [AttachmentState.FINISHED] * (len(sent) + len(attached))
         assert not around.catalog.quarantined(None, None, None, 10).items
+
+
+@contextmanager
+def running(folder: Path, plan: Sequence[int | None] = (), max_body: int = 32_000) -> Iterator[Callable[..., str]]:
+    """A gateway that sends groups to the queue it receives from; the state a delivery of some files ends in."""
+    queue, clock = uuid4().hex, ManualClock()
+    endpoint = {"transport": "memory", "queue": queue, "framing": "mq_group"}
+    back = endpoint | {"retry_first": "50ms", "retry_longest": "100ms"}
+    settings: dict[str, Any] = {
+        "limits": {"free_bytes": 0},
+        "sources": {SOURCE: endpoint},
+        "destinations": {"back": back},
+    }
+    with surroundings(folder, clock, **settings) as around:
+        receiver = MemoryReceiver(SOURCE, "mq_group", QueueSettings(queue=queue))
+        to_queue = MemoryDestinationSettings(queue=queue, max_body=ByteSize(max_body))
+        gateway = Gateway(around, {SOURCE: receiver}, {"back": UnreliableSender(to_queue, plan, permanent=False)})
+        gateway.start()
+
+        def ended(contents: list[tuple[AttachmentKind, str, bytes]]) -> str:
+            sent = replace(delivery(around, contents), destination="back", application_body=None)
+            gateway.enqueue(sent)
+
+            def state() -> str | None:
+                clock.advance(1)
+                found = gateway.catalog.delivery(sent.id)
+                return found.reason or found.state if found and found.state in {"sent", "failed"} else None
+
+            end = str(until(state))
+            if end == "sent":
+                until(lambda: gateway.catalog.counts()["attachments"]["finished"] == len(contents))
+            return end
+
+        try:
+            yield ended
+        finally:
+            gateway.stop()
+
+
+def test_groups_go_on_where_the_broker_went_away(tmp_path: Path) -> None:
+    large = (AttachmentKind.BINARY_FILE, "large.bin", bytes(range(256)) * 30_000)
+    with running(tmp_path, [64, 3, 0]) as ended:
+        assert ended([large, *FILES]) == "sent"
+
+
+def test_names_that_leave_no_room_for_bytes_cannot_be_sent(tmp_path: Path) -> None:
+    with running(tmp_path, max_body=500) as ended:
+        assert "no room for the names" in ended([(AttachmentKind.BINARY_FILE, "n" * 500, b"")])
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
