@@ -11,7 +11,7 @@ Of the headers that a gateway has no use for, only the beginning is read, which 
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from app.codecs.ibm_mq.extension import INITIAL, Grouping, grouping_in, on_put
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQRFH, MQRFH2, MQXQH
@@ -51,8 +51,7 @@ _INITIAL: Mapping[str, tuple[Header, ...]] = {
 """Initial values of the headers by format; the length in them is the least that such a header has."""
 
 _HEADS = {name: Heads(initial) for name, initial in _INITIAL.items()}
-_DESCRIPTOR = Heads([MQMD1()])
-_NOT_SAID = (0, 0)
+MOST_HEADERS: Final = 16
 _WITHOUT_ENCODING = frozenset({MQFMT_CICS, MQFMT_IMS})
 
 
@@ -84,13 +83,16 @@ Step = tuple[tuple[Link, ...], Data]
 def peel(buffer: Buffer, data: Data) -> tuple[list[Link], Data]:
     """Walks the headers from where `data` starts, and tells what is behind them.
 
-    Raises WireError for a header that is cut off, whose length is wrong, or whose rows break its rules.
+    Raises WireError for a header that is cut off, whose length is wrong, or whose rows break its rules, and for more
+    headers than any program sends.
     """
     links: list[Link] = []
     while data.format in HEADER_FORMATS:
         step = _extension(buffer, data) if data.format == MQFMT_MD_EXTENSION else _step(buffer, data)
         if step is None:
             break
+        if len(links) >= MOST_HEADERS:
+            raise WireError("headers", data.at, f"another header behind {len(links)}")
         found, data = step
         links += found
     return links, data
@@ -122,9 +124,9 @@ def _step(buffer: Buffer, data: Data) -> Step | None:
 def _transmitted(link: Link, buffer: Buffer) -> Step:
     """An MQXQH, and the descriptor in it."""
     at = link.end
-    if _DESCRIPTOR.find(buffer, at, *_NOT_SAID) is None and len(buffer) - at >= MQMD1.SIZE:
-        raise WireError("MQMD1.struc_id", at, f"{bytes(buffer[at : at + 8]).hex().upper()} is no MQMD of version 1")
     descriptor, end = MQMD1.decode(buffer, at, link.context)
+    if (descriptor.struc_id, descriptor.version) != ("MD", 1):
+        raise WireError("MQMD1.struc_id", at, f"{bytes(buffer[at : at + 8]).hex().upper()} is no MQMD of version 1")
     embedded = link._replace(header=descriptor, at=at, end=end)
     return (link, embedded), _behind(descriptor, Data("", 0, 0, msg_type=descriptor.msg_type), end)
 

@@ -72,7 +72,7 @@ class ExtensionError(WireError):
     """An MQMDE that is not valid; `reason` is the MQRC with which MQPUT fails."""
 
     def __init__(self, reason: int, row: str, at: int, why: str) -> None:
-        super().__init__(row, at, why)
+        super().__init__(row, at, f"{why} (MQRC {reason})")
         self.reason = reason
 
 

@@ -53,7 +53,7 @@ def read_folders(buffer: Buffer, at: int, end: int, header: MQRFH2, context: Con
 
     A NameValueCCSID of 0 is taken for UTF-8; lengths need not be multiples of four.
     """
-    codec = _codec(header.name_value_ccsid, context)
+    codec = _codec(header.name_value_ccsid, context, at)
     length = struct.Struct(context.order + "i")
     number = 0
     while at < end:
@@ -83,7 +83,7 @@ def write_rfh2(
 
     Raises WireError for a name that no element can have, and for a value that XML or the character set cannot hold.
     """
-    codec = _codec(name_value_ccsid, context)
+    codec = _codec(name_value_ccsid, context, MQRFH2.SIZE)
     length = struct.Struct(context.order + "i")
     out = bytearray(MQRFH2.SIZE)
     for number, folder in enumerate(folders):
@@ -158,11 +158,12 @@ def read_pairs(buffer: Buffer, at: int, end: int, codec: str) -> dict[str, str]:
     return dict(zip(members[::2], members[1::2], strict=True))
 
 
-def _codec(ccsid: int, context: Context) -> str:
+def _codec(ccsid: int, context: Context, end: int) -> str:
+    """The Python codec of NameValueData; NameValueCCSID lies before byte `end`."""
     encoding = MQENC_BIG_ENDIAN if context.order == ">" else MQENC_LITTLE_ENDIAN
     codec = charset(_UTF_8 if ccsid == MQCCSI_UNDEFINED else ccsid, encoding)
     if codec is None:
-        raise WireError("MQRFH2.name_value_ccsid", MQRFH2.SIZE - 4, f"{ccsid} is no character set known here")
+        raise WireError("MQRFH2.name_value_ccsid", end - 4, f"{ccsid} is no character set known here")
     return codec
 
 

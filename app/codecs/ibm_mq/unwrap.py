@@ -14,6 +14,7 @@ header, whatever its type; a property that has none is left out, and of a name g
 
 import struct
 from collections.abc import Mapping
+from typing import Final
 
 from app.codecs.ibm_mq import rfh
 from app.codecs.ibm_mq.chain import Data, Header, Link, peel
@@ -24,7 +25,11 @@ from app.codecs.ibm_mq.moments import microseconds
 from app.codecs.ibm_mq.words import HEADER_FORMATS, MQ_NO_ID, MQCCSI_INHERIT, MQFMT_MD_EXTENSION, MQMT_REPORT
 from app.codecs.ibm_mq.writing import ORDERS, family, trimmed
 from app.model.message import PhysicalMessage
+from app.wire import WireError
 from app.wire.kinds import Buffer
+
+LONGEST_HEADER: Final = 1 << 20
+"""Bytes of the longest header that is read for names and values: these take many times the bytes that they stand in."""
 
 _EXTENSION_ROWS = {order: struct.Struct(order + "8x i ii 8s 4x 24s iiii") for order in ORDERS}
 _NAMES: Mapping[type[Header], tuple[str, ...]] = {
@@ -110,6 +115,9 @@ def _extended(message: PhysicalMessage, buffer: memoryview) -> PhysicalMessage |
 def properties(buffer: Buffer, link: Link) -> dict[str, str]:
     """The properties that one header gives a message. Raises WireError."""
     header = link.header
+    if isinstance(header, MQRFH | MQRFH2) and header.struc_length > LONGEST_HEADER:
+        why = f"{header.struc_length:,} bytes, at most {LONGEST_HEADER:,} are read"
+        raise WireError(f"{type(header).__name__}.struc_length", link.at + 8, why)
     match header:
         case MQRFH2():
             return rfh.properties_of(rfh.read_folders(buffer, link.at + header.SIZE, link.end, header, link.context))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codecs.ibm_mq.chain import Data, Header, peel
+from app.codecs.ibm_mq.chain import MOST_HEADERS, Data, Header, peel
 from app.codecs.ibm_mq.extension import Grouping
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.ibm_mq.words import HEADER_FORMATS
@@ -139,6 +139,21 @@ def test_the_descriptor_in_a_transmission_header_must_be_one() -> None:
     with pytest.raises(WireError) as refusal:
         peel(raw, Data("MQXMIT", 273, 819))
     assert (refusal.value.row, refusal.value.at) == ("MQMD1.struc_id", 104)
+
+
+def test_a_descriptor_in_another_byte_order_than_its_header_is_none() -> None:
+    raw = MQXQH().encode(Context(">")) + MQMD1().encode(Context("<"))
+    with pytest.raises(WireError):
+        peel(raw, Data("MQXMIT", 273, 819))
+
+
+def test_there_is_an_end_to_headers() -> None:
+    raw = raw_of("MQDEAD", CONTEXTS[0], format="MQDEAD") * MOST_HEADERS
+    links, data = peel(raw + b"data", Data("MQDEAD", 273, 819))
+    assert (len(links), data.format, data.at) == (MOST_HEADERS, "MQDEAD", len(raw))
+    with pytest.raises(WireError) as refusal:
+        peel(raw + raw, Data("MQDEAD", 273, 819))
+    assert refusal.value.at == len(raw)
 
 
 def test_a_transmission_header_begins_another_message() -> None:

@@ -167,9 +167,11 @@ def test_a_length_that_cannot_be_is_refused(size: int, at: int) -> None:
 
 @pytest.mark.parametrize("ccsid", [-1, 1047, 99999])
 def test_a_character_set_that_is_not_known_is_refused(ccsid: int) -> None:
+    raw = b"before" + rfh2(b"<a/>", ccsid=ccsid)
+    header, at = MQRFH2.decode(raw, 6, BIG)
     with pytest.raises(WireError) as refusal:
-        read(rfh2(b"<a/>", ccsid=ccsid))
-    assert (refusal.value.row, refusal.value.at) == ("MQRFH2.name_value_ccsid", 32)
+        list(read_folders(raw, at, len(raw), header, BIG))
+    assert (refusal.value.row, refusal.value.at) == ("MQRFH2.name_value_ccsid", 6 + 32)
 
 
 def test_deep_folders_are_paid_for_by_their_bytes() -> None:

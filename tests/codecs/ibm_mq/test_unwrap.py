@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from app.codecs.ibm_mq.chain import Data, peel
 from app.codecs.ibm_mq.extension import grouping_of, with_grouping
-from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMDE, MQRFH, MQXQH
+from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.ibm_mq.rfh import Folder, Property, write_rfh2
-from app.codecs.ibm_mq.unwrap import unwrap
+from app.codecs.ibm_mq.unwrap import LONGEST_HEADER, unwrap
 from app.codecs.ibm_mq.words import HEADER_FORMATS
 from app.codecs.ibm_mq.writing import ASCII, EBCDIC, ORDERS
 from app.model.message import PhysicalMessage
@@ -105,6 +105,13 @@ def test_an_rfh_becomes_properties_in_the_character_set_announced(ccsid: int, co
     text = "name Zürich ".encode(codec)
     header = MQRFH(struc_length=32 + len(text), **SAYS).encode(Context(">", charset)) + text
     assert unwrap(headed("MQHRF", header)._replace(ccsid=ccsid)).properties == {"name": "Zürich"}
+
+
+def test_names_and_values_are_read_up_to_a_length() -> None:
+    header = MQRFH2(struc_length=LONGEST_HEADER + 4).encode() + bytes(LONGEST_HEADER)
+    with pytest.raises(WireError) as refusal:
+        unwrap(headed("MQHRF2", header))
+    assert (refusal.value.row, refusal.value.at) == ("MQRFH2.struc_length", 8)
 
 
 @pytest.mark.parametrize(("name", "struc_id"), [("MQHWIH", "WIH"), ("MQIMS", "IIH"), ("MQHEPCF", "EPH")])
