@@ -4,6 +4,7 @@ The two libraries have the same classes with other defaults: pymqi starts at ver
 at the newest, and both raise warnings as errors. Here every version is said and a warning can be expected.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,8 +13,11 @@ from typing import Any
 
 import pytest
 
-COMPLETED, WARNED, FAILED = range(3)
-"""MQCC_OK, MQCC_WARNING, MQCC_FAILED."""
+WARNED, FAILED = 1, 2
+"""MQCC_WARNING, MQCC_FAILED."""
+
+LONG_WAIT = 20_000
+"""Milliseconds; no test waits so long, unless it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +123,25 @@ class Session:
     def fails(self, reason: int) -> Any:
         """Expects MQCC_FAILED with this reason."""
         return self._completes(FAILED, reason)
+
+
+class Waiting:
+    """An MQGET that waits in a thread and on a connection of its own."""
+
+    def __init__(self, session: Session, queue: str, options: int = 0, **match: Any) -> None:
+        self.outcome: Any = None
+        source = session.source(queue)
+
+        def run() -> None:
+            try:
+                self.outcome = session.get(source, options, wait=LONG_WAIT, **match).body
+            except session.mq.MQMIError as error:
+                self.outcome = error.reason
+
+        self._thread = threading.Thread(target=run)
+        self._thread.start()
+
+    def result(self) -> Any:
+        """The message's body, or the reason."""
+        self._thread.join()
+        return self.outcome

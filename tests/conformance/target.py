@@ -14,6 +14,15 @@ from tests.support.mqi import Library
 from tests.support.queue_manager import QueueManager
 from tests.support.waiting import until
 
+CONNECT = """
+import importlib, sys
+library, name, channel, connection_name, user, password, *queues = sys.argv[1:]
+mq = importlib.import_module(library)
+connection = mq.QueueManager(None)
+connection.connect_tcp_client(name, mq.CD(), channel, connection_name, user or None, password or None)
+"""
+"""The beginning of a program for a process of its own."""
+
 MODEL = "SYSTEM.DEFAULT.MODEL.QUEUE"
 
 
@@ -117,15 +126,19 @@ class Target:
         )
         return connection
 
-    def waits(self, session: Session, queue: str) -> None:
-        """Returns when somebody waits in MQGET for the queue; a real queue manager tells only that it is open."""
+    def arguments(self) -> list[str]:
+        """How another process gets here: the arguments of a program that begins with CONNECT."""
+        return [self.library, self.name, self.channel, self.connection_name, self.user or "", self.password or ""]
+
+    def waits(self, session: Session, queue: str, count: int = 1) -> None:
+        """Returns when so many wait in MQGET for the queue; a real queue manager tells only that it is open."""
         c = self.mq.CMQC
         if self.double is not None:
             double = self.double
-            until(lambda: double.status(queue)["waiters"])
+            until(lambda: double.status(queue)["waiters"] == count)
         else:
             inquiry = session.open(queue, c.MQOO_INQUIRE)
-            until(lambda: inquiry.inquire(c.MQIA_OPEN_INPUT_COUNT))
+            until(lambda: inquiry.inquire(c.MQIA_OPEN_INPUT_COUNT) == count)
 
 
 def libraries() -> list[Library]:

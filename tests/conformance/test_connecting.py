@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.conformance.calls import Session
+from tests.conformance.calls import LONG_WAIT, Session
 from tests.conformance.target import Target
 from tests.support.mosquitto import free_port
 
@@ -89,6 +89,27 @@ def test_a_handle_of_mqconn_belongs_to_its_thread(
     bound.connection.disconnect()
 
 
+def test_a_handle_of_mqconn_ends_with_its_thread(
+    target: Target, session: Session, queue: str, c: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IBM MQ: MQCONNX - Connect queue manager (extended), Hconn: ends with "the unit of processing"; MQDISC was not
+    called, so the unit of work is backed out."""
+    if target.user:
+        pytest.skip("MQCONN gives no password")
+    monkeypatch.setitem(os.environ, "MQSERVER", f"{target.channel}/TCP/{target.connection_name}")
+    session.put(session.destination(queue), b"body")
+    kept = []
+
+    def run() -> None:
+        bound = Session(target.mq, target.mq.QueueManager(target.name))
+        kept.append((bound, source := bound.source(queue)))
+        bound.get(source, c.MQGMO_SYNCPOINT)
+
+    in_another_thread(run)
+    got = session.get(session.source(queue), wait=LONG_WAIT)
+    assert (got.body, got.md.BackoutCount) == (b"body", 1)
+
+
 def test_a_shared_handle_serves_every_thread(session: Session, queue: str) -> None:
     """IBM MQ: Shared (thread independent) connections with MQCONNX."""
     session.put(session.destination(queue), b"body")
@@ -100,7 +121,7 @@ def test_a_shared_handle_serves_every_thread(session: Session, queue: str) -> No
 def busy(target: Target, session: Session, holder: Session, queue: str) -> threading.Thread:
     """A thread that holds the holder's handle in a waiting MQGET until a message comes."""
     source = holder.source(queue)
-    thread = threading.Thread(target=lambda: holder.get(source, wait=20_000))
+    thread = threading.Thread(target=lambda: holder.get(source, wait=LONG_WAIT))
     thread.start()
     target.waits(session, queue)
     return thread

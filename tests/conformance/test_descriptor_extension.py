@@ -10,32 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.calls import Got, Session
-
-LAYOUT = "4s4i8si24s4i"
-GROUP = b"group".ljust(24, b"\0")
-
-
-def extension(c: ModuleType, order: str = "=", codec: str = "latin-1", **fields: Any) -> bytes:
-    """An MQMDE; by default of a message in a group, for data that is text in Windows' Latin 1."""
-    values: dict[str, Any] = {
-        "StrucId": "MDE ".encode(codec),
-        "Version": 2,
-        "StrucLength": 72,
-        "Encoding": 273,
-        "CodedCharSetId": 1252,
-        "Format": "MQSTR   ".encode(codec),
-        "Flags": 0,
-        "GroupId": GROUP,
-        "MsgSeqNumber": 3,
-        "Offset": 0,
-        "MsgFlags": c.MQMF_MSG_IN_GROUP,
-        "OriginalLength": -1,
-    }
-    return struct.pack(order + LAYOUT, *(values | fields).values())
-
-
-def fields_of(mde: bytes) -> tuple[Any, ...]:
-    return struct.unpack("=" + LAYOUT, mde)
+from tests.conformance.headers import GROUP, dead_letter_header, extension, fields_of
 
 
 def put_with(session: Session, queue: str, mde: bytes, version: int, **fields: Any) -> Any:
@@ -190,29 +165,16 @@ def test_the_original_length_of_a_segment(session: Session, queue: str, c: Modul
     assert fields_of(got.body[:72])[-1] == 4
 
 
-def dead_letter(c: ModuleType) -> bytes:
-    """An MQDLH of which the data is text in code page 500."""
-    return struct.pack(
-        "=4s2i48s48s2i8si28s8s8s",
-        b"DLH ",
-        1,
-        c.MQRC_Q_FULL,
-        b"DESTINATION".ljust(48),
-        b"QM1".ljust(48),
-        785,
-        500,
-        b"MQSTR   ",
-        6,
-        b"a program".ljust(28),
-        b"20010203",
-        b"04050607",
-    )
+def test_the_original_length_of_a_segment_put_with_one(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: OriginalLength (MQLONG): the MQMDE itself is not part of the data."""
+    put_with(session, queue, extension(c, MsgFlags=c.MQMF_SEGMENT), 1)
+    assert session.get(session.source(queue)).md.OriginalLength == 4
 
 
 def put_dead_segment(session: Session, queue: str, c: ModuleType) -> None:
     session.put(
         session.destination(queue),
-        dead_letter(c) + b"data",
+        dead_letter_header(c, "DESTINATION") + b"data",
         Format=c.MQFMT_DEAD_LETTER_HEADER,
         GroupId=GROUP,
         MsgSeqNumber=1,
@@ -225,7 +187,7 @@ def test_a_dead_segment_gets_one_behind_its_header(session: Session, queue: str,
     """ "There is one special case": a segment put with version 2 and MQFMT_DEAD_LETTER_HEADER."""
     put_dead_segment(session, queue, c)
     got = session.get(session.source(queue))
-    assert got.body[:108] == dead_letter(c)[:108]
+    assert got.body[:108] == dead_letter_header(c, "DESTINATION")[:108]
     mde = fields_of(got.body[172:244])
     assert mde[:3] == (b"MDE ", 2, 72)
     assert mde[7:11] == (GROUP, 1, 40, c.MQMF_SEGMENT)

@@ -1,19 +1,16 @@
 """MQGET: truncation, conversion, waiting, expiry."""
 
-import threading
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.conformance.calls import Got, Session
+from tests.conformance.calls import Got, Session, Waiting
 from tests.conformance.target import Target
 from tests.support.waiting import until
 
 GROUP = b"group".ljust(24, b"\0")
-LONG_WAIT = 20_000
-"""Milliseconds; no test waits so long, unless it fails."""
 
 
 def test_an_empty_queue(session: Session, queue: str, c: ModuleType) -> None:
@@ -108,28 +105,6 @@ def test_what_is_as_wanted_is_left_alone(session: Session, queue: str) -> None:
     assert convert(session, queue, CodedCharSetId=1208).body == b"\xff"
 
 
-class Waiting:
-    """An MQGET that waits in a thread and on a connection of its own."""
-
-    def __init__(self, session: Session, queue: str, options: int = 0, **match: Any) -> None:
-        self.outcome: Any = None
-        source = session.source(queue)
-
-        def run() -> None:
-            try:
-                self.outcome = session.get(source, options, wait=LONG_WAIT, **match).body
-            except session.mq.MQMIError as error:
-                self.outcome = error.reason
-
-        self._thread = threading.Thread(target=run)
-        self._thread.start()
-
-    def result(self) -> Any:
-        """The message's body, or the reason."""
-        self._thread.join()
-        return self.outcome
-
-
 def test_a_wait_without_a_message(session: Session, queue: str, c: ModuleType) -> None:
     """IBM MQ: WaitInterval (MQLONG): MQRC_NO_MSG_AVAILABLE when it has elapsed."""
     with session.fails(c.MQRC_NO_MSG_AVAILABLE):
@@ -161,6 +136,21 @@ def test_a_wait_is_for_a_suitable_message(
     session.put(destination, b"b", CorrelId=b"b" * 24)
     assert waiting.result() == b"b"
     assert session.bodies(session.source(queue)) == [b"a"]
+
+
+def test_who_waits_for_this_message_comes_before_who_waits_for_any(
+    target: Target, session: Session, connect: Callable[..., Session], queue: str
+) -> None:
+    """IBM MQ: MQGMO options, MQGMO_WAIT, the order of activation: specific get-wait requests before general ones."""
+    general = Waiting(connect(), queue)
+    target.waits(session, queue)
+    specific = Waiting(connect(), queue, CorrelId=b"c" * 24)
+    target.waits(session, queue, count=2)
+    destination = session.destination(queue)
+    session.put(destination, b"for the one", CorrelId=b"c" * 24)
+    assert specific.result() == b"for the one"
+    session.put(destination, b"for anyone")
+    assert general.result() == b"for anyone"
 
 
 def test_a_put_in_a_unit_of_work_ends_a_wait_when_it_is_committed(

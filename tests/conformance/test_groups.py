@@ -1,11 +1,13 @@
 """Groups and segments: physical and logical order, complete messages, and how the queue manager numbers them."""
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.conformance.calls import Session
+from tests.conformance.calls import Session, Waiting
+from tests.conformance.target import Target
 
 GROUP = b"group".ljust(24, b"\0")
 OTHER = b"other".ljust(24, b"\0")
@@ -73,6 +75,16 @@ def test_all_messages_available(session: Session, queue: str, c: ModuleType) -> 
     assert session.bodies(source, options) == [b"1", b"2", b"3"]
 
 
+def test_a_group_that_becomes_available_ends_a_wait(
+    target: Target, session: Session, connect: Callable[..., Session], queue: str, c: ModuleType
+) -> None:
+    """IBM MQ: Grouping logical messages: MQGMO_WAIT with MQGMO_ALL_MSGS_AVAILABLE."""
+    waiting = Waiting(connect(), queue, c.MQGMO_ALL_MSGS_AVAILABLE | c.MQGMO_LOGICAL_ORDER)
+    target.waits(session, queue)
+    put_group(session, queue, [3, 1, 2])
+    assert waiting.result() == b"1"
+
+
 def test_a_complete_message(session: Session, queue: str, c: ModuleType) -> None:
     """IBM MQ: MQGMO options, MQGMO_COMPLETE_MSG: reassembled, whatever the order of its segments."""
     put_segments(session, queue, (3, b"def"), (0, b"abc"), (6, b"g"), last=6)
@@ -115,6 +127,25 @@ def test_complete_messages_in_logical_order(session: Session, queue: str, c: Mod
         )
     options = c.MQGMO_LOGICAL_ORDER | c.MQGMO_COMPLETE_MSG
     assert session.bodies(session.source(queue), options) == [b"0-2-", b"2"]
+
+
+def test_a_complete_message_that_does_not_fit(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2080 (0820) MQRC_TRUNCATED_MSG_FAILED; MQGET - Get message, DataLength: of the whole logical message."""
+    put_segments(session, queue, (0, b"abc"), (3, b"de"), last=3)
+    source = session.source(queue)
+    got = session.get(source, c.MQGMO_COMPLETE_MSG, length=4, warning=c.MQRC_TRUNCATED_MSG_FAILED)
+    assert (got.body, got.length) == (b"abcd", 5)
+    assert session.get(source, c.MQGMO_COMPLETE_MSG).body == b"abcde"
+
+
+def test_a_complete_message_that_is_backed_out(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: MQBACK - Back out changes: all segments are reinstated."""
+    put_segments(session, queue, (0, b"abc"), (3, b"de"), last=3)
+    source = session.source(queue)
+    for count in range(2):
+        got = session.get(source, c.MQGMO_COMPLETE_MSG | c.MQGMO_SYNCPOINT)
+        assert (got.body, got.md.BackoutCount) == (b"abcde", count)
+        session.connection.backout()
 
 
 @pytest.mark.guess

@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from tests.conformance.calls import Session
-from tests.conformance.target import Target
+from tests.conformance.calls import LONG_WAIT, Session
+from tests.conformance.target import CONNECT, Target
 from tests.support.mqi import Library
 from tests.support.waiting import until
 
@@ -66,7 +66,7 @@ def test_other_threads_run_while_one_waits(target: Target, session: Session, que
     waiter = Session(target.mq, target.connect())
     source = waiter.source(queue)
     bodies: list[bytes] = []
-    thread = threading.Thread(target=lambda: bodies.append(waiter.get(source, wait=20_000).body))
+    thread = threading.Thread(target=lambda: bodies.append(waiter.get(source, wait=LONG_WAIT).body))
     thread.start()
     target.waits(session, queue)
     session.put(session.destination(queue), b"body")
@@ -92,13 +92,8 @@ def test_text_in_a_field(library: Library, session: Session, queue: str) -> None
 
 
 GETTER = """
-import importlib, sys
-library, name, channel, connection_name, user, password, queue = sys.argv[1:]
-mq = importlib.import_module(library)
-connection = mq.QueueManager(None)
-connection.connect_tcp_client(name, mq.CD(), channel, connection_name, user or None, password or None)
 try:
-    print(mq.Queue(connection, queue, mq.CMQC.MQOO_INPUT_SHARED).get(100, mq.MD(), mq.GMO()))
+    print(mq.Queue(connection, queues[0], mq.CMQC.MQOO_INPUT_SHARED).get(100, mq.MD(), mq.GMO()))
 except mq.PYIFError:
     print("refused")
 """
@@ -108,9 +103,8 @@ def test_ibmmq_reads_headers_beside_opentelemetry(target: Target, session: Sessi
     """Where OpenTelemetry can be imported, ibmmq looks for its properties in every MQRFH2, and raises for one that it
     cannot read: when the message has been taken, and without its body. pymqi hands it over as it is."""
     session.put(session.destination(queue), b"not an MQRFH2", Format=b"MQHRF2")
-    arguments = [target.library, target.name, target.channel, target.connection_name]
-    arguments += [target.user or "", target.password or "", queue]
-    printed = subprocess.check_output([sys.executable, "-c", GETTER, *arguments], env=target.environment, text=True)
+    command = [sys.executable, "-c", CONNECT + GETTER, *target.arguments(), queue]
+    printed = subprocess.check_output(command, env=target.environment, text=True)
     refuses = target.library == "ibmmq" and importlib.util.find_spec("opentelemetry") is not None
     assert printed.strip() == ("refused" if refuses else repr(b"not an MQRFH2"))
     assert session.bodies(session.source(queue)) == []

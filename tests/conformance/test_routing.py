@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from tests.conformance.calls import Got, Session
+from tests.conformance.headers import GROUP, dead_letter_header, fields_of
 from tests.support.queue_manager import QueueManager
 
-GROUP = b"group".ljust(24, b"\0")
 XQH = 428
 MDE = 72
+"""Lengths of the headers."""
 
 
 def test_an_alias_stands_for_its_target(session: Session, double: QueueManager, queue: str) -> None:
@@ -83,8 +84,7 @@ def test_the_transmission_queue_header(session: Session, remote: str, c: ModuleT
     sent = session.put(session.destination(remote), b"data", Format=b"MQSTR", CorrelId=b"c" * 24, CodedCharSetId=819)
     body = transmitted(session).body
     assert struct.unpack_from("=4si48s48s", body) == (b"XQH ", 1, b"THERE".ljust(48), b"OTHER".ljust(48))
-    embedded = session.mq.MD().unpack(body[104:XQH] + bytes(40))
-    embedded = embedded or unpacked(session, body[104:XQH])
+    embedded = unpacked(session, body[104:XQH])
     assert (embedded.Version, embedded.Format, embedded.CodedCharSetId) == (1, b"MQSTR   ", 819)
     assert (embedded.MsgId, embedded.CorrelId) == (sent.MsgId, b"c" * 24)
     assert body[XQH:] == b"data"
@@ -118,10 +118,25 @@ def test_a_group_on_a_transmission_queue(session: Session, remote: str, c: Modul
     assert (got.md.GroupId, got.md.MsgFlags) == (bytes(24), 0)
     embedded = unpacked(session, got.body[104:XQH])
     assert (embedded.Version, embedded.Format) == (1, c.MQFMT_MD_EXTENSION)
-    mde = struct.unpack("=4s4i8si24s4i", got.body[XQH : XQH + MDE])
+    mde = fields_of(got.body[XQH : XQH + MDE])
     assert mde[:3] == (b"MDE ", 2, 72)
     assert (mde[5], mde[7], mde[8], mde[10]) == (b"MQSTR   ", GROUP, 2, c.MQMF_MSG_IN_GROUP)
     assert got.body[XQH + MDE :] == b"data"
+
+
+def test_a_dead_letter_in_a_group_on_a_transmission_queue(session: Session, remote: str, c: ModuleType) -> None:
+    """IBM MQ: MQMDE, "MQMDE in messages on transmission queues": MQXQH, MQMDE, MQDLH, data."""
+    header = dead_letter_header(c, "THERE")
+    session.put(
+        session.destination(remote),
+        header + b"data",
+        Format=c.MQFMT_DEAD_LETTER_HEADER,
+        GroupId=GROUP,
+        MsgFlags=c.MQMF_MSG_IN_GROUP,
+    )
+    body = transmitted(session).body
+    assert (body[:4], body[XQH : XQH + 4]) == (b"XQH ", b"MDE ")
+    assert body[XQH + MDE :] == header + b"data"
 
 
 def test_a_transmission_queue_got_from_with_version_1(session: Session, remote: str, c: ModuleType) -> None:
@@ -149,21 +164,7 @@ def test_the_dead_letter_queue(session: Session, double: QueueManager, queue: st
     """IBM MQ: MQDLH - Dead-letter header: put by an application, it comes as it was put."""
     name = session.connection.inquire(c.MQCA_DEAD_LETTER_Q_NAME).decode().strip()
     double.clear(name)
-    header = struct.pack(
-        "=4s2i48s48s2i8si28s8s8s",
-        b"DLH ",
-        1,
-        c.MQRC_BACKOUT_THRESHOLD_REACHED,
-        queue.encode().ljust(48),
-        b"QM1".ljust(48),
-        785,
-        500,
-        b"MQSTR   ",
-        6,
-        b"a program".ljust(28),
-        b"20010203",
-        b"04050607",
-    )
+    header = dead_letter_header(c, queue)
     session.put(session.destination(name), header + b"data", Format=c.MQFMT_DEAD_LETTER_HEADER)
     got = session.get(session.source(name))
     assert (got.body, got.md.Format) == (header + b"data", c.MQFMT_DEAD_LETTER_HEADER)

@@ -1,34 +1,44 @@
 """What is left when an application, a connection or the queue manager ends in the middle."""
 
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.conformance.calls import Session
-from tests.conformance.target import Target
+from tests.conformance.calls import LONG_WAIT, Session, Waiting
+from tests.conformance.target import CONNECT, Target
 from tests.support.waiting import until
 
-CHILD = """
-import importlib, sys, time
-library, name, channel, connection_name, user, password, source, destination = sys.argv[1:]
-mq = importlib.import_module(library)
-c = mq.CMQC
-connection = mq.QueueManager(None)
-connection.connect_tcp_client(name, mq.CD(), channel, connection_name, user or None, password or None)
-got = mq.Queue(connection, source, c.MQOO_INPUT_SHARED)
-got.get(100, mq.MD(), mq.GMO(Options=c.MQGMO_SYNCPOINT))
-put = mq.Queue(connection, destination, c.MQOO_OUTPUT)
-put.put(b"never committed", mq.MD(), mq.PMO(Options=c.MQPMO_SYNCPOINT))
-print("in a unit of work", flush=True)
-time.sleep(60)
+IN_A_UNIT_OF_WORK = """
+source = mq.Queue(connection, queues[0], mq.CMQC.MQOO_INPUT_SHARED)
+source.get(100, mq.MD(), mq.GMO(Options=mq.CMQC.MQGMO_SYNCPOINT))
+destination = mq.Queue(connection, queues[1], mq.CMQC.MQOO_OUTPUT)
+destination.put(b"never committed", mq.MD(), mq.PMO(Options=mq.CMQC.MQPMO_SYNCPOINT))
+print("there", flush=True)
+sys.stdin.read()
 """
-"""An application that gets and puts in a unit of work, says so, and does not end."""
+
+WAITING = """
+source = mq.Queue(connection, queues[0], mq.CMQC.MQOO_INPUT_SHARED)
+print("there", flush=True)
+source.get(100, mq.MD(), mq.GMO(Options=mq.CMQC.MQGMO_WAIT, WaitInterval=60_000))
+"""
+
+
+@contextmanager
+def application(target: Target, program: str, *queues: str) -> Iterator[None]:
+    """An application in a process of its own that has printed what it is to print; killed in the end."""
+    command = [sys.executable, "-c", CONNECT + program, *target.arguments(), *queues]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=target.environment, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"there\n"
+        yield
+        process.kill()
 
 
 def test_a_killed_application_is_backed_out(
@@ -37,17 +47,20 @@ def test_a_killed_application_is_backed_out(
     """IBM MQ: MQDISC - Disconnect queue manager, "Usage notes": ended without MQDISC, it is backed out and counted."""
     other = new_queue()
     session.put(session.destination(queue), b"body")
-    arguments = [target.library, target.name, target.channel, target.connection_name]
-    arguments += [target.user or "", target.password or "", queue, other]
-    with subprocess.Popen(
-        [sys.executable, "-c", CHILD, *arguments], env=target.environment, stdout=subprocess.PIPE
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"in a unit of work\n"
-        os.kill(child.pid, signal.SIGKILL)
-    got = session.get(session.source(queue), wait=20_000)
+    with application(target, IN_A_UNIT_OF_WORK, queue, other):
+        pass
+    got = session.get(session.source(queue), wait=LONG_WAIT)
     assert (got.body, got.md.BackoutCount) == (b"body", 1)
     assert session.bodies(session.source(other)) == []
+
+
+def test_a_killed_application_takes_nothing_more(target: Target, session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: MQDISC - Disconnect queue manager, "Usage notes": its MQGET no longer waits."""
+    with application(target, WAITING, queue):
+        target.waits(session, queue)
+    target.waits(session, queue, 0)
+    session.put(session.destination(queue), b"for the next")
+    assert session.bodies(session.source(queue)) == [b"for the next"]
 
 
 def reconnected(to: Target, connect: Callable[..., Session]) -> Session:
@@ -130,6 +143,15 @@ def test_a_killed_queue_manager_breaks_connections(
         session.get(source)
 
 
+def test_an_orderly_end_cancels_waits(mortal: Target, connect: Callable[..., Session], c: ModuleType) -> None:
+    """IBM MQ: 2162 (0872) MQRC_Q_MGR_STOPPING, "the wait has been canceled"."""
+    waiting = Waiting(connect(to=mortal), "QUEUE")
+    mortal.waits(connect(to=mortal), "QUEUE")
+    assert mortal.double is not None
+    mortal.double.stop()
+    assert waiting.result() == c.MQRC_Q_MGR_STOPPING
+
+
 def test_a_broken_connection_is_backed_out(mortal: Target, connect: Callable[..., Session], c: ModuleType) -> None:
     """IBM MQ: Local units of work on Multiplatforms: "also ends when the connection … is broken"."""
     session = connect(to=mortal)
@@ -141,7 +163,7 @@ def test_a_broken_connection_is_backed_out(mortal: Target, connect: Callable[...
     with session.fails(c.MQRC_CONNECTION_BROKEN):
         session.connection.commit()
     after = connect(to=mortal)
-    got = after.get(after.source("QUEUE"), wait=20_000)
+    got = after.get(after.source("QUEUE"), wait=LONG_WAIT)
     assert (got.body, got.md.BackoutCount) == (b"body", 1)
 
 
@@ -161,5 +183,5 @@ def test_a_commit_in_doubt(
     source = after.source("QUEUE")
     if left:
         until(lambda: mortal.double is not None and mortal.double.depth("QUEUE") == len(left))
-        assert after.get(source, wait=20_000).body == left[0]
+        assert after.get(source, wait=LONG_WAIT).body == left[0]
     assert after.bodies(source) == []

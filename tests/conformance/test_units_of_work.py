@@ -93,6 +93,34 @@ def test_put_and_get_in_one_unit(
     assert witness.bodies(witness.source(other)) == [b"message"]
 
 
+def test_closing_a_queue_ends_no_unit_of_work(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: MQCLOSE - Close object: only MQCMIT, MQBACK and MQDISC end it."""
+    session.put(session.destination(queue), b"body")
+    source = session.source(queue)
+    session.get(source, c.MQGMO_SYNCPOINT)
+    source.close()
+    session.connection.backout()
+    assert session.get(session.source(queue)).md.BackoutCount == 1
+
+
+def test_moving_a_message(session: Session, queue: str, new_queue: Callable[..., str], c: ModuleType) -> None:
+    """IBM MQ: Passing message context: what a program does with a message that it cannot process."""
+    other = new_queue()
+    sent = session.put(session.destination(queue), b"body", CorrelId=b"c" * 24, Format=b"MQSTR")
+    source = session.source(queue, c.MQOO_SAVE_ALL_CONTEXT)
+    session.get(source, c.MQGMO_SYNCPOINT)
+    session.connection.backout()
+    got = session.get(source, c.MQGMO_SYNCPOINT)
+    destination = session.destination(other, c.MQOO_PASS_ALL_CONTEXT)
+    pmo = session.mq.PMO(Options=c.MQPMO_SYNCPOINT | c.MQPMO_PASS_ALL_CONTEXT, Context=source.get_handle())
+    destination.put(got.body, got.md, pmo)
+    session.connection.commit()
+    assert session.bodies(source) == []
+    moved = session.get(session.source(other))
+    assert (moved.body, moved.md.MsgId, moved.md.CorrelId) == (b"body", sent.MsgId, b"c" * 24)
+    assert (moved.md.PutDate, moved.md.PutTime, moved.md.BackoutCount) == (sent.PutDate, sent.PutTime, 0)
+
+
 def test_without_syncpoint_nothing_is_undone(session: Session, queue: str, c: ModuleType) -> None:
     """IBM MQ: MQGMO_NO_SYNCPOINT, MQPMO_NO_SYNCPOINT."""
     session.put(session.destination(queue), b"1", c.MQPMO_NO_SYNCPOINT)
