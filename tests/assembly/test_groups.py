@@ -207,6 +207,31 @@ def test_bytes_that_do_not_lie_side_by_side_are_told(arrived: list[GroupPart], w
     assert bool(host.of(Completed)) == (sum(each.size for each in arrived) >= 12)
 
 
+anything = st.builds(
+    part, st.integers(1, 4), st.integers(1, 4), offset=st.integers(0, 6), ends=st.booleans(), last=st.booleans()
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(anything, max_size=30))
+def test_whatever_comes_what_is_kept_is_free_of_contradictions(arrived: list[GroupPart]) -> None:
+    host, forgetful = Host().feed(arrived), Host(forgetful=True).feed(arrived)
+    assert host.effects == forgetful.effects
+    assert host.attachments == forgetful.attachments
+    if not arrived:
+        return
+    record = host.attachments[attachment()]
+    assert record.group is not None
+    kept = {Place.of(key): arrived[at] for key, at in Parts(host.runs[record.id])}
+    assert all((each.message, each.offset, each.ends_message) == place for place, each in kept.items())
+    assert record.bytes_received == sum(each.size for each in kept.values())
+    ends = {place.message: place.offset + each.size for place, each in kept.items() if place.is_last}
+    assert (record.group.ended, record.group.size) == (len(ends), sum(ends.values()))
+    assert len(ends) == sum(place.is_last for place in kept)
+    assert all(place.message <= (record.group.last or 4) for place in kept)
+    assert len(host.of(Completed)) == (record.state is AttachmentState.COMPLETE) <= (len(ends) == record.group.last)
+
+
 def test_the_first_part_of_all_tells_what_the_file_is() -> None:
     text = part(1)
     definition = replace(text.definition, kind=AttachmentKind.TEXT_FILE, qualifier_2="a.txt")
