@@ -10,12 +10,14 @@ import signal
 import sys
 from pathlib import Path
 
+from tests.queue_manager.server.commands import CommandServer
 from tests.queue_manager.server.connection import Connection
 from tests.queue_manager.server.manager import QueueManager, Settings
 
 
 async def run(folder: Path, port: int, settings: Settings) -> None:
     manager = QueueManager(settings, folder)
+    CommandServer(manager)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)

@@ -7,7 +7,6 @@ import asyncio
 import itertools
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 
 from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.control import control
@@ -21,6 +20,7 @@ from tests.queue_manager.server.opening import close_object, open_object, resolv
 from tests.queue_manager.server.putting import put
 from tests.queue_manager.server.queue import Queue
 from tests.queue_manager.server.structures import (
+    Buffer,
     ConnectRequest,
     GetOptions,
     ObjectDescriptor,
@@ -109,8 +109,7 @@ class Connection:
 
     def _close_all(self) -> None:
         for handle in self._handles.values():
-            with suppress(Refused):
-                close_object(self.manager, handle)
+            close_object(self.manager, handle)
         self._handles.clear()
 
     # --- connecting -----------------------------------------------------------------------------------------------
@@ -170,9 +169,9 @@ class Connection:
         number, options = _TWO_LONGS.unpack(body)
         if number not in self._handles:
             raise Refused(mq.MQRC_HOBJ_ERROR)
-        close_object(self.manager, self._handles[number], options)
+        reason = close_object(self.manager, self._handles[number], options)
         del self._handles[number]
-        return Reply()
+        return _completed(reason)
 
     def _queue(self, handle: Handle) -> Queue:
         if handle.destination is None:
@@ -192,7 +191,7 @@ class Connection:
         md, pmo = unpack_descriptor(md_bytes), PutOptions.unpack(pmo_bytes)
         handle = None
         if od_length:
-            _, destination = resolve(self.manager, od)
+            destination = resolve(self.manager, od)
         else:
             handle = self.handle(number)
             self._queue(handle)
@@ -202,7 +201,7 @@ class Connection:
             destination = handle.destination
         reason = put(self, destination, handle, md, pmo, bytes(body[at:]))
         parts = (od_bytes.tobytes(), md.packed(md_length), pmo.packed(pmo_length))
-        return Reply(mq.MQCC_WARNING if reason else mq.MQCC_OK, reason, parts)
+        return _completed(reason, *parts)
 
     def get(self, body: memoryview) -> Reply | None:
         number, buffer_length, md_length, gmo_length = _FOUR_LONGS.unpack_from(body)
@@ -233,7 +232,7 @@ class Connection:
         selectors = struct.unpack_from(f"={count}i", body, _FOUR_LONGS.size)
         integers, characters, reason = inquire(self.manager, self.handle(number), selectors, numbers, length)
         parts = (struct.pack(f"={numbers}i", *integers), characters)
-        return Reply(mq.MQCC_WARNING if reason else mq.MQCC_OK, reason, parts)
+        return _completed(reason, *parts)
 
     def set(self, body: memoryview) -> Reply:
         number, count, numbers, _ = _FOUR_LONGS.unpack_from(body)
@@ -243,6 +242,11 @@ class Connection:
 
     def control(self, body: memoryview) -> Reply:
         return control(self, bytes(body))
+
+
+def _completed(reason: int, *parts: Buffer) -> Reply:
+    """The reply of a call that did what it should, with a warning if there is a reason for one."""
+    return Reply(mq.MQCC_WARNING if reason else mq.MQCC_OK, reason, parts)
 
 
 _CALLS: dict[Verb, Callable[[Connection, memoryview], Reply | None]] = {

@@ -4,6 +4,7 @@ Source: IBM MQ, "Message context", and the context options of "MQPMO" and "MQOPE
 """
 
 import os
+from functools import lru_cache
 from time import gmtime, strftime, time
 
 from tests.queue_manager.server import constants as mq
@@ -88,9 +89,19 @@ def set_context(
         descriptor.accounting_token = _ACCOUNTING_TOKEN
         descriptor.appl_identity_data = b" " * 32
     if not options & mq.MQPMO_PASS_ALL_CONTEXT:
-        now = time()
         descriptor.put_appl_type = mq.MQAT_UNIX
         descriptor.put_appl_name = application
-        descriptor.put_date = strftime("%Y%m%d", gmtime(now)).encode()
-        descriptor.put_time = strftime("%H%M%S", gmtime(now)).encode() + b"%02d" % (int(now * 100) % 100)
+        descriptor.put_date, descriptor.put_time = now()
         descriptor.appl_origin_data = b" " * 4
+
+
+def now() -> tuple[bytes, bytes]:
+    """PutDate, YYYYMMDD, and PutTime, HHMMSSTH with tenths and hundredths of a second, in GMT."""
+    hundredths = int(time() * 100)
+    date_and_time = _to_the_second(hundredths // 100)
+    return date_and_time[:8], b"%b%02d" % (date_and_time[8:], hundredths % 100)
+
+
+@lru_cache(maxsize=1)
+def _to_the_second(second: int) -> bytes:
+    return strftime("%Y%m%d%H%M%S", gmtime(second)).encode()

@@ -1,6 +1,6 @@
 """MQMDE: honoured when a message is put with one, made when one is got with a version-1 MQMD.
 
-Source: IBM MQ, "MQMDE - Message descriptor extension", tables 1 and 2, and the pages of reasons 2248 to 2252 and 2258.
+Source: IBM MQ, "MQMDE - Message descriptor extension", tables 1 and 2, and the pages of reasons 2248 to 2252.
 Where these pages disagree (are an unsupported version and a CCSID of zero errors?), table 1 and the field's page are
 followed: the first makes the MQMDE data, the second is accepted.
 """
@@ -9,23 +9,22 @@ from collections.abc import Callable
 
 from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.errors import Refused
+from tests.queue_manager.server.grouping import KNOWN_FLAGS
 from tests.queue_manager.server.structures import (
-    VERSION_2_DEFAULTS,
     DeadLetterHeader,
     DescriptorExtension,
     MessageDescriptor,
     is_default,
+    set_default_place,
     set_version_2_fields,
     version_2_fields,
 )
 
 _LARGEST = 999_999_999
-_KNOWN_FLAGS = mq.MQMF_SEGMENTATION_ALLOWED | mq.MQMF_SEGMENTED | mq.MQMF_GROUPED
 
 _RULES: tuple[tuple[Callable[[DescriptorExtension], bool], int], ...] = (
     (lambda mde: mde.struc_id == b"MDE " and mde.struc_length == DescriptorExtension.SIZE, mq.MQRC_MDE_ERROR),
-    (lambda mde: not mde.msg_flags & mq.MQMF_REJECT_UNSUP_MASK & ~_KNOWN_FLAGS, mq.MQRC_MSG_FLAGS_ERROR),
-    (lambda mde: not mde.msg_flags & mq.MQMF_GROUPED or mde.group_id != mq.MQ_NO_ID, mq.MQRC_GROUP_ID_ERROR),
+    (lambda mde: not mde.msg_flags & mq.MQMF_REJECT_UNSUP_MASK & ~KNOWN_FLAGS, mq.MQRC_MSG_FLAGS_ERROR),
     (lambda mde: 1 <= mde.msg_seq_number <= _LARGEST, mq.MQRC_MSG_SEQ_NUMBER_ERROR),
     (lambda mde: 0 <= mde.offset <= _LARGEST, mq.MQRC_OFFSET_ERROR),
     (lambda mde: mde.original_length == mq.MQOL_UNDEFINED or mde.original_length > 0, mq.MQRC_ORIGINAL_LENGTH_ERROR),
@@ -84,7 +83,7 @@ def move_behind_dead_letter_header(descriptor: MessageDescriptor, data: bytes) -
     changed = header.packed(
         encoding=descriptor.encoding, coded_char_set_id=descriptor.coded_char_set_id, format=mq.MQFMT_MD_EXTENSION
     )
-    set_version_2_fields(descriptor, tuple(VERSION_2_DEFAULTS.values()))
+    set_default_place(descriptor)
     return changed + extension + data[DeadLetterHeader.SIZE :]
 
 

@@ -1,19 +1,22 @@
 """MQGET: which message, what happens to it, and what the caller gets of it.
 
-Sources: IBM MQ, "MQGET", "MQGMO" (Options, MatchOptions, MsgToken), and the pages of the reasons.
+Sources: IBM MQ, "MQGET", "MQGMO" (Options, MatchOptions, MsgToken, GroupStatus, SegmentStatus), "The browse cursor",
+and the pages of the reasons.
 """
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import time
 from typing import TYPE_CHECKING, Any
 
 from tests.queue_manager.server import constants as mq
+from tests.queue_manager.server.availability import Whole, group_is_complete, put_together, segments
 from tests.queue_manager.server.conversion import convert
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.extension import extension_of
-from tests.queue_manager.server.handle import Handle
+from tests.queue_manager.server.getoptions import BROWSES, UNDER_CURSOR, check
+from tests.queue_manager.server.handle import Handle, LogicalOrder
 from tests.queue_manager.server.matching import Accepts, accepts
 from tests.queue_manager.server.queue import Message, Queue
 from tests.queue_manager.server.structures import GetOptions, MessageDescriptor, is_default, padded
@@ -23,9 +26,7 @@ from tests.queue_manager.server.wire import Reply
 if TYPE_CHECKING:
     from tests.queue_manager.server.connection import Connection
 
-_SYNCPOINTS = mq.MQGMO_SYNCPOINT | mq.MQGMO_NO_SYNCPOINT | mq.MQGMO_SYNCPOINT_IF_PERSISTENT
-_BROWSES = mq.MQGMO_BROWSE_FIRST | mq.MQGMO_BROWSE_NEXT | mq.MQGMO_BROWSE_MSG_UNDER_CURSOR
-_UNDER_CURSOR = mq.MQGMO_MSG_UNDER_CURSOR | mq.MQGMO_BROWSE_MSG_UNDER_CURSOR
+_WHOLE_MESSAGES = mq.MQGMO_COMPLETE_MSG | mq.MQGMO_ALL_SEGMENTS_AVAILABLE
 
 
 @dataclass(slots=True, eq=False)
@@ -42,61 +43,38 @@ class Get:
     buffer_length: int
     specific: bool = False
     _accepts: Accepts | None = None
-    _timer: asyncio.TimerHandle | None = field(default=None)
+    _timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> Reply | None:
         """The reply, or None when the call waits. Raises Refused."""
-        self._check()
+        check(self.handle, self.wanted, self.options, self.buffer_length)
+        self._check_state()
         if self.options.options & mq.MQGMO_UNLOCK:
             return self._unlock()
-        self._accepts = accepts(self.wanted, self.options)
+        if self.options.options & BROWSES:
+            self._begin_browse()
+        self._accepts = accepts(self.wanted, self.options, self._order)
         self.specific = self._accepts is not None
-        if self.options.options & mq.MQGMO_BROWSE_FIRST:
-            self.handle.cursor = None
         reply = self._attempt()
         if reply is None:
             self._wait()
         return reply
 
-    # --- checks ---------------------------------------------------------------------------------------------------
+    @property
+    def _order(self) -> LogicalOrder:
+        """How far the handle is; browsing has a place of its own."""
+        return self.handle.browses if self.options.options & BROWSES else self.handle.gets
 
-    def _check(self) -> None:
-        flags = self.options.options
-        if self.options.version not in (1, 2, 3, 4):
-            raise Refused(mq.MQRC_GMO_ERROR)
-        if self.wanted.version not in (1, 2):
-            raise Refused(mq.MQRC_MD_ERROR)
-        if self.buffer_length < 0:
-            raise Refused(mq.MQRC_BUFFER_LENGTH_ERROR)
-        self._check_combinations(flags)
-        if flags & (_BROWSES | mq.MQGMO_UNLOCK):
-            if not self.handle.options & mq.MQOO_BROWSE:
-                raise Refused(mq.MQRC_NOT_OPEN_FOR_BROWSE)
-        elif not self.handle.options & mq.MQOO_INPUT:
-            raise Refused(mq.MQRC_NOT_OPEN_FOR_INPUT)
-        if flags & mq.MQGMO_MSG_UNDER_CURSOR and not self.handle.options & mq.MQOO_BROWSE:
-            raise Refused(mq.MQRC_NOT_OPEN_FOR_BROWSE)
-        if flags & mq.MQGMO_WAIT and self.options.wait_interval < mq.MQWI_UNLIMITED:
-            raise Refused(mq.MQRC_WAIT_INTERVAL_ERROR)
-        self._check_state()
-
-    def _check_combinations(self, flags: int) -> None:
-        """Raises Refused for options that exclude each other."""
-        for exclusive in (_SYNCPOINTS, _BROWSES | mq.MQGMO_MSG_UNDER_CURSOR):
-            chosen = flags & exclusive
-            if chosen & (chosen - 1):
-                raise Refused(mq.MQRC_OPTIONS_ERROR)
-        if flags & _BROWSES and flags & (mq.MQGMO_SYNCPOINT | mq.MQGMO_SYNCPOINT_IF_PERSISTENT):
-            raise Refused(mq.MQRC_OPTIONS_ERROR)
-        if flags & mq.MQGMO_LOCK and not flags & _BROWSES:
-            raise Refused(mq.MQRC_OPTIONS_ERROR)
+    @property
+    def _logical(self) -> bool:
+        return bool(self.options.options & mq.MQGMO_LOGICAL_ORDER)
 
     def _check_state(self) -> None:
         """Raises Refused when nothing can be got here now."""
         if self.connection.manager.quiescing and self.options.options & mq.MQGMO_FAIL_IF_QUIESCING:
             raise Refused(mq.MQRC_Q_MGR_QUIESCING)
-        opened = self.handle.opened
-        if not self.queue.attributes.get_enabled or (opened is not None and not opened.attributes.get_enabled):
+        assert self.handle.destination is not None
+        if not self.queue.attributes.get_enabled or not self.handle.destination.named.attributes.get_enabled:
             raise Refused(mq.MQRC_GET_INHIBITED)
 
     def _unlock(self) -> Reply:
@@ -105,34 +83,72 @@ class Get:
         self.handle.unlock()
         return Reply()
 
+    def _begin_browse(self) -> None:
+        flags = self.options.options
+        if flags & mq.MQGMO_BROWSE_FIRST:
+            self.handle.cursor = self.handle.start = None
+            self.handle.browses = LogicalOrder(logical=self._logical)
+            return
+        moved = self.handle.cursor is not None and flags & mq.MQGMO_BROWSE_NEXT
+        if moved and self.handle.browses.logical != self._logical:
+            raise Refused(mq.MQRC_INCONSISTENT_BROWSE)
+
     # --- finding --------------------------------------------------------------------------------------------------
 
     def _attempt(self) -> Reply | None:
         """The reply with the message that is there, None when none is. Raises Refused."""
-        message = self._find()
-        return None if message is None else self._deliver(message)
+        found = self._under_cursor() if self.options.options & UNDER_CURSOR else self._find()
+        return None if found is None else self._deliver(found)
 
-    def _candidates(self) -> Iterator[Message]:
-        after = self.handle.cursor if self.options.options & mq.MQGMO_BROWSE_NEXT else None
-        for message in self.queue.after(after):
-            if message.locked_by in (None, self.handle):
-                yield message
-
-    def _find(self) -> Message | None:
-        if self.options.options & _UNDER_CURSOR:
-            return self._under_cursor()
+    def _find(self) -> Whole | None:
         for message in self._candidates():
-            if self._accepts is None or self._accepts(message):
-                return message
+            if self._accepts is not None and not self._accepts(message):
+                continue
+            if (whole := self._whole(message)) is not None:
+                return whole
         return None
 
-    def _under_cursor(self) -> Message:
+    def _candidates(self) -> Iterator[Message]:
+        after = None
+        if self.options.options & mq.MQGMO_BROWSE_NEXT:
+            after = self.handle.cursor
+            if self._logical:
+                after = None if self.handle.browses.active else self.handle.start
+        for message in self.queue.after(after):
+            if self._visible(message):
+                yield message
+
+    def _visible(self, message: Message) -> bool:
+        return message.locked_by is None or message.locked_by is self.handle
+
+    def _under_cursor(self) -> Whole:
         cursor = self.handle.cursor
-        if cursor is not None:
-            message = next(self.queue.after(cursor - 1), None)
-            if message is not None and message.key == cursor and message.locked_by in (None, self.handle):
-                return message
-        raise Refused(mq.MQRC_NO_MSG_UNDER_CURSOR)
+        message = None if cursor is None else next(self.queue.after(cursor - 1), None)
+        if message is None or message.key != cursor or not self._visible(message):
+            raise Refused(mq.MQRC_NO_MSG_UNDER_CURSOR)
+        if self.options.options & mq.MQGMO_COMPLETE_MSG and message.descriptor.offset:
+            raise Refused(mq.MQRC_INVALID_MSG_UNDER_CURSOR)
+        whole = self._whole(message)
+        if whole is None:
+            raise Refused(mq.MQRC_NO_MSG_UNDER_CURSOR)
+        return whole
+
+    def _whole(self, message: Message) -> Whole | None:
+        """What the call takes with this message, None when that has to wait for others of its group."""
+        flags, descriptor = self.options.options, message.descriptor
+        if descriptor.group_id == mq.MQ_NO_ID:
+            return put_together([message])
+        begun = self._order.active and self._order.group_id == descriptor.group_id
+        members = [member for member in self.queue.members[descriptor.group_id].values() if self._visible(member)]
+        wants_group = flags & mq.MQGMO_ALL_MSGS_AVAILABLE and descriptor.msg_flags & mq.MQMF_GROUPED
+        if wants_group and not begun and not group_is_complete(members):
+            return None
+        if not flags & _WHOLE_MESSAGES or (begun and self._order.in_message):
+            return put_together([message])
+        parts = segments(message, members)
+        if parts is None or not flags & mq.MQGMO_COMPLETE_MSG:
+            return None if parts is None else put_together([message])
+        return put_together(parts) if parts[0] is message else None
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
@@ -171,28 +187,26 @@ class Get:
 
     # --- delivering -----------------------------------------------------------------------------------------------
 
-    def _deliver(self, message: Message) -> Reply:
-        descriptor, flags = message.descriptor, self.options.options
-        reason = mq.MQRC_NONE
-        data = message.data
+    def _deliver(self, whole: Whole) -> Reply:
+        descriptor, message, flags = whole.descriptor, whole.parts[0], self.options.options
+        reason = self._inconsistency(message) or whole.warning
+        data = whole.data
         changes: dict[str, Any] = {"version": self.wanted.version}
-        if descriptor.expiry != mq.MQEI_UNLIMITED and message.expires is not None:
+        if message.expires is not None:
             changes["expiry"] = max(1, round((message.expires - time()) * 10))
         if flags & mq.MQGMO_CONVERT:
-            data, reason = self._converted(message, changes)
+            data, not_converted = self._converted(descriptor, data, changes)
+            reason = reason or not_converted
         if self.wanted.version == 1 and not is_default(descriptor):
             data = extension_of(descriptor, changes.get("encoding"), changes.get("coded_char_set_id")) + data
-            changes |= {
-                "format": mq.MQFMT_MD_EXTENSION,
-                "encoding": mq.MQENC_NATIVE,
-                "coded_char_set_id": self.connection.manager.settings.ccsid,
-            }
+            changes["format"], changes["encoding"] = mq.MQFMT_MD_EXTENSION, mq.MQENC_NATIVE
+            changes["coded_char_set_id"] = self.connection.manager.settings.ccsid
         taken = True
         if len(data) > self.buffer_length:
             taken = bool(flags & mq.MQGMO_ACCEPT_TRUNCATED_MSG)
             reason = mq.MQRC_TRUNCATED_MSG_ACCEPTED if taken else mq.MQRC_TRUNCATED_MSG_FAILED
         if taken:
-            self._take(message)
+            self._take(whole)
         returned = memoryview(data)[: self.buffer_length]
         return Reply(
             mq.MQCC_WARNING if reason else mq.MQCC_OK,
@@ -200,53 +214,87 @@ class Get:
             (
                 len(data).to_bytes(4, "little"),
                 descriptor.packed(self.descriptor_length, **changes),
-                self._returned_options(message, len(returned)),
+                self._returned_options(descriptor, message.token, len(returned)),
                 returned,
             ),
         )
 
-    def _converted(self, message: Message, changes: dict[str, Any]) -> tuple[bytes, int]:
+    def _inconsistency(self, message: Message) -> int:
+        """The reason of a warning when this is not what follows. Raises Refused in logical order."""
+        order = self._order
+        if not order.active or not order.logical or self.options.options & BROWSES:
+            return mq.MQRC_NONE
+        if not self._logical:
+            return order.incomplete
+        if self._in_unit(message) != order.in_unit:
+            raise Refused(mq.MQRC_INCONSISTENT_UOW)
+        return mq.MQRC_NONE
+
+    def _converted(self, descriptor: MessageDescriptor, data: bytes, changes: dict[str, Any]) -> tuple[bytes, int]:
         ccsid = self.wanted.coded_char_set_id
         if ccsid in (mq.MQCCSI_Q_MGR, mq.MQCCSI_APPL):
             ccsid = self.connection.manager.settings.ccsid
         try:
-            data, changes["encoding"], changes["coded_char_set_id"] = convert(
-                message.descriptor, message.data, self.wanted.encoding, ccsid
-            )
+            converted, encoding, ccsid = convert(descriptor, data, self.wanted.encoding, ccsid)
         except Refused as refused:
-            return message.data, refused.reason
-        return data, mq.MQRC_NONE
+            return data, refused.reason
+        changes["encoding"], changes["coded_char_set_id"] = encoding, ccsid
+        return converted, mq.MQRC_NONE
 
-    def _take(self, message: Message) -> None:
+    def _in_unit(self, message: Message) -> bool:
         flags = self.options.options
-        if flags & _BROWSES:
-            self.handle.cursor = message.key
-            if flags & mq.MQGMO_LOCK:
-                self.handle.unlock()
-                message.locked_by, self.handle.locked = self.handle, message
-            return
         if_persistent = flags & mq.MQGMO_SYNCPOINT_IF_PERSISTENT
-        if flags & mq.MQGMO_SYNCPOINT or (if_persistent and message.descriptor.persistence):
-            self.connection.unit.make_room()
-            self.connection.unit.get(message)
-        else:
-            self.queue.remove(message)
-            store(self.connection.manager.log, (), (message,))
-        if message.locked_by is not None:
-            self.handle.unlock()
-        if self.handle.options & mq.MQOO_SAVE_ALL_CONTEXT:
-            self.handle.context = message.descriptor
+        return bool(flags & mq.MQGMO_SYNCPOINT or (if_persistent and message.descriptor.persistence))
 
-    def _returned_options(self, message: Message, length: int) -> bytes:
-        flags = message.descriptor.msg_flags
-        last_in_group, in_group = flags & mq.MQMF_LAST_MSG_IN_GROUP, flags & mq.MQMF_MSG_IN_GROUP
-        last_segment, segment = flags & mq.MQMF_LAST_SEGMENT, flags & mq.MQMF_SEGMENT
+    def _take(self, whole: Whole) -> None:
+        """Does to the message what the options say, and remembers how far the handle is."""
+        message, last = whole.parts[0], whole.parts[-1]
+        in_unit = self._in_unit(message)
+        if self.options.options & BROWSES:
+            self._browse(message)
+        elif in_unit:
+            self.connection.unit.make_room(len(whole.parts))
+            for part in whole.parts:
+                self.connection.unit.get(part)
+        else:
+            self._remove(whole.parts)
+        if not self.options.options & BROWSES:
+            if message is self.handle.locked:
+                self.handle.unlock()
+            if self.handle.options & mq.MQOO_SAVE_ALL_CONTEXT:
+                self.handle.context = whole.descriptor
+        self._order.remember(last.descriptor, len(last.data), logical=self._logical, in_unit=in_unit)
+
+    def _browse(self, message: Message) -> None:
+        flags = self.options.options
+        self.handle.unlock()
+        self.handle.cursor = message.key
+        if not self.handle.browses.active:
+            self.handle.start = message.key
+        if flags & mq.MQGMO_LOCK:
+            message.locked_by, self.handle.locked = self.handle, message
+
+    def _remove(self, parts: list[Message]) -> None:
+        unit = self.connection.unit
+        if len(parts) > 1 and unit and any(part.logged for part in parts):
+            raise Refused(mq.MQRC_UOW_NOT_AVAILABLE)
+        for part in parts:
+            self.queue.remove(part)
+        store(self.connection.manager.log, (), parts)
+
+    def _returned_options(self, descriptor: MessageDescriptor, token: bytes, length: int) -> bytes:
+        flags = descriptor.msg_flags
         return self.options.packed(
             self.options_length,
             resolved_q_name=padded(self.queue.name, 48),
-            group_status=b"L" if last_in_group else b"G" if in_group else b" ",
-            segment_status=b"L" if last_segment else b"S" if segment else b" ",
+            group_status=_status(flags, mq.MQMF_LAST_MSG_IN_GROUP, mq.MQMF_MSG_IN_GROUP, b"G"),
+            segment_status=_status(flags, mq.MQMF_LAST_SEGMENT, mq.MQMF_SEGMENT, b"S"),
             segmentation=b"A" if flags & mq.MQMF_SEGMENTATION_ALLOWED else b" ",
-            msg_token=message.token,
+            msg_token=token,
             returned_length=length,
         )
+
+
+def _status(flags: int, last: int, member: int, letter: bytes) -> bytes:
+    """GroupStatus or SegmentStatus."""
+    return b"L" if flags & last else letter if flags & member else b" "

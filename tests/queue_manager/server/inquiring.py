@@ -48,7 +48,7 @@ QUEUE: dict[int, Attribute] = {
     22: Attribute(lambda q: q.attributes.bothresh, _HELD),  # MQIA_BACKOUT_THRESHOLD
     23: Attribute(lambda q: int(q.attributes.share), _HELD),  # MQIA_SHAREABILITY
     190: Attribute(lambda q: 0),  # MQIA_PROPERTY_CONTROL: MQPROP_COMPATIBILITY
-    2002: Attribute(lambda q: q.attributes.alias or "", frozenset({mq.MQQT_ALIAS})),  # MQCA_BASE_Q_NAME
+    2002: Attribute(lambda q: q.attributes.target or "", frozenset({mq.MQQT_ALIAS})),  # MQCA_BASE_Q_NAME
     2004: Attribute(lambda q: strftime("%Y-%m-%d", gmtime(q.attributes.created)), _HELD, 12),  # MQCA_CREATION_DATE
     2005: Attribute(lambda q: strftime("%H.%M.%S", gmtime(q.attributes.created)), _HELD, 8),  # MQCA_CREATION_TIME
     2013: Attribute(lambda q: q.attributes.descr, length=64),  # MQCA_Q_DESC
@@ -109,9 +109,8 @@ def inquire(
 
 
 def _inquired(handle: Handle) -> Queue:
-    """The definition that was named; where only a queue manager was, the transmission queue."""
     assert handle.destination is not None
-    return handle.opened or handle.destination.queue
+    return handle.destination.named
 
 
 _SETTABLE = {9: "get_enabled", 10: "put_enabled"}

@@ -172,6 +172,3 @@ class QueueManager:
                 waiter.fail(MQRC_Q_MGR_STOPPING)
         for connection in list(self.connections):
             connection.frames.close()
-
-    def command_arrived(self) -> None:
-        """The command server takes what is on its queue."""

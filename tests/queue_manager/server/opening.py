@@ -29,6 +29,7 @@ from tests.queue_manager.server.constants import (
     MQQT_REMOTE,
     MQRC_ALIAS_BASE_Q_TYPE_ERROR,
     MQRC_DYNAMIC_Q_NAME_ERROR,
+    MQRC_NONE,
     MQRC_OBJECT_ALREADY_EXISTS,
     MQRC_OBJECT_IN_USE,
     MQRC_OBJECT_TYPE_ERROR,
@@ -68,13 +69,9 @@ def open_object(manager: QueueManager, descriptor: ObjectDescriptor, options: in
         raise Refused(MQRC_OBJECT_TYPE_ERROR)
     _check_options(options)
     wanted = trimmed(descriptor.object_name)
-    named, destination = resolve(manager, descriptor)
-    handle = Handle(
-        destination,
-        options,
-        named,
-        creator=named is not None and named.temporary and trimmed(descriptor.object_name) != wanted,
-    )
+    destination = resolve(manager, descriptor)
+    made_now = trimmed(descriptor.object_name) != wanted
+    handle = Handle(destination, options, creator=made_now and destination.queue.temporary)
     _check_type(handle)
     _check_use(handle)
     _take(handle)
@@ -107,7 +104,7 @@ def _check_type(handle: Handle) -> None:
     assert handle.destination is not None
     if handle.destination.remote and handle.options & (_LOCAL_ONLY | MQOO_INQUIRE | MQOO_SET):
         # A local definition of a remote queue can be inquired, and nothing but that and output.
-        inquiring = handle.opened is not None and handle.opened.attributes.type == MQQT_REMOTE
+        inquiring = handle.destination.named.attributes.type == MQQT_REMOTE
         if handle.options & _LOCAL_ONLY or not inquiring:
             raise Refused(MQRC_OPTION_NOT_VALID_FOR_TYPE)
 
@@ -135,50 +132,52 @@ def _take(handle: Handle) -> None:
         handle.destination.queue.exclusive = True
 
 
-def resolve(manager: QueueManager, descriptor: ObjectDescriptor) -> tuple[Queue | None, Destination]:
-    """The definition that was named, None when only the queue manager was, and where it leads. Raises Refused.
+def resolve(manager: QueueManager, descriptor: ObjectDescriptor) -> Destination:
+    """Where the name in a descriptor leads. Raises Refused.
 
     Source: IBM MQ, "Resolving names".
     """
     name = trimmed(descriptor.object_name)
     at = trimmed(descriptor.object_q_mgr_name)
     if at not in ("", manager.settings.name):
-        return None, _elsewhere(manager, name, at)
+        return _elsewhere(manager, name, at)
     queue = manager.queue(name)
     match queue.attributes.type:
         case kind if kind == MQQT_ALIAS:
-            return queue, _target(manager, queue)
+            return _target(manager, queue)
         case kind if kind == MQQT_MODEL:
             made = _make_dynamic(manager, queue, descriptor)
-            return made, Destination(made)
+            return Destination(made, made)
         case kind if kind == MQQT_REMOTE:
-            return queue, _remote(manager, queue)
-    return queue, Destination(queue)
+            return _remote(manager, queue, queue)
+    return Destination(queue, queue)
 
 
 def _target(manager: QueueManager, alias: Queue) -> Destination:
-    queue = manager.queues.get(alias.attributes.alias or "")
+    queue = manager.queues.get(alias.attributes.target or "")
     if queue is None:
         raise Refused(MQRC_UNKNOWN_ALIAS_BASE_Q)
     if queue.attributes.type == MQQT_REMOTE:
-        return _remote(manager, queue)
+        return _remote(manager, queue, alias)
     if queue.attributes.type != MQQT_LOCAL:
         raise Refused(MQRC_ALIAS_BASE_Q_TYPE_ERROR)
-    return Destination(queue)
+    return Destination(queue, alias)
 
 
-def _remote(manager: QueueManager, definition: Queue) -> Destination:
+def _remote(manager: QueueManager, definition: Queue, named: Queue) -> Destination:
     attributes = definition.attributes
     over = attributes.rqmname or ""
     return Destination(
         _transmission_queue(manager, attributes.xmitq or over, given=bool(attributes.xmitq)),
+        named,
         attributes.rname or "",
         over,
     )
 
 
 def _elsewhere(manager: QueueManager, name: str, at: str) -> Destination:
-    return Destination(_transmission_queue(manager, at, given=False), name, at)
+    queue = _transmission_queue(manager, at, given=False)
+    return Destination(queue, queue, name, at)
 
 
 def _transmission_queue(manager: QueueManager, name: str, *, given: bool) -> Queue:
@@ -214,15 +213,18 @@ def resolved_names(manager: QueueManager, destination: Destination) -> tuple[byt
     return padded(destination.queue.name, 48), padded(manager.settings.name, 48)
 
 
-def close_object(manager: QueueManager, handle: Handle, options: int = 0) -> None:
-    """Closes a handle; a temporary dynamic queue goes with the one that made it. Raises Refused where the options ask
-    for a deletion that cannot be."""
+def close_object(manager: QueueManager, handle: Handle, options: int = 0) -> int:
+    """Closes a handle; a temporary dynamic queue goes with the one that made it.
+
+    Returns the reason of a warning, where a group or a message is left incomplete. Raises Refused where the options
+    ask for a deletion that cannot be.
+    """
     handle.unlock()
     if handle.destination is None:
-        return
+        return MQRC_NONE
     queue = handle.destination.queue
     deleting = options & (MQCO_DELETE | MQCO_DELETE_PURGE)
-    if deleting and (handle.opened is None or not handle.opened.dynamic):
+    if deleting and not handle.destination.named.dynamic:
         raise Refused(MQRC_OPTION_NOT_VALID_FOR_TYPE)
     if options & MQCO_DELETE and queue.depth:
         raise Refused(MQRC_Q_NOT_EMPTY)
@@ -231,3 +233,4 @@ def close_object(manager: QueueManager, handle: Handle, options: int = 0) -> Non
         queue.exclusive = False
     if not queue.deleted and (deleting or handle.creator):
         manager.delete(queue)
+    return handle.puts.incomplete_in_logical_order or handle.gets.incomplete_in_logical_order

@@ -8,12 +8,12 @@ from time import time
 from typing import TYPE_CHECKING
 
 from tests.queue_manager.server import constants as mq
-from tests.queue_manager.server.context import check_context, saved_context, set_context
+from tests.queue_manager.server.context import check_context, now, saved_context, set_context
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.extension import extension_of, fold, move_behind_dead_letter_header
 from tests.queue_manager.server.grouping import place
 from tests.queue_manager.server.handle import Destination, Handle
-from tests.queue_manager.server.manager import COMMAND_QUEUE, QueueManager
+from tests.queue_manager.server.manager import QueueManager
 from tests.queue_manager.server.opening import resolved_names
 from tests.queue_manager.server.queue import Message
 from tests.queue_manager.server.structures import (
@@ -24,7 +24,7 @@ from tests.queue_manager.server.structures import (
     blanked,
     is_default,
     padded,
-    set_version_2_fields,
+    set_default_place,
 )
 from tests.queue_manager.server.unit import store
 
@@ -71,28 +71,27 @@ def put(
     check_context(options.options, handle)
     source = connection.handle(options.context) if options.options & mq.MQPMO_PASSES else None
     passed = saved_context(options.options, source)
-    if not destination.queue.attributes.put_enabled:
+    if not destination.queue.attributes.put_enabled or not destination.named.attributes.put_enabled:
         raise Refused(mq.MQRC_PUT_INHIBITED)
     warning = _check_descriptor(descriptor)
     _check_size(connection, destination, data)
     syncpoint = bool(options.options & mq.MQPMO_SYNCPOINT)
-    _fill_in(manager, destination, handle, descriptor, options.options)
+    _fill_in(manager, destination, descriptor, options.options)
     set_context(descriptor, options.options, passed, connection.user, connection.application)
     kept = copy(descriptor)
     if kept.format == mq.MQFMT_MD_EXTENSION:
         data = fold(kept, data, manager.settings.ccsid)
+    if syncpoint:
+        connection.unit.make_room()
     warning = warning or place(manager, handle, kept, len(data), options.options)
     message = _made(manager, destination, kept, data)
     if syncpoint:
-        connection.unit.make_room()
         connection.unit.put(message)
     else:
         store(manager.log, (message,), ())
         message.queue.add(message)
         message.queue.serve()
     _return(manager, destination, descriptor, kept, options)
-    if message.queue.name == COMMAND_QUEUE and not syncpoint:
-        manager.command_arrived()
     return warning
 
 
@@ -139,13 +138,12 @@ def _check_size(connection: "Connection", destination: Destination, data: bytes)
 def _fill_in(
     manager: QueueManager,
     destination: Destination,
-    handle: Handle | None,
     descriptor: MessageDescriptor,
     options: int,
 ) -> None:
     """Puts values in the place of what stands for them, and blanks in the place of NULs."""
     # Of an alias or a remote queue it is its own definition that says the defaults.
-    named = destination.queue if handle is None or handle.opened is None else handle.opened
+    named = destination.named
     if descriptor.msg_id == mq.MQ_NO_ID or options & mq.MQPMO_NEW_MSG_ID:
         descriptor.msg_id = manager.new_id()
     if options & mq.MQPMO_NEW_CORREL_ID:
@@ -195,12 +193,14 @@ def _for_transmission(
         b"XQH ", 1, padded(destination.remote_queue or "", 48), padded(destination.remote_manager, 48)
     )
     outer = copy(descriptor)
-    set_version_2_fields(outer, (mq.MQ_NO_ID, 1, 0, 0, mq.MQOL_UNDEFINED))
-    outer.report, outer.feedback, outer.msg_type = 0, 0, mq.MQMT_DATAGRAM
+    set_default_place(outer)
+    outer.report &= ~mq.MQRO_ACCEPT_UNSUP_IF_XMIT_MASK
     outer.format = mq.MQFMT_XMIT_Q_HEADER
     outer.encoding, outer.coded_char_set_id = mq.MQENC_NATIVE, manager.settings.ccsid
     outer.correl_id, outer.msg_id = descriptor.msg_id, manager.new_id()
-    outer.reply_to_q, outer.reply_to_q_mgr = b" " * 48, b" " * 48
+    outer.put_appl_type, outer.put_appl_name = mq.MQAT_QMGR, padded(manager.settings.name, 28)
+    outer.put_date, outer.put_time = now()
+    outer.appl_origin_data = b" " * 4
     return outer, header.packed() + embedded.packed(MQMD_LENGTH_1, version=1) + data
 
 
@@ -214,6 +214,5 @@ def _return(
     """Fills in the output fields of the structures."""
     options.resolved_q_name, options.resolved_q_mgr_name = resolved_names(manager, destination)
     if descriptor.version > 1 and descriptor.format != mq.MQFMT_MD_EXTENSION:
-        set_version_2_fields(
-            descriptor, (kept.group_id, kept.msg_seq_number, kept.offset, kept.msg_flags, kept.original_length)
-        )
+        descriptor.group_id, descriptor.msg_seq_number = kept.group_id, kept.msg_seq_number
+        descriptor.offset, descriptor.original_length = kept.offset, kept.original_length

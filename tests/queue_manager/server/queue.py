@@ -36,7 +36,7 @@ class Attributes:
     hardenbo: bool = True
     usage: Literal["NORMAL", "XMITQ"] = "NORMAL"
     descr: str = ""
-    alias: str | None = None
+    target: str | None = None
     """An alias queue's target."""
     model: bool = False
     deftype: Literal["PREDEFINED", "TEMPDYN", "PERMDYN"] = "PREDEFINED"
@@ -49,7 +49,7 @@ class Attributes:
 
     @property
     def type(self) -> int:
-        if self.alias is not None:
+        if self.target is not None:
             return MQQT_ALIAS
         if self.rname is not None or self.rqmname is not None:
             return MQQT_REMOTE

@@ -147,13 +147,18 @@ def unpack_descriptor(buffer: Buffer) -> MessageDescriptor:
     """An MQMD of either version; one of version 1 gets the defaults of what it lacks."""
     descriptor = MessageDescriptor.unpack(buffer)
     if len(buffer) < MQMD_LENGTH_2:
-        set_version_2_fields(descriptor, _DEFAULTS)
+        set_default_place(descriptor)
     return descriptor
 
 
 def set_version_2_fields(descriptor: MessageDescriptor, values: tuple[Any, ...]) -> None:
     for name, value in zip(VERSION_2_DEFAULTS, values, strict=True):
         setattr(descriptor, name, value)
+
+
+def set_default_place(descriptor: MessageDescriptor) -> None:
+    """Makes it the descriptor of a message that is in no group and no segment."""
+    set_version_2_fields(descriptor, _DEFAULTS)
 
 
 @structure
