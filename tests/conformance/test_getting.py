@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.calls import Got, Session, Waiting
+from tests.conformance.headers import GROUP
 from tests.conformance.target import Target
 from tests.support.waiting import until
-
-GROUP = b"group".ljust(24, b"\0")
 
 
 def test_an_empty_queue(session: Session, queue: str, c: ModuleType) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.calls import Session, Waiting
+from tests.conformance.headers import GROUP
 from tests.conformance.target import Target
 
-GROUP = b"group".ljust(24, b"\0")
 OTHER = b"other".ljust(24, b"\0")
 
 

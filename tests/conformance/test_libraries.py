@@ -9,11 +9,10 @@ from types import ModuleType
 import pytest
 
 from tests.conformance.calls import LONG_WAIT, Session
+from tests.conformance.headers import GROUP
 from tests.conformance.target import CONNECT, Target
 from tests.support.mqi import Library
 from tests.support.waiting import until
-
-GROUP = b"group".ljust(24, b"\0")
 
 
 def test_the_default_version_of_the_descriptor(library: Library, mq: ModuleType) -> None:

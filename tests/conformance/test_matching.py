@@ -3,8 +3,8 @@
 from types import ModuleType
 
 from tests.conformance.calls import Session
+from tests.conformance.headers import GROUP
 
-GROUP = b"group".ljust(24, b"\0")
 A, B = b"A" * 24, b"B" * 24
 
 
