@@ -29,7 +29,17 @@ def extension(c: ModuleType, order: str = "=", codec: str = "latin-1", **fields:
 
 
 def fields_of(mde: bytes) -> tuple[Any, ...]:
+    """An MQMDE's fields."""
     return struct.unpack("=" + _EXTENSION, mde)
+
+
+def properties(c: ModuleType, folder: bytes) -> bytes:
+    """An MQRFH2 with one folder, for data that is text in UTF-8."""
+    folder += b" " * (-len(folder) % 4)
+    fixed = struct.pack(
+        "=4s4i8s3i", b"RFH ", 2, 40 + len(folder), c.MQENC_NATIVE, 1208, b"MQSTR   ", 0, 1208, len(folder)
+    )
+    return fixed + folder
 
 
 def dead_letter_header(c: ModuleType, destination: str) -> bytes:

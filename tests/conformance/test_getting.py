@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.calls import Got, Session, Waiting
-from tests.conformance.headers import GROUP
+from tests.conformance.headers import GROUP, extension, properties
 from tests.conformance.target import Target
 from tests.support.waiting import until
 
@@ -102,6 +102,19 @@ def test_what_is_as_wanted_is_left_alone(session: Session, queue: str) -> None:
     """IBM MQ: MQGMO options, MQGMO_CONVERT: only where CodedCharSetId or Encoding differ."""
     session.put(session.destination(queue), b"\xff", CodedCharSetId=1208)
     assert convert(session, queue, CodedCharSetId=1208).body == b"\xff"
+
+
+def test_properties_in_an_mqrfh2(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: MQGMO options, MQGMO_PROPERTIES_FORCE_MQRFH2: properties come in an MQRFH2 in front of the data."""
+    # The MQMDE is for ibmmq, which fails on any MQRFH2 that it is given to put (see test_libraries.py).
+    announced = extension(c, Format=c.MQFMT_RF_HEADER_2, MsgFlags=0, CodedCharSetId=1208, Encoding=c.MQENC_NATIVE)
+    body = announced + properties(c, b"<usr><colour>blue</colour></usr>") + b"data"
+    session.put(session.destination(queue), body, Format=c.MQFMT_MD_EXTENSION)
+    got = session.get(session.source(queue), c.MQGMO_PROPERTIES_FORCE_MQRFH2)
+    assert got.md.Format == c.MQFMT_RF_HEADER_2
+    assert got.body.startswith(b"RFH ")
+    assert b"<colour>blue</colour>" in got.body
+    assert got.body.endswith(b"data")
 
 
 def test_a_wait_without_a_message(session: Session, queue: str, c: ModuleType) -> None:

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.conformance.calls import LONG_WAIT, Session
-from tests.conformance.headers import GROUP
+from tests.conformance.headers import GROUP, properties
 from tests.conformance.target import CONNECT, Target
 from tests.support.mqi import Library
 from tests.support.waiting import until
@@ -107,6 +107,27 @@ def test_ibmmq_reads_headers_beside_opentelemetry(target: Target, session: Sessi
     refuses = target.library == "ibmmq" and importlib.util.find_spec("opentelemetry") is not None
     assert printed.strip() == ("refused" if refuses else repr(b"not an MQRFH2"))
     assert session.bodies(session.source(queue)) == []
+
+
+PUTTER = """
+md = mq.MD(Format=mq.CMQC.MQFMT_RF_HEADER_2)
+try:
+    mq.Queue(connection, queues[0], mq.CMQC.MQOO_OUTPUT).put(sys.stdin.buffer.read(), md)
+except TypeError:
+    print("refused")
+"""
+
+
+def test_ibmmq_puts_no_headers_beside_opentelemetry(
+    target: Target, session: Session, queue: str, c: ModuleType
+) -> None:
+    """Nor can ibmmq then put a message with an MQRFH2 that has folders: it looks for text in their bytes."""
+    body = properties(c, b"<usr><colour>blue</colour></usr>") + b"data"
+    command = [sys.executable, "-c", CONNECT + PUTTER, *target.arguments(), queue]
+    printed = subprocess.check_output(command, env=target.environment, input=body)
+    refuses = target.library == "ibmmq" and importlib.util.find_spec("opentelemetry") is not None
+    assert printed.strip() == (b"refused" if refuses else b"")
+    assert len(session.bodies(session.source(queue))) == (0 if refuses else 1)
 
 
 def test_closing_lets_go_of_a_queue(target: Target, session: Session, queue: str, c: ModuleType) -> None:
