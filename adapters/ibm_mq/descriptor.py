@@ -13,6 +13,7 @@ from app.codecs.ibm_mq.encodings import MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN
 from app.codecs.ibm_mq.extension import extension, grouping_of
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE
 from app.codecs.ibm_mq.image import described
+from app.codecs.ibm_mq.rfh import with_properties
 from app.codecs.ibm_mq.words import (
     MQ_NO_ID,
     MQEI_UNLIMITED,
@@ -51,11 +52,14 @@ def to_put(message: PhysicalMessage, settings: DestinationSettings, ccsid: int) 
 
     Raises WireError for a value that its row cannot hold.
     """
+    message = message._replace(encoding=message.encoding or NATIVE_ENCODING, ccsid=message.ccsid or ccsid)
+    if message.properties and settings.properties == "mqrfh2":
+        message = with_properties(message, NATIVE_ENCODING, _LATIN_1_CCSID)
     fields: dict[str, Any] = {
         "msg_type": message.msg_type or MQMT_DATAGRAM,
         "expiry": MQEI_UNLIMITED if settings.expiry is None else round(settings.expiry * 10),
-        "encoding": message.encoding or NATIVE_ENCODING,
-        "coded_char_set_id": message.ccsid or ccsid,
+        "encoding": message.encoding,
+        "coded_char_set_id": message.ccsid,
         "format": message.format,
         "priority": MQPRI_PRIORITY_AS_Q_DEF if settings.priority is None else settings.priority,
         "persistence": MQPER_PERSISTENT if settings.persistent else MQPER_NOT_PERSISTENT,
@@ -66,7 +70,7 @@ def to_put(message: PhysicalMessage, settings: DestinationSettings, ccsid: int) 
         grouping = grouping_of(message)._asdict()
         return MqMessage(MQMD2(**fields, **grouping).encode(NATIVE), bytes(message.body))
     encoding = settings.queue_manager_encoding
-    prefix = extension(message._replace(ccsid=message.ccsid or ccsid), encoding, ccsid)
+    prefix = extension(message, encoding, ccsid)
     if prefix:
         fields |= {"encoding": encoding, "coded_char_set_id": ccsid, "format": MQFMT_MD_EXTENSION}
     return MqMessage(MQMD1(**fields).encode(NATIVE), prefix + bytes(message.body))

@@ -122,7 +122,9 @@ class DestinationSettings(ConnectionSettings):
     `queue` may be local, an alias or remote; one on another queue manager that is not defined here has
     `remote_queue_manager`. Messages are put in units of work of at most `batch_messages`. With `mqmd_version` 1 the
     group and segment fields of a message travel in an MQMDE, which the queue manager honours only if it is written in
-    `queue_manager_encoding`: 546 for one on x86, 273 on AIX and IBM i, 785 on z/OS. `expiry` left out is never.
+    `queue_manager_encoding`: 546 for one on x86, 273 on AIX and IBM i, 785 on z/OS. `expiry` left out is never. A
+    message's properties, such as a file's name in front of a group, travel in an MQRFH2, which a program that does not
+    expect one takes for data: `properties` is "mqrfh2" or "none".
     """
 
     queue: ObjectName
@@ -131,5 +133,6 @@ class DestinationSettings(ConnectionSettings):
     queue_manager_encoding: Annotated[int, AfterValidator(_encoding)] = MQENC_LITTLE_ENDIAN
     batch_messages: int = Field(default=200, ge=1, le=9_999)
     persistent: bool = True
+    properties: Literal["none", "mqrfh2"] = "none"
     priority: int | None = Field(default=None, ge=0, le=9)
     expiry: float | None = Field(default=None, gt=0, le=99_999_999)

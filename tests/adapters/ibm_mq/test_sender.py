@@ -6,7 +6,8 @@ import pytest
 
 from app.ports import SendFailed
 from tests.adapters.ibm_mq.conftest import Place
-from tests.contracts.transport import message
+from tests.contracts.transport import as_sent, message
+from tests.support.intake import Collector, receiving
 
 
 def test_the_descriptor_says_what_the_message_says(place: Place) -> None:
@@ -21,6 +22,18 @@ def test_the_descriptor_says_what_the_message_says(place: Place) -> None:
         assert (descriptor.Encoding, descriptor.CodedCharSetId, descriptor.Format) == (273, 819, b"MQSTR   ")
         assert (descriptor.GroupId, descriptor.MsgSeqNumber, descriptor.Offset) == (b"G" * 24, 7, 300)
         assert descriptor.MsgFlags == 8 | 2 | 4
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_properties_travel_in_an_mqrfh2_where_that_is_wanted(place: Place, version: int) -> None:
+    sent = message(1)._replace(properties={"filename": "a & b.txt"}, group_id=b"G" * 24, msg_flags=8)
+    collector = Collector()
+    with receiving(place.receiver(mqmd_version=version), collector):
+        for wanted in ("mqrfh2", "none"):
+            place.sender(mqmd_version=version, properties=wanted).send([sent])
+        collector.wait_for(2)
+    assert [dict(received.properties) for received in collector.messages] == [dict(sent.properties), {}]
+    assert [as_sent(received) for received in collector.messages] == [sent._replace(properties={})] * 2
 
 
 def test_messages_are_persistent_and_last_unless_told_otherwise(place: Place) -> None:
