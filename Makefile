@@ -36,11 +36,13 @@ docs: $(VENV)/dev.done ## Write the pages of docs that follow from the code
 	$(BIN)/python -m docs.generate
 
 lock: $(VENV)/dev.done ## Choose newest versions within pyproject's ranges and write them down with their hashes
-	$(call compile,requirements.lock,--extra embedded --extra postgresql)
-	$(call compile,requirements-dev.lock,--extra embedded --extra postgresql --extra dev --constraint requirements.lock)
+	$(call compile,requirements.lock,pyproject.toml --extra embedded --extra postgresql,'setuptools>=77')
+	$(call compile,requirements-dev.lock,pyproject.toml --extra embedded --extra postgresql --extra dev \
+		--constraint requirements.lock,'setuptools>=77')
+	$(call compile,requirements-mq.lock,,'pymqi==1.12.13' 'ibmmq==2.1.2')
 
-system: # What the tests need of the system: brokers and databases
-	@.ci/system-packages
+system: # What the tests need of the system: brokers, databases and a C compiler
+	@.ci/system-packages "$(PYTHON)"
 
 $(VENV)/run.done: requirements.lock pyproject.toml
 	$(call install,requirements.lock)
@@ -55,7 +57,7 @@ define install
 endef
 
 define compile
-	@echo 'setuptools>=77' | $(BIN)/uv pip compile pyproject.toml - --universal --python-version 3.11 \
+	@printf '%s\n' $(3) | $(BIN)/uv pip compile - --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --upgrade --quiet \
 		--custom-compile-command "make lock" $(2) --output-file $(1)
 endef

@@ -28,7 +28,8 @@ _PUT = struct.Struct("=Hd")
 _COUNT = struct.Struct("=I")
 
 _IOV_MAX = os.sysconf("SC_IOV_MAX")
-_WORTH_REWRITING = 1 << 26
+_WORTH_REWRITING = 1 << 28
+_TIMES_TOO_LARGE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class MessageLog:
 
     def worth_rewriting(self) -> bool:
         """Whether the log has grown far beyond what it is still needed for."""
-        return self._size > _WORTH_REWRITING and self._size > 4 * self._needed_bytes
+        return self._size > _WORTH_REWRITING and self._size > _TIMES_TOO_LARGE * self._needed_bytes
 
     def rewrite(self, entries: Iterable[Entry]) -> None:
         """Puts a log of one record in this one's place."""

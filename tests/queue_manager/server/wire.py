@@ -8,7 +8,7 @@ import asyncio
 import struct
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from tests.queue_manager.server.constants import MQCC_OK, MQRC_NONE
 from tests.queue_manager.server.structures import Buffer
@@ -54,8 +54,7 @@ class Frames(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._on_lost()
