@@ -84,7 +84,7 @@ class QueueManager:
         """Makes a queue, or makes one that is there anew, with its messages.
 
         `attributes` are those of `tests.queue_manager.server.queue.Attributes`: a local queue by default, an alias
-        queue with `alias`, a remote one with `rname` and `rqmname`, a model one with `model`.
+        queue with `target`, a remote one with `rname` and `rqmname`, a model one with `model`.
         """
         self._control("define", queue=queue, attributes=attributes)
 
