@@ -99,6 +99,25 @@ def test_passing_all_context(session: Session, queue: str, new_queue: Any, c: Mo
     assert told(md, IDENTITY | ORIGIN) == IDENTITY | ORIGIN
 
 
+def test_passing_identity_context(session: Session, queue: str, new_queue: Any, c: ModuleType) -> None:
+    """IBM MQ: MQPMO options, MQPMO_PASS_IDENTITY_CONTEXT: the origin is that of the put."""
+    original(session, queue, c)
+    source = session.source(queue, c.MQOO_SAVE_ALL_CONTEXT)
+    session.get(source)
+    other = new_queue()
+    destination = session.destination(other, c.MQOO_PASS_IDENTITY_CONTEXT)
+    session.put(destination, b"passed on", c.MQPMO_PASS_IDENTITY_CONTEXT, context=source)
+    md = session.get(session.source(other)).md
+    assert told(md, IDENTITY) == IDENTITY
+    assert md.PutDate != ORIGIN["PutDate"]
+
+
+def test_two_contexts_at_once(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2046 (07FE) MQRC_OPTIONS_ERROR; MQPMO options: one context option at most."""
+    with session.fails(c.MQRC_OPTIONS_ERROR):
+        session.put(session.destination(queue), b"", c.MQPMO_NO_CONTEXT | c.MQPMO_DEFAULT_CONTEXT)
+
+
 def test_passing_needs_an_open_for_it(session: Session, queue: str, c: ModuleType) -> None:
     """IBM MQ: 2093 (082D) MQRC_NOT_OPEN_FOR_PASS_ALL."""
     original(session, queue, c)

@@ -84,11 +84,12 @@ def test_the_original_length_of_a_report_segment(session: Session, queue: str, c
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("case", ["encoding", "character set", "version"])
+@pytest.mark.parametrize("case", ["encoding", "announced encoding", "character set", "version"])
 def test_one_that_is_foreign_is_data(session: Session, queue: str, version: int, case: str, c: ModuleType) -> None:
     """Row 5: wrong encoding or character set, or an unsupported version (of which the page on 2248 says otherwise)."""
     mde, fields = {
         "encoding": (extension(c, ">"), {"Encoding": 273}),
+        "announced encoding": (extension(c), {"Encoding": 273}),
         "character set": (extension(c, codec="cp500"), {"CodedCharSetId": 500}),
         "version": (extension(c, Version=3), {}),
     }[case]

@@ -179,6 +179,18 @@ def test_a_put_in_a_unit_of_work_ends_a_wait_when_it_is_committed(
     assert waiting.result() == b"committed"
 
 
+def test_backing_out_ends_a_wait(
+    target: Target, session: Session, connect: Callable[..., Session], queue: str, c: ModuleType
+) -> None:
+    """IBM MQ: MQBACK - Back out changes: what is reinstated can be got again."""
+    session.put(session.destination(queue), b"body")
+    session.get(session.source(queue), c.MQGMO_SYNCPOINT)
+    waiting = Waiting(connect(), queue)
+    target.waits(session, queue)
+    session.connection.backout()
+    assert waiting.result() == b"body"
+
+
 def test_getting_inhibited(session: Session, queue: str, c: ModuleType) -> None:
     """IBM MQ: 2016 (07E0) MQRC_GET_INHIBITED; MQSET of MQIA_INHIBIT_GET."""
     session.put(session.destination(queue), b"body")
@@ -251,6 +263,7 @@ def test_what_remains_of_a_life(session: Session, queue: str, c: ModuleType) -> 
     destination = session.destination(queue)
     session.put(destination, b"limited", Expiry=600)
     session.put(destination, b"unlimited")
-    source = session.source(queue)
-    assert 0 < session.get(source).md.Expiry <= 600
+    source = session.source(queue, c.MQOO_BROWSE)
+    until(lambda: session.get(source, c.MQGMO_BROWSE_FIRST).md.Expiry < 600)
+    assert session.get(source).md.Expiry > 0
     assert session.get(source).md.Expiry == c.MQEI_UNLIMITED

@@ -46,13 +46,50 @@ def test_logical_order(session: Session, queue: str, c: ModuleType) -> None:
 def test_logical_order_keeps_groups_apart(session: Session, queue: str, c: ModuleType) -> None:
     """IBM MQ: Logical and physical ordering: a group stands where its first item stands physically."""
     destination = session.destination(queue)
-    session.put(destination, b"before")
+    session.put(destination)
     put_group(session, queue, [1], last=2)
     put_group(session, queue, [1, 2], last=2, group=OTHER)
-    session.put(destination, b"after")
+    session.put(destination)
     put_group(session, queue, [2], last=2)
-    got = session.bodies(session.source(queue), c.MQGMO_LOGICAL_ORDER)
-    assert got == [b"before", b"1", b"2", b"1", b"2", b"after"]
+    source = session.source(queue)
+    descriptors = [session.get(source, c.MQGMO_LOGICAL_ORDER, match=c.MQMO_NONE).md for _ in range(6)]
+    alone = (bytes(24), 1)
+    assert [(md.GroupId, md.MsgSeqNumber) for md in descriptors] == [
+        alone,
+        (GROUP, 1),
+        (GROUP, 2),
+        (OTHER, 1),
+        (OTHER, 2),
+        alone,
+    ]
+
+
+def test_leaving_logical_order_within_a_group(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2241 (08C1) MQRC_INCOMPLETE_GROUP, a warning on MQGET."""
+    put_group(session, queue, [1, 2], last=2)
+    source = session.source(queue)
+    session.get(source, c.MQGMO_LOGICAL_ORDER)
+    assert session.get(source, warning=c.MQRC_INCOMPLETE_GROUP).body == b"2"
+
+
+def test_a_group_is_got_in_or_out_of_units_of_work(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2245 (08C5) MQRC_INCONSISTENT_UOW, on MQGET."""
+    put_group(session, queue, [1, 2], last=2)
+    source = session.source(queue)
+    session.get(source, c.MQGMO_LOGICAL_ORDER | c.MQGMO_SYNCPOINT)
+    with session.fails(c.MQRC_INCONSISTENT_UOW):
+        session.get(source, c.MQGMO_LOGICAL_ORDER | c.MQGMO_NO_SYNCPOINT)
+    session.connection.backout()
+
+
+def test_browsing_goes_on_in_the_order_it_began_in(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2259 (08D3) MQRC_INCONSISTENT_BROWSE."""
+    put_group(session, queue, [2, 1], last=2)
+    browser = session.open(queue, c.MQOO_BROWSE)
+    assert session.get(browser, c.MQGMO_BROWSE_FIRST | c.MQGMO_LOGICAL_ORDER).body == b"1"
+    with session.fails(c.MQRC_INCONSISTENT_BROWSE):
+        session.get(browser, c.MQGMO_BROWSE_NEXT)
+    assert session.get(browser, c.MQGMO_BROWSE_NEXT | c.MQGMO_LOGICAL_ORDER).body == b"2"
 
 
 def test_logical_order_waits_for_what_is_missing(session: Session, queue: str, c: ModuleType) -> None:
@@ -148,6 +185,27 @@ def test_a_complete_message_that_is_backed_out(session: Session, queue: str, c: 
         session.connection.backout()
 
 
+def test_a_complete_message_begins_under_the_cursor(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2246 (08C6) MQRC_INVALID_MSG_UNDER_CURSOR."""
+    put_segments(session, queue, (3, b"de"), (0, b"abc"), last=3)
+    source = session.source(queue, c.MQOO_BROWSE)
+    session.get(source, c.MQGMO_BROWSE_FIRST)
+    with session.fails(c.MQRC_INVALID_MSG_UNDER_CURSOR):
+        session.get(source, c.MQGMO_MSG_UNDER_CURSOR | c.MQGMO_COMPLETE_MSG)
+
+
+def test_a_complete_message_and_another_unit_of_work(session: Session, permanent_queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2255 (08CF) MQRC_UOW_NOT_AVAILABLE: persistent segments are taken within a unit of work only."""
+    persistent = {"Persistence": c.MQPER_PERSISTENT}
+    put_segments(session, permanent_queue, (0, b"abc"), (3, b"de"), last=3, **persistent)
+    session.put(session.destination(permanent_queue), b"", c.MQPMO_SYNCPOINT)
+    source = session.source(permanent_queue)
+    with session.fails(c.MQRC_UOW_NOT_AVAILABLE):
+        session.get(source, c.MQGMO_COMPLETE_MSG | c.MQGMO_NO_SYNCPOINT)
+    assert session.get(source, c.MQGMO_COMPLETE_MSG | c.MQGMO_SYNCPOINT).body == b"abcde"
+    session.connection.commit()
+
+
 @pytest.mark.guess
 def test_a_version_1_descriptor_cannot_take_a_complete_message(session: Session, queue: str, c: ModuleType) -> None:
     """IBM MQ: 2257 (08D1) MQRC_WRONG_MD_VERSION; that MQGMO_COMPLETE_MSG needs version 2 is believed."""
@@ -198,6 +256,18 @@ def test_a_group_id_without_flags_is_dropped(session: Session, queue: str) -> No
     assert (md.GroupId, md.MsgSeqNumber, md.Offset) == (bytes(24), 1, 0)
 
 
+def test_a_segment_alone_has_no_number(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: MsgSeqNumber (MQLONG): "a physical message that is not in a group has a sequence number of 1"."""
+    session.put(session.destination(queue), b"abc", GroupId=GROUP, MsgSeqNumber=7, MsgFlags=c.MQMF_SEGMENT)
+    assert session.get(session.source(queue)).md.MsgSeqNumber == 1
+
+
+def test_a_message_in_a_group_alone_has_no_offset(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: Offset (MQLONG): zero for a physical message that is no segment."""
+    session.put(session.destination(queue), b"abc", GroupId=GROUP, Offset=7, MsgFlags=c.MQMF_MSG_IN_GROUP)
+    assert session.get(session.source(queue)).md.Offset == 0
+
+
 def test_putting_in_logical_order(session: Session, queue: str, c: ModuleType) -> None:
     """IBM MQ: Grouping logical messages, MQPMO_LOGICAL_ORDER: the queue manager numbers."""
     destination = session.destination(queue)
@@ -214,10 +284,12 @@ def test_putting_in_logical_order(session: Session, queue: str, c: ModuleType) -
 def test_putting_segments_in_logical_order(session: Session, queue: str, c: ModuleType) -> None:
     """IBM MQ: Application segmentation of logical messages, MQPMO_LOGICAL_ORDER: the queue manager adds up offsets."""
     destination = session.destination(queue)
-    for text, flags in ((b"abc", c.MQMF_SEGMENT), (b"de", c.MQMF_SEGMENT), (b"f", c.MQMF_LAST_SEGMENT)):
-        session.put(destination, text, c.MQPMO_LOGICAL_ORDER, MsgFlags=flags)
+    segments = ((b"abc", c.MQMF_SEGMENT), (b"de", c.MQMF_SEGMENT), (b"f", c.MQMF_LAST_SEGMENT))
+    sent = [session.put(destination, text, c.MQPMO_LOGICAL_ORDER, MsgFlags=flags) for text, flags in segments]
     source = session.source(queue)
-    assert [session.get(source).md.Offset for _ in range(3)] == [0, 3, 5]
+    got = [session.get(source).md for _ in segments]
+    assert [md.Offset for md in got] == [md.Offset for md in sent] == [0, 3, 5]
+    assert [md.OriginalLength for md in got] == [3, 2, 1]
 
 
 def test_a_group_must_be_finished(session: Session, queue: str, c: ModuleType) -> None:
@@ -257,6 +329,12 @@ def test_a_group_has_one_persistence(session: Session, permanent_queue: str, c: 
     session.put(destination, b"", c.MQPMO_LOGICAL_ORDER, Persistence=c.MQPER_PERSISTENT, **in_group)
     with session.fails(c.MQRC_INCONSISTENT_PERSISTENCE):
         session.put(destination, b"", c.MQPMO_LOGICAL_ORDER, Persistence=c.MQPER_NOT_PERSISTENT, **in_group)
+
+
+def test_a_segment_that_ends_too_far(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: 2251 (08CB) MQRC_OFFSET_ERROR, "a message segment that would extend beyond an offset of 999 999 999"."""
+    with session.fails(c.MQRC_OFFSET_ERROR):
+        session.put(session.destination(queue), b"abc", Offset=999_999_998, MsgFlags=c.MQMF_SEGMENT)
 
 
 def test_a_segment_has_data(session: Session, queue: str, c: ModuleType) -> None:

@@ -98,10 +98,22 @@ def unpacked(session: Session, descriptor: bytes) -> Any:
 
 def test_the_separate_descriptor(session: Session, remote: str, c: ModuleType) -> None:
     """IBM MQ: MQXQH - Transmission-queue header: the separate MQMD names it, in the queue manager's ways of writing."""
-    session.put(session.destination(remote), b"data", Format=b"MQSTR", CodedCharSetId=819, Encoding=273)
+    sent = session.put(session.destination(remote), b"data", Format=b"MQSTR", CodedCharSetId=819, Encoding=273)
     md = transmitted(session).md
     assert (md.Format, md.Encoding) == (c.MQFMT_XMIT_Q_HEADER, c.MQENC_NATIVE)
     assert md.CodedCharSetId == session.connection.inquire(c.MQIA_CODED_CHAR_SET_ID)
+    assert (md.UserIdentifier, md.Priority, md.Persistence) == (sent.UserIdentifier, sent.Priority, sent.Persistence)
+
+
+@pytest.mark.guess
+def test_the_separate_descriptors_identifiers(session: Session, remote: str, c: ModuleType) -> None:
+    """Believed of the separate MQMD: a new MsgId, the message's as CorrelId, put by the queue manager."""
+    sent = session.put(session.destination(remote), b"data", CorrelId=b"c" * 24)
+    md = transmitted(session).md
+    assert md.MsgId != sent.MsgId
+    assert md.CorrelId == sent.MsgId
+    assert md.PutApplType == c.MQAT_QMGR
+    assert md.PutApplName.strip() == session.connection.inquire(c.MQCA_Q_MGR_NAME).strip()
 
 
 def test_a_group_on_a_transmission_queue(session: Session, remote: str, c: ModuleType) -> None:
@@ -110,6 +122,7 @@ def test_a_group_on_a_transmission_queue(session: Session, remote: str, c: Modul
         session.destination(remote),
         b"data",
         Format=b"MQSTR",
+        Encoding=273,
         GroupId=GROUP,
         MsgSeqNumber=2,
         MsgFlags=c.MQMF_MSG_IN_GROUP,
@@ -117,7 +130,7 @@ def test_a_group_on_a_transmission_queue(session: Session, remote: str, c: Modul
     got = transmitted(session)
     assert (got.md.GroupId, got.md.MsgFlags) == (bytes(24), 0)
     embedded = unpacked(session, got.body[104:XQH])
-    assert (embedded.Version, embedded.Format) == (1, c.MQFMT_MD_EXTENSION)
+    assert (embedded.Version, embedded.Format, embedded.Encoding) == (1, c.MQFMT_MD_EXTENSION, c.MQENC_NATIVE)
     mde = fields_of(got.body[XQH : XQH + MDE])
     assert mde[:3] == (b"MDE ", 2, 72)
     assert (mde[5], mde[7], mde[8], mde[10]) == (b"MQSTR   ", GROUP, 2, c.MQMF_MSG_IN_GROUP)
