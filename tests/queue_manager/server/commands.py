@@ -162,6 +162,8 @@ def _clear(manager: QueueManager, parameters: Parameters) -> None:
     queue = manager.queue(parameters[_Q_NAME])
     if queue.handles:
         raise Refused(mq.MQRC_OBJECT_IN_USE)
+    if queue.uncommitted:
+        raise Refused(mq.MQRC_Q_NOT_EMPTY)
     manager.clear(queue)
 
 
@@ -169,7 +171,7 @@ def _delete(manager: QueueManager, parameters: Parameters) -> None:
     queue = manager.queue(parameters[_Q_NAME])
     if queue.handles:
         raise Refused(_PCF_OBJECT_OPEN)
-    if queue.depth and not parameters.get(_PURGE):
+    if queue.uncommitted or (queue.depth and not parameters.get(_PURGE)):
         raise Refused(mq.MQRC_Q_NOT_EMPTY)
     manager.delete(queue)
 

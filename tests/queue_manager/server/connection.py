@@ -16,7 +16,7 @@ from tests.queue_manager.server.getting import Get
 from tests.queue_manager.server.handle import Handle
 from tests.queue_manager.server.inquiring import inquire, set_attributes
 from tests.queue_manager.server.manager import QueueManager
-from tests.queue_manager.server.opening import close_object, open_object, resolve
+from tests.queue_manager.server.opening import close_object, open_object, resolve, resolved_names
 from tests.queue_manager.server.putting import put
 from tests.queue_manager.server.queue import Queue
 from tests.queue_manager.server.structures import (
@@ -49,8 +49,9 @@ class Connection:
         self.application = b" " * 28
         self.max_message_length = 0
         self.waiting: Get | None = None
-        self._handles: dict[int, Handle] = {}
+        self.handles: dict[int, Handle] = {}
         self._numbers = itertools.count(_FIRST_HANDLE)
+        self._ended = False
         manager.connections.add(self)
 
     # --- requests and replies -------------------------------------------------------------------------------------
@@ -79,6 +80,8 @@ class Connection:
 
     def _fail(self, fault: Fault, verb: Verb, body: memoryview) -> None:
         """Makes a call end as a test wants it."""
+        if self._ended:
+            return
         if fault.lose == "before":
             self.frames.abort()
             return
@@ -95,22 +98,26 @@ class Connection:
 
     def _lost(self) -> None:
         """The client is gone. What it had not committed is backed out, at once or when the queue manager notices."""
+        self._ended = True
         if self.waiting is not None:
             self.waiting.give_up()
         if self.manager.settings.heartbeat and self.unit:
-            asyncio.get_running_loop().call_later(self.manager.settings.heartbeat, self._end)
+            asyncio.get_running_loop().call_later(self.manager.settings.heartbeat, self.end)
         else:
-            self._end()
+            self.end()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Backs out what is not committed and closes everything."""
+        self._ended = True
         self.unit.back_out()
         self._close_all()
         self.manager.connections.discard(self)
+        self.frames.close()
 
     def _close_all(self) -> None:
-        for handle in self._handles.values():
+        for handle in self.handles.values():
             close_object(self.manager, handle)
-        self._handles.clear()
+        self.handles.clear()
 
     # --- connecting -----------------------------------------------------------------------------------------------
 
@@ -132,7 +139,8 @@ class Connection:
             raise Refused(mq.MQRC_NOT_AUTHORIZED)
         self.user = user or _ANYONE
         self.application = request.application
-        self.max_message_length = request.max_message_length or settings.max_message_length
+        limit = settings.channel_max_message_length
+        self.max_message_length = min(request.max_message_length or limit, limit)
         return Reply(parts=(_LONG.pack(settings.one_handle_per_thread),))
 
     def disconnect(self, body: memoryview) -> Reply:
@@ -146,7 +154,7 @@ class Connection:
     def handle(self, number: int) -> Handle:
         """Raises Refused for a number that is no handle, or the handle of a queue that is gone."""
         try:
-            handle = self._handles[number]
+            handle = self.handles[number]
         except KeyError:
             raise Refused(mq.MQRC_HOBJ_ERROR) from None
         if handle.destination is not None and handle.destination.queue.deleted:
@@ -157,20 +165,20 @@ class Connection:
         (options,) = _LONG.unpack_from(body)
         length = len(body) - _LONG.size
         rest = bytes(body[_LONG.size + ObjectDescriptor.SIZE :])
-        if len(self._handles) >= self.manager.settings.max_handles:
+        if len(self.handles) >= self.manager.settings.max_handles:
             raise Refused(mq.MQRC_HANDLE_NOT_AVAILABLE)
         descriptor = ObjectDescriptor.unpack(body[_LONG.size :])
         handle = open_object(self.manager, descriptor, options)
         number = next(self._numbers)
-        self._handles[number] = handle
+        self.handles[number] = handle
         return Reply(parts=(_LONG.pack(number), descriptor.packed(length), rest))
 
     def close(self, body: memoryview) -> Reply:
         number, options = _TWO_LONGS.unpack(body)
-        if number not in self._handles:
+        if number not in self.handles:
             raise Refused(mq.MQRC_HOBJ_ERROR)
-        reason = close_object(self.manager, self._handles[number], options)
-        del self._handles[number]
+        reason = close_object(self.manager, self.handles[number], options)
+        del self.handles[number]
         return _completed(reason)
 
     def _queue(self, handle: Handle) -> Queue:
@@ -192,6 +200,8 @@ class Connection:
         handle = None
         if od_length:
             destination = resolve(self.manager, od)
+            if od.version >= 3:
+                od.resolved_q_name, od.resolved_q_mgr_name = resolved_names(self.manager, destination)
         else:
             handle = self.handle(number)
             self._queue(handle)
@@ -200,7 +210,8 @@ class Connection:
             assert handle.destination is not None
             destination = handle.destination
         reason = put(self, destination, handle, md, pmo, bytes(body[at:]))
-        parts = (od_bytes.tobytes(), md.packed(md_length), pmo.packed(pmo_length))
+        od_rest = bytes(od_bytes[ObjectDescriptor.SIZE :])
+        parts = (od.packed(od_length), od_rest, md.packed(md_length), pmo.packed(pmo_length))
         return _completed(reason, *parts)
 
     def get(self, body: memoryview) -> Reply | None:
@@ -209,6 +220,8 @@ class Connection:
         md = unpack_descriptor(body[at : (at := at + md_length)])
         gmo = GetOptions.unpack(body[at : at + gmo_length])
         handle = self.handle(number)
+        if buffer_length > self.max_message_length:
+            raise Refused(mq.MQRC_DATA_LENGTH_ERROR)
         return Get(self, handle, self._queue(handle), md, gmo, md_length, gmo_length, buffer_length).begin()
 
     # --- units of work --------------------------------------------------------------------------------------------

@@ -126,13 +126,14 @@ class MessageLog:
         successor._path.rename(self._path)
         os.close(self._descriptor)
         self._descriptor, self._size = successor._descriptor, successor._size
+        self._needed, self._needed_bytes = successor._needed, successor._needed_bytes
 
     def _account(self, entry: Entry) -> None:
         if isinstance(entry, Put):
             self._needed[entry.number] = len(entry.data)
             self._needed_bytes += len(entry.data)
         elif isinstance(entry, Got):
-            self._needed_bytes -= self._needed.pop(entry.number, 0)
+            self._needed_bytes -= self._needed.pop(entry.number)
 
     def _write(self, parts: list[Buffer]) -> None:
         for first in range(0, len(parts), _IOV_MAX):

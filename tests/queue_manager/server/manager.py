@@ -7,7 +7,7 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
-from tests.queue_manager.server.constants import MQRC_Q_MGR_QUIESCING, MQRC_Q_MGR_STOPPING, MQRC_UNKNOWN_OBJECT_NAME
+from tests.queue_manager.server.constants import MQRC_Q_MGR_STOPPING, MQRC_UNKNOWN_OBJECT_NAME
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.faults import Faults
 from tests.queue_manager.server.log import BackedOut, Defined, Deleted, Entry, Got, MessageLog, Put, logged
@@ -40,6 +40,8 @@ class Settings:
     dead_letter_queue: str = "SYSTEM.DEAD.LETTER.QUEUE"
     max_uncommitted: int = 10_000
     max_message_length: int = 4_194_304
+    channel_max_message_length: int = 104_857_600
+    """The longest message, and buffer for one, of a client; it may have agreed on less in its MQCD."""
     max_handles: int = 256
     """Object handles a connection."""
     one_handle_per_thread: bool = False
@@ -89,8 +91,7 @@ class QueueManager:
     def alter(self, queue: Queue, **changes: Any) -> None:
         """Changes attributes of a queue, for those too who have it open or wait at it."""
         self.define(queue.name, replace(queue.attributes, **changes))
-        for waiter in list(queue.waiters):
-            waiter.retry()
+        queue.serve()
 
     def delete(self, queue: Queue) -> None:
         """Takes a queue away with all that is on it."""
@@ -144,7 +145,7 @@ class QueueManager:
                     messages[number] = Message(kept, bytes(data), self.queues[queue], number, expires, logged=True)
                     last = max(last, number)
                 case Got(number):
-                    messages.pop(number, None)
+                    del messages[number]
                 case BackedOut(number, count):
                     messages[number].descriptor.backout_count = count
                 case Defined(name, attributes):
@@ -162,8 +163,7 @@ class QueueManager:
         self.quiescing = on
         if on:
             for queue in self.queues.values():
-                for waiter in list(queue.waiters):
-                    waiter.fail(MQRC_Q_MGR_QUIESCING)
+                queue.serve()
 
     def stop(self) -> None:
         """Ends in order, but without waiting for anybody: calls that wait are told, and all connections end."""
@@ -171,4 +171,4 @@ class QueueManager:
             for waiter in list(queue.waiters):
                 waiter.fail(MQRC_Q_MGR_STOPPING)
         for connection in list(self.connections):
-            connection.frames.close()
+            connection.end()

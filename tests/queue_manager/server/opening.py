@@ -226,7 +226,8 @@ def close_object(manager: QueueManager, handle: Handle, options: int = 0) -> int
     deleting = options & (MQCO_DELETE | MQCO_DELETE_PURGE)
     if deleting and not handle.destination.named.dynamic:
         raise Refused(MQRC_OPTION_NOT_VALID_FOR_TYPE)
-    if options & MQCO_DELETE and queue.depth:
+    in_use = queue.depth if options & MQCO_DELETE else queue.uncommitted
+    if deleting and not queue.temporary and in_use:
         raise Refused(MQRC_Q_NOT_EMPTY)
     handle.count(-1)
     if handle.options & MQOO_INPUT and not queue.inputs:

@@ -69,8 +69,7 @@ def put(
     manager = connection.manager
     _check_options(manager, options)
     check_context(options.options, handle)
-    source = connection.handle(options.context) if options.options & mq.MQPMO_PASSES else None
-    passed = saved_context(options.options, source)
+    passed = saved_context(options.options, connection.handles.get(options.context))
     if not destination.queue.attributes.put_enabled or not destination.named.attributes.put_enabled:
         raise Refused(mq.MQRC_PUT_INHIBITED)
     warning = _check_descriptor(descriptor)
@@ -130,7 +129,7 @@ def _check_size(connection: "Connection", destination: Destination, data: bytes)
     if len(data) > connection.manager.settings.max_message_length:
         raise Refused(mq.MQRC_MSG_TOO_BIG_FOR_Q_MGR)
     if len(data) > connection.max_message_length:
-        raise Refused(mq.MQRC_MSG_TOO_BIG_FOR_CHANNEL)
+        raise Refused(mq.MQRC_DATA_LENGTH_ERROR)
     if queue.depth >= queue.attributes.maxdepth:
         raise Refused(mq.MQRC_Q_FULL)
 
