@@ -4,35 +4,24 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from app.model.attachment import AttachmentKind
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
+from tests.support.group_loads import assert_groups, files, upload
 from tests.support.loads import messages, mixed
 from tests.support.mosquitto import Mosquitto
-from tests.support.mq_client import Sent, alone, any_bodies, group, segmented
 from tests.support.publish import Version, publish
 from tests.support.sas_client import Attached, Program, disordered
 
 GROUPS, SAS = "mq/groups", "sas/attachments"
-SIZES = (0, 1, 999, 32_000, 100_000, 1_000_000)
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Mosquitto]:
     with Mosquitto(tmp_path) as running:
         yield running
-
-
-def files(random: Random) -> list[Sent]:
-    made: list[Sent] = []
-    for size in SIZES:
-        made.append(group(random, any_bodies(random, random.randbytes(size), 20), name=f"d:\\{size} é.bin"))
-        made.append(segmented(random, any_bodies(random, random.randbytes(size), 1, 20)[0], text=True))
-        made.append(alone(random, random.randbytes(size), text=True, name=f"{size}.txt"))
-    return made
 
 
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
@@ -63,19 +52,6 @@ def test_groups_come_out_once_and_whole_beside_another_framing(
         assert_files(process, attached)
 
 
-def assert_groups(process: GatewayProcess, sent: Sequence[Sent], *, with_names: bool) -> None:
-    received = {item["correl_id"]: item for item in process.listing("/v1/attachments", source="groups")}
-    assert sorted(received) == sorted(each.identifier.hex() for each in sent)
-    for each in sent:
-        item, first = received[each.identifier.hex()], each.messages[0]
-        assert (item["size"], item["sha256"]) == (len(each.content), each.sha256), item
-        assert process.client.get(f"/v1/attachments/{item['id']}/content").content == each.content
-        assert item["progress"]["parts_received"] == len(each.messages)
-        assert item["kind"] == ("text-file" if first.format else "binary-file")
-        name = first.properties.get("filename") if with_names else None
-        assert item["name"] == (name or each.identifier.hex())
-
-
 def assert_files(process: GatewayProcess, attached: Sequence[Attached]) -> None:
     received = {item["correl_id"]: item["sha256"] for item in process.listing("/v1/attachments", source="sas")}
     assert received == {each.definition.correl_id.hex(): each.sha256 for each in attached}
@@ -95,7 +71,7 @@ def test_files_go_out_as_groups_and_come_back_through_a_kill(broker: Mosquitto, 
     with GatewayProcess(tmp_path, settings) as process:
         process.await_source("groups")
         for destination in ("messages", "segments"):
-            send(process, destination, [*small, (name, large, "application/octet-stream")])
+            upload(process, destination, [*small, (name, large, "application/octet-stream")])
         process.until(lambda: process.samples().total("messages_received_total") > 20, pause=0)
         process.kill()
         process.start()
@@ -111,8 +87,3 @@ def test_files_go_out_as_groups_and_come_back_through_a_kill(broker: Mosquitto, 
             assert process.client.get(f"/v1/attachments/{item['id']}/content").content == content
             text = item["name"] == "a.txt"
             assert item["content_type"] == ("text/plain; charset=utf-8" if text else "application/octet-stream")
-
-
-def send(process: GatewayProcess, destination: str, content: list[tuple[str, bytes, str]]) -> None:
-    files: list[Any] = [("file", each) for each in content]
-    process.client.post("/v1/messages", data={"destination": destination}, files=files).raise_for_status()

@@ -16,6 +16,7 @@ from app.codecs.sas.dialect import Dialect
 from app.model.message import PhysicalMessage
 from tests.support import mq
 from tests.support.gateway import GatewayProcess
+from tests.support.group_loads import assert_groups, files, upload
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mq import mq_destination, mq_source
 from tests.support.mqi import environment, load
@@ -94,6 +95,47 @@ def test_what_waits_for_transmission_and_dead_letters_are_read_as_what_they_were
         letters = [mq.as_dead_letter(each, 2053, "FULL") for each in messages(programs[1], dead)]
         mq.put(pymqi, manager, "SYSTEM.DEAD.LETTER.QUEUE", disordered(letters, programs[1].random))
         assert_received(process, chain(waiting, dead))
+
+
+@pytest.mark.parametrize(("put_version", "get_version"), [(1, 2), (2, 1)])
+def test_groups_and_segments_of_any_program_come_out_as_files(
+    manager: QueueManager,
+    pymqi: ModuleType,
+    tmp_path: Path,
+    put_version: Literal[1, 2],
+    get_version: Literal[1, 2],
+) -> None:
+    random = Random(11)
+    sent = files(random)
+    stream = disordered([message for each in sent for message in each.messages], random, 0.2)
+    options = f'framing = "mq_group"\nmqmd_version = {get_version}\n'
+    with GatewayProcess(tmp_path, mq_source("groups", manager, QUEUE, options), environment("pymqi")) as process:
+        mq.put(pymqi, manager, QUEUE, stream, version=put_version)
+        process.until(lambda: len(process.listing("/v1/attachments", state="finished")) == len(sent))
+        assert process.listing("/v1/quarantine") == []
+        assert_groups(process, sent, with_names=True)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_files_go_out_as_groups_and_come_back_with_their_names(
+    manager: QueueManager, tmp_path: Path, version: int
+) -> None:
+    options = f'framing = "mq_group"\nproperties = "mqrfh2"\nmqmd_version = {version}\n'
+    settings = (
+        mq_source("groups", manager, QUEUE, 'framing = "mq_group"\n')
+        + mq_destination("messages", manager, QUEUE, options)
+        + mq_destination("segments", manager, QUEUE, options + 'group = "segments"\n')
+    )
+    contents = {"a & b.txt": b"line\n", "empty.bin": b"", "é.bin": Random(12).randbytes(1 << 20)}
+    with GatewayProcess(tmp_path, settings, environment("ibmmq")) as process:
+        for destination in ("messages", "segments"):
+            upload(process, destination, [(name, each, "application/octet-stream") for name, each in contents.items()])
+        process.until(lambda: len(process.listing("/v1/attachments", state="finished")) == 2 * len(contents))
+        assert process.listing("/v1/quarantine") == []
+        received = process.listing("/v1/attachments")
+        assert sorted(item["name"] for item in received) == sorted([*contents, *contents])
+        for item in received:
+            assert process.client.get(f"/v1/attachments/{item['id']}/content").content == contents[item["name"]]
 
 
 def distinct(stream: list[PhysicalMessage]) -> set[tuple[bytes, bytes]]:

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Literal, Protocol
+from xml.sax.saxutils import escape
 
 from app.model.message import PhysicalMessage
 from tests.support.queue_manager import QueueManager
 
 PERSISTENT = 1
 _UNIT = 200
+_LONGEST = 4 << 20
 _CCSID = 1208
 _INITIAL = (b"", 1, 0, 0, -1)
 _NO_MSG_AVAILABLE = 2033
@@ -49,12 +51,13 @@ def put(
     version: Literal[1, 2] = 2,
     persistence: int = PERSISTENT,
 ) -> None:
-    """Puts messages, persistent and under syncpoint; with version 1 their group fields go into an MQMDE."""
+    """Puts messages, persistent and under syncpoint; with version 1 their group fields go into an MQMDE. Properties go
+    into an MQRFH2. The length of a segment is the queue manager's to count."""
     constants = library.CMQC
     with connected(library, manager) as connection:
         opened = library.Queue(connection, queue, constants.MQOO_OUTPUT)
         for number, message in enumerate(messages, 1):
-            descriptor, body = described(library, message, version)
+            descriptor, body = described(library, _with_own_properties(message)._replace(original_length=-1), version)
             descriptor.Persistence = persistence
             opened.put(body, descriptor, library.PMO(Options=constants.MQPMO_SYNCPOINT))
             if number % _UNIT == 0:
@@ -99,6 +102,11 @@ def extension(message: PhysicalMessage) -> bytes:
         *(b"MDE ", 2, 72, message.encoding or 546, message.ccsid or _CCSID, message.format.encode().ljust(8), 0),
         *(message.group_id, message.msg_seq_number, message.offset, message.msg_flags, message.original_length),
     )
+
+
+def _with_own_properties(message: PhysicalMessage) -> PhysicalMessage:
+    named = "".join(f"<{name}>{escape(text)}</{name}>" for name, text in message.properties.items())
+    return with_properties(message, f"<usr>{named}</usr>".encode()) if named else message
 
 
 def with_properties(message: PhysicalMessage, folder: bytes) -> PhysicalMessage:
@@ -146,7 +154,7 @@ def taken(library: ModuleType, manager: QueueManager, queue: str) -> list[tuple[
         while True:
             descriptor = library.MD(Version=2)
             try:
-                body = opened.get(8 << 20, descriptor, library.GMO(Options=library.CMQC.MQGMO_NO_SYNCPOINT))
+                body = opened.get(_LONGEST, descriptor, library.GMO(Options=library.CMQC.MQGMO_NO_SYNCPOINT))
             except library.MQMIError as error:
                 if error.reason == _NO_MSG_AVAILABLE:
                     return found
@@ -159,7 +167,7 @@ def back_out(library: ModuleType, manager: QueueManager, queue: str, times: int)
     with connected(library, manager) as connection:
         opened = library.Queue(connection, queue, library.CMQC.MQOO_INPUT_SHARED)
         for _ in range(times):
-            opened.get(8 << 20, library.MD(), library.GMO(Options=library.CMQC.MQGMO_SYNCPOINT))
+            opened.get(_LONGEST, library.MD(), library.GMO(Options=library.CMQC.MQGMO_SYNCPOINT))
             connection.backout()
 
 

@@ -10,16 +10,17 @@
 
 Format, Encoding and CodedCharSetId are then those of the data. Values of properties are text as it stands in the
 header, whatever its type; a property that has none is left out, and of a name given twice the last one counts.
+`original_length` is that of the data: where it counts headers behind the place where it was said, these are taken off.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from app.codecs.ibm_mq import rfh
 from app.codecs.ibm_mq.chain import Data, Header, Link, peel
 from app.codecs.ibm_mq.encodings import charset
-from app.codecs.ibm_mq.extension import HEADS, INITIAL, MOST, UNKNOWN_FLAGS, grouping_of, with_grouping
+from app.codecs.ibm_mq.extension import HEADS, INITIAL, MOST, UNKNOWN_FLAGS, Grouping, grouping_of, with_grouping
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.ibm_mq.moments import microseconds
 from app.codecs.ibm_mq.words import HEADER_FORMATS, MQ_NO_ID, MQCCSI_INHERIT, MQFMT_MD_EXTENSION, MQMT_REPORT
@@ -62,9 +63,20 @@ def _unwrapped(message: PhysicalMessage) -> PhysicalMessage:
             message = _original(message, link.header)
     if named:
         message = message._replace(properties={**message.properties, **named})
-    if data.grouping != said.grouping:
-        message = with_grouping(message, data.grouping)
+    if (grouping := _of_data(data, links, len(buffer))) != said.grouping:
+        message = with_grouping(message, grouping)
     return message._replace(body=buffer[data.at :], format=data.format, encoding=data.encoding, ccsid=data.ccsid)
+
+
+def _of_data(data: Data, links: Iterable[Link], size: int) -> Grouping:
+    """The five fields, of what is left of a buffer of so many bytes.
+
+    An OriginalLength is "the length of the application message data" (IBM MQ, "OriginalLength"); whether that includes
+    headers depends on who has put them there.
+    """
+    said_at = max((link.end for link in links if isinstance(link.header, MQMDE)), default=0)
+    counts_headers = data.grouping.original_length == size - said_at
+    return data.grouping._replace(original_length=size - data.at) if counts_headers else data.grouping
 
 
 def _extended(message: PhysicalMessage, buffer: memoryview) -> PhysicalMessage | None:

@@ -52,6 +52,22 @@ def test_an_extension_becomes_fields(context: Context) -> None:
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
+def test_an_original_length_is_that_of_the_data(context: Context) -> None:
+    says: dict[str, Any] = {"group_id": b"g" * 24, "msg_flags": 2}
+    encoding, ccsid = ENCODINGS[context.order], CCSIDS[context.charset]
+    letter = MQDLH(reason=2053, **SAYS).encode(context)
+    length = len(letter) + len(MESSAGE.body)
+    behind = MQMDE(encoding=encoding, coded_char_set_id=ccsid, format="MQDEAD", **says, original_length=length).encode(
+        context
+    )
+    assert unwrap(headed("MQHMDE", behind, letter, context=context)).original_length == len(MESSAGE.body)
+    own = headed("MQDEAD", letter, context=context)._replace(**says, original_length=length)
+    assert unwrap(own).original_length == len(MESSAGE.body)
+    for otherwise in (-1, 0, len(MESSAGE.body), length + 1):
+        assert unwrap(own._replace(original_length=otherwise)).original_length == otherwise
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
 def test_a_dead_letter_header_becomes_properties(context: Context) -> None:
     header = MQDLH(reason=2053, dest_q_name="SAS.IN", dest_q_mgr_name="QM1", **SAYS).encode(context)
     properties = {"mqdlh.reason": "2053", "mqdlh.dest_q_name": "SAS.IN", "mqdlh.dest_q_mgr_name": "QM1"}

@@ -1,0 +1,40 @@
+"""Files of every size as programs put them in groups and segments, and what must come of them."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from tests.support.gateway import GatewayProcess
+from tests.support.mq_client import Sent, alone, any_bodies, group, segmented
+
+SIZES = (0, 1, 999, 32_000, 100_000, 1_000_000)
+
+
+def files(random: Random) -> list[Sent]:
+    """Each size as a group, as a segmented message and as a message alone."""
+    made: list[Sent] = []
+    for size in SIZES:
+        made.append(group(random, any_bodies(random, random.randbytes(size), 20), name=f"d:\\{size} é.bin"))
+        made.append(segmented(random, any_bodies(random, random.randbytes(size), 1, 20)[0], text=True))
+        made.append(alone(random, random.randbytes(size), text=True, name=f"{size}.txt"))
+    return made
+
+
+def assert_groups(process: GatewayProcess, sent: Sequence[Sent], *, with_names: bool) -> None:
+    """Each file comes out once and as it was put, from the source `groups`, and nothing else does."""
+    received = {item["correl_id"]: item for item in process.listing("/v1/attachments", source="groups")}
+    assert sorted(received) == sorted(each.identifier.hex() for each in sent)
+    for each in sent:
+        item, first = received[each.identifier.hex()], each.messages[0]
+        assert (item["size"], item["sha256"]) == (len(each.content), each.sha256), item
+        assert process.client.get(f"/v1/attachments/{item['id']}/content").content == each.content
+        assert item["progress"]["parts_received"] == len(each.messages)
+        assert item["kind"] == ("text-file" if first.format else "binary-file")
+        name = first.properties.get("filename") if with_names else None
+        assert item["name"] == (name or each.identifier.hex())
+
+
+def upload(process: GatewayProcess, destination: str, content: list[tuple[str, bytes, str]]) -> None:
+    """Posts files, each a name, its bytes and its media type."""
+    files: list[Any] = [("file", each) for each in content]
+    process.client.post("/v1/messages", data={"destination": destination}, files=files).raise_for_status()
