@@ -5,7 +5,6 @@ Sources: IBM MQ, "MQGMO" options MQGMO_COMPLETE_MSG, MQGMO_ALL_MSGS_AVAILABLE an
 """
 
 from collections.abc import Iterable
-from copy import copy
 from dataclasses import dataclass
 
 from tests.queue_manager.server import constants as mq
@@ -86,7 +85,7 @@ def put_together(parts: list[Message]) -> Whole:
         if warning:
             alike = parts[:place]
             break
-    descriptor = copy(first)
+    descriptor = first.copy()
     if not warning:
         descriptor.msg_flags |= mq.MQMF_LAST_SEGMENT
     return Whole(alike, descriptor, b"".join(part.data for part in alike), warning)

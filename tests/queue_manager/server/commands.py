@@ -7,7 +7,6 @@ responses".
 
 import struct
 from collections.abc import Callable, Iterator
-from copy import copy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -93,7 +92,7 @@ class CommandServer:
         reply_to.serve()
 
     def _reply(self, command: Message, to: Queue, data: bytes) -> None:
-        descriptor = copy(command.descriptor)
+        descriptor = command.descriptor.copy()
         set_default_place(descriptor)
         descriptor.msg_type, descriptor.format = mq.MQMT_REPLY, mq.MQFMT_ADMIN
         descriptor.correl_id, descriptor.msg_id = command.descriptor.msg_id, self.manager.new_id()

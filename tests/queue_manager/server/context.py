@@ -10,10 +10,19 @@ from time import gmtime, strftime, time
 from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.handle import Handle
-from tests.queue_manager.server.structures import MessageDescriptor, padded
+from tests.queue_manager.server.structures import MessageDescriptor, blanked, padded
 
 IDENTITY = ("user_identifier", "accounting_token", "appl_identity_data")
 ORIGIN = ("put_appl_type", "put_appl_name", "put_date", "put_time", "appl_origin_data")
+
+_CHARACTER_FIELDS = (
+    "user_identifier",
+    "appl_identity_data",
+    "put_appl_name",
+    "put_date",
+    "put_time",
+    "appl_origin_data",
+)
 
 _CHOICES = {
     mq.MQPMO_NO_CONTEXT: (0, 0),
@@ -25,6 +34,7 @@ _CHOICES = {
 }
 """By put option, the open option that it needs and the reason when that was not given."""
 _ANY_CHOICE = sum(_CHOICES)
+_SETTING = mq.MQPMO_SET_IDENTITY_CONTEXT | mq.MQPMO_SET_ALL_CONTEXT
 _PASSING = mq.MQPMO_PASS_IDENTITY_CONTEXT | mq.MQPMO_PASS_ALL_CONTEXT
 
 _NONE = {
@@ -74,6 +84,8 @@ def set_context(
     application: bytes,
 ) -> None:
     """Fills in the descriptor's context as the put options say."""
+    for name in _CHARACTER_FIELDS if options & _SETTING else ():
+        setattr(descriptor, name, blanked(getattr(descriptor, name)))
     if options & mq.MQPMO_SET_ALL_CONTEXT:
         return
     if options & mq.MQPMO_NO_CONTEXT:

@@ -4,6 +4,8 @@ Sources: IBM MQ, "MQGMO" (Options, MatchOptions), and the pages of reasons 2036,
 That all grouping options need version 2 of MQMD is believed: the pages say only that some do.
 """
 
+from functools import lru_cache
+
 from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.handle import Handle
@@ -34,17 +36,19 @@ def check(handle: Handle, wanted: MessageDescriptor, options: GetOptions, buffer
     _check_versions(wanted, options)
     if buffer_length < 0:
         raise Refused(mq.MQRC_BUFFER_LENGTH_ERROR)
-    for exclusive in _AT_MOST_ONE:
-        chosen = flags & exclusive
-        if chosen & (chosen - 1):
-            raise Refused(mq.MQRC_OPTIONS_ERROR)
-    if any(flags & one and flags & other for one, other in _NOT_TOGETHER):
-        raise Refused(mq.MQRC_OPTIONS_ERROR)
-    if any(flags & one and not flags & needed for one, needed in _NEEDS):
+    if not _go_together(flags):
         raise Refused(mq.MQRC_OPTIONS_ERROR)
     _check_opened(handle, flags)
     if flags & mq.MQGMO_WAIT and options.wait_interval < mq.MQWI_UNLIMITED:
         raise Refused(mq.MQRC_WAIT_INTERVAL_ERROR)
+
+
+@lru_cache
+def _go_together(flags: int) -> bool:
+    several = any((chosen := flags & exclusive) & (chosen - 1) for exclusive in _AT_MOST_ONE)
+    contradicting = any(flags & one and flags & other for one, other in _NOT_TOGETHER)
+    incomplete = any(flags & one and not flags & needed for one, needed in _NEEDS)
+    return not (several or contradicting or incomplete)
 
 
 def _check_versions(wanted: MessageDescriptor, options: GetOptions) -> None:

@@ -3,7 +3,6 @@
 Sources: IBM MQ, "MQPUT", "MQPUT1", "MQPMO", "MQMD", and the pages of the reasons.
 """
 
-from copy import copy
 from time import time
 from typing import TYPE_CHECKING
 
@@ -41,17 +40,6 @@ _MESSAGE_TYPES = {
     mq.MQMT_MQE_FIELDS_FROM_MQE,
     mq.MQMT_MQE_FIELDS,
 }
-_CHARACTER_FIELDS = (
-    "format",
-    "reply_to_q",
-    "reply_to_q_mgr",
-    "user_identifier",
-    "appl_identity_data",
-    "put_appl_name",
-    "put_date",
-    "put_time",
-    "appl_origin_data",
-)
 
 
 def put(
@@ -77,7 +65,7 @@ def put(
     syncpoint = bool(options.options & mq.MQPMO_SYNCPOINT)
     _fill_in(manager, destination, descriptor, options.options)
     set_context(descriptor, options.options, passed, connection.user, connection.application)
-    kept = copy(descriptor)
+    kept = descriptor.copy()
     if kept.format == mq.MQFMT_MD_EXTENSION:
         data = fold(kept, data, manager.settings.ccsid)
     if syncpoint:
@@ -156,10 +144,9 @@ def _fill_in(
     if descriptor.coded_char_set_id in (mq.MQCCSI_Q_MGR, mq.MQCCSI_INHERIT):
         descriptor.coded_char_set_id = manager.settings.ccsid
     descriptor.backout_count = 0
-    for name in _CHARACTER_FIELDS:
-        value = getattr(descriptor, name)
-        if 0 in value:
-            setattr(descriptor, name, blanked(value))
+    descriptor.format = blanked(descriptor.format)
+    descriptor.reply_to_q = blanked(descriptor.reply_to_q)
+    descriptor.reply_to_q_mgr = blanked(descriptor.reply_to_q_mgr)
     if not descriptor.reply_to_q_mgr.strip() and descriptor.reply_to_q.strip():
         descriptor.reply_to_q_mgr = padded(manager.settings.name, 48)
 
@@ -183,7 +170,7 @@ def _for_transmission(
 
     Source: IBM MQ, "MQXQH - Transmission-queue header".
     """
-    embedded = copy(descriptor)
+    embedded = descriptor.copy()
     if not is_default(descriptor):
         data = extension_of(descriptor) + data
         embedded.format = mq.MQFMT_MD_EXTENSION
@@ -191,7 +178,7 @@ def _for_transmission(
     header = TransmissionHeader(
         b"XQH ", 1, padded(destination.remote_queue or "", 48), padded(destination.remote_manager, 48)
     )
-    outer = copy(descriptor)
+    outer = descriptor.copy()
     set_default_place(outer)
     outer.report &= ~mq.MQRO_ACCEPT_UNSUP_IF_XMIT_MASK
     outer.format = mq.MQFMT_XMIT_Q_HEADER

@@ -47,6 +47,9 @@ class Structure:
         missing = cls.SIZE - len(buffer)
         return cls(*cls._struct.unpack_from(bytes(buffer) + bytes(missing) if missing > 0 else buffer))
 
+    def copy(self: S) -> S:
+        return type(self)(*self._values(self))
+
     def packed(self, length: int | None = None, **changes: Any) -> bytes:
         """The first `length` bytes of the structure, all by default, with these fields changed."""
         values = self._values(self)
@@ -136,6 +139,7 @@ VERSION_2_DEFAULTS = {
 
 version_2_fields = attrgetter(*VERSION_2_DEFAULTS)
 _DEFAULTS = tuple(VERSION_2_DEFAULTS.values())
+_DEFAULT_END = struct.pack("=24s4i", *_DEFAULTS)
 
 
 def is_default(fields_of: "MessageDescriptor | DescriptorExtension") -> bool:
@@ -145,10 +149,8 @@ def is_default(fields_of: "MessageDescriptor | DescriptorExtension") -> bool:
 
 def unpack_descriptor(buffer: Buffer) -> MessageDescriptor:
     """An MQMD of either version; one of version 1 gets the defaults of what it lacks."""
-    descriptor = MessageDescriptor.unpack(buffer)
-    if len(buffer) < MQMD_LENGTH_2:
-        set_default_place(descriptor)
-    return descriptor
+    whole = buffer if len(buffer) >= MQMD_LENGTH_2 else bytes(buffer) + _DEFAULT_END
+    return MessageDescriptor.unpack(whole)
 
 
 def set_version_2_fields(descriptor: MessageDescriptor, values: tuple[Any, ...]) -> None:
