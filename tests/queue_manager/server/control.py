@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tests.queue_manager.server.constants import MQCC_FAILED, MQRC_UNKNOWN_OBJECT_NAME
+from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.faults import Fault
 from tests.queue_manager.server.queue import Attributes
 from tests.queue_manager.server.wire import Reply, Verb
@@ -20,7 +20,7 @@ def control(connection: "Connection", body: bytes) -> Reply:
     try:
         result = _COMMANDS[request.pop("do")](connection, **request)
     except KeyError:
-        return Reply(MQCC_FAILED, MQRC_UNKNOWN_OBJECT_NAME)
+        return Reply(mq.MQCC_FAILED, mq.MQRC_UNKNOWN_OBJECT_NAME)
     return Reply(parts=(json.dumps(result).encode(),))
 
 

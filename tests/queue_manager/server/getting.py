@@ -238,6 +238,9 @@ class Get:
             converted, encoding, ccsid = convert(descriptor, data, self.wanted.encoding, ccsid)
         except Refused as refused:
             return data, refused.reason
+        fitted = len(data) <= self.buffer_length and not self.options.options & mq.MQGMO_ACCEPT_TRUNCATED_MSG
+        if fitted and len(converted) > self.buffer_length:
+            return data, mq.MQRC_CONVERTED_MSG_TOO_BIG
         changes["encoding"], changes["coded_char_set_id"] = encoding, ccsid
         return converted, mq.MQRC_NONE
 
@@ -296,5 +299,5 @@ class Get:
 
 
 def _status(flags: int, last: int, member: int, letter: bytes) -> bytes:
-    """GroupStatus or SegmentStatus."""
+    """GroupStatus or SegmentStatus: the last one, one of them, or none."""
     return b"L" if flags & last else letter if flags & member else b" "

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
-from tests.queue_manager.server.constants import MQRC_Q_MGR_STOPPING, MQRC_UNKNOWN_OBJECT_NAME
+from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.faults import Faults
 from tests.queue_manager.server.log import BackedOut, Defined, Deleted, Entry, Got, MessageLog, Put, logged
@@ -76,7 +76,7 @@ class QueueManager:
         try:
             return self.queues[name]
         except KeyError:
-            raise Refused(MQRC_UNKNOWN_OBJECT_NAME) from None
+            raise Refused(mq.MQRC_UNKNOWN_OBJECT_NAME) from None
 
     def define(self, name: str, attributes: Attributes) -> Queue:
         """Makes a queue, or gives one that is there new attributes."""
@@ -169,6 +169,6 @@ class QueueManager:
         """Ends in order, but without waiting for anybody: calls that wait are told, and all connections end."""
         for queue in self.queues.values():
             for waiter in list(queue.waiters):
-                waiter.fail(MQRC_Q_MGR_STOPPING)
+                waiter.fail(mq.MQRC_Q_MGR_STOPPING)
         for connection in list(self.connections):
             connection.end()

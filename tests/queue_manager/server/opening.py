@@ -5,68 +5,31 @@ Sources: IBM MQ, "MQOPEN", "MQCLOSE", "MQOD", and the pages of the reasons.
 
 from dataclasses import replace
 
-from tests.queue_manager.server.constants import (
-    MQCO_DELETE,
-    MQCO_DELETE_PURGE,
-    MQOO_BROWSE,
-    MQOO_FAIL_IF_QUIESCING,
-    MQOO_INPUT,
-    MQOO_INPUT_AS_Q_DEF,
-    MQOO_INPUT_EXCLUSIVE,
-    MQOO_INQUIRE,
-    MQOO_OUTPUT,
-    MQOO_PASS_ALL_CONTEXT,
-    MQOO_PASS_IDENTITY_CONTEXT,
-    MQOO_SAVE_ALL_CONTEXT,
-    MQOO_SET,
-    MQOO_SET_ALL_CONTEXT,
-    MQOO_SET_IDENTITY_CONTEXT,
-    MQOT_Q,
-    MQOT_Q_MGR,
-    MQQT_ALIAS,
-    MQQT_LOCAL,
-    MQQT_MODEL,
-    MQQT_REMOTE,
-    MQRC_ALIAS_BASE_Q_TYPE_ERROR,
-    MQRC_DYNAMIC_Q_NAME_ERROR,
-    MQRC_NONE,
-    MQRC_OBJECT_ALREADY_EXISTS,
-    MQRC_OBJECT_IN_USE,
-    MQRC_OBJECT_TYPE_ERROR,
-    MQRC_OD_ERROR,
-    MQRC_OPTION_NOT_VALID_FOR_TYPE,
-    MQRC_OPTIONS_ERROR,
-    MQRC_Q_MGR_QUIESCING,
-    MQRC_Q_NOT_EMPTY,
-    MQRC_UNKNOWN_ALIAS_BASE_Q,
-    MQRC_UNKNOWN_OBJECT_NAME,
-    MQRC_UNKNOWN_REMOTE_Q_MGR,
-    MQRC_UNKNOWN_XMIT_Q,
-    MQRC_XMIT_Q_TYPE_ERROR,
-    MQRC_XMIT_Q_USAGE_ERROR,
-)
+from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.handle import Destination, Handle
 from tests.queue_manager.server.manager import QueueManager
 from tests.queue_manager.server.queue import Queue
 from tests.queue_manager.server.structures import ObjectDescriptor, padded, trimmed
 
-_ACCESSES = MQOO_INPUT | MQOO_BROWSE | MQOO_OUTPUT | MQOO_INQUIRE | MQOO_SET
-_PUT_CONTEXT = MQOO_PASS_IDENTITY_CONTEXT | MQOO_PASS_ALL_CONTEXT | MQOO_SET_IDENTITY_CONTEXT | MQOO_SET_ALL_CONTEXT
-_LOCAL_ONLY = MQOO_INPUT | MQOO_BROWSE | MQOO_SAVE_ALL_CONTEXT
+_ACCESSES = mq.MQOO_INPUT | mq.MQOO_BROWSE | mq.MQOO_OUTPUT | mq.MQOO_INQUIRE | mq.MQOO_SET
+_PUT_CONTEXT = (
+    mq.MQOO_PASS_IDENTITY_CONTEXT | mq.MQOO_PASS_ALL_CONTEXT | mq.MQOO_SET_IDENTITY_CONTEXT | mq.MQOO_SET_ALL_CONTEXT
+)
+_LOCAL_ONLY = mq.MQOO_INPUT | mq.MQOO_BROWSE | mq.MQOO_SAVE_ALL_CONTEXT
 _OD_VERSIONS = range(1, 5)
 
 
 def open_object(manager: QueueManager, descriptor: ObjectDescriptor, options: int) -> Handle:
     """Opens what the descriptor names; the descriptor gets the resolved names. Raises Refused."""
     if descriptor.version not in _OD_VERSIONS:
-        raise Refused(MQRC_OD_ERROR)
-    if manager.quiescing and options & MQOO_FAIL_IF_QUIESCING:
-        raise Refused(MQRC_Q_MGR_QUIESCING)
-    if descriptor.object_type == MQOT_Q_MGR:
+        raise Refused(mq.MQRC_OD_ERROR)
+    if manager.quiescing and options & mq.MQOO_FAIL_IF_QUIESCING:
+        raise Refused(mq.MQRC_Q_MGR_QUIESCING)
+    if descriptor.object_type == mq.MQOT_Q_MGR:
         return _open_manager(manager, descriptor, options)
-    if descriptor.object_type != MQOT_Q:
-        raise Refused(MQRC_OBJECT_TYPE_ERROR)
+    if descriptor.object_type != mq.MQOT_Q:
+        raise Refused(mq.MQRC_OBJECT_TYPE_ERROR)
     _check_options(options)
     wanted = trimmed(descriptor.object_name)
     destination = resolve(manager, descriptor)
@@ -82,53 +45,53 @@ def open_object(manager: QueueManager, descriptor: ObjectDescriptor, options: in
 
 def _open_manager(manager: QueueManager, descriptor: ObjectDescriptor, options: int) -> Handle:
     if trimmed(descriptor.object_name) not in ("", manager.settings.name):
-        raise Refused(MQRC_UNKNOWN_OBJECT_NAME)
-    if options & (_ACCESSES & ~MQOO_INQUIRE):
-        raise Refused(MQRC_OPTION_NOT_VALID_FOR_TYPE)
-    if not options & MQOO_INQUIRE:
-        raise Refused(MQRC_OPTIONS_ERROR)
+        raise Refused(mq.MQRC_UNKNOWN_OBJECT_NAME)
+    if options & (_ACCESSES & ~mq.MQOO_INQUIRE):
+        raise Refused(mq.MQRC_OPTION_NOT_VALID_FOR_TYPE)
+    if not options & mq.MQOO_INQUIRE:
+        raise Refused(mq.MQRC_OPTIONS_ERROR)
     return Handle(None, options)
 
 
 def _check_options(options: int) -> None:
-    inputs = options & MQOO_INPUT
+    inputs = options & mq.MQOO_INPUT
     if not options & _ACCESSES or inputs & (inputs - 1):
-        raise Refused(MQRC_OPTIONS_ERROR)
-    if options & _PUT_CONTEXT and not options & MQOO_OUTPUT:
-        raise Refused(MQRC_OPTIONS_ERROR)
-    if options & MQOO_SAVE_ALL_CONTEXT and not inputs:
-        raise Refused(MQRC_OPTIONS_ERROR)
+        raise Refused(mq.MQRC_OPTIONS_ERROR)
+    if options & _PUT_CONTEXT and not options & mq.MQOO_OUTPUT:
+        raise Refused(mq.MQRC_OPTIONS_ERROR)
+    if options & mq.MQOO_SAVE_ALL_CONTEXT and not inputs:
+        raise Refused(mq.MQRC_OPTIONS_ERROR)
 
 
 def _check_type(handle: Handle) -> None:
     assert handle.destination is not None
-    if handle.destination.remote and handle.options & (_LOCAL_ONLY | MQOO_INQUIRE | MQOO_SET):
+    if handle.destination.remote and handle.options & (_LOCAL_ONLY | mq.MQOO_INQUIRE | mq.MQOO_SET):
         # A local definition of a remote queue can be inquired, and nothing but that and output.
-        inquiring = handle.destination.named.attributes.type == MQQT_REMOTE
+        inquiring = handle.destination.named.attributes.type == mq.MQQT_REMOTE
         if handle.options & _LOCAL_ONLY or not inquiring:
-            raise Refused(MQRC_OPTION_NOT_VALID_FOR_TYPE)
+            raise Refused(mq.MQRC_OPTION_NOT_VALID_FOR_TYPE)
 
 
 def _check_use(handle: Handle) -> None:
     assert handle.destination is not None
     queue = handle.destination.queue
-    if not handle.options & MQOO_INPUT:
+    if not handle.options & mq.MQOO_INPUT:
         return
     if queue.exclusive or (queue.inputs and _exclusive(handle)):
-        raise Refused(MQRC_OBJECT_IN_USE)
+        raise Refused(mq.MQRC_OBJECT_IN_USE)
 
 
 def _exclusive(handle: Handle) -> bool:
     assert handle.destination is not None
     attributes = handle.destination.queue.attributes
-    by_default = handle.options & MQOO_INPUT_AS_Q_DEF and attributes.defsopt == "EXCL"
-    return bool(handle.options & MQOO_INPUT_EXCLUSIVE or by_default or not attributes.share)
+    by_default = handle.options & mq.MQOO_INPUT_AS_Q_DEF and attributes.defsopt == "EXCL"
+    return bool(handle.options & mq.MQOO_INPUT_EXCLUSIVE or by_default or not attributes.share)
 
 
 def _take(handle: Handle) -> None:
     assert handle.destination is not None
     handle.count(+1)
-    if handle.options & MQOO_INPUT and _exclusive(handle):
+    if handle.options & mq.MQOO_INPUT and _exclusive(handle):
         handle.destination.queue.exclusive = True
 
 
@@ -143,12 +106,12 @@ def resolve(manager: QueueManager, descriptor: ObjectDescriptor) -> Destination:
         return _elsewhere(manager, name, at)
     queue = manager.queue(name)
     match queue.attributes.type:
-        case kind if kind == MQQT_ALIAS:
+        case kind if kind == mq.MQQT_ALIAS:
             return _target(manager, queue)
-        case kind if kind == MQQT_MODEL:
+        case kind if kind == mq.MQQT_MODEL:
             made = _make_dynamic(manager, queue, descriptor)
             return Destination(made, made)
-        case kind if kind == MQQT_REMOTE:
+        case kind if kind == mq.MQQT_REMOTE:
             return _remote(manager, queue, queue)
     return Destination(queue, queue)
 
@@ -156,11 +119,11 @@ def resolve(manager: QueueManager, descriptor: ObjectDescriptor) -> Destination:
 def _target(manager: QueueManager, alias: Queue) -> Destination:
     queue = manager.queues.get(alias.attributes.target or "")
     if queue is None:
-        raise Refused(MQRC_UNKNOWN_ALIAS_BASE_Q)
-    if queue.attributes.type == MQQT_REMOTE:
+        raise Refused(mq.MQRC_UNKNOWN_ALIAS_BASE_Q)
+    if queue.attributes.type == mq.MQQT_REMOTE:
         return _remote(manager, queue, alias)
-    if queue.attributes.type != MQQT_LOCAL:
-        raise Refused(MQRC_ALIAS_BASE_Q_TYPE_ERROR)
+    if queue.attributes.type != mq.MQQT_LOCAL:
+        raise Refused(mq.MQRC_ALIAS_BASE_Q_TYPE_ERROR)
     return Destination(queue, alias)
 
 
@@ -183,11 +146,11 @@ def _elsewhere(manager: QueueManager, name: str, at: str) -> Destination:
 def _transmission_queue(manager: QueueManager, name: str, *, given: bool) -> Queue:
     queue = manager.queues.get(name)
     if queue is None:
-        raise Refused(MQRC_UNKNOWN_XMIT_Q if given else MQRC_UNKNOWN_REMOTE_Q_MGR)
-    if queue.attributes.type != MQQT_LOCAL:
-        raise Refused(MQRC_XMIT_Q_TYPE_ERROR)
+        raise Refused(mq.MQRC_UNKNOWN_XMIT_Q if given else mq.MQRC_UNKNOWN_REMOTE_Q_MGR)
+    if queue.attributes.type != mq.MQQT_LOCAL:
+        raise Refused(mq.MQRC_XMIT_Q_TYPE_ERROR)
     if queue.attributes.usage != "XMITQ":
-        raise Refused(MQRC_XMIT_Q_USAGE_ERROR)
+        raise Refused(mq.MQRC_XMIT_Q_USAGE_ERROR)
     return queue
 
 
@@ -197,9 +160,9 @@ def _make_dynamic(manager: QueueManager, model: Queue, descriptor: ObjectDescrip
         pattern = "AMQ.*"
     name = pattern[:-1] + f"{manager.unique():016X}" if pattern.endswith("*") else pattern
     if len(name) > len(descriptor.object_name) or "*" in name or " " in name:
-        raise Refused(MQRC_DYNAMIC_Q_NAME_ERROR)
+        raise Refused(mq.MQRC_DYNAMIC_Q_NAME_ERROR)
     if name in manager.queues:
-        raise Refused(MQRC_OBJECT_ALREADY_EXISTS)
+        raise Refused(mq.MQRC_OBJECT_ALREADY_EXISTS)
     permanent = model.attributes.deftype == "PERMDYN"
     descriptor.object_name = padded(name, 48)
     descriptor.object_q_mgr_name = padded(manager.settings.name, 48)
@@ -221,16 +184,16 @@ def close_object(manager: QueueManager, handle: Handle, options: int = 0) -> int
     """
     handle.unlock()
     if handle.destination is None:
-        return MQRC_NONE
+        return mq.MQRC_NONE
     queue = handle.destination.queue
-    deleting = options & (MQCO_DELETE | MQCO_DELETE_PURGE)
+    deleting = options & (mq.MQCO_DELETE | mq.MQCO_DELETE_PURGE)
     if deleting and not handle.destination.named.dynamic:
-        raise Refused(MQRC_OPTION_NOT_VALID_FOR_TYPE)
-    in_use = queue.depth if options & MQCO_DELETE else queue.uncommitted
+        raise Refused(mq.MQRC_OPTION_NOT_VALID_FOR_TYPE)
+    in_use = queue.depth if options & mq.MQCO_DELETE else queue.uncommitted
     if deleting and not queue.temporary and in_use:
-        raise Refused(MQRC_Q_NOT_EMPTY)
+        raise Refused(mq.MQRC_Q_NOT_EMPTY)
     handle.count(-1)
-    if handle.options & MQOO_INPUT and not queue.inputs:
+    if handle.options & mq.MQOO_INPUT and not queue.inputs:
         queue.exclusive = False
     if not queue.deleted and (deleting or handle.creator):
         manager.delete(queue)

@@ -7,14 +7,7 @@ from dataclasses import dataclass, field
 from time import time
 from typing import Literal, Protocol
 
-from tests.queue_manager.server.constants import (
-    MQ_NO_ID,
-    MQPRI_MAXIMUM,
-    MQQT_ALIAS,
-    MQQT_LOCAL,
-    MQQT_MODEL,
-    MQQT_REMOTE,
-)
+from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.structures import MessageDescriptor
 
 
@@ -50,10 +43,10 @@ class Attributes:
     @property
     def type(self) -> int:
         if self.target is not None:
-            return MQQT_ALIAS
+            return mq.MQQT_ALIAS
         if self.rname is not None or self.rqmname is not None:
-            return MQQT_REMOTE
-        return MQQT_MODEL if self.model else MQQT_LOCAL
+            return mq.MQQT_REMOTE
+        return mq.MQQT_MODEL if self.model else mq.MQQT_LOCAL
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +68,7 @@ class Message:
     """Its place on the queue: by priority, then by arrival."""
 
     def __post_init__(self) -> None:
-        self.key = (MQPRI_MAXIMUM - min(self.descriptor.priority, MQPRI_MAXIMUM)) << 56 | self.number
+        self.key = (mq.MQPRI_MAXIMUM - min(self.descriptor.priority, mq.MQPRI_MAXIMUM)) << 56 | self.number
 
     @property
     def token(self) -> bytes:
@@ -132,7 +125,7 @@ class Queue:
         key = message.key
         insort(self._keys, key)
         self._messages[key] = message
-        if message.descriptor.group_id != MQ_NO_ID:
+        if message.descriptor.group_id != mq.MQ_NO_ID:
             self.members[message.descriptor.group_id][key] = message
 
     def remove(self, message: Message) -> None:
@@ -141,7 +134,7 @@ class Queue:
         del self._keys[place]
         del self._messages[key]
         group_id = message.descriptor.group_id
-        if group_id != MQ_NO_ID:
+        if group_id != mq.MQ_NO_ID:
             group = self.members[group_id]
             del group[key]
             if not group:

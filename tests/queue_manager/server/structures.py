@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform
 
-from tests.queue_manager.server.constants import MQ_NO_ID, MQOL_UNDEFINED
+from tests.queue_manager.server import constants as mq
 
 Buffer = bytes | bytearray | memoryview
 
@@ -129,11 +129,11 @@ class MessageDescriptor(Structure):
 
 
 VERSION_2_DEFAULTS = {
-    "group_id": MQ_NO_ID,
+    "group_id": mq.MQ_NO_ID,
     "msg_seq_number": 1,
     "offset": 0,
     "msg_flags": 0,
-    "original_length": MQOL_UNDEFINED,
+    "original_length": mq.MQOL_UNDEFINED,
 }
 """The fields that version 1 of MQMD lacks, and what it stands for (IBM MQ, "MQMDE", table 2)."""
 

@@ -2,10 +2,7 @@
 
 from collections.abc import Iterable
 
-from tests.queue_manager.server.constants import (
-    MQRC_BACKED_OUT,
-    MQRC_SYNCPOINT_LIMIT_REACHED,
-)
+from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.log import BackedOut, Got, MessageLog, logged
 from tests.queue_manager.server.queue import Message, Queue
@@ -29,9 +26,9 @@ class UnitOfWork:
     def make_room(self, messages: int = 1) -> None:
         """Raises Refused when the unit of work cannot take so many more messages."""
         if self._backed_out:
-            raise Refused(MQRC_BACKED_OUT)
+            raise Refused(mq.MQRC_BACKED_OUT)
         if len(self._puts) + len(self._gets) + messages > self._max_uncommitted:
-            raise Refused(MQRC_SYNCPOINT_LIMIT_REACHED)
+            raise Refused(mq.MQRC_SYNCPOINT_LIMIT_REACHED)
 
     def put(self, message: Message) -> None:
         message.queue.uncommitted += 1
@@ -50,7 +47,7 @@ class UnitOfWork:
         """Makes puts visible and gets final. Raises Refused when the unit was backed out by the queue manager."""
         if self._backed_out:
             self._backed_out = False
-            raise Refused(MQRC_BACKED_OUT)
+            raise Refused(mq.MQRC_BACKED_OUT)
         puts, gets = self._end()
         store(self._log, puts, gets)
         for message in puts:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple, cast
 
-from tests.queue_manager.server.constants import MQCC_OK, MQRC_NONE
+from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.structures import Buffer
 
 
@@ -33,8 +33,8 @@ class Verb(IntEnum):
 
 
 class Reply(NamedTuple):
-    completion: int = MQCC_OK
-    reason: int = MQRC_NONE
+    completion: int = mq.MQCC_OK
+    reason: int = mq.MQRC_NONE
     parts: tuple[Buffer, ...] = ()
 
 
