@@ -391,19 +391,21 @@ void MQBEGIN(MQHCONN handle, PMQVOID options, PMQLONG comp, PMQLONG reason) {
   call(handle, BEGIN, 0, 0, 0, 0, comp, reason);
 }
 
+static size_t longs(MQLONG count) { return count > 0 ? count * sizeof(MQLONG) : 0; }
+
 void MQINQ(MQHCONN handle, MQHOBJ object, MQLONG count, PMQLONG selectors, MQLONG numbers, PMQLONG number,
            MQLONG length, PMQCHAR characters, PMQLONG comp, PMQLONG reason) {
   int32_t fixed[] = {object, count, numbers, length};
-  struct iovec out[] = {PART(fixed, sizeof fixed), PART(selectors, count * sizeof *selectors)};
-  struct iovec in[] = {PART(number, numbers * sizeof *number), PART(characters, length)};
+  struct iovec out[] = {PART(fixed, sizeof fixed), PART(selectors, longs(count))};
+  struct iovec in[] = {PART(number, longs(numbers)), PART(characters, length > 0 ? length : 0)};
   call(handle, INQ, out, 2, in, 2, comp, reason);
 }
 
 void MQSET(MQHCONN handle, MQHOBJ object, MQLONG count, PMQLONG selectors, MQLONG numbers, PMQLONG number,
            MQLONG length, PMQCHAR characters, PMQLONG comp, PMQLONG reason) {
   int32_t fixed[] = {object, count, numbers, length};
-  struct iovec out[] = {PART(fixed, sizeof fixed), PART(selectors, count * sizeof *selectors),
-                        PART(number, numbers * sizeof *number), PART(characters, length)};
+  struct iovec out[] = {PART(fixed, sizeof fixed), PART(selectors, longs(count)),
+                        PART(number, longs(numbers)), PART(characters, length > 0 ? length : 0)};
   call(handle, SET, out, 4, 0, 0, comp, reason);
 }
 

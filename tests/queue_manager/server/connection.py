@@ -14,7 +14,7 @@ from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.faults import Fault
 from tests.queue_manager.server.getting import Get
 from tests.queue_manager.server.handle import Handle
-from tests.queue_manager.server.inquiring import inquire, set_attributes
+from tests.queue_manager.server.inquiring import check_counts, inquire, set_attributes
 from tests.queue_manager.server.manager import QueueManager
 from tests.queue_manager.server.opening import close_object, open_object, resolve, resolved_names
 from tests.queue_manager.server.putting import put
@@ -242,13 +242,15 @@ class Connection:
 
     def inquire(self, body: memoryview) -> Reply:
         number, count, numbers, length = _FOUR_LONGS.unpack_from(body)
+        check_counts(count, numbers, length)
         selectors = struct.unpack_from(f"={count}i", body, _FOUR_LONGS.size)
         integers, characters, reason = inquire(self.manager, self.handle(number), selectors, numbers, length)
         parts = (struct.pack(f"={numbers}i", *integers), characters)
         return _completed(reason, *parts)
 
     def set(self, body: memoryview) -> Reply:
-        number, count, numbers, _ = _FOUR_LONGS.unpack_from(body)
+        number, count, numbers, length = _FOUR_LONGS.unpack_from(body)
+        check_counts(count, numbers, length)
         longs = struct.unpack_from(f"={count + numbers}i", body, _FOUR_LONGS.size)
         set_attributes(self.manager, self.handle(number), longs[:count], longs[count:])
         return Reply()

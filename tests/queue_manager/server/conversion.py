@@ -30,7 +30,7 @@ def convert(descriptor: MessageDescriptor, data: bytes, encoding: int, ccsid: in
     """The data in this encoding and character set, and the two. Raises Refused where it stays as it is."""
     if ccsid == descriptor.coded_char_set_id and encoding == descriptor.encoding:
         return data, encoding, ccsid
-    if descriptor.format == mq.MQFMT_NONE or descriptor.format != mq.MQFMT_STRING:
+    if descriptor.format != mq.MQFMT_STRING:
         raise Refused(mq.MQRC_FORMAT_ERROR, mq.MQCC_WARNING)
     source, target = _CODECS.get(descriptor.coded_char_set_id), _CODECS.get(ccsid)
     if source is None:

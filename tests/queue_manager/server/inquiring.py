@@ -15,6 +15,7 @@ from tests.queue_manager.server.queue import Queue
 from tests.queue_manager.server.structures import padded
 
 _FIRST_CHARACTER_SELECTOR = 2001
+_MOST_SELECTORS = 256
 _ALL = frozenset({mq.MQQT_LOCAL, mq.MQQT_MODEL, mq.MQQT_ALIAS, mq.MQQT_REMOTE})
 _HELD = frozenset({mq.MQQT_LOCAL, mq.MQQT_MODEL})
 _LOCAL = frozenset({mq.MQQT_LOCAL})
@@ -111,6 +112,18 @@ def inquire(
 def _inquired(handle: Handle) -> Queue:
     assert handle.destination is not None
     return handle.destination.named
+
+
+def check_counts(selectors: int, numbers: int, length: int) -> None:
+    """Raises Refused for counts that cannot be."""
+    if selectors < 0:
+        raise Refused(mq.MQRC_SELECTOR_COUNT_ERROR)
+    if selectors > _MOST_SELECTORS:
+        raise Refused(mq.MQRC_SELECTOR_LIMIT_EXCEEDED)
+    if numbers < 0:
+        raise Refused(mq.MQRC_INT_ATTR_COUNT_ERROR)
+    if length < 0:
+        raise Refused(mq.MQRC_CHAR_ATTR_LENGTH_ERROR)
 
 
 _SETTABLE = {9: "get_enabled", 10: "put_enabled"}

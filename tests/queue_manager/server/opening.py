@@ -13,9 +13,8 @@ from tests.queue_manager.server.queue import Queue
 from tests.queue_manager.server.structures import ObjectDescriptor, padded, trimmed
 
 _ACCESSES = mq.MQOO_INPUT | mq.MQOO_BROWSE | mq.MQOO_OUTPUT | mq.MQOO_INQUIRE | mq.MQOO_SET
-_PUT_CONTEXT = (
-    mq.MQOO_PASS_IDENTITY_CONTEXT | mq.MQOO_PASS_ALL_CONTEXT | mq.MQOO_SET_IDENTITY_CONTEXT | mq.MQOO_SET_ALL_CONTEXT
-)
+_PASSES = mq.MQOO_PASS_IDENTITY_CONTEXT | mq.MQOO_PASS_ALL_CONTEXT
+_SETS = mq.MQOO_SET_IDENTITY_CONTEXT | mq.MQOO_SET_ALL_CONTEXT
 _LOCAL_ONLY = mq.MQOO_INPUT | mq.MQOO_BROWSE | mq.MQOO_SAVE_ALL_CONTEXT
 _OD_VERSIONS = range(1, 5)
 
@@ -57,7 +56,7 @@ def _check_options(options: int) -> None:
     inputs = options & mq.MQOO_INPUT
     if not options & _ACCESSES or inputs & (inputs - 1):
         raise Refused(mq.MQRC_OPTIONS_ERROR)
-    if options & _PUT_CONTEXT and not options & mq.MQOO_OUTPUT:
+    if options & (_PASSES | _SETS) and not options & mq.MQOO_OUTPUT:
         raise Refused(mq.MQRC_OPTIONS_ERROR)
     if options & mq.MQOO_SAVE_ALL_CONTEXT and not inputs:
         raise Refused(mq.MQRC_OPTIONS_ERROR)
