@@ -91,9 +91,9 @@ def queues(shared_double: QueueManager | None) -> Queues:
 
 @pytest.fixture
 def double(shared_double: QueueManager | None) -> QueueManager:
-    """The double, for tests that define, disturb or stop."""
+    """The double, for tests that define, disturb or look closely."""
     if shared_double is None:
-        pytest.skip("needs to define objects on the queue manager, or to disturb it")
+        pytest.skip("needs to define objects on the queue manager, to disturb it or to see who waits")
     return shared_double
 
 

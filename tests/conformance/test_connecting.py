@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.calls import LONG_WAIT, Session
 from tests.conformance.target import Target
 from tests.support.mosquitto import free_port
+from tests.support.queue_manager import QueueManager
 
 
 def test_a_queue_manager_that_does_not_exist(target: Target, session: Session, c: ModuleType) -> None:
@@ -22,6 +23,12 @@ def test_a_host_that_nobody_listens_on(target: Target, session: Session, c: Modu
     """IBM MQ: 2538 (09EA) MQRC_HOST_NOT_AVAILABLE."""
     with session.fails(c.MQRC_HOST_NOT_AVAILABLE):
         target.connect(connection_name=f"localhost({free_port()})")
+
+
+def test_a_channel_that_does_not_exist(target: Target, session: Session, c: ModuleType) -> None:
+    """IBM MQ: 2540 (09EC) MQRC_UNKNOWN_CHANNEL_NAME."""
+    with session.fails(c.MQRC_UNKNOWN_CHANNEL_NAME):
+        target.connect(channel="NO.SUCH.CHANNEL")
 
 
 def test_the_next_connection_name_of_a_list_is_tried(target: Target) -> None:
@@ -128,7 +135,12 @@ def busy(target: Target, session: Session, holder: Session, queue: str) -> threa
 
 
 def test_a_shared_handle_in_use_refuses_when_it_may_not_block(
-    target: Target, session: Session, connect: Callable[..., Session], queue: str, c: ModuleType
+    target: Target,
+    double: QueueManager,
+    session: Session,
+    connect: Callable[..., Session],
+    queue: str,
+    c: ModuleType,
 ) -> None:
     """IBM MQ: 2219 (08AB) MQRC_CALL_IN_PROGRESS, MQCNO_HANDLE_SHARE_NO_BLOCK."""
     holder = connect(c.MQCNO_HANDLE_SHARE_NO_BLOCK)
@@ -140,7 +152,12 @@ def test_a_shared_handle_in_use_refuses_when_it_may_not_block(
 
 
 def test_a_shared_handle_in_use_makes_others_wait(
-    target: Target, session: Session, connect: Callable[..., Session], queue: str, c: ModuleType
+    target: Target,
+    double: QueueManager,
+    session: Session,
+    connect: Callable[..., Session],
+    queue: str,
+    c: ModuleType,
 ) -> None:
     """IBM MQ: Shared (thread independent) connections with MQCONNX, MQCNO_HANDLE_SHARE_BLOCK."""
     holder = connect(c.MQCNO_HANDLE_SHARE_BLOCK)

@@ -9,6 +9,7 @@ import pytest
 from tests.conformance.calls import Got, Session, Waiting
 from tests.conformance.headers import GROUP, extension, properties
 from tests.conformance.target import Target
+from tests.support.queue_manager import QueueManager
 from tests.support.waiting import until
 
 
@@ -151,7 +152,7 @@ def test_a_wait_is_for_a_suitable_message(
 
 
 def test_who_waits_for_this_message_comes_before_who_waits_for_any(
-    target: Target, session: Session, connect: Callable[..., Session], queue: str
+    target: Target, double: QueueManager, session: Session, connect: Callable[..., Session], queue: str
 ) -> None:
     """IBM MQ: MQGMO options, MQGMO_WAIT, the order of activation: specific get-wait requests before general ones."""
     general = Waiting(connect(), queue)

@@ -123,11 +123,13 @@ def test_a_group_that_becomes_available_ends_a_wait(
 
 
 def test_a_complete_message(session: Session, queue: str, c: ModuleType) -> None:
-    """IBM MQ: MQGMO options, MQGMO_COMPLETE_MSG: reassembled, whatever the order of its segments."""
+    """IBM MQ: MQGMO options, MQGMO_COMPLETE_MSG: reassembled, whatever the order of its segments; the descriptor is the
+    first's, with flags as of an only segment."""
     put_segments(session, queue, (3, b"def"), (0, b"abc"), (6, b"g"), last=6)
     got = session.get(session.source(queue), c.MQGMO_COMPLETE_MSG)
     assert got.body == b"abcdefg"
-    assert got.md.Offset == 0
+    assert (got.md.Offset, got.md.MsgFlags) == (0, c.MQMF_SEGMENT | c.MQMF_LAST_SEGMENT)
+    assert character(got.gmo.SegmentStatus) == "L"
     assert session.bodies(session.source(queue)) == []
 
 
@@ -139,6 +141,34 @@ def test_an_incomplete_message_does_not_come(session: Session, queue: str, c: Mo
         session.get(source, c.MQGMO_COMPLETE_MSG)
     put_segments(session, queue, (3, b"def"), last=6)
     assert session.get(source, c.MQGMO_COMPLETE_MSG).body == b"abcdefg"
+
+
+def test_all_segments_available(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: MQGMO options, MQGMO_ALL_SEGMENTS_AVAILABLE: they come one by one, when all are there."""
+    options = c.MQGMO_ALL_SEGMENTS_AVAILABLE | c.MQGMO_LOGICAL_ORDER
+    put_segments(session, queue, (3, b"de"), last=3)
+    source = session.source(queue)
+    assert session.bodies(source, options) == []
+    put_segments(session, queue, (0, b"abc"), last=3)
+    assert session.bodies(source, options) == [b"abc", b"de"]
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "reason"),
+    [
+        ("CodedCharSetId", (819, 1208), "MQRC_INCONSISTENT_CCSIDS"),
+        ("Encoding", (273, 546), "MQRC_INCONSISTENT_ENCODINGS"),
+    ],
+)
+def test_segments_that_are_written_differently(
+    session: Session, queue: str, field: str, values: tuple[int, int], reason: str, c: ModuleType
+) -> None:
+    """IBM MQ: 2243 (08C3) MQRC_INCONSISTENT_CCSIDS; 2244 (08C4) MQRC_INCONSISTENT_ENCODINGS: those alike come first."""
+    put_segments(session, queue, (0, b"abc"), last=3, **{field: values[0]})
+    put_segments(session, queue, (3, b"de"), last=3, **{field: values[1]})
+    got = session.get(session.source(queue), c.MQGMO_COMPLETE_MSG, warning=getattr(c, reason))
+    assert got.body == b"abc"
+    assert session.bodies(session.source(queue)) == [b"de"]
 
 
 def test_segments_come_one_by_one(session: Session, queue: str, c: ModuleType) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from tests.conformance.calls import Session
+from tests.conformance.target import Target
 from tests.support.queue_manager import QueueManager
 
 
@@ -118,6 +119,48 @@ def test_a_temporary_queue_ends_with_the_handle_that_made_it(
     made.close()
     with session.fails(c.MQRC_UNKNOWN_OBJECT_NAME):
         session.source(name)
+
+
+def test_a_queue_that_is_deleted_while_it_is_open(
+    session: Session, connect: Callable[..., Session], double: QueueManager, c: ModuleType
+) -> None:
+    """IBM MQ: 2052 (0804) MQRC_Q_DELETED."""
+    double.define("MODEL", model=True)
+    od = session.mq.OD(ObjectName=b"MODEL", DynamicQName=b"REPLIES.*")
+    made = session.open(od, c.MQOO_OUTPUT)
+    other = connect()
+    source = other.source(od.ObjectName.decode().strip(" \0"))
+    made.close()
+    with session.fails(c.MQRC_Q_DELETED):
+        other.get(source)
+
+
+def test_a_permanent_queue_is_deleted_when_it_is_empty(session: Session, double: QueueManager, c: ModuleType) -> None:
+    """IBM MQ: 2055 (0807) MQRC_Q_NOT_EMPTY; MQCLOSE - Close object, MQCO_DELETE and MQCO_DELETE_PURGE."""
+    double.define("MODEL", model=True, deftype="PERMDYN")
+    od = session.mq.OD(ObjectName=b"MODEL", DynamicQName=b"KEPT.*")
+    made = session.open(od, c.MQOO_OUTPUT)
+    name = od.ObjectName.decode().strip(" \0")
+    session.put(made, Persistence=c.MQPER_PERSISTENT)
+    with session.fails(c.MQRC_Q_NOT_EMPTY):
+        made.close(c.MQCO_DELETE)
+    made.close(c.MQCO_DELETE_PURGE)
+    with session.fails(c.MQRC_UNKNOWN_OBJECT_NAME):
+        session.source(name)
+
+
+def test_handles_have_a_limit(own: Callable[..., Target], connect: Callable[..., Session], c: ModuleType) -> None:
+    """IBM MQ: 2017 (07E1) MQRC_HANDLE_NOT_AVAILABLE: MaxHandles of the queue manager."""
+    to = own(max_handles=4)
+    assert to.double is not None
+    to.double.define("QUEUE")
+    session = connect(to=to)
+    held = []
+    with session.fails(c.MQRC_HANDLE_NOT_AVAILABLE):
+        while True:
+            held.append(session.source("QUEUE"))
+    held.pop().close()
+    session.source("QUEUE")
 
 
 def test_a_temporary_queue_takes_no_persistent_messages(session: Session, double: QueueManager, c: ModuleType) -> None:

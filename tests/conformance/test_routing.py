@@ -31,6 +31,13 @@ def test_an_alias_resolves_to_its_target(session: Session, double: QueueManager,
     assert pmo.ResolvedQName.strip(b" \0") == queue.encode()
 
 
+def test_an_alias_has_defaults_of_its_own(session: Session, double: QueueManager, queue: str) -> None:
+    """IBM MQ: Message priorities: the default is that "of the queue specified in the open command"."""
+    double.define(f"{queue}.ALIAS", target=queue, defprty=7)
+    assert session.put(session.destination(f"{queue}.ALIAS")).Priority == 7
+    assert session.put(session.destination(queue)).Priority == 0
+
+
 def test_an_alias_without_its_target(session: Session, double: QueueManager, c: ModuleType) -> None:
     """IBM MQ: 2082 (0822) MQRC_UNKNOWN_ALIAS_BASE_Q."""
     double.define("ASTRAY", target="NO.SUCH.QUEUE")
