@@ -56,7 +56,12 @@ class QueueManager:
         command = [sys.executable, "-m", "tests.queue_manager.server", str(self._folder), str(self.port)]
         with (self._folder / "errors").open("ab") as errors:
             self._process = subprocess.Popen(
-                [*command, json.dumps(self._settings)], cwd=_ROOT, stdout=subprocess.PIPE, stderr=errors, text=True
+                [*command, json.dumps(self._settings)],
+                cwd=_ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
             )
         assert self._process.stdout is not None
         with self._process.stdout as output:
@@ -74,7 +79,9 @@ class QueueManager:
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
+            assert self._process.stdin is not None
             self._process.send_signal(how)
+            self._process.stdin.close()
             self._process.wait(30)
             self._process = None
 

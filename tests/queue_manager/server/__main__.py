@@ -1,4 +1,5 @@
-"""`python -m tests.queue_manager.server FOLDER PORT SETTINGS`: runs a queue manager until SIGTERM.
+"""`python -m tests.queue_manager.server FOLDER PORT SETTINGS`: runs a queue manager until SIGTERM, or the end of its
+standard input, so that it does not outlive who started it.
 
 FOLDER keeps what survives; SETTINGS is a JSON object of `manager.Settings`. Says "ready" when it accepts connections.
 """
@@ -23,6 +24,7 @@ async def run(folder: Path, port: int, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_reader(sys.stdin, stop.set)
     # What there is most of are messages, and there are no cycles among them: collecting seldom finds anything.
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS_BETWEEN_COLLECTIONS)

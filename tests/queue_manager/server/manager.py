@@ -89,9 +89,13 @@ class QueueManager:
         return queue
 
     def alter(self, queue: Queue, **changes: Any) -> None:
-        """Changes attributes of a queue, for those too who have it open or wait at it."""
+        """Changes attributes of a queue, for those too who have it open or wait at it or at what it stands for."""
         self.define(queue.name, replace(queue.attributes, **changes))
-        queue.serve()
+        self._serve()
+
+    def _serve(self) -> None:
+        for queue in self.queues.values():
+            queue.serve()
 
     def delete(self, queue: Queue) -> None:
         """Takes a queue away with all that is on it."""
@@ -161,9 +165,7 @@ class QueueManager:
     def quiesce(self, on: bool) -> None:
         """Begins, or calls off, an orderly end: calls that say FAIL_IF_QUIESCING fail from now on."""
         self.quiescing = on
-        if on:
-            for queue in self.queues.values():
-                queue.serve()
+        self._serve()
 
     def stop(self) -> None:
         """Ends in order, but without waiting for anybody: calls that wait are told, and all connections end."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.queue_manager.server.connection import Connection
 
 _SYNCPOINTS = mq.MQPMO_SYNCPOINT | mq.MQPMO_NO_SYNCPOINT
-_KNOWN_OPTIONS = 0x0FFFFF | 0x1000000
+_UNDEFINED_OPTIONS = 0x1 | 0x8 | 0x10
 _MESSAGE_TYPES = {
     mq.MQMT_REQUEST,
     mq.MQMT_REPLY,
@@ -56,6 +56,8 @@ def put(
     """
     manager = connection.manager
     _check_options(manager, options)
+    if handle is None and options.options & mq.MQPMO_LOGICAL_ORDER:
+        raise Refused(mq.MQRC_OPTIONS_ERROR)
     check_context(options.options, handle)
     passed = saved_context(options.options, connection.handles.get(options.context))
     if not destination.queue.attributes.put_enabled or not destination.named.attributes.put_enabled:
@@ -86,7 +88,7 @@ def _check_options(manager: QueueManager, options: PutOptions) -> None:
     if options.version not in (1, 2, 3):
         raise Refused(mq.MQRC_PMO_ERROR)
     flags = options.options
-    if flags & _SYNCPOINTS == _SYNCPOINTS or flags & ~_KNOWN_OPTIONS:
+    if flags & _SYNCPOINTS == _SYNCPOINTS or flags & _UNDEFINED_OPTIONS:
         raise Refused(mq.MQRC_OPTIONS_ERROR)
     if manager.quiescing and flags & mq.MQPMO_FAIL_IF_QUIESCING:
         raise Refused(mq.MQRC_Q_MGR_QUIESCING)
