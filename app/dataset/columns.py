@@ -8,8 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from app.dataset import missing
 from app.dataset.errors import BadValueError, refuse_any
 from app.dataset.formats import Format
+from app.dataset.missing import Tags
 from app.dataset.numeric import Doubles
 
 MAX_EXACT = 1 << 53
@@ -93,3 +95,16 @@ def doubles(column: pa.Array) -> Doubles:
     if known is None:
         raise BadValueError(0, f"a column of type {column.type} is no numeric")
     return np.where(column.is_null().to_numpy(zero_copy_only=False), np.nan, known.doubles(column))
+
+
+def doubles_and_tags(column: pa.Array, side: pa.Array | None) -> tuple[Doubles, Tags | None]:
+    """A numeric column and its special missing values, which its side column holds (None: it has none).
+
+    Raises BadValueError for a side column's text that is no missing value, and for one beside a value.
+    """
+    values = doubles(column)
+    if side is None or side.null_count == len(side):
+        return values, None
+    tags = missing.from_arrow(side)
+    refuse_any((tags != 0) & ~np.isnan(values), "a value stands beside a special missing value")
+    return values, tags

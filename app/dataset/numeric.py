@@ -1,68 +1,166 @@
 """SAS numerics <-> double columns. A numeric of length 2 to 8 is the most significant bytes of an 8-byte float.
 
-Missing values are NaNs whose third byte tells `.`, `._` and `.A` to `.Z` apart (SAS, "Numeric values, missing values").
+Floats are IEEE's or those of IBM System/390: a sign, 7 bits of a power of 16 biased by 64, and 56 bits of fraction.
+Missing values are NaNs in IEEE and fractions of zero in IBM format; `app.dataset.missing` tells them apart.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from app.dataset import missing
 from app.dataset.errors import refuse_any
+from app.dataset.missing import Tags
 
 ByteOrder = Literal["little", "big"]
 FloatFormat = Literal["ieee", "ibm"]
 
 Bytes = NDArray[np.uint8]
 Doubles = NDArray[np.float64]
+Words = NDArray[np.uint64]
 
 MISSING = np.uint64(0xFFFFFE0000000000)
-"""The bits of the ordinary missing value `.`"""
+"""The bits of the ordinary missing value `.` in IEEE format."""
 
-# An IBM float is a sign, 7 bits of a power of 16 biased by 64, and 56 bits of fraction.
+_TAG_BITS = np.uint64(40)
+_TAG_MASK = np.uint64(0xFF << 40)
+_UNTAGGED = np.uint64(0xFFFF << 48)
+
 _IBM_POWER = np.array([16.0 ** ((top & 0x7F) - 64) * 2.0**-56 * (-1 if top & 0x80 else 1) for top in range(256)])
 _IBM_FRACTION = np.uint64((1 << 56) - 1)
+_TOP_BITS = np.uint64(56)
+
+_SIGN = np.uint64(1 << 63)
+_IEEE_FRACTION = np.uint64((1 << 52) - 1)
+_IEEE_ONE = np.uint64(1 << 52)
+_IEEE_FRACTION_BITS = np.uint64(52)
+_IEEE_EXPONENT = np.uint64(0x7FF)
+_LEAST_EXPONENT = np.int64(763)
+"""The biased exponent of 16^-65, the least IBM float: an IEEE exponent less this is four times an IBM one."""
+
+
+class Numbers(NamedTuple):
+    """A numeric column. `doubles` are NaN or infinite where `absent`, which is None where nothing is; `tags` are None
+    where no special missing value occurs; `odd` counts the missing values that are none of SAS's: other NaNs and
+    infinities, which stand for `.`"""
+
+    doubles: Doubles
+    absent: NDArray[np.bool_] | None = None
+    tags: Tags | None = None
+    odd: int = 0
+
+
+def read(cells: Bytes, order: ByteOrder, float_format: FloatFormat = "ieee", charset: str = "latin-1") -> Numbers:
+    """All that a column given as rows by length bytes says. `charset` is that of the data set's texts."""
+    words = _words(cells, order)
+    if float_format == "ibm":
+        return _read_ibm(words, charset)
+    doubles = words.view(np.float64)
+    absent = ~np.isfinite(doubles)
+    if not absent.any():
+        return Numbers(doubles)
+    codes = words[absent]
+    letters = missing.OF_IEEE[((codes & _TAG_MASK) >> _TAG_BITS).astype(np.uint8)]
+    letters[codes & ~_TAG_MASK != _UNTAGGED] = 0
+    return _with_letters(doubles, absent, letters)
+
+
+def _read_ibm(words: Words, charset: str) -> Numbers:
+    top = (words >> _TOP_BITS).astype(np.uint8)
+    fraction = words & _IBM_FRACTION
+    doubles: Doubles = fraction.astype(np.float64) * _IBM_POWER[top]
+    # A fraction of zero under any top byte but that of zero itself is a missing value.
+    absent = (fraction == 0) & (top & 0x7F != 0)
+    if not absent.any():
+        return Numbers(doubles)
+    doubles[absent] = np.nan
+    return _with_letters(doubles, absent, missing.of_ibm(charset)[top[absent]])
+
+
+def _with_letters(doubles: Doubles, absent: NDArray[np.bool_], letters: Tags) -> Numbers:
+    odd = len(letters) - int(np.count_nonzero(letters))
+    letters[letters == missing.ORDINARY] = 0
+    if not letters.any():
+        return Numbers(doubles, absent, None, odd)
+    tags = np.zeros(len(doubles), np.uint8)
+    tags[absent] = letters
+    return Numbers(doubles, absent, tags, odd)
 
 
 def decode(cells: Bytes, order: ByteOrder, float_format: FloatFormat) -> Doubles:
     """Native doubles of a column given as rows by length bytes. Missing values are NaN (IEEE ones keep their bits)."""
-    rows, length = cells.shape
-    padded = np.zeros((rows, 8), np.uint8)
-    padded[:, _kept(length, order)] = cells
-    words = padded.view("<u8" if order == "little" else ">u8").reshape(rows)
-    native = words.astype(np.uint64, copy=False)
-    return native.view(np.float64) if float_format == "ieee" else _from_ibm(native)
+    return read(cells, order, float_format).doubles
 
 
-def _from_ibm(words: NDArray[np.uint64]) -> Doubles:
-    top = (words >> np.uint64(56)).astype(np.uint8)
-    fraction = words & _IBM_FRACTION
-    doubles: Doubles = fraction.astype(np.float64) * _IBM_POWER[top]
-    # A fraction of zero under any top byte but that of zero itself is a missing value; the byte is its letter.
-    doubles[(fraction == 0) & (top & 0x7F != 0)] = np.nan
-    return doubles
+def tags(cells: Bytes, order: ByteOrder, float_format: FloatFormat, charset: str = "latin-1") -> Tags | None:
+    """For each row the letter of its special missing value (`_`, `A` to `Z` in ASCII) or 0; None where none occurs."""
+    return read(cells, order, float_format, charset).tags
 
 
-def to_arrow(doubles: Doubles) -> pa.DoubleArray:
-    """NaN becomes null."""
-    present = ~np.isnan(doubles)
-    nulls = len(doubles) - int(np.count_nonzero(present))
-    validity = pa.py_buffer(np.packbits(present, bitorder="little")) if nulls else None
+def to_arrow(doubles: Doubles, absent: NDArray[np.bool_] | None = None) -> pa.DoubleArray:
+    """What is NaN or infinite, or given as `absent`, becomes null."""
+    absent = ~np.isfinite(doubles) if absent is None else absent
+    nulls = int(np.count_nonzero(absent))
+    validity = pa.py_buffer(np.packbits(~absent, bitorder="little")) if nulls else None
     return pa.Array.from_buffers(pa.float64(), len(doubles), [validity, pa.py_buffer(doubles)], nulls)
 
 
-def encode(doubles: Doubles, length: int, order: ByteOrder) -> Bytes:
-    """A column of rows by length bytes of IEEE floats; NaN is written as the missing value `.`
+def encode(
+    doubles: Doubles,
+    length: int,
+    order: ByteOrder,
+    float_format: FloatFormat = "ieee",
+    tags: Tags | None = None,
+    charset: str = "latin-1",
+) -> Bytes:
+    """A column of rows by length bytes; NaN is written as the missing value that `tags` says, or `.`
 
-    Raises BadValueError for an infinity, which SAS lacks, and for a value that the length would change.
+    `charset` is that of the data set's texts: it decides how an IBM float tells special missing values. Raises
+    BadValueError for an infinity, which SAS lacks, for a value beyond the range of IBM floats, and for one that the
+    length would change.
     """
-    words = np.where(np.isnan(doubles), MISSING, doubles.view(np.uint64))
+    absent = np.isnan(doubles)
     refuse_any(np.isinf(doubles), "a SAS numeric cannot be infinite")
-    lost = np.uint64((1 << 8 * (8 - length)) - 1)
-    refuse_any(words & lost != 0, f"the value does not fit a numeric of length {length} exactly")
+    if float_format == "ibm":
+        words = _to_ibm(doubles, absent)
+        codes, shift = missing.to_ibm(charset), _TOP_BITS
+    else:
+        words = doubles.view(np.uint64).copy()
+        codes, shift = missing.TO_IEEE, _TAG_BITS
+    if absent.any():
+        letters = np.zeros(len(doubles), np.uint8) if tags is None else tags
+        said = codes[letters[absent]].astype(np.uint64) << shift
+        words[absent] = said if float_format == "ibm" else said | _UNTAGGED
+    if length < 8:
+        lost = np.uint64((1 << 8 * (8 - length)) - 1)
+        refuse_any(words & lost != 0, f"the value does not fit a numeric of length {length} exactly")
     cells = words.astype("<u8" if order == "little" else ">u8").view(np.uint8).reshape(len(doubles), 8)
     return cells[:, _kept(length, order)]
+
+
+def _to_ibm(doubles: Doubles, absent: NDArray[np.bool_]) -> Words:
+    """The bits of IBM floats, normalised: the fraction's first hexadecimal digit is not 0. Exact, as 53 bits of IEEE
+    always fit the 56 of IBM."""
+    words = doubles.view(np.uint64)
+    exponent = ((words >> _IEEE_FRACTION_BITS) & _IEEE_EXPONENT).astype(np.int64) - _LEAST_EXPONENT
+    zero = doubles == 0
+    beyond = ((exponent < 0) | (exponent >= 512)) & ~(zero | absent)
+    refuse_any(beyond, "the value is beyond the range of IBM floats (5.4e-79 to 7.2e75)")
+    fraction = ((words & _IEEE_FRACTION) | _IEEE_ONE) << (exponent & 3).astype(np.uint64)
+    ibm: Words = (words & _SIGN) | ((exponent >> 2).astype(np.uint64) << _TOP_BITS) | fraction
+    return np.where(zero, words & _SIGN, ibm)
+
+
+def _words(cells: Bytes, order: ByteOrder) -> Words:
+    rows, length = cells.shape
+    dtype = "<u8" if order == "little" else ">u8"
+    if length == 8 and cells.strides[1] == 1:
+        return cells.view(dtype).reshape(rows).astype(np.uint64)
+    padded = np.zeros((rows, 8), np.uint8)
+    padded[:, _kept(length, order)] = cells
+    return padded.view(dtype).reshape(rows).astype(np.uint64, copy=False)
 
 
 def _kept(length: int, order: ByteOrder) -> slice:

@@ -1,0 +1,56 @@
+"""Side columns: what of a variable its own column has no place for.
+
+They stand right behind the variable's column and appear only where something of theirs occurs:
+
+- `X__missing` (string): the special missing values of a numeric variable, `._` and `.A` to `.Z`, null elsewhere;
+- `X__bytes` (binary): the bytes of character values that do not decode in their character set, null elsewhere.
+
+Their field metadata name the column they belong to.
+"""
+
+from collections.abc import Container
+
+import pyarrow as pa
+
+MISSING_OF = b"sas.missing_of"
+BYTES_OF = b"sas.bytes_of"
+
+
+def is_side(field: pa.Field) -> bool:
+    return missing_of(field) is not None or bytes_of(field) is not None
+
+
+def missing_of(field: pa.Field) -> str | None:
+    """The column whose special missing values this field holds; None if it is no such side column."""
+    return _said(field, MISSING_OF)
+
+
+def bytes_of(field: pa.Field) -> str | None:
+    """The column whose undecodable values this field holds; None if it is no such side column."""
+    return _said(field, BYTES_OF)
+
+
+def without_sides(schema: pa.Schema) -> pa.Schema:
+    """The schema of the variables alone."""
+    return pa.schema([field for field in schema if not is_side(field)], schema.metadata)
+
+
+def missing_field(column: str, taken: Container[str]) -> pa.Field:
+    """The side column of a numeric column's special missing values. `taken` are names in use, casefolded."""
+    return pa.field(_name(f"{column}__missing", taken), pa.string(), metadata={MISSING_OF: column})
+
+
+def bytes_field(column: str, taken: Container[str]) -> pa.Field:
+    """The side column of a character column's undecodable values. `taken` are names in use, casefolded."""
+    return pa.field(_name(f"{column}__bytes", taken), pa.binary(), metadata={BYTES_OF: column})
+
+
+def _said(field: pa.Field, key: bytes) -> str | None:
+    said = (field.metadata or {}).get(key)
+    return None if said is None else said.decode()
+
+
+def _name(wanted: str, taken: Container[str]) -> str:
+    while wanted.casefold() in taken:
+        wanted += "_"
+    return wanted
