@@ -98,6 +98,9 @@ class MessageLog:
         os.lseek(self._descriptor, at, os.SEEK_SET)
         self._size = at
 
+    def close(self) -> None:
+        os.close(self._descriptor)
+
     def write(self, entries: Iterable[Entry]) -> None:
         """Appends one record."""
         parts: list[Buffer] = []
@@ -124,7 +127,7 @@ class MessageLog:
             pass
         successor.write(entries)
         successor._path.rename(self._path)
-        os.close(self._descriptor)
+        self.close()
         self._descriptor, self._size = successor._descriptor, successor._size
         self._needed, self._needed_bytes = successor._needed, successor._needed_bytes
 

@@ -174,3 +174,4 @@ class QueueManager:
                 waiter.fail(mq.MQRC_Q_MGR_STOPPING)
         for connection in list(self.connections):
             connection.end()
+        self.log.close()
