@@ -1,7 +1,7 @@
 """What of a group or a segmented message is there.
 
 Sources: IBM MQ, "MQGMO" options MQGMO_COMPLETE_MSG, MQGMO_ALL_MSGS_AVAILABLE and MQGMO_ALL_SEGMENTS_AVAILABLE, and
-"Logical and physical ordering".
+"Logical and physical ordering". That a group stands where its first message, not its first to arrive, stands is believed.
 """
 
 from collections.abc import Iterable

@@ -5,6 +5,9 @@ to its end counts, so a queue manager killed between any two writes leaves whole
 without fsync by default (a killed process loses nothing that was written; a power cut may), with `sync` it is flushed
 with every record.
 
+A message that a unit of work had got when the queue manager was killed is back with the BackoutCount it had: believed,
+the pages say only that the count survives a restart.
+
 Only persistent messages are written. When little of the log is still needed it is written anew, and the new one
 renamed into its place.
 """

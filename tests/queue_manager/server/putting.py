@@ -1,6 +1,7 @@
 """MQPUT and MQPUT1: what is checked, what is filled in, and where the message goes.
 
-Sources: IBM MQ, "MQPUT", "MQPUT1", "MQPMO", "MQMD", and the pages of the reasons.
+Sources: IBM MQ, "MQPUT", "MQPUT1", "MQPMO", "MQMD", and the pages of the reasons. In which order a call is checked is
+believed.
 """
 
 from time import time
