@@ -1,7 +1,8 @@
 """What of a group or a segmented message is there.
 
 Sources: IBM MQ, "MQGMO" options MQGMO_COMPLETE_MSG, MQGMO_ALL_MSGS_AVAILABLE and MQGMO_ALL_SEGMENTS_AVAILABLE, and
-"Logical and physical ordering". That a group stands where its first message, not its first to arrive, stands is believed.
+"Logical and physical ordering". That a group stands where its first message stands, whichever arrived first, is
+believed.
 """
 
 from collections.abc import Iterable
