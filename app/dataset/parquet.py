@@ -1,7 +1,7 @@
 """Record batches <-> Parquet, streaming. The Arrow schema with its `sas.*` metadata is stored along."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -33,24 +33,33 @@ class _File(io.RawIOBase):
 
 def write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: Sink) -> int:
     """Writes a Parquet file and returns its number of rows. Holds one row group in memory (about 32 MiB)."""
-    strings = [field.name for field in schema if pa.types.is_string(field.type)]
     rows = 0
-    with pq.ParquetWriter(
-        _File(sink), schema, compression="zstd", compression_level=1, use_dictionary=strings
-    ) as writer:
-        group: list[pa.RecordBatch] = []
-        size = held = 0
-        for batch in batches:
-            group.append(batch)
-            held += batch.num_rows
-            size += batch.nbytes
-            rows += batch.num_rows
-            if size >= ROW_GROUP_BYTES or held >= ROW_GROUP_ROWS:
-                writer.write_table(pa.Table.from_batches(group, schema), row_group_size=held)
-                group, size, held = [], 0, 0
-        if group:
-            writer.write_table(pa.Table.from_batches(group, schema), row_group_size=held)
+    with parquet_writer(schema, _File(sink)) as writer:
+        for group in row_groups(schema, batches):
+            writer.write_table(group, row_group_size=group.num_rows)
+            rows += group.num_rows
     return rows
+
+
+def parquet_writer(schema: pa.Schema, file: io.RawIOBase) -> pq.ParquetWriter:
+    """A writer with the settings that all Parquet files here have."""
+    strings = [field.name for field in schema if pa.types.is_string(field.type)]
+    return pq.ParquetWriter(file, schema, compression="zstd", compression_level=1, use_dictionary=strings)
+
+
+def row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The batches again, gathered to tables that make a row group each."""
+    group: list[pa.RecordBatch] = []
+    size = rows = 0
+    for batch in batches:
+        group.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if size >= ROW_GROUP_BYTES or rows >= ROW_GROUP_ROWS:
+            yield pa.Table.from_batches(group, schema)
+            group, size, rows = [], 0, 0
+    if group:
+        yield pa.Table.from_batches(group, schema)
 
 
 def read_parquet(source: Any, rows_a_batch: int = 16_384) -> pa.RecordBatchReader:
