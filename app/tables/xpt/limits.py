@@ -1,0 +1,214 @@
+"""What a transport file can hold of a table, and what becomes of the rest when it may be changed.
+
+Sources: the record layouts; for variable names of version 5 the rules by which SAS/CONNECT truncates names for SAS 6.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from app.dataset import columns, formats, side
+from app.dataset.formats import Format
+from app.model.errors import TheirError
+from app.tables.xpt.parts import MOST_VARIABLES, Version
+
+DEFAULT_MEMBER: Final = "DATA"
+"""The data set's name where the table has none."""
+
+LONGEST_WIDTH: Final = 32_767
+"""Width and decimals of a format are short integers."""
+
+
+class Limits(NamedTuple):
+    """The most bytes of each thing."""
+
+    member: int
+    name: int
+    label: int
+    format: int
+    character: int
+    member_label: int = 40
+    member_type: int = 8
+
+
+LIMITS: Final[Mapping[Version, Limits]] = {
+    5: Limits(member=8, name=8, label=40, format=8, character=200),
+    8: Limits(member=32, name=32, label=256, format=32, character=32_767),
+}
+
+
+class Misfit(NamedTuple):
+    """What the version cannot hold: `what` of a column ("" for the data set). `becomes` is what stands in the file
+    when changes are allowed, None where no change helps."""
+
+    column: str
+    what: str
+    value: str
+    becomes: str | None
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.column or 'data set'}: {self.what} {self.value!r} {self.why}"
+
+
+class MisfitError(TheirError):
+    """A table that a version of transport files cannot hold; `misfits` lists everything."""
+
+    def __init__(self, version: Version, misfits: tuple[Misfit, ...]) -> None:
+        why = "; ".join(map(str, misfits))
+        super().__init__(f"xpt-{version}-limits", "", -1, f"no transport file of version {version}: {why}")
+        self.misfits = misfits
+
+
+class Fitted(NamedTuple):
+    """A schema that a version can hold, and what was changed to make it so."""
+
+    schema: pa.Schema
+    changes: tuple[Misfit, ...]
+
+
+def fit(
+    schema: pa.Schema,
+    version: Version,
+    *,
+    charset: str,
+    rename: bool = False,
+    lengths: Mapping[str, int] | None = None,
+) -> Fitted:
+    """The same schema with `sas.*` metadata that the version can hold.
+
+    Names and labels are shortened, formats that do not fit dropped, and longer character variables given the longest
+    length there is, if `rename`. In version 5 names become capitals, which SAS takes for the same. `lengths` are the
+    bytes that a column's longest value needs, where they are known. Side columns stay as they are.
+
+    Raises MisfitError with everything that does not fit and may not, or cannot, be changed.
+    """
+    fitting = _Fitting(version, LIMITS[version], charset)
+    variables = side.without_sides(schema)
+    if len(variables) > MOST_VARIABLES:
+        fitting.note("", "variables", str(len(variables)), None, f"are more than {MOST_VARIABLES}")
+    names = fitting.names(variables)
+    fields = [
+        f if side.is_side(f) else fitting.variable(f, names[f.name], (lengths or {}).get(f.name, 0)) for f in schema
+    ]
+    fitted = pa.schema(fields, fitting.member(_said(schema.metadata)))
+    misfits = tuple(fitting.misfits)
+    if any(not rename or misfit.becomes is None for misfit in misfits):
+        raise MisfitError(version, misfits)
+    return Fitted(fitted, misfits)
+
+
+@dataclass
+class _Fitting:
+    version: Version
+    limits: Limits
+    charset: str
+    misfits: list[Misfit] = field(default_factory=list)
+    _numbers: dict[str, Iterator[int]] = field(default_factory=dict)
+
+    def note(self, column: str, what: str, value: str, becomes: str | None, why: str) -> None:
+        self.misfits.append(Misfit(column, what, value, becomes, why))
+
+    def member(self, said: dict[str, str]) -> dict[str, str]:
+        name = said.get("sas.member") or DEFAULT_MEMBER
+        becomes = self._nameable(name)[: self.limits.member]
+        if not self._fits(name, self.limits.member):
+            self.note("", "name", name, becomes, f"is no name of 1 to {self.limits.member} bytes")
+        return said | {
+            "sas.member": becomes,
+            "sas.label": self._cut("", "label", said.get("sas.label", ""), self.limits.member_label),
+            "sas.dataset_type": self._cut("", "type", said.get("sas.dataset_type", ""), self.limits.member_type),
+        }
+
+    def names(self, variables: pa.Schema) -> dict[str, str]:
+        """A name for each column. Names that fit are kept; others give way to them."""
+        wanted = {f.name: _said(f.metadata).get("sas.name") or str(f.name) for f in variables}
+        names: dict[str, str] = {}
+        taken: set[str] = set()
+        for column, name in wanted.items():
+            if self._fits(name, self.limits.name) and name.upper() not in taken:
+                names[column] = name.upper() if self.version == 5 else name
+                taken.add(name.upper())
+        for column, name in wanted.items():
+            if column not in names:
+                names[column] = next(free for free in self._candidates(name) if free.upper() not in taken)
+                taken.add(names[column].upper())
+                why = f"is no name of 1 to {self.limits.name} bytes, or not the only one so"
+                self.note(column, "name", name, names[column], why)
+        return names
+
+    def variable(self, column: pa.Field, name: str, needed: int) -> pa.Field:
+        said = _said(column.metadata)
+        is_text = columns.is_text(column.type)
+        changed = {
+            "sas.name": name,
+            "sas.label": self._cut(column.name, "label", said.get("sas.label", ""), self.limits.label),
+        }
+        for key in ("sas.format", "sas.informat"):
+            if key in said:
+                changed[key] = self._format(column.name, key.removeprefix("sas."), said[key], is_text=is_text)
+        length = max(_length(said), needed)
+        if is_text and length > self.limits.character:
+            becomes = None if needed > self.limits.character else str(self.limits.character)
+            why = f"is beyond {self.limits.character} bytes"
+            self.note(column.name, "length", str(length), becomes, why)
+            changed["sas.length"] = str(self.limits.character)
+        return column.with_metadata(said | changed)
+
+    def _format(self, column: str, what: str, reference: str, *, is_text: bool) -> str:
+        said = formats.parse(reference)
+        if is_text and said != Format() and not said.name.startswith("$"):
+            said = said._replace(name=f"${said.name}")
+        fits = self._size(said.name) <= self.limits.format and max(said.width, said.decimals) <= LONGEST_WIDTH
+        if fits:
+            return str(said)
+        self.note(column, what, reference, "", f"has a name beyond {self.limits.format} bytes or too great a width")
+        return ""
+
+    def _fits(self, name: str, longest: int) -> bool:
+        return bool(name.strip()) and self._nameable(name) == name and self._size(name) <= longest
+
+    def _nameable(self, name: str) -> str:
+        """The name with what it cannot have replaced by underscores."""
+        if self.version == 8:
+            return "".join(c if self._size(c) else "_" for c in name) or "_"
+        return re.sub(r"\A(?=[0-9]|\Z)", "_", re.sub(r"[^A-Za-z0-9_]", "_", name))
+
+    def _candidates(self, name: str) -> Iterator[str]:
+        """The name cut, then cut more with 2, 3 ... behind it."""
+        whole = self._nameable(name)
+        whole = whole.upper() if self.version == 5 else whole
+        first = self._first(whole, self.limits.name)
+        yield first
+        for number in self._numbers.setdefault(first.upper(), count(2)):
+            yield self._first(whole, self.limits.name - len(str(number))) + str(number)
+
+    def _cut(self, column: str, what: str, value: str, longest: int) -> str:
+        if self._size(value) <= longest and (self._size(value) or not value):
+            return value
+        becomes = self._first(value.encode(self.charset, "replace").decode(self.charset), longest)
+        self.note(column, what, value, becomes, f"needs more than {longest} bytes, or other characters")
+        return becomes
+
+    def _first(self, text: str, size: int) -> str:
+        return text.encode(self.charset)[:size].decode(self.charset, "ignore")
+
+    def _size(self, text: str) -> int:
+        """Bytes of a text; 0 for one that the character set lacks."""
+        try:
+            return len(text.encode(self.charset))
+        except UnicodeEncodeError:
+            return 0
+
+
+def _length(said: Mapping[str, str]) -> int:
+    length = said.get("sas.length", "") if said.get("sas.type") == "character" else ""
+    return int(length) if length.isascii() and length.isdigit() else 0
+
+
+def _said(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+    return {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in (metadata or {}).items()}

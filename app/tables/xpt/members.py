@@ -1,0 +1,187 @@
+"""The data sets of a transport file: what its header records say, and where the observations lie."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from app.codecs.sas.dataset import Variable
+from app.dataset import formats
+from app.dataset.schema import LONGEST_CHARACTER
+from app.model.errors import TheirError
+from app.tables.xpt import parts
+from app.tables.xpt.layouts import (
+    CONTEXT,
+    RECORD,
+    Label8,
+    Label9,
+    LabelRecord,
+    LibraryRecord,
+    MemberRecord5,
+    MemberRecord8,
+    ModifiedRecord,
+    Namestr,
+    Namestr8,
+)
+from app.tables.xpt.parts import LABELS_8, LABELS_9, PARTS, Parts, Version
+from app.tables.xpt.records import Records
+
+NUMERIC: Final = 1
+CHARACTER: Final = 2
+
+_TYPES = {NUMERIC: b"\1", CHARACTER: b"\2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A data set of a file. `at` and `end` are the bytes between which observations and their padding lie, `count` the
+    number of observations where the file tells it."""
+
+    version: Version
+    name: str
+    label: str
+    type: str
+    variables: tuple[Variable, ...]
+    at: int
+    end: int
+    count: int | None
+
+    @property
+    def row_size(self) -> int:
+        """Bytes of an observation."""
+        return sum(variable.length for variable in self.variables)
+
+
+def read_members(records: Records, charset: str) -> Iterator[Member]:
+    """The data sets of a file, in its order. Raises TheirError."""
+    version = _version(records)
+    at = RECORD + LibraryRecord.SIZE + ModifiedRecord.SIZE
+    while at < records.size:
+        member = _member(records, version, at, charset)
+        yield member
+        at = member.end
+
+
+def _version(records: Records) -> Version:
+    for version, names in PARTS.items():
+        if records.is_header(names.library, 0):
+            return version
+    start = records.take(0, min(records.size, 28), "LIBRARY").decode("latin-1")
+    known = "a file of PROC CPORT, which only SAS reads" if start.startswith("**COMPRESSED**") else repr(start)
+    raise TheirError("xpt-header", "LIBRARY", 0, f"here begins no transport file, but {known}")
+
+
+def _member(records: Records, version: Version, at: int, charset: str) -> Member:
+    names = PARTS[version]
+    size = parts.namestr_size(records.header(names.member, at), at)
+    at += RECORD
+    records.header(names.descriptor, at)
+    at += RECORD
+    name = (records.layout(MemberRecord8, at) if version == 8 else records.layout(MemberRecord5, at)).name
+    label = records.layout(LabelRecord, at + RECORD)
+    at += 2 * RECORD
+    count = parts.variable_count(records.header(names.variables, at), at)
+    at += RECORD
+    described = memoryview(records.take(at, count * size, "Namestr"))
+    variables = [_variable(described[index * size :], at + index * size, version, charset) for index in range(count)]
+    at = _record_end(at + count * size)
+    if version == 8:
+        at = _read_labels(records, at, variables, charset)
+    header = records.header(names.observations, at)
+    observations = parts.observation_count(header, at) if version == 8 else None
+    at += RECORD
+    return Member(
+        version=version,
+        name=_text(name, charset),
+        label=_text(label.label, charset),
+        type=_text(label.type, charset),
+        variables=tuple(variables),
+        at=at,
+        end=_end(records, names, at, observations, sum(variable.length for variable in variables)),
+        count=observations,
+    )
+
+
+def _end(records: Records, names: Parts, at: int, count: int | None, row_size: int) -> int:
+    """Where the observations from byte `at` on end: at the next data set."""
+    if count is None:
+        return records.find(names.member, names.descriptor, at)
+    end = _record_end(at + count * row_size)
+    if end > records.size:
+        why = f"{count} observations of {row_size} bytes do not fit the {records.size - at} that are left"
+        raise TheirError("xpt-truncated", names.observations, at, why)
+    return end
+
+
+def _variable(described: memoryview, at: int, version: Version, charset: str) -> Variable:
+    layout = Namestr8 if version == 8 else Namestr
+    said, _ = layout.decode(described, 0, CONTEXT)
+    kind = _TYPES.get(said.ntype)
+    shortest, longest = (2, 8) if said.ntype == NUMERIC else (1, LONGEST_CHARACTER)
+    if kind is None or not shortest <= said.nlng <= longest:
+        why = f"a variable cannot have type {said.ntype} and length {said.nlng}"
+        raise TheirError("xpt-variable", _text(said.nname, charset), at, why)
+    name = said.longname if isinstance(said, Namestr8) and said.longname else said.nname
+    return Variable(
+        name=_text(name, charset),
+        format=_text(said.nform, charset),
+        informat=_text(said.niform, charset),
+        label=_text(said.nlabel, charset),
+        type=kind,
+        length=said.nlng,
+        format_length=said.nfl,
+        format_decimal=said.nfd,
+        informat_length=said.nifl,
+        informat_decimal=said.nifd,
+    )
+
+
+def _read_labels(records: Records, at: int, variables: list[Variable], charset: str) -> int:
+    """Puts long labels and formats where they belong; the byte behind them."""
+    for name, layout in ((LABELS_8, Label8), (LABELS_9, Label9)):
+        if records.is_header(name, at):
+            count = parts.label_count(records.header(name, at), at)
+            at += RECORD
+            for _ in range(count):
+                at = _read_label(records, layout, at, variables, charset)
+            at = _record_end(at)
+    return at
+
+
+def _read_label(records: Records, layout: type[Label8], at: int, variables: list[Variable], charset: str) -> int:
+    said = records.layout(layout, at)
+    if not 1 <= said.number <= len(variables):
+        why = f"a label for variable {said.number} of {len(variables)}"
+        raise TheirError("xpt-variable", layout.__name__, at, why)
+    sizes = [said.name, said.label, *((said.format, said.informat) if isinstance(said, Label9) else (0, 0))]
+    data = records.take(at + layout.SIZE, sum(sizes), layout.__name__)
+    name, label, output, read = (_text(text, charset) for text in _split(data.decode(CONTEXT.charset), sizes))
+    variable = variables[said.number - 1]
+    variable = replace(variable, name=name or variable.name, label=label)
+    if output:
+        reference = formats.parse(output)
+        variable = replace(
+            variable, format=reference.name, format_length=reference.width, format_decimal=reference.decimals
+        )
+    if read:
+        reference = formats.parse(read)
+        variable = replace(
+            variable, informat=reference.name, informat_length=reference.width, informat_decimal=reference.decimals
+        )
+    variables[said.number - 1] = variable
+    return at + layout.SIZE + len(data)
+
+
+def _split(text: str, sizes: Sequence[int]) -> Iterator[str]:
+    at = 0
+    for size in sizes:
+        yield text[at : at + size]
+        at += size
+
+
+def _text(raw: str, charset: str) -> str:
+    """The text whose bytes a layout gave as Latin-1 characters."""
+    return raw.strip(" \0").encode(CONTEXT.charset).decode(charset, "replace")
+
+
+def _record_end(at: int) -> int:
+    return -(-at // RECORD) * RECORD

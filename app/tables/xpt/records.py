@@ -1,0 +1,74 @@
+"""A transport file, record by record. Nothing is read, and no memory taken, for bytes that are not there."""
+
+from collections.abc import Iterator
+from typing import BinaryIO, TypeVar
+
+from app.model.errors import TheirError
+from app.tables.xpt.layouts import CONTEXT, RECORD, HeaderRecord
+from app.tables.xpt.parts import start_of
+from app.wire import Layout
+
+CHUNK = 8192 * RECORD
+"""Bytes read at once."""
+
+L = TypeVar("L", bound=Layout)
+
+
+class Records:
+    """A seekable file of whole records. Its errors are TheirError, with the byte."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = file.seek(0, 2)
+        torn = self.size % RECORD
+        if torn:
+            why = f"the last record has {torn} of {RECORD} bytes"
+            raise TheirError("xpt-truncated", "record", self.size - torn, why)
+
+    def take(self, at: int, size: int, what: str) -> bytes:
+        """So many bytes from byte `at` on; `what` they are."""
+        if at + size > self.size:
+            why = f"{at + size - self.size} bytes are missing at the end of the file"
+            raise TheirError("xpt-truncated", what, at, why)
+        self._file.seek(at)
+        pieces = []
+        while size:
+            piece = self._file.read(size)
+            if not piece:
+                raise TheirError("xpt-truncated", what, at, "the file became shorter while it was read")
+            pieces.append(piece)
+            size -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def layout(self, layout: type[L], at: int) -> L:
+        """The record at byte `at`."""
+        return layout.decode(self.take(at, layout.SIZE, layout.__name__), 0, CONTEXT)[0]
+
+    def header(self, name: str, at: int) -> HeaderRecord:
+        """The header record at byte `at`, which must have this name."""
+        record = self.take(at, RECORD, name)
+        if not record.startswith(start_of(name)):
+            raise TheirError("xpt-header", name, at, f"here begins no {name}, but {record[:28].decode('latin-1')!r}")
+        return HeaderRecord.decode(record, 0, CONTEXT)[0]
+
+    def is_header(self, name: str, at: int) -> bool:
+        """Whether the header record of this name is at byte `at`."""
+        return at < self.size and self.take(at, RECORD, name).startswith(start_of(name))
+
+    def chunks(self, at: int, end: int) -> Iterator[bytes]:
+        """The bytes up to `end`, in pieces of whole records."""
+        for start in range(at, end, CHUNK):
+            yield self.take(start, min(CHUNK, end - start), "observations")
+
+    def find(self, first: str, second: str, at: int) -> int:
+        """The byte from `at` on where header records of these names follow each other, else the file's size."""
+        start = start_of(first)
+        chunk_at = at
+        for chunk in self.chunks(at, self.size):
+            offset = chunk.find(start)
+            while offset >= 0:
+                if offset % RECORD == 0 and self.is_header(second, chunk_at + offset + RECORD):
+                    return chunk_at + offset
+                offset = chunk.find(start, offset + 1)
+            chunk_at += len(chunk)
+        return self.size
