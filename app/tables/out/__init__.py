@@ -1,0 +1,93 @@
+"""Tables -> the formats that people use, streaming.
+
+A format's `write` takes an `Outgoing` table and settled `Options` and gives its bytes piece by piece. `FORMATS` has
+them by the word that asks for one.
+"""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from app.tables.out.binary import write_arrow, write_parquet
+from app.tables.out.dataset_json import write_dataset_json, write_dataset_ndjson, write_dsjc
+from app.tables.out.delimited import write_csv
+from app.tables.out.options import OptionError, Options
+from app.tables.out.pieces import Piece
+from app.tables.out.program import write_program
+from app.tables.out.rows import write_json, write_ndjson
+from app.tables.out.stored import outgoing
+from app.tables.out.table import Outgoing, TableFormat
+
+__all__ = ["FORMATS", "OptionError", "Options", "Outgoing", "Piece", "TableFormat", "outgoing"]
+
+_TEXT = frozenset({"dates", "blank"})
+_JSON, _NDJSON = "application/json", "application/x-ndjson"
+
+_ALL = (
+    TableFormat(
+        "parquet",
+        "application/vnd.apache.parquet",
+        ".parquet",
+        "Apache Parquet",
+        write_parquet,
+        missing=("column", "null"),
+        options=frozenset({"dates"}),
+        keeps_bytes=True,
+    ),
+    TableFormat(
+        "arrow",
+        "application/vnd.apache.arrow.stream",
+        ".arrows",
+        "Arrow IPC stream",
+        write_arrow,
+        missing=("column", "null"),
+        options=frozenset({"dates"}),
+        keeps_bytes=True,
+    ),
+    TableFormat("csv", "text/csv", ".csv", "CSV", write_csv, options=_TEXT),
+    TableFormat("json", _JSON, ".json", "JSON, an array of objects", write_json, options=_TEXT),
+    TableFormat("ndjson", _NDJSON, ".ndjson", "JSON, an object a line", write_ndjson, options=_TEXT),
+    TableFormat(
+        "dataset-json",
+        _JSON,
+        ".json",
+        "CDISC Dataset-JSON 1.1",
+        write_dataset_json,
+        missing=("null", "column"),
+        options=frozenset({"dates"}),
+        as_numbers=pa.types.is_duration,
+    ),
+    TableFormat(
+        "dataset-ndjson",
+        _NDJSON,
+        ".ndjson",
+        "CDISC Dataset-JSON 1.1, NDJSON",
+        write_dataset_ndjson,
+        missing=("null", "column"),
+        options=frozenset({"dates"}),
+        as_numbers=pa.types.is_duration,
+    ),
+    TableFormat(
+        "dsjc",
+        "application/vnd.cdisc.dataset-json.compressed",
+        ".dsjc",
+        "CDISC Dataset-JSON 1.1, compressed",
+        write_dsjc,
+        missing=("null", "column"),
+        options=frozenset({"dates"}),
+        as_numbers=pa.types.is_duration,
+    ),
+    TableFormat(
+        "sas",
+        "application/zip",
+        ".zip",
+        "CSV and the SAS program that reads it",
+        write_program,
+        missing=("tag", "null"),
+        as_numbers=pa.types.is_temporal,
+    ),
+)
+
+FORMATS: Mapping[str, TableFormat] = {known.name: known for known in _ALL}
+"""By the word that asks for a format. The first is for a client that has no preference; of those that share a media
+type, the first is what that type stands for."""

@@ -1,0 +1,31 @@
+"""Parquet and the Arrow IPC stream: everything is kept, `sas.*` metadata included."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from app.dataset.parquet import parquet_writer, row_groups
+from app.tables.out.options import Options
+from app.tables.out.pieces import Piece, Pieces
+from app.tables.out.table import Outgoing
+
+
+def write_arrow(table: Outgoing, _options: Options) -> Iterator[Piece]:
+    """An Arrow IPC stream, as `pyarrow.ipc.open_stream` reads it."""
+    target = Pieces()
+    with pa.ipc.new_stream(target, table.schema) as writer:
+        yield from target.rest()
+        for batch in table.batches:
+            writer.write_batch(batch)
+            yield from target.taken()
+    yield from target.rest()
+
+
+def write_parquet(table: Outgoing, _options: Options) -> Iterator[Piece]:
+    """A Parquet file. One row group at a time is in memory (about 32 MiB)."""
+    target = Pieces()
+    with parquet_writer(table.schema, target) as writer:
+        for group in row_groups(table.schema, table.batches):
+            writer.write_table(group, row_group_size=group.num_rows)
+            yield from target.taken()
+    yield from target.rest()

@@ -1,0 +1,53 @@
+"""Which columns make up the cells of a row of text."""
+
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.dataset import side
+from app.tables.out import text
+from app.tables.out.options import Options
+
+
+class Cell(NamedTuple):
+    """One cell of every row: its column, and that of the tags that stand in for nulls there."""
+
+    name: str
+    type: pa.DataType
+    at: int
+    tags_at: int | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its values are text, and not numbers or dates."""
+        return text.is_text(self.type)
+
+    def column(self, batch: pa.RecordBatch) -> pa.Array:
+        return batch.column(self.at)
+
+    def written(self, batch: pa.RecordBatch) -> pa.StringArray:
+        """Its values as text, without tags."""
+        return text.written(self.column(batch))
+
+    def tags(self, batch: pa.RecordBatch) -> pa.StringArray | None:
+        """The special missing values that stand in it, if any do."""
+        tags = None if self.tags_at is None else batch.column(self.tags_at)
+        return None if tags is None or tags.null_count == len(tags) else tags
+
+
+def cells(schema: pa.Schema, options: Options) -> list[Cell]:
+    """The cells of a row; with `missing=tag`, side columns are no cells of their own."""
+    tags: dict[str, int] = {}
+    if options.missing == "tag":
+        tags = {of: at for at, field in enumerate(schema) if (of := side.missing_of(field)) is not None}
+    return [
+        Cell(field.name, field.type, at, tags.get(field.name))
+        for at, field in enumerate(schema)
+        if at not in tags.values()
+    ]
+
+
+def blank_as_null(strings: pa.StringArray) -> pa.StringArray:
+    """Text, where the empty one is null."""
+    return pc.if_else(pc.equal(strings, ""), None, strings)

@@ -1,0 +1,69 @@
+"""CSV as RFC 4180 has it: UTF-8, a header line, CR LF, quotes where they are needed.
+
+A blank character value is `""` and a missing value is nothing at all, so that readers can tell them apart.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.tables.out import text
+from app.tables.out.cells import Cell, cells
+from app.tables.out.options import Options
+from app.tables.out.pieces import Piece, blocks, split
+from app.tables.out.table import Outgoing
+
+LINE_END = "\r\n"
+
+_NEEDS_QUOTES = '",\r\n'
+_EMPTY = '""'
+
+
+def write_csv(table: Outgoing, options: Options) -> Iterator[Piece]:
+    """With tags, a special missing value stands in its variable's cell as `.A`."""
+    shown = cells(table.schema, options)
+    yield (",".join(_name(cell.name) for cell in shown) + LINE_END).encode()
+    yield from rows(table.batches, shown, options)
+
+
+def rows(batches: Iterable[pa.RecordBatch], shown: Sequence[Cell], options: Options) -> Iterator[Piece]:
+    """The lines behind the header. A line is never empty, since readers pass over those."""
+    literals = ["", *[","] * (len(shown) - 1), LINE_END]
+    alone = len(shown) == 1
+    empty = "" if options.blank == "null" and not alone else _EMPTY
+    for batch in blocks(batches):
+        written = [_written(cell, batch, empty) for cell in shown]
+        yield from split(text.lines(literals, written, batch.num_rows, null=_EMPTY if alone else ""))
+
+
+def _written(cell: Cell, batch: pa.RecordBatch, empty: str) -> pa.StringArray:
+    if cell.is_text:
+        return _quoted(cell.column(batch), empty)
+    tags = cell.tags(batch)
+    return cell.written(batch) if tags is None else pc.coalesce(cell.written(batch), tags)
+
+
+def _quoted(strings: pa.StringArray, empty: str) -> pa.StringArray:
+    """Text in quotes where a comma, a quote, a line end or a blank in front needs them; `empty` for what is empty."""
+    blank = pc.equal(strings, "")
+    result = strings
+    needed = _needed(strings)
+    if needed is not None:
+        result = pc.if_else(needed, text.joined('"', pc.replace_substring(strings, '"', '""'), '"'), result)
+    return pc.if_else(blank, empty, result) if empty and pc.any(blank).as_py() else result
+
+
+def _needed(strings: pa.StringArray) -> pa.BooleanArray | None:
+    """Which values need quotes; None if none does. A block is searched whole first, which costs next to nothing."""
+    raw = text.raw(strings)
+    found = [character for character in _NEEDS_QUOTES if character.encode() in raw]
+    needed = pc.starts_with(strings, " ")
+    for character in found:
+        needed = pc.or_(needed, pc.match_substring(strings, character))
+    return needed if found or pc.any(needed).as_py() else None
+
+
+def _name(name: str) -> str:
+    needed = not name or name.startswith(" ") or any(character in name for character in _NEEDS_QUOTES)
+    return '"' + name.replace('"', '""') + '"' if needed else name

@@ -1,0 +1,46 @@
+"""What a client may choose about a table it takes, beside the format."""
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+Missing = Literal["null", "tag", "column"]
+Dates = Literal["iso", "sas"]
+Names = Literal["keep", "lower"]
+Blank = Literal["empty", "null"]
+
+
+class OptionError(ValueError):
+    """An option that cannot be followed: `option` is its name, `why` a sentence."""
+
+    def __init__(self, option: str, why: str) -> None:
+        super().__init__(f"{option}: {why}")
+        self.option, self.why = option, why
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked for; None where nothing was, and the format's default holds.
+
+    - `columns`: variables by name, in this order, in any case;
+    - `offset`, `limit`: rows to leave out at the beginning, and rows at most;
+    - `missing`: special missing values as null, as their tag (`.A`) in the cell, or in a side column;
+    - `dates`: dates, datetimes and times in ISO 8601 (in their own types, where a format has them), or as the numbers
+      that SAS keeps: days or seconds since 1960-01-01, or seconds;
+    - `names`: column names as they are, or in small letters;
+    - `blank`: blank character values as empty text or as null;
+    - `rename`: names that the format cannot hold are changed.
+    """
+
+    columns: tuple[str, ...] | None = None
+    offset: int | None = None
+    limit: int | None = None
+    missing: Missing | None = None
+    dates: Dates | None = None
+    names: Names | None = None
+    blank: Blank | None = None
+    rename: bool | None = None
+
+    def given(self) -> dict[str, object]:
+        """The options that were asked for, by name."""
+        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: value for name, value in pairs if value is not None}

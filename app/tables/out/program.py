@@ -1,0 +1,137 @@
+"""A CSV file and the SAS program that reads it, in a ZIP archive: for SAS sessions that can read nothing better.
+
+Dates and times are in the CSV as the numbers that SAS keeps, so that no informat can get them wrong. The program comes
+last in the archive, as the lengths that UTF-8 needs are known only then.
+"""
+
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.dataset import missing, side
+from app.dataset.schema import LONGEST_CHARACTER
+from app.tables.out import delimited, text
+from app.tables.out.cells import Cell, cells
+from app.tables.out.options import Options
+from app.tables.out.pieces import Piece, Pieces
+from app.tables.out.table import Outgoing, said_of
+
+CSV_NAME, PROGRAM_NAME = "data.csv", "data.sas"
+
+_INFILE = "\"&csv\" dsd dlm=',' termstr=crlf firstobs=2 truncover encoding='utf-8'"
+_SHORTEST_RECORD = 32_767
+_LONGEST_RECORD = 1_073_741_823
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}", re.ASCII)
+_FORMAT = re.compile(r"\$?(?:[A-Za-z_][A-Za-z0-9_]*)?[0-9]*\.[0-9]*", re.ASCII)
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class _Variable(NamedTuple):
+    """A variable as a DATA step names it."""
+
+    literal: str
+    length: str
+    informat: str
+    said: dict[str, str]
+
+
+def write_program(table: Outgoing, options: Options) -> Iterator[Piece]:
+    """The archive: `data.csv`, then `data.sas`."""
+    shown = cells(table.schema, options)
+    widest = dict.fromkeys((cell.at for cell in shown if cell.is_text), 1)
+    target = Pieces()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open(_entry(CSV_NAME, table), "w", force_zip64=True) as file:
+            measured = table._replace(batches=_measured(table, widest))
+            for piece in delimited.write_csv(measured, options):
+                file.write(piece)
+                yield from target.taken()
+        archive.writestr(_entry(PROGRAM_NAME, table), program(table, shown, widest))
+    yield from target.rest()
+
+
+def program(table: Outgoing, shown: Sequence[Cell], widest: dict[int, int]) -> str:
+    """The DATA step. `widest` are the bytes that text cells have at most, by column.
+
+    Names, labels and formats come from a sender: what is no plain word is quoted, and what is no format left out.
+    """
+    said = said_of(table.schema.metadata)
+    is_ibm = said.get("float") == "ibm"
+    variables = [_variable(table.schema.field(cell.at), widest.get(cell.at), is_ibm=is_ibm) for cell in shown]
+    label = f"(label={_text(said['label'])})" if said.get("label") else ""
+    longest = sum(2 * widest.get(cell.at, 16) + 3 for cell in shown)
+    tags = f"missing {' '.join(missing.LETTERS)};" if any(map(side.missing_of, table.schema)) else ""
+    head = [
+        f"/* Reads {CSV_NAME}. Say where it is: */",
+        f"%let csv = {CSV_NAME};",
+        "",
+        "options validvarname=any validmemname=extend nofmterr;",
+        *([tags] if tags else []),
+        "",
+        f"data WORK.{_name(table.member)}{label};",
+        f"   infile {_INFILE} lrecl={min(max(longest, _SHORTEST_RECORD), _LONGEST_RECORD)};",
+    ]
+    statements = [
+        ("length", [f"{one.literal} {one.length}" for one in variables]),
+        ("label", [f"{one.literal} = {_text(one.said['label'])}" for one in variables if one.said.get("label")]),
+        ("format", [f"{one.literal} {one.said['format']}" for one in variables if _is_format(one.said.get("format"))]),
+        (
+            "informat",
+            [f"{one.literal} {one.said['informat']}" for one in variables if _is_format(one.said.get("informat"))],
+        ),
+        ("input", [f"{one.literal} : {one.informat}" for one in variables]),
+    ]
+    body = [line for word, items in statements if items for line in (f"   {word}", *_indented(items), "   ;")]
+    return "\n".join([*head, *body, "run;", ""])
+
+
+def _measured(table: Outgoing, widest: dict[int, int]) -> Iterator[pa.RecordBatch]:
+    """The batches again. What their texts need in UTF-8 is noted; a CR LF inside of one, which would end SAS's record,
+    becomes LF."""
+    for batch in table.batches:
+        kept = batch
+        for at, seen in widest.items():
+            column = batch.column(at)
+            widest[at] = max(seen, pc.max(pc.binary_length(column)).as_py() or 0)
+            if b"\r\n" in text.raw(column):
+                kept = kept.set_column(at, batch.schema.field(at), pc.replace_substring(column, "\r\n", "\n"))
+        yield kept
+
+
+def _entry(name: str, table: Outgoing) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, table.created.timetuple()[:6])
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry
+
+
+def _variable(field: pa.Field, widest: int | None, *, is_ibm: bool) -> _Variable:
+    said = said_of(field.metadata)
+    length = int(said.get("length", "8"))
+    if widest is not None:
+        length = min(max(length, widest), LONGEST_CHARACTER)
+        return _Variable(_name(field.name), f"${length}", f"$char{length}.", said)
+    # An IBM float has up to 4 bits more fraction than an IEEE one of the same length.
+    length = min(8, max(3, length + is_ibm))
+    return _Variable(_name(field.name), str(length), "best32.", said)
+
+
+def _indented(items: Sequence[str]) -> list[str]:
+    return [f"      {item}" for item in items]
+
+
+def _name(name: str) -> str:
+    return name if _WORD.fullmatch(name) else _text(name) + "n"
+
+
+def _text(value: str) -> str:
+    """A character constant, in which macro triggers mean nothing."""
+    return "'" + _CONTROLS.sub(" ", value).replace("'", "''") + "'"
+
+
+def _is_format(reference: str | None) -> bool:
+    return bool(reference and _FORMAT.fullmatch(reference))

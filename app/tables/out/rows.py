@@ -1,0 +1,88 @@
+"""JSON: rows as objects, in an array or one a line (NDJSON)."""
+
+from collections.abc import Iterator, Sequence
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.tables.out import text
+from app.tables.out.cells import Cell, blank_as_null, cells
+from app.tables.out.options import Options
+from app.tables.out.pieces import Piece, blocks, split
+from app.tables.out.table import Outgoing
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"'} | {
+    character: orjson.dumps(character).decode().strip('"') for character in map(chr, range(32))
+}
+"""What stands in JSON for a character that may not stand there itself; the backslash first: the others bring more."""
+
+
+def write_ndjson(table: Outgoing, options: Options) -> Iterator[Piece]:
+    """One object a line."""
+    shown = cells(table.schema, options)
+    for block in row_blocks(table, shown, options, framed("", _objects(shown), "\n")):
+        yield from split(block)
+
+
+def write_json(table: Outgoing, options: Options) -> Iterator[Piece]:
+    """An array of objects, one a line."""
+    shown = cells(table.schema, options)
+    yield b"["
+    yield from separated(row_blocks(table, shown, options, framed(",\n", _objects(shown), "")))
+    yield b"\n]\n"
+
+
+def framed(before: str, literals: Sequence[str], behind: str) -> list[str]:
+    """What stands between the cells of a row, with more before and behind the row."""
+    if len(literals) == 1:
+        return [before + literals[0] + behind]
+    return [before + literals[0], *literals[1:-1], literals[-1] + behind]
+
+
+def separated(rows: Iterator[memoryview]) -> Iterator[Piece]:
+    """Blocks of rows that each begin with a comma, without the very first comma."""
+    for at, block in enumerate(rows):
+        yield from split(block[1:] if at == 0 else block)
+
+
+def row_blocks(
+    table: Outgoing, shown: Sequence[Cell], options: Options, literals: Sequence[str]
+) -> Iterator[memoryview]:
+    """Rows of JSON, many at a time."""
+    for batch in blocks(table.batches):
+        written = [_written(cell, batch, options) for cell in shown]
+        yield text.lines(literals, written, batch.num_rows, null="null")
+
+
+def _objects(shown: Sequence[Cell]) -> list[str]:
+    keys = [orjson.dumps(cell.name).decode() + ":" for cell in shown]
+    return ["{" + keys[0], *["," + key for key in keys[1:]], "}"] if keys else ["{}"]
+
+
+def _written(cell: Cell, batch: pa.RecordBatch, options: Options) -> pa.StringArray:
+    column = cell.column(batch)
+    if cell.is_text:
+        return _string(blank_as_null(column) if options.blank == "null" else column)
+    written = cell.written(batch)
+    if pa.types.is_floating(cell.type):
+        written = _finite(column, written)
+    elif not text.is_number(cell.type):
+        written = text.joined('"', written, '"')
+    tags = cell.tags(batch)
+    return written if tags is None else pc.coalesce(written, text.joined('"', tags, '"'))
+
+
+def _finite(column: pa.Array, written: pa.StringArray) -> pa.StringArray:
+    """JSON has no infinity and no NaN."""
+    finite = pc.is_finite(column)
+    return written if pc.all(finite).as_py() else pc.if_else(finite, written, None)
+
+
+def _string(strings: pa.StringArray) -> pa.StringArray:
+    """Text in quotes, with escapes. A block is searched whole first, which costs next to nothing."""
+    raw = text.raw(strings)
+    for character, escape in _ESCAPES.items():
+        if character.encode() in raw:
+            strings = pc.replace_substring(strings, character, escape)
+    return text.joined('"', strings, '"')

@@ -1,0 +1,103 @@
+"""Which columns of a table go out, under which names and as which types."""
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from app.dataset import columns, numeric, side
+from app.tables.out.options import OptionError, Options
+from app.tables.out.table import TableFormat
+
+Conversion = Callable[[pa.Array], pa.Array]
+
+
+class Column(NamedTuple):
+    """A column that goes out: where it comes from, what it becomes, and how."""
+
+    source: str
+    field: pa.Field
+    convert: Conversion
+
+
+class Selection(NamedTuple):
+    """The columns that go out."""
+
+    schema: pa.Schema
+    columns: tuple[Column, ...]
+
+    @property
+    def sources(self) -> list[str]:
+        """The columns to read, each once."""
+        return list(dict.fromkeys(column.source for column in self.columns))
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns of a batch that has all sources."""
+        if not self.columns:
+            return batch.select([])
+        arrays = [column.convert(batch.column(column.source)) for column in self.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def select(schema: pa.Schema, options: Options, known: TableFormat) -> Selection:
+    """The columns that settled options choose for a format. A variable's side columns that the format takes follow it.
+
+    Raises OptionError for a column that is not there.
+    """
+    following: dict[str, list[pa.Field]] = {}
+    for field in filter(side.is_side, schema):
+        if known.takes_side(field, options):
+            following.setdefault(side.missing_of(field) or side.bytes_of(field) or "", []).append(field)
+    kept = tuple(
+        _named(_typed(Column(field.name, field, _same), options, known), options)
+        for variable in _variables(schema, options.columns)
+        for field in (variable, *following.get(variable.name, ()))
+    )
+    return Selection(pa.schema([column.field for column in kept], schema.metadata), kept)
+
+
+def _variables(schema: pa.Schema, wanted: Sequence[str] | None) -> list[pa.Field]:
+    variables = {field.name.casefold(): field for field in side.without_sides(schema)}
+    if wanted is None:
+        return list(variables.values())
+    names = list(_split(wanted, variables))
+    unknown = [name for name in names if name.casefold() not in variables]
+    if unknown:
+        raise OptionError("columns", f"there is no variable {', '.join(unknown)}")
+    return list({name.casefold(): variables[name.casefold()] for name in names}.values())
+
+
+def _split(wanted: Sequence[str], known: Container[str]) -> Iterator[str]:
+    """Names that may stand in one item, with commas between; a name that has a comma itself stands alone."""
+    for item in wanted:
+        yield from [item] if item.casefold() in known else (name.strip() for name in item.split(","))
+
+
+def _same(column: pa.Array) -> pa.Array:
+    return column
+
+
+def _numbers(column: pa.Array) -> pa.Array:
+    return numeric.to_arrow(columns.doubles(column))
+
+
+def _typed(column: Column, options: Options, known: TableFormat) -> Column:
+    """Numbers, where dates and times are to go out as SAS keeps them."""
+    data_type = column.field.type
+    if not known.as_numbers(data_type) and not (options.dates == "sas" and pa.types.is_temporal(data_type)):
+        return column
+    return column._replace(field=column.field.with_type(pa.float64()), convert=_numbers)
+
+
+def _named(column: Column, options: Options) -> Column:
+    """Small letters where they are asked for; the variable's own name stays in the metadata."""
+    if options.names != "lower":
+        return column
+    field = column.field
+    said = dict(field.metadata or {})
+    for key in (side.MISSING_OF, side.BYTES_OF):
+        if key in said:
+            said[key] = said[key].decode().lower().encode()
+    if not side.is_side(field):
+        said.setdefault(b"sas.name", field.name.encode())
+    return column._replace(field=field.with_name(field.name.lower()).with_metadata(said))

@@ -1,0 +1,102 @@
+"""Columns as text, a column at a time: numbers shortest, dates and times in ISO 8601.
+
+A datetime is `2026-11-21T08:30:00`, with a fraction where it has one; a time of day `08:30:00`. A duration, which is
+what a SAS time outside of 0 to 24 hours is, has as many hours as it needs: `30:15:00`, `-00:00:45`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_HOUR = 3_600_000_000
+
+
+class _Text(NamedTuple):
+    """How columns of a kind of type become text."""
+
+    includes: Callable[[pa.DataType], bool]
+    write: Callable[[pa.Array], pa.StringArray]
+
+
+def is_text(data_type: pa.DataType) -> bool:
+    """Whether values of this type are text in JSON and may need quotes in CSV."""
+    return bool(pa.types.is_string(data_type))
+
+
+def is_number(data_type: pa.DataType) -> bool:
+    """Whether values of this type are numbers in JSON."""
+    return bool(pa.types.is_floating(data_type) or pa.types.is_integer(data_type))
+
+
+def written(column: pa.Array) -> pa.StringArray:
+    """A column's values as text; null stays null."""
+    known = next((known for known in _TEXTS if known.includes(column.type)), None)
+    return known.write(column) if known else column.cast(pa.string())
+
+
+def joined(*pieces: pa.StringArray | str) -> pa.StringArray:
+    """Texts side by side; null where one of them is null."""
+    return pc.binary_join_element_wise(*pieces, "")
+
+
+def raw(strings: pa.StringArray) -> bytes:
+    """The bytes of all values, one behind the other."""
+    _, offsets, data = strings.buffers()
+    if data is None or not len(strings):
+        return b""
+    ends = memoryview(offsets).cast("i")
+    first, last = ends[strings.offset], ends[strings.offset + len(strings)]
+    found: bytes = data.slice(first, last - first).to_pybytes()
+    return found
+
+
+def lines(literals: Sequence[str], cells: Sequence[pa.StringArray], rows: int, null: str) -> memoryview:
+    """Rows of text: the first literal, the first cell, the second literal and so on; one literal more than cells."""
+    if not cells:
+        return memoryview((literals[0] * rows).encode())
+    between = [piece for pair in zip(literals, cells, strict=False) for piece in pair]
+    whole = pc.binary_join_element_wise(*between, literals[-1], "", null_handling="replace", null_replacement=null)
+    return memoryview(whole.buffers()[2])
+
+
+def _float(column: pa.Array) -> pa.StringArray:
+    """Integral numbers without a point, as those of a SAS data set often are: half the time, and no exponent."""
+    try:
+        return column.cast(pa.int64()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return column.cast(pa.string())
+
+
+def _datetime(column: pa.Array) -> pa.StringArray:
+    return pc.replace_substring(_whole_seconds(column, pa.timestamp("s")), " ", "T")
+
+
+def _time(column: pa.Array) -> pa.StringArray:
+    return _whole_seconds(column, pa.time32("s"))
+
+
+def _whole_seconds(column: pa.Array, seconds: pa.DataType) -> pa.StringArray:
+    """Without a fraction where there is none: in the whole column, or else value by value."""
+    try:
+        return column.cast(seconds).cast(pa.string())
+    except pa.ArrowInvalid:
+        return pc.ascii_rtrim(pc.ascii_rtrim(column.cast(pa.string()), "0"), ".")
+
+
+def _duration(column: pa.Array) -> pa.StringArray:
+    ticks = column.cast(pa.duration("us")).cast(pa.int64())
+    size = pc.abs(ticks)
+    hours = pc.divide(size, _HOUR)
+    rest = pc.subtract(size, pc.multiply(hours, _HOUR)).cast(pa.time64("us"))
+    sign = pc.if_else(pc.less(ticks, 0), "-", "")
+    return joined(sign, pc.ascii_lpad(hours.cast(pa.string()), 2, "0"), pc.utf8_slice_codeunits(_time(rest), 2))
+
+
+_TEXTS = (
+    _Text(pa.types.is_floating, _float),
+    _Text(pa.types.is_timestamp, _datetime),
+    _Text(pa.types.is_time, _time),
+    _Text(pa.types.is_duration, _duration),
+)
