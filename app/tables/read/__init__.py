@@ -1,0 +1,1 @@
+"""Files in many formats -> tables, and what data sets those become."""

@@ -1,0 +1,173 @@
+"""CSV: texts between delimiters, of which each column may be numbers, dates or times (`app.tables.read.texts`)."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from app.dataset import side
+from app.model.errors import TheirError
+from app.tables.read import texts
+from app.tables.read.charsets import charset_of
+from app.tables.read.reading import Options, Reading, Remark, unreadable
+
+BLOCK_BYTES = 4 << 20
+"""Bytes read at once; no row may be longer."""
+
+_DELIMITERS = (",", ";", "\t", "|")
+_SAMPLE = 256 << 10
+_SAMPLE_ROWS = 200
+
+
+def read(file: BinaryIO, options: Options) -> Reading:
+    """A CSV file: its first row names the columns, and a column is what all its cells are.
+
+    Raises TheirError when rows differ in length, or for what is not in its character set.
+    """
+    form = _form(file, options)
+    columns = [_column(name, options) for name in form.names]
+    for cells in _cells(file, form):
+        for column, cell in zip(columns, cells.columns, strict=True):
+            column.see(cell)
+    fields = list(_fields(form.names, columns))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        schema = pa.schema(fields)
+        for cells in _cells(file, form):
+            yield pa.RecordBatch.from_arrays(list(_values(cells.columns, columns)), schema=schema)
+
+    return Reading(pa.schema(fields), batches, tuple(_remarks(form, columns, options)))
+
+
+class _Form(NamedTuple):
+    charset: str
+    is_guessed: bool
+    delimiter: str
+    names: tuple[str, ...]
+    has_header: bool
+
+
+def _form(file: BinaryIO, options: Options) -> _Form:
+    charset = charset_of(file, options.encoding)
+    file.seek(0)
+    sample = _sample(file, charset.name)
+    if not sample.strip():
+        raise unreadable("the file is empty; its first row should name the columns")
+    delimiter = options.delimiter or _sniff(sample)
+    first = next(_rows(sample, delimiter))
+    names = tuple(first) if options.header else tuple(f"VAR{number}" for number in range(1, len(first) + 1))
+    return _Form(charset.name, charset.guessed, delimiter, names, options.header)
+
+
+def _sample(file: BinaryIO, charset: str) -> str:
+    try:
+        unmarked = "utf-8-sig" if charset == "utf-8" else charset
+        return io.TextIOWrapper(io.BufferedReader(_Unclosed(file)), unmarked, newline="").read(_SAMPLE)
+    except UnicodeDecodeError as error:
+        raise unreadable(f"byte {error.start} is not in character set {charset}") from None
+
+
+class _Unclosed(io.RawIOBase):
+    """A file that whoever wraps it cannot close."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _rows(sample: str, delimiter: str) -> Iterator[list[str]]:
+    """The rows of a sample, of which the last may be cut off."""
+    try:
+        yield from csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter)
+    except csv.Error as error:
+        raise unreadable(str(error)) from None
+
+
+def _sniff(sample: str) -> str:
+    """The delimiter that cuts most rows into the same number of cells, of those that cut at all."""
+
+    def rank(delimiter: str) -> tuple[int, int]:
+        try:
+            widths = Counter(len(row) for row in islice(_rows(sample, delimiter), _SAMPLE_ROWS) if row)
+        except TheirError:
+            return 0, 0
+        width, rows = widths.most_common(1)[0]
+        return (rows, width) if width > 1 else (0, 0)
+
+    return max(_DELIMITERS, key=rank)
+
+
+def _cells(file: BinaryIO, form: _Form) -> Iterator[pa.RecordBatch]:
+    """The file's cells as texts; columns are called by their number, since names may be anything."""
+    numbers = [str(number) for number in range(len(form.names))]
+    file.seek(0)
+    try:
+        with pa_csv.open_csv(
+            _Unclosed(file),
+            pa_csv.ReadOptions(
+                use_threads=False,
+                block_size=BLOCK_BYTES,
+                column_names=numbers,
+                skip_rows_after_names=int(form.has_header),
+                encoding="utf8" if form.charset == "utf-8" else form.charset,
+            ),
+            pa_csv.ParseOptions(
+                delimiter=form.delimiter, newlines_in_values=True, ignore_empty_lines=len(form.names) > 1
+            ),
+            pa_csv.ConvertOptions(column_types=dict.fromkeys(numbers, pa.string())),
+        ) as reader:
+            for batch in reader:
+                yield batch.cast(pa.schema([(number, pa.string()) for number in numbers]))
+    except pa.ArrowInvalid as error:
+        raise unreadable(str(error).removeprefix("CSV parse error: ")) from None
+    except UnicodeDecodeError as error:
+        raise unreadable(f"it is not in character set {form.charset}: {error.reason}") from None
+
+
+def _column(name: str, options: Options) -> texts.Column:
+    kinds: Sequence[texts.Kind] = () if options.type_of(name) == "character" else texts.KINDS
+    return texts.Column(kinds, tags=options.tags, decimal=options.decimal)
+
+
+def _fields(names: Sequence[str], columns: Sequence[texts.Column]) -> Iterator[pa.Field]:
+    taken = {name.casefold() for name in names}
+    for name, column in zip(names, columns, strict=True):
+        yield pa.field(name, column.kind.data_type)
+        if _has_side(column):
+            yield side.missing_field(name, taken)
+
+
+def _values(cells: Sequence[pa.StringArray], columns: Sequence[texts.Column]) -> Iterator[pa.Array]:
+    for cell, column in zip(cells, columns, strict=True):
+        yield column.values(cell)
+        if _has_side(column):
+            yield column.tags(cell)
+
+
+def _has_side(column: texts.Column) -> bool:
+    return column.has_tags and column.kind.data_type != pa.string()
+
+
+def _remarks(form: _Form, columns: Sequence[texts.Column], options: Options) -> Iterator[Remark]:
+    if form.is_guessed:
+        yield Remark(None, f"it is not UTF-8 and was read as {form.charset}; say which encoding it is in")
+    for name, column in zip(form.names, columns, strict=True):
+        if column.kind.remark:
+            yield Remark(name, column.kind.remark)
+        if column.kind is texts.NUMBER and column.rounded is not None:
+            yield Remark(name, "the number has more digits than a double holds", column.rounded)
+        if options.type_of(name) == "numeric" and column.kind.data_type == pa.string() and column.odd:
+            row, text = column.odd
+            yield Remark(name, f"{text!r} is no number, ISO date or ISO time", row, wrong=True)

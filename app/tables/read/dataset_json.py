@@ -1,0 +1,180 @@
+"""CDISC Dataset-JSON 1.1: one JSON document, NDJSON (metadata, then a row a line), or that compressed (DSJC).
+
+Source: CDISC, "Dataset-JSON v1.1": columns have a dataType; a date, datetime or time that is a number in SAS has the
+targetDataType `integer`, decimals are strings with the targetDataType `decimal`, null is a missing value.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.tables.read import lines, texts
+from app.tables.read.json_document import Document
+from app.tables.read.reading import Options, Reading, Remark, unreadable
+
+Rows = list[list[Any]]
+
+
+def read(file: BinaryIO, options: Options) -> Reading:
+    """One JSON document. Its rows are read piece by piece, wherever in the document they stand."""
+    del options
+    document = Document(file)
+    return _reading(document.metadata, document.rows)
+
+
+def read_lines(file: BinaryIO, options: Options) -> Reading:
+    """NDJSON: a line of metadata, then a line for each row."""
+    del options
+    return _of_lines(lambda: lines.pieces(file))
+
+
+def read_compressed(file: BinaryIO, options: Options) -> Reading:
+    """DSJC: NDJSON as a zlib stream."""
+    del options
+    return _of_lines(lambda: lines.inflated(file))
+
+
+def _of_lines(stream: Callable[[], Iterator[bytes]]) -> Reading:
+    def rows() -> Iterator[Rows]:
+        number, head = 1, 1
+        for block in lines.blocks(stream()):
+            if found := lines.parsed(block[head:], list, number):
+                yield found
+            number, head = number + len(block) - head, 0
+
+    first = next(lines.blocks(stream()), [b""])[0]
+    try:
+        metadata = orjson.loads(first)
+    except orjson.JSONDecodeError as error:
+        raise unreadable(f"its first line is no JSON: {error}") from None
+    return _reading(metadata, rows)
+
+
+# --- columns ------------------------------------------------------------------------------------------------------
+
+
+class _Type(NamedTuple):
+    """What a dataType is in Arrow, and how its values get there."""
+
+    data_type: pa.DataType
+    array: Callable[[list[Any]], pa.Array]
+
+
+def _plain(data_type: pa.DataType) -> _Type:
+    return _Type(data_type, lambda values: pa.array(values, data_type))
+
+
+def _moments(kind: texts.Kind) -> _Type:
+    return _Type(kind.data_type, lambda values: kind.convert(pa.array(values, pa.string())))
+
+
+def _decimals(values: list[Any]) -> pa.Array:
+    return texts.NUMBER.convert(pc.utf8_trim_whitespace(pa.array(values, pa.string())))
+
+
+_DATES, _DATETIMES, _, _TIMES = texts.MOMENTS
+_TEXT = _plain(pa.string())
+_TYPES: Mapping[str, _Type] = {
+    "string": _TEXT,
+    "URI": _TEXT,
+    "integer": _plain(pa.int64()),
+    "float": _plain(pa.float64()),
+    "double": _plain(pa.float64()),
+    "boolean": _plain(pa.bool_()),
+    "decimal": _Type(pa.float64(), _decimals),
+    "date": _TEXT,
+    "datetime": _TEXT,
+    "time": _TEXT,
+}
+_NUMBERS_IN_SAS: Mapping[str, _Type] = {
+    "date": _moments(_DATES),
+    "datetime": _moments(_DATETIMES),
+    "time": _moments(_TIMES),
+}
+
+
+class _Column(NamedTuple):
+    name: str
+    type: _Type
+    field: pa.Field
+    is_decimal: bool
+
+
+def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]]) -> Reading:
+    columns = _columns(metadata)
+    schema = pa.schema([column.field for column in columns], _data_set(metadata))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        first = 1
+        for block in rows():
+            arrays = [_array(column, block, at, len(columns), first) for at, column in enumerate(columns)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            first += len(block)
+
+    return Reading(schema, batches, tuple(_remarks(columns, rows)))
+
+
+def _columns(metadata: Any) -> list[_Column]:
+    described = metadata.get("columns") if isinstance(metadata, dict) else None
+    if not isinstance(described, list) or not described:
+        raise unreadable("it is no Dataset-JSON: it has no columns")
+    return [_column(number, column) for number, column in enumerate(described, 1)]
+
+
+def _column(number: int, said: Any) -> _Column:
+    name = said.get("name") if isinstance(said, dict) else None
+    word = said.get("dataType") if isinstance(said, dict) else None
+    if not isinstance(name, str) or not isinstance(word, str) or word not in _TYPES:
+        raise unreadable(f"column {number} has no name, or a dataType other than {', '.join(_TYPES)}")
+    is_number = said.get("targetDataType") == "integer"
+    found = _NUMBERS_IN_SAS[word] if is_number and word in _NUMBERS_IN_SAS else _TYPES[word]
+    kept = {"sas.label": said.get("label"), "sas.format": said.get("displayFormat")}
+    if found is _TEXT and said.get("length"):
+        kept |= {"sas.type": "character", "sas.length": str(said["length"])}
+    if said.get("keySequence"):
+        kept["sas.nsort"] = str(said["keySequence"])
+    field = pa.field(name, found.data_type, metadata={key: str(value) for key, value in kept.items() if value})
+    return _Column(name, found, field, word == "decimal")
+
+
+def _data_set(metadata: Mapping[str, Any]) -> dict[str, str]:
+    said = {"sas.member": metadata.get("name"), "sas.label": metadata.get("label")}
+    return {key: str(value) for key, value in said.items() if value}
+
+
+def _array(column: _Column, rows: Rows, at: int, width: int, first: int) -> pa.Array:
+    try:
+        values = [row[at] for row in rows]
+    except IndexError:
+        row = next(number for number, row in enumerate(rows, first) if len(row) != width)
+        raise unreadable(f"it has not {width} values, as there are columns", row) from None
+    try:
+        return column.type.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        row, value = next((n, v) for n, v in enumerate(values, first) if not _is_one(column.type, v))
+        raise unreadable(f"{value!r} is no value of column {column.name}", row) from None
+
+
+def _is_one(kind: _Type, value: Any) -> bool:
+    try:
+        kind.array([value])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return False
+    return True
+
+
+def _remarks(columns: list[_Column], rows: Callable[[], Iterator[Rows]]) -> Iterator[Remark]:
+    """Of decimals, which are strings, whether a double tells them apart."""
+    decimals = [(at, column.name) for at, column in enumerate(columns) if column.is_decimal]
+    if not decimals:
+        return
+    seen = {name: texts.Column((texts.NUMBER,)) for _, name in decimals}
+    for block in rows():
+        for at, name in decimals:
+            seen[name].see(pa.array([row[at] for row in block], pa.string()))
+    for name, column in seen.items():
+        if column.rounded is not None:
+            yield Remark(name, "the number has more digits than a double holds", column.rounded)

@@ -1,0 +1,90 @@
+"""The file formats that are read, and how a file tells which it is."""
+
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from typing import BinaryIO, NamedTuple
+
+from app.tables.read import columnar, csv, dataset_json, ndjson
+from app.tables.read.reading import Options, Reading, unreadable
+
+_LOOKED_AT = 1 << 20
+_DATASET_JSON = re.compile(rb'"datasetJSONVersion"\s*:')
+_ZLIB_FIRST = b"\x78"
+
+
+class Format(NamedTuple):
+    """One file format: how its files end, its media types, what their first bytes are like, and how they are read."""
+
+    extensions: tuple[str, ...]
+    media_types: tuple[str, ...]
+    is_begun_by: Callable[[bytes], bool]
+    read: Callable[[BinaryIO, Options], Reading]
+
+
+def _is_dsjc(head: bytes) -> bool:
+    if not head.startswith(_ZLIB_FIRST):
+        return False
+    try:
+        return zlib.decompressobj().decompress(head, 1) == b"{"
+    except zlib.error:
+        return False
+
+
+def _is_dataset_json(head: bytes) -> bool:
+    return head.lstrip().startswith(b"{") and bool(_DATASET_JSON.search(head)) and not _is_dataset_ndjson(head)
+
+
+def _is_dataset_ndjson(head: bytes) -> bool:
+    """Whether the metadata is a line of its own, and rows follow."""
+    line, _, rest = head.lstrip().partition(b"\n")
+    return bool(_DATASET_JSON.search(line)) and line.rstrip().endswith(b"}") and rest.lstrip().startswith(b"[")
+
+
+FORMATS: Mapping[str, Format] = {
+    "parquet": Format(
+        ("parquet", "pq"),
+        ("application/vnd.apache.parquet",),
+        lambda head: head.startswith(b"PAR1"),
+        columnar.read_parquet,
+    ),
+    "arrow": Format(
+        ("arrow", "arrows", "feather", "ipc"),
+        ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file"),
+        lambda head: head.startswith((columnar.ARROW_MAGIC, b"\xff\xff\xff\xff")),
+        columnar.read_arrow,
+    ),
+    "dsjc": Format(
+        ("dsjc",), ("application/vnd.cdisc.dataset-json.compressed",), _is_dsjc, dataset_json.read_compressed
+    ),
+    "dataset-ndjson": Format((), (), _is_dataset_ndjson, dataset_json.read_lines),
+    "dataset-json": Format((), (), _is_dataset_json, dataset_json.read),
+    "ndjson": Format(
+        ("ndjson", "jsonl"), ("application/x-ndjson",), lambda head: head.lstrip().startswith(b"{"), ndjson.read
+    ),
+    "csv": Format(("csv", "tsv", "tab", "txt"), ("text/csv", "text/tab-separated-values"), bool, csv.read),
+}
+"""By name, those first that are most certain of their own."""
+
+
+def format_of(file: BinaryIO, file_name: str, media_type: str) -> str:
+    """The name of a file's format: what its first bytes say, but that a name or media type is believed where they only
+    say that it may be text."""
+    file.seek(0)
+    head = file.read(_LOOKED_AT)
+    found = next((name for name, known in FORMATS.items() if known.is_begun_by(head)), "csv")
+    if found != "csv":
+        return found
+    extension = file_name.rpartition(".")[2].casefold()
+    plain_type = media_type.partition(";")[0].strip()
+    return next(
+        (name for name, known in FORMATS.items() if extension in known.extensions or plain_type in known.media_types),
+        found,
+    )
+
+
+def read(file: BinaryIO, name: str, options: Options) -> Reading:
+    """A seekable file of the format of this name. Raises TheirError for what is no such file."""
+    if name not in FORMATS:
+        raise unreadable(f"{name!r} is no format that is read; there are {', '.join(FORMATS)}")
+    return FORMATS[name].read(file, options)

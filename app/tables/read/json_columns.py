@@ -1,0 +1,88 @@
+"""Values of JSON that make a column: of which Arrow type they are, over all of it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from app.dataset.columns import MAX_EXACT
+from app.tables.read import texts
+from app.tables.read.reading import Remark, VariableType
+
+_INT64 = range(-(1 << 63), 1 << 63)
+_BEYOND_INTEGERS = float(1 << 64)
+_NESTED = frozenset({list, dict})
+
+
+class Column:
+    """Finds out what a column is. See all its values, then ask for its type."""
+
+    def __init__(self, wanted: VariableType | None = None) -> None:
+        self._wanted = wanted
+        self._types: set[type] = set()
+        self._texts = texts.Column(texts.MOMENTS)
+        self._least = self._most = 0
+        self._nested: int | None = None
+        self._vast: int | None = None
+
+    def see(self, values: Sequence[Any], first: int) -> None:
+        """More values, of rows from number `first` on."""
+        types = set(map(type, values))
+        self._types |= types
+        if types & _NESTED:
+            self._nested = self._nested or first + next(at for at, v in enumerate(values) if type(v) in _NESTED)
+        if int in types:
+            integers = [v for v in values if type(v) is int]
+            self._least, self._most = min(self._least, *integers), max(self._most, *integers)
+        if float in types and self._vast is None:
+            vast = (at for at, v in enumerate(values) if type(v) is float and abs(v) >= _BEYOND_INTEGERS)
+            self._vast = next((first + at for at in vast), None)
+        if str in types:
+            self._texts.see(pa.array([v if type(v) is str else None for v in values], pa.string()))
+
+    @property
+    def data_type(self) -> pa.DataType:
+        found = self._found
+        if self._wanted == "character" or self._is_mixed:
+            return pa.string()
+        if found == {str}:
+            return self._texts.kind.data_type
+        if found == {int}:
+            fits = self._least in _INT64 and self._most in _INT64
+            return pa.int64() if fits else pa.decimal128(20)
+        return pa.float64() if float in found else pa.bool_() if bool in found else pa.null()
+
+    def values(self, values: Sequence[Any]) -> pa.Array:
+        """Those values as an array of the column's type."""
+        data_type = self.data_type
+        if data_type == pa.string():
+            return pa.array([v if v is None or type(v) is str else orjson.dumps(v).decode() for v in values], data_type)
+        if self._found == {str}:
+            return self._texts.values(pa.array(values, pa.string()))
+        return pa.array(values, data_type)
+
+    def remarks(self, name: str) -> Iterator[Remark]:
+        """What people should know of it."""
+        if self._nested is not None:
+            yield Remark(name, "it holds objects or arrays, which are no values", self._nested, wrong=True)
+        elif self._is_mixed:
+            words = sorted(kind.__name__ for kind in self._found)
+            yield Remark(name, f"its values are of several types ({', '.join(words)}) and were made text")
+        elif self._wanted == "numeric" and self.data_type == pa.string() and self._texts.odd is not None:
+            row, text = self._texts.odd
+            yield Remark(name, f"{text!r} is no number, ISO date or ISO time", row, wrong=True)
+        if self._vast is not None:
+            yield Remark(name, "a number beyond 2^64 is read as the nearest double", self._vast)
+
+    @property
+    def _found(self) -> set[type]:
+        return self._types - {type(None)}
+
+    @property
+    def _is_mixed(self) -> bool:
+        """Whether no type but text holds all values as they are."""
+        found = self._found
+        if found == {int, float}:
+            return self._least < -MAX_EXACT or self._most > MAX_EXACT
+        return len(found) > 1 or bool(found & _NESTED)

@@ -1,0 +1,130 @@
+"""One JSON object whose member `rows` is an array too long to be held: read piece by piece, as often as wanted.
+
+Members may stand in any order and strings may hold anything. So brackets are looked for outside strings only, and a
+piece of the rows ends at the last `]` of what was read: rows are arrays of plain values, hence it ends a row, or all of
+them.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import orjson
+
+from app.tables.read.lines import BLOCK_BYTES, LONGEST_LINE
+from app.tables.read.reading import unreadable
+
+LONGEST_METADATA = 64 << 20
+"""Bytes of all that is no rows."""
+
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_TOKEN = re.compile(rb'"[^"]*"|[\[\]{}]')
+_OPENING = re.compile(rb"\s*:\s*\[")
+
+Rows = list[list[Any]]
+
+
+class Document:
+    """A document in a file; `metadata` is all of it, with no rows."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Reads the whole file once. Raises TheirError where it is no JSON."""
+        self._file = file
+        self._tail = b""
+        head, self._has_rows = _head(file)
+        self._start = len(head)
+        for _ in self.rows():
+            pass
+        try:
+            self.metadata = orjson.loads(head + self._tail)
+        except orjson.JSONDecodeError as error:
+            raise unreadable(f"it is no JSON: {error}") from None
+
+    def rows(self) -> Iterator[Rows]:
+        """Its rows, many at a time."""
+        if not self._has_rows:
+            return
+        self._file.seek(self._start)
+        held, count = b"", 0
+        while piece := self._file.read(BLOCK_BYTES):
+            held += piece
+            outside = _without_escapes(held)
+            cut = _last_bracket(outside)
+            rows = _parsed(held[: cut + 1], count)
+            if rows is None:
+                cut = _end(outside)
+                rows = _parsed(held[:cut], count) if cut >= 0 else None
+                if rows is None:
+                    raise unreadable("it or a row soon after it is no JSON array", count + 1)
+                if rows:
+                    yield rows
+                self._tail = _limited(held[cut:] + self._file.read(LONGEST_METADATA))
+                return
+            if rows:
+                yield rows
+                count += len(rows)
+                held = held[cut + 1 :]
+            if len(held) > LONGEST_LINE:
+                raise unreadable(f"it is longer than {LONGEST_LINE} bytes", count + 1)
+        raise unreadable("the file is cut off in its rows")
+
+
+def _head(file: BinaryIO) -> tuple[bytes, bool]:
+    """The document up to and with the bracket that opens its rows; all of it where it has none."""
+    held = b""
+    file.seek(0)
+    while piece := file.read(max(BLOCK_BYTES, len(held))):
+        held = _limited(held + piece)
+        depth = 0
+        outside = _without_escapes(held)
+        for token in _TOKEN.finditer(outside):
+            found = token[0]
+            if found == b'"rows"' and depth == 1 and (opening := _OPENING.match(outside, token.end())):
+                return held[: opening.end()], True
+            depth += (found in b"[{") - (found in b"]}")
+    return held, False
+
+
+def _limited(metadata: bytes) -> bytes:
+    if len(metadata) >= LONGEST_METADATA:
+        raise unreadable(f"its metadata is longer than {LONGEST_METADATA} bytes")
+    return metadata
+
+
+def _without_escapes(text: bytes) -> bytes:
+    """The same with other bytes for each escaped character, so that every quote begins or ends a string."""
+    return _ESCAPED.sub(b"__", text) if b"\\" in text else text
+
+
+def _last_bracket(outside: bytes) -> int:
+    """Where the last `]` stands that is in no string; -1 where there is none. The text begins in no string."""
+    end = outside.rfind(b'"') if outside.count(b'"') % 2 else len(outside)
+    while True:
+        bracket, quote = outside.rfind(b"]", 0, end), outside.rfind(b'"', 0, end)
+        if bracket >= quote:
+            return bracket
+        end = outside.rfind(b'"', 0, quote)
+
+
+def _end(outside: bytes) -> int:
+    """Where the `]` stands that ends the rows; -1 where it has not come."""
+    depth = 0
+    for token in _TOKEN.finditer(outside):
+        depth += (token[0] in b"[{") - (token[0] in b"]}")
+        if depth < 0:
+            return token.start()
+    return -1
+
+
+def _parsed(text: bytes, count: int) -> Rows | None:
+    """Rows between commas, of which one stands before the first where others came before; None where it is no such."""
+    text = text.strip()
+    if count and text:
+        if not text.startswith(b","):
+            return None
+        text = text[1:]
+    try:
+        rows: Rows = orjson.loads(b"[" + text + b"]")
+    except orjson.JSONDecodeError:
+        return None
+    return rows if set(map(type, rows)) <= {list} else None

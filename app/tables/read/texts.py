@@ -1,0 +1,201 @@
+"""Texts that are numbers, dates or times: which they are, over a whole column, and their values.
+
+A column is what all its texts are. It stays text where a number would lose something of them: leading zeros, or
+integers beyond 2^53. Dates and times are those of ISO 8601.
+"""
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from app.dataset.columns import MAX_EXACT
+
+MISSING_WORDS = ("", ".", "NA", "N/A", "NaN", "nan", "null", "NULL")
+"""What stands for a missing value among numbers, dates and times."""
+
+_MISSING = pa.array(MISSING_WORDS)
+_TAG = r"^\.[A-Za-z_]$"
+_NUMBER = r"^-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$"
+_DIGITS = r"^[+-]?[0-9]+$"
+_LONG_INTEGER = r"^-?[0-9]{16,}$"
+_MAYBE_ROUNDED = r"[0-9.]{16}|[eE]-[3-9][0-9]{2}"
+_NOT_ZERO = r"^-?[0.]*[1-9]"
+_BOOLEAN = r"^(?i:true|false)$"
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
+_ZONE = r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)"
+_DATETIME = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[T ](?:{_CLOCK}|[0-9]{{2}}:[0-9]{{2}}))?$"
+_ZONED = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ](?:{_CLOCK}|[0-9]{{2}}:[0-9]{{2}}){_ZONE}$"
+
+Mask = NDArray[np.bool_]
+Convert = Callable[[pa.StringArray], pa.Array]
+
+
+class Kind(NamedTuple):
+    """What texts may be: `pattern` is what each must look like, `convert` gives their values (missing ones are null)
+    and raises pa.ArrowInvalid for what has the looks alone."""
+
+    word: str
+    data_type: pa.DataType
+    pattern: str
+    convert: Convert
+    remark: str = ""
+
+
+def _numbers(texts: pa.StringArray) -> pa.DoubleArray:
+    doubles = pc.cast(texts, pa.float64())
+    if not pc.all(pc.is_finite(doubles)).as_py() and len(doubles) > doubles.null_count:
+        raise pa.ArrowInvalid("a number is beyond the range of doubles")
+    if _beyond(texts.filter(pc.match_substring_regex(texts, _LONG_INTEGER))):
+        raise pa.ArrowInvalid("an integer is beyond 2^53")
+    zeros = texts.filter(pc.equal(doubles, 0.0))
+    if pc.any(pc.match_substring_regex(zeros, _NOT_ZERO)).as_py():
+        raise pa.ArrowInvalid("a number is too small for a double")
+    return doubles
+
+
+def _beyond(integers: pa.StringArray) -> bool:
+    try:
+        exact = pc.cast(integers.drop_null(), pa.int64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        return True
+    return bool(((exact > MAX_EXACT) | (exact < -MAX_EXACT)).any())
+
+
+def _cast(data_type: pa.DataType) -> Convert:
+    return lambda texts: pc.cast(texts, data_type)
+
+
+def _booleans(texts: pa.StringArray) -> pa.BooleanArray:
+    return pc.equal(pc.ascii_lower(texts), "true")
+
+
+def _times(texts: pa.StringArray) -> pa.Time64Array:
+    moments = pc.cast(pc.binary_join_element_wise("1970-01-01", texts, "T"), pa.timestamp("us"))
+    return pc.cast(pc.cast(moments, pa.int64()), pa.time64("us"))
+
+
+NUMBER = Kind("numbers", pa.float64(), _NUMBER, _numbers)
+TEXT = Kind("text", pa.string(), "", _cast(pa.string()))
+_DIGITS_ALONE = Kind(
+    "text",
+    pa.string(),
+    _DIGITS,
+    TEXT.convert,
+    "digits with leading zeros or signs, or beyond 2^53, stay text since a number would change them",
+)
+MOMENTS: tuple[Kind, ...] = (
+    Kind("dates", pa.date32(), _DATE, _cast(pa.date32())),
+    Kind("datetimes", pa.timestamp("us"), _DATETIME, _cast(pa.timestamp("us"))),
+    Kind("datetimes with zones", pa.timestamp("us", "UTC"), _ZONED, _cast(pa.timestamp("us", "UTC"))),
+    Kind("times", pa.time64("us"), rf"^{_CLOCK}$", _times),
+)
+KINDS: tuple[Kind, ...] = (NUMBER, Kind("booleans", pa.bool_(), _BOOLEAN, _booleans), *MOMENTS, _DIGITS_ALONE)
+"""Every kind but text itself; the first that all texts of a column are is what the column is."""
+
+
+class Column:
+    """Finds out what a column of texts is. See all its batches, then ask for its `kind`."""
+
+    def __init__(self, kinds: Sequence[Kind] = KINDS, *, tags: bool = False, decimal: str = ".") -> None:
+        self._possible = list(kinds)
+        self._decimal, self._allows_tags = decimal, tags
+        self._values = False
+        self._rows = 0
+        self.has_tags = False
+        self.odd: tuple[int, str] | None = None
+        """The first text that made it a column of text, and its row from 1."""
+        self.rounded: int | None = None
+        """The first row, from 1, whose number has more digits than a double."""
+
+    @property
+    def kind(self) -> Kind:
+        if not self._values:
+            return NUMBER if self.has_tags and NUMBER in self._possible else TEXT
+        return self._possible[0] if self._possible else TEXT
+
+    def see(self, column: pa.StringArray) -> None:
+        """The next batch."""
+        if self._possible:
+            self._narrow(*self._present(column))
+        self._rows += len(column)
+
+    def values(self, column: pa.StringArray) -> pa.Array:
+        """A batch's values, as the kind has them."""
+        if not self.kind.pattern or self.kind is _DIGITS_ALONE:
+            return column
+        return self.kind.convert(_nulled(*self._present(column)))
+
+    def tags(self, column: pa.StringArray) -> pa.StringArray:
+        """A batch's special missing values, `.A` and such; null elsewhere."""
+        trimmed = pc.utf8_trim_whitespace(column)
+        is_tag = pc.fill_null(pc.match_substring_regex(trimmed, _TAG), fill_value=False)
+        return pc.if_else(is_tag, pc.ascii_upper(trimmed), pa.scalar(None, pa.string()))
+
+    def _present(self, column: pa.StringArray) -> tuple[pa.StringArray, pa.BooleanArray]:
+        """The texts without blanks around them, and which of them are there."""
+        texts = pc.utf8_trim_whitespace(pc.fill_null(column, ""))
+        absent = pc.is_in(texts, value_set=_MISSING)
+        if self._allows_tags:
+            is_tag = pc.match_substring_regex(texts, _TAG)
+            self.has_tags = self.has_tags or bool(pc.any(is_tag).as_py())
+            absent = pc.or_(absent, is_tag)
+        if self._decimal != ".":
+            texts = pc.replace_substring(texts, self._decimal, ".", max_replacements=1)
+        return texts, pc.invert(absent)
+
+    def _narrow(self, texts: pa.StringArray, present: pa.BooleanArray) -> None:
+        values = texts.filter(present)
+        if not len(values):
+            return
+        self._values = True
+        before = self._possible
+        self._possible = [kind for kind in before if _is_all(kind, values)]
+        if not self._possible:
+            at = _first_odd(before[0], values)
+            rows = np.flatnonzero(present.to_numpy(zero_copy_only=False))
+            self.odd = self._rows + int(rows[at]) + 1, str(values[at])
+        elif self._possible[0] is NUMBER and self.rounded is None:
+            rounded = _first_rounded(texts, present)
+            self.rounded = None if rounded is None else self._rows + rounded + 1
+
+
+def _nulled(texts: pa.StringArray, present: pa.BooleanArray) -> pa.StringArray:
+    return pc.if_else(present, texts, pa.scalar(None, pa.string()))
+
+
+def _is_all(kind: Kind, values: pa.StringArray) -> bool:
+    if not pc.all(pc.match_substring_regex(values, kind.pattern)).as_py():
+        return False
+    try:
+        kind.convert(values)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _first_odd(kind: Kind, values: pa.StringArray) -> int:
+    matches: Mask = pc.match_substring_regex(values, kind.pattern).to_numpy(zero_copy_only=False)
+    return 0 if matches.all() else int(np.argmin(matches))
+
+
+def _first_rounded(texts: pa.StringArray, present: pa.BooleanArray) -> int | None:
+    """The first number whose text a double does not tell apart from another with as many digits."""
+    suspects = np.flatnonzero(pc.and_(present, pc.match_substring_regex(texts, _MAYBE_ROUNDED)).to_numpy(False))
+    return next((int(row) for row in suspects if is_rounded(str(texts[int(row)]))), None)
+
+
+def is_rounded(number: str) -> bool:
+    """Whether a double stands for another number than this decimal, by the shortest digits that tell doubles apart."""
+    return Decimal(repr(float(number))) != Decimal(number)
+
+
+def first_decimal_rounded(column: pa.Array) -> int | None:
+    """The first row of a decimal column that a double changes."""
+    values: list[Any] = column.to_pylist()
+    return next((row for row, v in enumerate(values) if v is not None and Decimal(repr(float(v))) != v), None)
