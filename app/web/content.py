@@ -1,20 +1,21 @@
-"""Answers with content: whole, by one range or by several, streamed.
+"""Answers with content: whole, by one range or by several, or made on the way; streamed.
 
 The first window of pieces is read in the endpoint's worker thread. As long as reading is quick, as it is from the page
 cache, the event loop reads the next piece itself: handing it over from a thread costs a third of the speed. After a
 slow read, from a cold disk or a far store, a thread reads each window while the one before is on its way, until one is
-quick again. A slow client costs two windows of memory.
+quick again. What is made on the way is always made by a thread. A slow client costs two windows of memory.
 """
 
 import asyncio
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import format_datetime
 from itertools import chain
+from math import inf
 from secrets import token_hex
 from time import perf_counter
 
@@ -32,19 +33,23 @@ _WINDOW = 2 << 20
 _QUICK_SECONDS = 0.01
 _OPAQUE = "application/octet-stream"
 
+Piece = bytes | memoryview
+
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """What the header fields say of content. `sha256` is hexadecimal, `modified` of whole seconds."""
+    """What the header fields say of content. `tag` names it among all others, `modified` is of whole seconds. Content
+    that lies somewhere, and is not made on the way, has a digest: `sha256`, hexadecimal."""
 
-    sha256: str
+    tag: str
     content_type: str | None
     file_name: str
     modified: datetime
+    sha256: str | None = None
 
     @property
     def etag(self) -> str:
-        return f'"{self.sha256}"'
+        return f'"{self.tag}"'
 
     @property
     def media_type(self) -> str:
@@ -53,12 +58,14 @@ class Representation:
         return given if _SAFE_MEDIA_TYPE.fullmatch(given) else _OPAQUE
 
     def headers(self) -> dict[str, str]:
-        digest = base64.b64encode(bytes.fromhex(self.sha256)).decode()
+        by_bytes = {"Accept-Ranges": "none"}
+        if self.sha256 is not None:
+            digest = base64.b64encode(bytes.fromhex(self.sha256)).decode()
+            by_bytes = {"Repr-Digest": f"sha-256=:{digest}:", "Accept-Ranges": "bytes"}
         return {
             "ETag": self.etag,
             "Last-Modified": format_datetime(self.modified, usegmt=True),
-            "Repr-Digest": f"sha-256=:{digest}:",
-            "Accept-Ranges": "bytes",
+            **by_bytes,
             "Cache-Control": "private, no-cache",
             "Content-Disposition": content_disposition(self.file_name),
             "Content-Security-Policy": "default-src 'none'; sandbox",
@@ -68,13 +75,9 @@ class Representation:
 
 def respond(headers: Headers, method: str, content: Content, what: Representation) -> Response:
     """The answer to GET or HEAD of content. Blocks as the first piece is read. Raises Problem for 412 and 416."""
-    about = what.headers()
-    match precondition(headers, what.etag, what.modified):
-        case 304:
-            return Response(status_code=304, headers={name: about[name] for name in ("ETag", "Cache-Control")})
-        case 412:
-            raise Problem("precondition-failed", f"the content is {what.etag}", {"ETag": what.etag})
-    about["Content-Type"] = what.media_type
+    about = what.headers() | {"Content-Type": what.media_type}
+    if _is_known(headers, what):
+        return _not_modified(about)
     ranges = None
     if method == "GET" and "range" in headers and range_applies(headers, what.etag, what.modified):
         ranges = parse_ranges(headers["range"], content.size)
@@ -93,6 +96,28 @@ def respond(headers: Headers, method: str, content: Content, what: Representatio
     return _multipart(content, ranges, about)
 
 
+def respond_made(headers: Headers, method: str, make: Callable[[], Iterator[Piece]], what: Representation) -> Response:
+    """The answer to GET or HEAD of what is made piece by piece, of a size that nobody knows before. Blocks as the first
+    pieces are made. Raises Problem for 412, and what `make` raises."""
+    about = what.headers() | {"Content-Type": what.media_type}
+    if _is_known(headers, what):
+        return _not_modified(about)
+    pieces = make()
+    return ContentResponse(200, about, [pieces] if method == "GET" else [], None)
+
+
+def _is_known(headers: Headers, what: Representation) -> bool:
+    """Whether the client has the content already. Raises Problem when it wants another."""
+    status = precondition(headers, what.etag, what.modified)
+    if status == 412:
+        raise Problem("precondition-failed", f"the content is {what.etag}", {"ETag": what.etag})
+    return status == 304
+
+
+def _not_modified(about: dict[str, str]) -> Response:
+    return Response(status_code=304, headers={name: about[name] for name in ("ETag", "Cache-Control")})
+
+
 def _content_range(chosen: ByteRange, size: int) -> str:
     return f"bytes {chosen.first}-{chosen.last}/{size}"
 
@@ -109,7 +134,7 @@ def _multipart(content: Content, ranges: list[ByteRange], about: dict[str, str])
     ]
     tail = f"\r\n--{boundary}--\r\n".encode()
     about["Content-Type"] = f"multipart/byteranges; boundary={boundary}"
-    pieces: list[Iterator[memoryview]] = []
+    pieces: list[Iterator[Piece]] = []
     for head, chosen in zip(heads, ranges, strict=True):
         pieces += [iter((memoryview(head),)), content.read(chosen.first, chosen.size)]
     pieces.append(iter((memoryview(tail),)))
@@ -118,17 +143,24 @@ def _multipart(content: Content, ranges: list[ByteRange], about: dict[str, str])
 
 
 class ContentResponse(Response):
-    """Streams pieces of which it knows the total size; stops reading when the client goes away."""
+    """Streams pieces; stops reading when the client goes away. `size` is that of all together, None if they are yet to
+    be made."""
 
-    def __init__(self, status: int, headers: dict[str, str], sources: list[Iterator[memoryview]], size: int) -> None:
+    def __init__(
+        self, status: int, headers: dict[str, str], sources: Sequence[Iterator[Piece]], size: int | None
+    ) -> None:
         super().__init__(None, status, headers | {"Content-Length": str(size)})
+        if size is None:
+            del self.headers["Content-Length"]
         self._pieces = chain.from_iterable(sources)
-        self._unread = size
+        self._is_made = size is None
+        self._unread = inf if size is None else size
         self._first = self._read(_WINDOW)
 
-    def _read(self, wanted: int) -> list[memoryview]:
+    def _read(self, wanted: int) -> list[Piece]:
         """The next pieces, until they have so many bytes together."""
-        window, size = [], 0
+        window: list[Piece] = []
+        size = 0
         started = perf_counter()
         for piece in self._pieces:
             window.append(piece)
@@ -136,7 +168,7 @@ class ContentResponse(Response):
             if size >= wanted:
                 break
         self._unread -= size
-        self._is_quick = perf_counter() - started < _QUICK_SECONDS
+        self._is_quick = not self._is_made and perf_counter() - started < _QUICK_SECONDS
         return window
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

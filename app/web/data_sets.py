@@ -1,4 +1,4 @@
-"""Data sets as clients ask for them: which format, and what variables."""
+"""Stored data sets: their Parquet file, and what variables they have."""
 
 import io
 from collections.abc import Mapping
@@ -7,52 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.model.attachment import AttachmentKind
-from app.model.records import AttachmentRecord
 from app.service.content import Content
-from app.web.problems import Problem
 from app.web.schemas import SchemaView, VariableView, shown
-
-PARQUET = "parquet"
-FORMATS: Mapping[str, str] = {PARQUET: "application/vnd.apache.parquet"}
-"""The formats of a data set and their media types; the first is what a client gets that has no preference."""
-
-
-def chosen_format(record: AttachmentRecord, word: str | None, accept: str | None) -> str | None:
-    """The format to answer with, by `?format=` or else by Accept; None for a file, which comes as it is.
-
-    Raises Problem when there is none that the client takes.
-    """
-    if record.kind is not AttachmentKind.DATA_SET:
-        if word is not None:
-            raise Problem("not-acceptable", "a file comes as it is, in no other format", available=[])
-        return None
-    if word is not None:
-        found = word if word in FORMATS else None
-    else:
-        found = next((known for known, media_type in FORMATS.items() if _accepts(accept, media_type)), None)
-    if found is None:
-        raise Problem("not-acceptable", f"a data set comes as {', '.join(FORMATS)}", available=list(FORMATS))
-    return found
-
-
-def _accepts(accept: str | None, media_type: str) -> bool:
-    """Whether an Accept header (RFC 9110, section 12.5.1) takes a media type: its most specific range decides."""
-    if not accept:
-        return True
-    ranks = {media_type: 2, media_type.partition("/")[0] + "/*": 1, "*/*": 0}
-    best, taken = -1, False
-    for item in accept.split(","):
-        name, *parameters = (piece.strip().lower() for piece in item.split(";"))
-        if ranks.get(name, -1) > best:
-            best = ranks[name]
-            taken = not any(_is_zero_weight(parameter) for parameter in parameters)
-    return taken
-
-
-def _is_zero_weight(parameter: str) -> bool:
-    name, _, value = parameter.partition("=")
-    return name.strip() == "q" and value.strip("0. ") == ""
 
 
 class _ContentFile(io.RawIOBase):
@@ -82,9 +38,14 @@ class _ContentFile(io.RawIOBase):
         return data
 
 
+def parquet_file(content: Content) -> pq.ParquetFile:
+    """Content as Parquet, for one thread at a time. Raises pa.ArrowInvalid when it is not."""
+    return pq.ParquetFile(_ContentFile(content))
+
+
 def parquet_schema(content: Content) -> tuple[pa.Schema, int]:
     """The Arrow schema and the number of rows that a Parquet footer tells. Raises pa.ArrowInvalid for anything else."""
-    with pq.ParquetFile(_ContentFile(content)) as file:
+    with parquet_file(content) as file:
         return file.schema_arrow, file.metadata.num_rows
 
 

@@ -8,8 +8,8 @@ from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
 
 _LONGEST = 160
+_DATA_SET_EXTENSION = ".parquet"
 _EXTENSIONS = {
-    AttachmentKind.DATA_SET: ".parquet",
     AttachmentKind.TEXT_FILE: ".txt",
     AttachmentKind.BINARY_FILE: ".bin",
 }
@@ -20,11 +20,14 @@ _JOINERS = "\u200c\u200d"
 _ATTR_CHARS = "!#$&+-.^_`|~"
 
 
-def file_name(record: AttachmentRecord) -> str:
-    """What to call an attachment's content on a client's disk: one safe path component, never empty."""
+def file_name(record: AttachmentRecord, extension: str = _DATA_SET_EXTENSION) -> str:
+    """What to call an attachment's content on a client's disk: one safe path component, never empty.
+
+    `extension` is that of the format in which a data set comes.
+    """
     name = _component(record.qualifier_2)
     if record.kind is AttachmentKind.DATA_SET:
-        return (name or "data-set") + _EXTENSIONS[AttachmentKind.DATA_SET]
+        return (name or "data-set") + extension
     return name or "attachment" + _EXTENSIONS.get(record.kind or AttachmentKind.BINARY_FILE, "")
 
 

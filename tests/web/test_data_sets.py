@@ -52,33 +52,6 @@ def test_the_schema_reads_like_proc_contents(shared_http: httpx.Client, data_set
     assert seen["attributes"]["encoding"] == "utf-8"
 
 
-@pytest.mark.parametrize(
-    ("query", "accept", "status"),
-    [
-        ("", None, 200),
-        ("", "*/*", 200),
-        ("", PARQUET, 200),
-        ("", "application/*;q=0.5, text/csv", 200),
-        ("", "text/csv", 406),
-        ("", f"*/*, {PARQUET};q=0", 406),
-        ("format=parquet", "text/csv", 200),
-        ("format=sas7bdat", None, 406),
-    ],
-)
-def test_which_format(
-    shared_http: httpx.Client, data_set: AttachmentRecord, query: str, accept: str | None, status: int
-) -> None:
-    headers = {"Accept": accept} if accept else {}
-    response = shared_http.get(f"/v1/attachments/{data_set.id}/content?{query}", headers=headers)
-    assert response.status_code == status
-    if status == 200:
-        assert response.content == class_data_set()
-        assert (response.headers["content-type"], response.headers["vary"]) == (PARQUET, "Accept")
-        assert 'filename="CLASS.parquet"' in response.headers["content-disposition"]
-    else:
-        assert response.json()["available"] == ["parquet"]
-
-
 def test_a_file_is_no_data_set(shared_stock: Stock, shared_http: httpx.Client) -> None:
     record = shared_stock.stored(b"text")
     assert shared_http.get(f"/v1/attachments/{record.id}/schema").json()["type"] == "/problems/not-a-data-set"

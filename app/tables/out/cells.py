@@ -41,10 +41,9 @@ def cells(schema: pa.Schema, options: Options) -> list[Cell]:
     tags: dict[str, int] = {}
     if options.missing == "tag":
         tags = {of: at for at, field in enumerate(schema) if (of := side.missing_of(field)) is not None}
+    folded = set(tags.values())
     return [
-        Cell(field.name, field.type, at, tags.get(field.name))
-        for at, field in enumerate(schema)
-        if at not in tags.values()
+        Cell(field.name, field.type, at, tags.get(field.name)) for at, field in enumerate(schema) if at not in folded
     ]
 
 

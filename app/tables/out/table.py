@@ -55,14 +55,25 @@ class TableFormat(NamedTuple):
     keeps_bytes: bool = False
 
     def settled(self, options: Options) -> Options:
-        """The same options, the default of `missing` filled in. Raises OptionError for one that the format lacks."""
+        """The same options in one form: `missing` is said, and what changes nothing is not.
+
+        Raises OptionError for one that the format lacks.
+        """
         for name in ("dates", "blank", "rename"):
             if getattr(options, name) is not None and name not in self.options:
                 raise OptionError(name, f"means nothing to format {self.name}")
         missing: Missing = options.missing or self.missing[0]
         if missing not in self.missing:
             raise OptionError("missing", f"format {self.name} takes {' or '.join(self.missing)}")
-        return replace(options, missing=missing)
+        return replace(
+            options,
+            offset=options.offset or None,
+            missing=missing,
+            dates=None if options.dates == "iso" else options.dates,
+            names=None if options.names == "keep" else options.names,
+            blank=None if options.blank == "empty" else options.blank,
+            rename=options.rename or None,
+        )
 
     def takes_side(self, field: pa.Field, options: Options) -> bool:
         """Whether a side column goes out, under settled options: as a column, or as tags for `write`."""

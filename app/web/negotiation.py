@@ -1,0 +1,93 @@
+"""In which format a client gets a data set (RFC 9110, section 12), and what it chooses beside."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import Depends, Query
+
+from app.tables.out import FORMATS, OptionError, Options, TableFormat
+from app.tables.out.options import Blank, Dates, Missing, Names
+from app.web.problems import Problem
+
+BY_MEDIA_TYPE: Mapping[str, TableFormat] = {known.media_type: known for known in reversed(list(FORMATS.values()))}
+"""The format that a media type stands for."""
+
+
+def chosen_format(word: str | None, accept: str | None) -> TableFormat:
+    """The format to answer with, by `?format=` or else by Accept. Raises Problem when there is none a client takes."""
+    if word is None:
+        candidates = [known for known in FORMATS.values() if BY_MEDIA_TYPE[known.media_type] is known]
+        qualities = [quality(accept, known.media_type) for known in candidates]
+        best = max(qualities)
+        if best > 0:
+            return candidates[qualities.index(best)]
+    elif word.lower() in FORMATS:
+        return FORMATS[word.lower()]
+    names = list(FORMATS)
+    raise Problem("not-acceptable", f"a data set comes as {', '.join(names)}", {"Vary": "Accept"}, available=names)
+
+
+def quality(accept: str | None, media_type: str) -> float:
+    """How much an Accept header wants a media type, 0 (not at all) to 1: its most specific range decides."""
+    if not accept or not accept.strip(", "):
+        return 1.0
+    ranks = {media_type: 2, media_type.partition("/")[0] + "/*": 1, "*/*": 0}
+    best, found = -1, 0.0
+    for item in accept.split(","):
+        name, *parameters = (piece.strip().lower() for piece in item.split(";"))
+        if ranks.get(name, -1) > best:
+            best, found = ranks[name], _weight(parameters)
+    return found
+
+
+def _weight(parameters: list[str]) -> float:
+    """The value of `q`; 1 where there is none, and for what is no number."""
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return min(max(float(value), 0.0), 1.0)
+            except ValueError:
+                return 1.0
+    return 1.0
+
+
+async def _options(
+    columns: Annotated[
+        list[str] | None,
+        Query(
+            description="variables of a data set by name, in this order, in any case; several with commas between, or "
+            "the parameter several times",
+            examples=[["Name,Age"]],
+        ),
+    ] = None,
+    offset: Annotated[int | None, Query(description="rows to leave out at the beginning", ge=0)] = None,
+    limit: Annotated[int | None, Query(description="rows at most", ge=0)] = None,
+    missing: Annotated[
+        Missing | None,
+        Query(
+            description="special missing values (`.A`): as null, as their tag in the cell, or in a column "
+            "`X__missing`; each format has its default"
+        ),
+    ] = None,
+    dates: Annotated[
+        Dates | None, Query(description="dates and times in ISO 8601, or as SAS's numbers since 1960-01-01")
+    ] = None,
+    names: Annotated[Names | None, Query(description="column names as they are, or in small letters")] = None,
+    blank: Annotated[
+        Blank | None, Query(description="blank character values as empty text or as null (CSV, JSON)")
+    ] = None,
+    rename: Annotated[
+        bool | None, Query(description="change names that the format cannot hold (XPT); else they are refused")
+    ] = None,
+) -> Options:
+    wanted = None if columns is None else tuple(columns)
+    return Options(wanted, offset, limit, missing, dates, names, blank, rename)
+
+
+OptionsDep = Annotated[Options, Depends(_options)]
+
+
+def invalid(error: OptionError) -> Problem:
+    """What an option that cannot be followed is answered with."""
+    return Problem("invalid", str(error), errors=[{"detail": error.why, "parameter": error.option}])
