@@ -70,9 +70,11 @@ def bare(library: Library, manager: Address, batch: int, count: int, ready: Even
     options = constants.MQGMO_SYNCPOINT | constants.MQGMO_WAIT | constants.MQGMO_FAIL_IF_QUIESCING
     with connected(module, manager) as connection:
         queue = module.Queue(connection, QUEUE, constants.MQOO_INPUT_SHARED)
+        gotten = module.GMO(Version=2, Options=options, WaitInterval=60_000, MatchOptions=constants.MQMO_NONE)
+        descriptor = module.MD(Version=2)
         ready.set()
         for number in range(1, count + 1):
-            queue.get(LENGTH, module.MD(Version=2), module.GMO(Options=options, WaitInterval=60_000))
+            queue.get(LENGTH, descriptor, gotten)
             if number % batch == 0 or number == count:
                 connection.commit()
         done.set()

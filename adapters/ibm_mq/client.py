@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from adapters.ibm_mq.reasons import MQRC_NO_MSG_AVAILABLE, MQRC_TRUNCATED_MSG_FAILED, Remedy, remedy, spoken
+from adapters.ibm_mq.reasons import (
+    BROKEN,
+    MQRC_NO_MSG_AVAILABLE,
+    MQRC_TRUNCATED_MSG_FAILED,
+    Remedy,
+    remedy,
+    spoken,
+)
 from adapters.ibm_mq.settings import ConnectionSettings
 from adapters.ibm_mq.words import (
     MAX_MSG_LENGTH,
@@ -34,6 +41,7 @@ from adapters.ibm_mq.words import (
     MQOO_INQUIRE,
     MQOO_OUTPUT,
     MQOO_SAVE_ALL_CONTEXT,
+    MQOT_Q_MGR,
     MQPMO_FAIL_IF_QUIESCING,
     MQPMO_PASS_ALL_CONTEXT,
     MQPMO_SYNCPOINT,
@@ -74,6 +82,11 @@ class MqiError(Exception):
     def remedy(self) -> Remedy:
         return remedy(self.reason)
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is the connection that has failed, and not only this call."""
+        return self.reason in BROKEN
+
 
 class MqMessage(NamedTuple):
     """A message as the MQI has it: the MQMD of 324 or 364 bytes in this machine's encoding, and the data."""
@@ -91,10 +104,10 @@ class Connection:
         with self.calling("MQCONNX", settings.broker):
             self._manager.connect_with_options(settings.queue_manager, **_options(library, settings))
 
-    def open_input(self, queue: str, descriptor: bytes) -> "Input":
-        """A queue to get from, each time with a descriptor like this."""
+    def open_input(self, queue: str, descriptor: bytes, wait: float) -> "Input":
+        """A queue to get from, each time with a descriptor like this; `wait` is in seconds."""
         options = MQOO_INPUT_SHARED | MQOO_SAVE_ALL_CONTEXT | MQOO_FAIL_IF_QUIESCING
-        return Input(self, self._library, self._open(queue, options), queue, descriptor)
+        return Input(self._library, self._open(queue, options), queue, descriptor, wait)
 
     def open_output(self, queue: str, queue_manager: str = "") -> "Output":
         """A queue to put to."""
@@ -103,13 +116,12 @@ class Connection:
 
     def attribute(self, selector: int, queue: str | None = None) -> Any:
         """What MQINQ says of a queue, or of the queue manager: an integer, or a name without its blanks."""
+        # pymqi's own way to ask the queue manager opens it by the name that was connected to, which may be a group's.
+        asked = queue or self._library.OD(ObjectType=MQOT_Q_MGR)
         with self.calling("MQINQ", queue or "queue manager"):
-            if queue is None:
-                value = self._manager.inquire(selector)
-            else:
-                opened = self._library.Queue(self._manager, queue, MQOO_INQUIRE)
-                value = opened.inquire(selector)
-                opened.close()
+            opened = self._library.Queue(self._manager, asked, MQOO_INQUIRE)
+            value = opened.inquire(selector)
+            opened.close()
         text = value.decode("latin-1") if isinstance(value, bytes) else value
         return text.rstrip("\0 ") if isinstance(text, str) else text
 
@@ -118,7 +130,7 @@ class Connection:
         try:
             return self.attribute(selector, queue)
         except MqiError as error:
-            if error.remedy is Remedy.RECONNECT:
+            if error.is_broken:
                 raise
             _log.info("attribute not readable", error=str(error), selector=selector)
             return None
@@ -129,7 +141,7 @@ class Connection:
             Options=MQPMO_SYNCPOINT | MQPMO_PASS_ALL_CONTEXT | MQPMO_FAIL_IF_QUIESCING, Context=context.handle
         )
         descriptor = _packed(self._library.MD, _padded(message.descriptor))
-        with self.calling("MQPUT1", queue):
+        with self.calling("MQPUT1", queue, warnings=False):
             self._manager.put1(self._library.OD(ObjectName=queue.encode()), message.body, descriptor, options)
 
     def commit(self) -> None:
@@ -148,12 +160,13 @@ class Connection:
             self._manager.disconnect()
 
     @contextmanager
-    def calling(self, verb: str, what: str) -> Iterator[None]:
-        """Turns the library's error into ours."""
+    def calling(self, verb: str, what: str, *, warnings: bool = True) -> Iterator[None]:
+        """Turns the library's error into ours. The libraries raise for warnings too, after which a message was put."""
         try:
             yield
         except self._library.MQMIError as error:
-            raise MqiError(verb, what, error.reason) from error
+            if warnings or error.comp != MQCC_WARNING:
+                raise MqiError(verb, what, error.reason) from error
 
     def _open(self, queue: str, options: int, queue_manager: str = "") -> Any:
         described = self._library.OD(ObjectName=queue.encode(), ObjectQMgrName=queue_manager.encode())
@@ -164,13 +177,12 @@ class Connection:
 class Input:
     """A queue to get from, under syncpoint."""
 
-    def __init__(self, connection: Connection, library: Library, queue: Any, name: str, descriptor: bytes) -> None:
-        self._connection, self._queue, self._name = connection, queue, name
+    def __init__(self, library: Library, queue: Any, name: str, descriptor: bytes, wait: float) -> None:
+        self._queue, self._name = queue, name
         self._error = library.MQMIError
         self._descriptor = _packed(library.MD, _padded(descriptor))
-        self._options = _packed(library.GMO)
-        self._by_wait: dict[float, bytearray] = {}
-        self._library = library
+        self._waiting = _packed(library.GMO, _get_options(library, wait))
+        self._at_once = _packed(library.GMO, _get_options(library, 0))
         self._length = _FIRST_LENGTH
 
     @property
@@ -178,17 +190,15 @@ class Input:
         handle: int = self._queue.get_handle()
         return handle
 
-    def get(self, wait: float = 0) -> MqMessage | None:
-        """The next message, waiting at most `wait` seconds for one; None when there is none.
+    def get(self, *, wait: bool = False) -> MqMessage | None:
+        """The next message; None when there is none, or, with `wait`, when none comes for so long.
 
         One that is larger than all before is met twice: the first time it only says its length.
         """
-        if wait not in self._by_wait:
-            self._by_wait[wait] = bytearray(_get_options(self._library, wait))
-        self._options.template = self._by_wait[wait]
+        options = self._waiting if wait else self._at_once
         while True:
             try:
-                body: bytes = self._queue.get(self._length, self._descriptor, self._options)
+                body: bytes = self._queue.get(self._length, self._descriptor, options)
             except self._error as error:
                 if error.reason == MQRC_NO_MSG_AVAILABLE:
                     return None
@@ -211,7 +221,7 @@ class Output:
 
     def put(self, message: MqMessage) -> None:
         self._descriptor.template = _padded(message.descriptor)
-        with self._connection.calling("MQPUT", self._name):
+        with self._connection.calling("MQPUT", self._name, warnings=False):
             self._queue.put(message.body, self._descriptor, self._options)
 
 

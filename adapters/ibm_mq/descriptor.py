@@ -8,17 +8,20 @@ from typing import Any, Final, Literal
 from adapters.ibm_mq.client import MqMessage
 from adapters.ibm_mq.reasons import MQRC_BACKOUT_THRESHOLD_REACHED
 from adapters.ibm_mq.settings import DestinationSettings
-from adapters.ibm_mq.words import MQPER_NOT_PERSISTENT, MQPER_PERSISTENT
+from adapters.ibm_mq.words import MQAT_UNIX, MQPER_NOT_PERSISTENT, MQPER_PERSISTENT
 from app.codecs.ibm_mq.encodings import MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN
 from app.codecs.ibm_mq.extension import extension, grouping_of
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE
 from app.codecs.ibm_mq.image import described
+from app.codecs.ibm_mq.moments import put_date_and_time
 from app.codecs.ibm_mq.rfh import with_properties
 from app.codecs.ibm_mq.words import (
     MQ_NO_ID,
     MQEI_UNLIMITED,
     MQFMT_DEAD_LETTER_HEADER,
     MQFMT_MD_EXTENSION,
+    MQMF_LAST_SEGMENT,
+    MQMF_SEGMENT,
     MQMT_DATAGRAM,
     MQPRI_PRIORITY_AS_Q_DEF,
 )
@@ -32,6 +35,7 @@ NATIVE_ENCODING: Final = MQENC_LITTLE_ENDIAN if NATIVE.order == "<" else MQENC_B
 EXTENSION_SIZE: Final = MQMDE.SIZE
 _LATIN_1_CCSID = 819
 _BACKOUT_COUNT = slice(96, 100)
+_SEGMENT = MQMF_SEGMENT | MQMF_LAST_SEGMENT
 
 
 def descriptor_to_get(version: Literal[1, 2]) -> bytes:
@@ -53,7 +57,7 @@ def to_put(message: PhysicalMessage, settings: DestinationSettings, ccsid: int) 
     Raises WireError for a value that its row cannot hold.
     """
     message = message._replace(encoding=message.encoding or NATIVE_ENCODING, ccsid=message.ccsid or ccsid)
-    if message.properties and settings.properties == "mqrfh2":
+    if message.properties and settings.properties == "mqrfh2" and not message.msg_flags & _SEGMENT:
         message = with_properties(message, NATIVE_ENCODING, _LATIN_1_CCSID)
     fields: dict[str, Any] = {
         "msg_type": message.msg_type or MQMT_DATAGRAM,
@@ -79,6 +83,7 @@ def to_put(message: PhysicalMessage, settings: DestinationSettings, ccsid: int) 
 def dead_letter(message: MqMessage, queue: str, queue_manager: str) -> MqMessage:
     """A message got from `queue` with an MQDLH in front, for that it was backed out too often."""
     descriptor, end = MQMD1.decode(message.descriptor, 0, NATIVE)
+    put_date, put_time = put_date_and_time(time_ns() // 1000)
     header = MQDLH(
         reason=MQRC_BACKOUT_THRESHOLD_REACHED,
         dest_q_name=queue,
@@ -86,10 +91,10 @@ def dead_letter(message: MqMessage, queue: str, queue_manager: str) -> MqMessage
         encoding=descriptor.encoding,
         coded_char_set_id=descriptor.coded_char_set_id,
         format=descriptor.format,
-        put_appl_type=descriptor.put_appl_type,
-        put_appl_name=descriptor.put_appl_name,
-        put_date=descriptor.put_date,
-        put_time=descriptor.put_time,
+        put_appl_type=MQAT_UNIX,
+        put_appl_name="attachment-gateway",
+        put_date=put_date,
+        put_time=put_time,
     )
     headed = replace(
         descriptor,

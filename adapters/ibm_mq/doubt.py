@@ -7,11 +7,14 @@ will come again. They are remembered here, and known when they come.
 from collections.abc import Iterable
 from itertools import islice
 
-from app.model.message import PhysicalMessage
+from adapters.ibm_mq.client import MqMessage
 
 _MOST = 20_000
 
-_Identity = tuple[bytes, bytes, int]
+_EXPIRY = slice(16, 20)
+_BACKOUT_COUNT = slice(96, 100)
+
+_Identity = tuple[bytes, bytes, bytes, int]
 
 
 class InDoubt:
@@ -20,18 +23,25 @@ class InDoubt:
     def __init__(self) -> None:
         self._remembered: dict[_Identity, None] = {}
 
-    def remember(self, messages: Iterable[PhysicalMessage]) -> None:
+    def remember(self, messages: Iterable[MqMessage]) -> None:
         self._remembered.update((_identity(message), None) for message in messages)
         for oldest in list(islice(self._remembered, max(0, len(self._remembered) - _MOST))):
             self._remembered.pop(oldest, None)
 
-    def recall(self, message: PhysicalMessage) -> bool:
+    def recall(self, message: MqMessage) -> bool:
         """Whether this is one of them; it is forgotten then."""
         if not self._remembered:
             return False
         return self._remembered.pop(_identity(message), False) is None
 
 
-def _identity(message: PhysicalMessage) -> _Identity:
-    """Its identifiers and its body's hash: a program may use one MsgId for messages that differ."""
-    return message.message_id, message.correl_id, hash(bytes(message.body))
+def _identity(message: MqMessage) -> _Identity:
+    """All of the descriptor but what changes from one delivery to the next, and the data's hash: a program may give
+    many messages one MsgId."""
+    descriptor = message.descriptor
+    return (
+        descriptor[: _EXPIRY.start],
+        descriptor[_EXPIRY.stop : _BACKOUT_COUNT.start],
+        descriptor[_BACKOUT_COUNT.stop :],
+        hash(message.body),
+    )

@@ -8,7 +8,6 @@ import structlog
 
 from adapters.ibm_mq.client import Connection, Input, MqiError, MqMessage
 from adapters.ibm_mq.descriptor import dead_letter
-from adapters.ibm_mq.reasons import Remedy
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.words import (
     MQCA_BACKOUT_REQ_Q_NAME,
@@ -51,7 +50,7 @@ class Poison:
         try:
             self._connection.put_aside(queue, message, self._queue)
         except MqiError as error:
-            if error.remedy is Remedy.RECONNECT:
+            if error.is_broken:
                 raise
             _log.warning("a message that was backed out too often is not taken", queue=queue, error=str(error))
             return False

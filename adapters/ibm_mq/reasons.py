@@ -1,7 +1,7 @@
 """What to do about a reason code.
 
 Source: IBM MQ, "API completion and reason codes". After a code that is not here a new
-connection is made, which is never wrong and sometimes slow.
+connection is made.
 """
 
 from enum import Enum, auto
@@ -119,6 +119,10 @@ NAMES: dict[int, str] = {
     2080: "MQRC_TRUNCATED_MSG_FAILED",
     2362: "MQRC_BACKOUT_THRESHOLD_REACHED",
 }
+
+
+BROKEN = frozenset(_RECONNECT)
+"""The reasons after which nothing more can be done on a connection."""
 
 
 def remedy(reason: int) -> Remedy:

@@ -64,6 +64,7 @@ class _Worker:
         self._log = _log.bind(source=name, broker=settings.broker, queue=settings.queue)
         self._session: Session | None = None
         self._pause = _FIRST_PAUSE
+        self._said: str | None = None
         self.since: int | None = None
         self.error: str | None = None
 
@@ -95,6 +96,7 @@ class _Worker:
                     self._up()
                     if message is not None:
                         session.carry(message)
+                    self._said = None
                 except MqiError as error:
                     if error.remedy is not Remedy.RETRY:
                         raise
@@ -107,12 +109,14 @@ class _Worker:
     def _up(self) -> None:
         if self.since is None:
             self.since, self.error = _now(), None
-            self._log.info("connected")
+            if self._said is None:
+                self._log.info("connected")
 
     def _rest(self, error: MqiError, stop: StopSignal) -> None:
         """Says why nothing is got, once, and waits longer each time, from the start again after a steady while."""
-        if self.error != str(error):
-            self._log.warning("not receiving", error=str(error))
+        if self._said != str(error):
+            self._said = str(error)
+            self._log.warning("not receiving", error=self._said)
         if self.since is not None and _now() - self.since > _STEADY_AFTER:
             self._pause = _FIRST_PAUSE
         self.since, self.error = None, str(error)

@@ -25,6 +25,8 @@ from app.wire import WireError
 _DEFAULT_MAX_MSG_LENGTH = 4 << 20
 _DEFAULT_MAX_UNCOMMITTED = 10_000
 _LATIN_1_CCSID = 819
+_BARE_RFH2 = 64
+"""Bytes of an MQRFH2 with a folder `usr`, its properties apart."""
 
 _log = structlog.get_logger(__name__)
 
@@ -71,7 +73,7 @@ class MqSender:
             self._fail(link, error)
             raise SendFailed(str(error), permanent=error.remedy is Remedy.FATAL) from error
         except WireError as error:
-            link.connection.back_out()
+            self._back_out(link)
             raise SendFailed(str(error), permanent=True) from error
 
     def close(self) -> None:
@@ -81,7 +83,8 @@ class MqSender:
         self._status = {"connected": False, "since": None, "error": None}
 
     def _largest(self, link: _Link) -> int:
-        return link.max_length - (EXTENSION_SIZE if self._settings.mqmd_version == 1 else 0)
+        extension = EXTENSION_SIZE if self._settings.mqmd_version == 1 else 0
+        return link.max_length - extension - (_BARE_RFH2 if self._settings.properties == "mqrfh2" else 0)
 
     def _open(self) -> _Link:
         """The connection, a new one if there is none. One that has died meanwhile shows at the next call."""
@@ -90,7 +93,7 @@ class MqSender:
                 self._link = self._connect()
             except MqiError as error:
                 self._down(error)
-                raise SendFailed(str(error), permanent=error.remedy is Remedy.FATAL) from error
+                raise SendFailed(str(error)) from error
             self._status = {"connected": True, "since": time.time_ns() // 1000, "error": None}
         return self._link
 
@@ -103,12 +106,15 @@ class MqSender:
             if settings.remote_queue_manager is None:
                 lengths.append(connection.readable_attribute(MQIA_MAX_MSG_LENGTH, settings.queue))
             known = [length for length in lengths if length is not None]
+            ccsid: int | None = connection.readable_attribute(MQIA_CODED_CHAR_SET_ID)
+            if ccsid is None and settings.mqmd_version == 1:
+                self._log.warning("the queue manager's character set is not known, so that an MQMDE may be data to it")
             return _Link(
                 connection,
                 queue,
                 min(known, default=_DEFAULT_MAX_MSG_LENGTH),
                 connection.readable_attribute(MQIA_MAX_UNCOMMITTED_MSGS) or _DEFAULT_MAX_UNCOMMITTED,
-                connection.readable_attribute(MQIA_CODED_CHAR_SET_ID) or _LATIN_1_CCSID,
+                ccsid or _LATIN_1_CCSID,
             )
         except MqiError:
             connection.close()
@@ -118,7 +124,10 @@ class MqSender:
         """Backs out what was put since the last commit, and lets go of a connection that is of no use any more."""
         if error.remedy is Remedy.RECONNECT:
             self._down(error)
-            return
+        else:
+            self._back_out(link)
+
+    def _back_out(self, link: _Link) -> None:
         try:
             link.connection.back_out()
         except MqiError as gone:

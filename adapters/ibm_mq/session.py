@@ -51,7 +51,8 @@ class Session:
         self._connection = Connection(library, settings)
         self.unacknowledged = 0
         try:
-            self._queue = self._connection.open_input(settings.queue, descriptor_to_get(settings.mqmd_version))
+            descriptor = descriptor_to_get(settings.mqmd_version)
+            self._queue = self._connection.open_input(settings.queue, descriptor, settings.wait)
             self._poison = Poison(self._connection, self._queue, settings)
             allowed: int = self._connection.readable_attribute(MQIA_MAX_UNCOMMITTED_MSGS) or settings.batch_messages
             self._most = min(settings.batch_messages, max(1, allowed - 1))  # one is left for a message set aside
@@ -61,7 +62,7 @@ class Session:
 
     def wait(self) -> MqMessage | None:
         """A message, if one comes within the time that the settings give."""
-        return self._queue.get(self._settings.wait)
+        return self._queue.get(wait=True)
 
     def carry(self, message: MqMessage) -> None:
         """One unit of work, from its first message to its end."""
@@ -75,7 +76,7 @@ class Session:
         except MqiError:
             unit.submit()
             if unit.wait(_FAREWELL):
-                self._in_doubt.remember(unit.handed_over)
+                self._in_doubt.remember(unit.journalled)
             raise
         finally:
             self.unacknowledged = 0
@@ -89,38 +90,45 @@ class Session:
     def _fill(self, unit: Unit, first: MqMessage) -> None:
         """Gets and hands over until all of it is durable with the queue empty, or until the unit is at its limit."""
         message: MqMessage | None = first
-        while not self._stop.is_set() and unit.age < _LONGEST_UNIT:
+        while True:
             if message is None:
                 unit.submit()
                 if unit.wait(_GLANCE):
                     break
-            elif self._take(unit, message) or unit.count >= self._most or unit.bytes >= self._settings.batch_bytes:
+            elif self._take(unit, message) or self._is_full(unit):
+                break
+            # Whatever is got from here on is in the unit of work, and has to be taken before the loop may end.
+            if self._stop.is_set() or unit.age > _LONGEST_UNIT:
                 break
             self.unacknowledged = unit.count
             message = self._queue.get()
         unit.submit()
 
+    def _is_full(self, unit: Unit) -> bool:
+        return unit.count >= self._most or unit.bytes >= self._settings.batch_bytes
+
     def _take(self, unit: Unit, message: MqMessage) -> bool:
         """Puts a message into the unit; true when the unit must end with it."""
+        if self._in_doubt.recall(message):
+            unit.note(message)
+            return False
         found, backed_out = received(message, self._name, self._framing)
         if self._poison.threshold and backed_out >= self._poison.threshold:
             self._set_aside(unit, message, found, backed_out)
             return True
-        if self._in_doubt.recall(found):
-            unit.skip(len(found.body))
-        else:
-            try:
-                unit.take(found, unwrap(found))
-            except WireError as error:
-                unit.refuse(found, "bad-mq-header", str(error))
+        unit.note(message)
+        try:
+            unit.take(unwrap(found))
+        except WireError as error:
+            unit.refuse(found, "bad-mq-header", str(error))
         return backed_out >= _TWICE
 
     def _set_aside(self, unit: Unit, message: MqMessage, found: PhysicalMessage, backed_out: int) -> None:
         if (taken_by := self._poison.set_aside(message)) is not None:
-            unit.skip(len(message.body))
             self._log.warning("set aside: backed out too often", backed_out=backed_out, to=taken_by)
             return
         why = f"backed out {backed_out} times, where {self._poison.threshold} are too many, and no queue takes it"
+        unit.note(message)
         unit.refuse(found, "backed-out", why)
 
     def _is_durable(self, unit: Unit) -> bool:
@@ -139,5 +147,5 @@ class Session:
             self._log.warning("backed out: the journal takes too long", messages=unit.count)
         while not self._stop.is_set():
             if unit.wait(_FAREWELL):
-                self._in_doubt.remember(unit.handed_over)
+                self._in_doubt.remember(unit.journalled)
                 return

@@ -124,7 +124,8 @@ class DestinationSettings(ConnectionSettings):
     group and segment fields of a message travel in an MQMDE, which the queue manager honours only if it is written in
     `queue_manager_encoding`: 546 for one on x86, 273 on AIX and IBM i, 785 on z/OS. `expiry` left out is never. A
     message's properties, such as a file's name in front of a group, travel in an MQRFH2, which a program that does not
-    expect one takes for data: `properties` is "mqrfh2" or "none".
+    expect one takes for data: `properties` is "mqrfh2" or "none". A segment never has one: it would count in the Offset
+    of those behind.
     """
 
     queue: ObjectName

@@ -3,6 +3,7 @@
 import time
 from threading import Condition
 
+from adapters.ibm_mq.client import MqMessage
 from app.model.message import PhysicalMessage
 from app.ports import Intake
 
@@ -19,32 +20,34 @@ class Unit:
         self._held: list[PhysicalMessage] = []
         self._held_bytes = self._undurable = 0
         self._began = time.monotonic()
-        self.handed_over: list[PhysicalMessage] = []
-        """What the journal has or will have, each message as its descriptor described it."""
-        self.count = self.bytes = 0
+        self.journalled: list[MqMessage] = []
+        """What the journal has or will have when the unit is durable, as it was got."""
+        self.bytes = 0
 
     @property
     def age(self) -> float:
         return time.monotonic() - self._began
 
-    def take(self, received: PhysicalMessage, unwrapped: PhysicalMessage) -> None:
-        """A message, as it came and without its headers."""
-        self._held.append(unwrapped)
-        self._held_bytes += len(unwrapped.body)
-        self._hand_over(received)
+    @property
+    def count(self) -> int:
+        return len(self.journalled)
+
+    def note(self, message: MqMessage) -> None:
+        """Counts a message that the journal has, or is about to be handed."""
+        self.journalled.append(message)
+        self.bytes += len(message.body)
+
+    def take(self, message: PhysicalMessage) -> None:
+        """Hands over a message, in a piece with others."""
+        self._held.append(message)
+        self._held_bytes += len(message.body)
         if len(self._held) >= _SUBMIT_MESSAGES or self._held_bytes >= _SUBMIT_BYTES:
             self.submit()
 
-    def refuse(self, received: PhysicalMessage, code: str, why: str) -> None:
-        """A message that cannot be read."""
-        self._hand_over(received)
+    def refuse(self, message: PhysicalMessage, code: str, why: str) -> None:
+        """Hands over a message that is to be kept unread."""
         self._expect()
-        self._intake.refuse(received, code, why, self._durable)
-
-    def skip(self, size: int) -> None:
-        """Counts a message that the journal need not have."""
-        self.count += 1
-        self.bytes += size
+        self._intake.refuse(message, code, why, self._durable)
 
     def submit(self) -> None:
         """Hands over what is held back; blocks while the intake does."""
@@ -57,10 +60,6 @@ class Unit:
         """Whether all that was submitted is durable, at the latest after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._undurable, timeout)
-
-    def _hand_over(self, received: PhysicalMessage) -> None:
-        self.handed_over.append(received)
-        self.skip(len(received.body))
 
     def _expect(self) -> None:
         with self._changed:

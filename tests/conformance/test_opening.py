@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from types import ModuleType
 
+import pytest
+
 from tests.conformance.calls import Session
 from tests.conformance.target import Target
 from tests.support.queue_manager import QueueManager
@@ -105,6 +107,21 @@ def test_a_model_queue_makes_a_dynamic_one(session: Session, double: QueueManage
     session.open(od, c.MQOO_OUTPUT)
     assert od.ObjectName.startswith(b"REPLIES.")
     assert b"*" not in od.ObjectName
+
+
+def test_a_model_queue_cannot_be_put_to_at_once(session: Session, c: ModuleType) -> None:
+    """IBM MQ: 2057 (0809) MQRC_Q_TYPE_ERROR, "the object descriptor specifies the name of a model queue"."""
+    with session.fails(c.MQRC_Q_TYPE_ERROR):
+        session.connection.put1("SYSTEM.DEFAULT.MODEL.QUEUE", b"", session.mq.MD())
+
+
+@pytest.mark.guess
+def test_no_other_queue_manager_is_inquired(session: Session, c: ModuleType) -> None:
+    """IBM MQ: ObjectQMgrName (MQCHAR48) for MQOD, "must be blank or the name of the local queue manager". That the
+    reason is that of the field is believed."""
+    with session.fails(c.MQRC_OBJECT_Q_MGR_NAME_ERROR):
+        descriptor = session.mq.OD(ObjectType=c.MQOT_Q_MGR, ObjectQMgrName=b"NO.SUCH.QMGR")
+        session.mq.Queue(session.connection, descriptor, c.MQOO_INQUIRE)
 
 
 def test_a_temporary_queue_ends_with_the_handle_that_made_it(

@@ -1,15 +1,21 @@
 """What is IBM MQ's own on the receiving side: units of work, backing out, broken connections, descriptors, headers."""
 
 import struct
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from app.model.message import PhysicalMessage
+from app.ports import SendFailed
 from tests.adapters.ibm_mq.conftest import Place
 from tests.contracts.transport import as_sent, message
 from tests.support.intake import Collector, receiving
+from tests.support.queue_manager import QueueManager
 from tests.support.waiting import until
 
 DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
@@ -103,6 +109,33 @@ def test_several_connections_get_every_message_once(place: Place) -> None:
         collector.wait_for(500)
         until(lambda: place.depth() == 0)
     assert numbers(collector.bodies()) == list(range(500))
+
+
+def test_a_stop_in_mid_flow_neither_loses_nor_repeats_any(place: Place) -> None:
+    place.put(*[message(number, 2000) for number in range(1500)])
+    kept: list[int] = []
+    while place.depth():
+        collector = Collector()
+        with receiving(place.receiver(batch_messages=50), collector):
+            collector.wait_for(min(70, place.depth()))
+        kept += numbers(collector.bodies())
+    assert sorted(kept) == list(range(1500))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_was_never_got_is_not_taken_for_what_is_in_doubt(troubled: Place, version: int) -> None:
+    """Segments of equal bytes under one MsgId, as a program puts them that keeps its descriptor."""
+    alike = message(1)._replace(group_id=b"G" * 24, msg_flags=2)
+    segments = [alike._replace(offset=100 * number) for number in range(6)]
+    troubled.put(*segments[:3])
+    troubled.manager.fault("MQCMIT", lose="after")
+    collector = Collector()
+    with receiving(troubled.receiver(mqmd_version=version), collector):
+        until(lambda: troubled.depth() == 0)
+        troubled.put(*segments[3:])
+        collector.wait_for(6)
+        until(lambda: troubled.depth() == 0)
+    assert sorted(received.offset for received in collector.messages) == [100 * number for number in range(6)]
 
 
 @pytest.mark.parametrize("lose", ["before", "after"])
@@ -203,11 +236,40 @@ def test_a_queue_manager_that_is_away_is_said_once(troubled: Place) -> None:
     assert len(warnings(logs)) <= 2
 
 
-def test_a_wrong_password_and_an_unknown_queue_are_said(place: Place) -> None:
-    receiver = place.receiver(queue="NO.SUCH.QUEUE")
-    with pytest.raises(TimeoutError), receiving(receiver, Collector(), patience=0.5):
-        pass
-    assert receiver.status()["connected"] is False
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"queue": "NO.SUCH.QUEUE"}, "MQOPEN NO.SUCH.QUEUE: 2085 MQRC_UNKNOWN_OBJECT_NAME"),
+        ({"queue_manager": "OTHER"}, "2058 MQRC_Q_MGR_NAME_ERROR"),
+        ({"connection": "127.0.0.1(1)"}, "2538 MQRC_HOST_NOT_AVAILABLE"),
+    ],
+)
+def test_what_is_wrong_is_said(place: Place, settings: dict[str, str], said: str) -> None:
+    receiver, stop = place.receiver(**settings), threading.Event()
+    thread = threading.Thread(target=receiver.run, args=(Collector(), stop))
+    thread.start()
+    until(lambda: said in (receiver.status()["error"] or ""))
+    assert not receiver.status()["connected"]
+    stop.set()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_users_are_who_they_say(tmp_path: Path, library: ModuleType) -> None:
+    with QueueManager(tmp_path, users={"gateway": "s3cret"}) as manager, capture_logs() as logs:
+        place = Place(library, manager, "DEV.QUEUE.1")
+        with receiving(place.receiver(user="gateway", password="s3cret"), Collector()):
+            pass
+        with pytest.raises(SendFailed, match="2035 MQRC_NOT_AUTHORIZED"):
+            place.sender(user="gateway", password="wr0ng").send([message(1)])
+    assert "s3cret" not in str(logs)
+
+
+def test_any_queue_manager_of_a_group_will_do(place: Place) -> None:
+    place.put(message(1))
+    collector = Collector()
+    with receiving(place.receiver(queue_manager=f"*{place.manager.name}"), collector):
+        collector.wait_for(1)
 
 
 # --- poison -------------------------------------------------------------------------------------------------------
@@ -254,9 +316,12 @@ def test_a_poison_message_that_no_backout_queue_takes_is_a_dead_letter(
     ((descriptor, body),) = place.taken(DEAD_LETTER_QUEUE)
     assert descriptor.Format == b"MQDEAD  "
     order = "<" if descriptor.Encoding & 0xF == 2 else ">"
-    struc_id, struc_version, reason, queue, manager, encoding, ccsid, format_, *_ = struct.unpack_from(
-        f"{order}4sii48s48sii8s", body
+    struc_id, struc_version, reason, queue, manager, encoding, ccsid, format_, put_type, name, put_at = (
+        struct.unpack_from(f"{order}4sii48s48sii8si28s16s", body)
     )
+    moment = datetime.strptime(put_at[:14].decode() + "+0000", "%Y%m%d%H%M%S%z")
+    assert timedelta() <= datetime.now(UTC) - moment < timedelta(seconds=30)
+    assert (put_type, name.rstrip()) == (6, b"attachment-gateway")
     assert (struc_id, struc_version, reason) == (b"DLH ", 1, THRESHOLD_REACHED)
     assert (queue.rstrip(), manager.rstrip()) == (place.queue.encode(), place.manager.name.encode())
     rest = body[172:]
@@ -283,6 +348,42 @@ def test_a_poison_message_that_no_queue_takes_is_quarantined(place: Place) -> No
         assert bytes(refused.body).endswith(bytes(sent.body))
     finally:
         place.manager.alter(DEAD_LETTER_QUEUE, put_enabled=True)
+
+
+@pytest.mark.parametrize("reason", [2030, 2057, 2197, 2999])
+def test_whatever_a_queue_says_a_poison_message_goes_to_the_next(troubled: Place, reason: int) -> None:
+    troubled.manager.define("ASIDE")
+    troubled.manager.alter(troubled.queue, bothresh=3, boqname="ASIDE")
+    poisoned(troubled)
+    troubled.manager.fault("MQPUT1", reason=reason)
+    collector = Collector()
+    with receiving(troubled.receiver(), collector):
+        collector.wait_for(1)
+        until(lambda: troubled.depth() == 0)
+    assert len(troubled.taken(DEAD_LETTER_QUEUE)) == 1
+
+
+def test_one_that_the_journal_has_is_not_set_aside_as_well(troubled: Place) -> None:
+    troubled.manager.define("ASIDE")
+    troubled.manager.alter(troubled.queue, bothresh=1, boqname="ASIDE")
+    troubled.put(message(1))
+    troubled.manager.fault("MQCMIT", lose="before")
+    collector = Collector()
+    with receiving(troubled.receiver(), collector):
+        collector.wait_for(1)
+        until(lambda: troubled.depth() == 0)
+    assert numbers(collector.bodies()) == [1]
+    assert troubled.taken("ASIDE") == []
+
+
+def test_a_trouble_that_lasts_is_logged_once(troubled: Place) -> None:
+    troubled.put(message(1))
+    troubled.manager.fault("MQCMIT", reason=2071, times=6)
+    collector = Collector()
+    with capture_logs() as logs, receiving(troubled.receiver(), collector):
+        until(lambda: troubled.depth() == 0)
+    assert warnings(logs) == ["not receiving"]
+    assert numbers(collector.bodies()) == [1]
 
 
 def test_setting_aside_and_getting_are_one_unit_of_work(troubled: Place) -> None:

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from app.model.message import PhysicalMessage
 from app.ports import SendFailed
 from tests.adapters.ibm_mq.conftest import Place
-from tests.contracts.transport import as_sent, message
+from tests.contracts.transport import LIMIT, as_sent, message
 from tests.support.intake import Collector, receiving
 
 
@@ -78,10 +79,30 @@ def test_a_commit_in_doubt_counts_as_failed(troubled: Place, lose: Any, arrived:
 @pytest.mark.parametrize(
     ("settings", "reason"), [({"queue": "NO.SUCH.QUEUE"}, "2085"), ({"queue_manager": "OTHER"}, "2058")]
 )
-def test_what_nobody_can_deliver_is_permanent(place: Place, settings: dict[str, str], reason: str) -> None:
+def test_what_an_administrator_can_mend_is_not_permanent(place: Place, settings: dict[str, str], reason: str) -> None:
     with pytest.raises(SendFailed, match=reason) as failure:
         place.sender(**settings).send([message(1)])
+    assert not failure.value.permanent
+
+
+@pytest.mark.parametrize(
+    "sent", [message(1)._replace(msg_type=5000), message(1)._replace(format="TOO LONG A NAME"), message(1, LIMIT + 1)]
+)
+def test_what_no_queue_manager_takes_is_permanent_and_others_go_on(place: Place, sent: PhysicalMessage) -> None:
+    sender = place.sender()
+    with pytest.raises(SendFailed) as failure:
+        sender.send([message(2), sent])
     assert failure.value.permanent
+    assert place.depth() == 0
+    sender.send([message(3)])
+    assert place.depth() == 1
+
+
+def test_a_segment_has_no_properties_in_front(place: Place) -> None:
+    sent = message(1)._replace(properties={"filename": "a.txt"}, group_id=b"G" * 24, msg_flags=2)
+    place.sender(properties="mqrfh2").send([sent])
+    ((descriptor, body),) = place.taken()
+    assert (descriptor.Format, body) == (b"MQSTR   ", sent.body)
 
 
 def test_a_queue_manager_that_is_away_is_not(troubled: Place) -> None:

@@ -199,7 +199,7 @@ class Connection:
         md, pmo = unpack_descriptor(md_bytes), PutOptions.unpack(pmo_bytes)
         handle = None
         if od_length:
-            destination = resolve(self.manager, od)
+            destination = resolve(self.manager, od, dynamic=False)
             if od.version >= 3:
                 od.resolved_q_name, od.resolved_q_mgr_name = resolved_names(self.manager, destination)
         else:

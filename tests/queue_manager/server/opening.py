@@ -43,8 +43,11 @@ def open_object(manager: QueueManager, descriptor: ObjectDescriptor, options: in
 
 
 def _open_manager(manager: QueueManager, descriptor: ObjectDescriptor, options: int) -> Handle:
-    if trimmed(descriptor.object_name) not in ("", manager.settings.name):
+    own = ("", manager.settings.name)
+    if trimmed(descriptor.object_name) not in own:
         raise Refused(mq.MQRC_UNKNOWN_OBJECT_NAME)
+    if trimmed(descriptor.object_q_mgr_name) not in own:
+        raise Refused(mq.MQRC_OBJECT_Q_MGR_NAME_ERROR)
     if options & (_ACCESSES & ~mq.MQOO_INQUIRE):
         raise Refused(mq.MQRC_OPTION_NOT_VALID_FOR_TYPE)
     if not options & mq.MQOO_INQUIRE:
@@ -94,8 +97,10 @@ def _take(handle: Handle) -> None:
         handle.destination.queue.exclusive = True
 
 
-def resolve(manager: QueueManager, descriptor: ObjectDescriptor) -> Destination:
-    """Where the name in a descriptor leads. Raises Refused.
+def resolve(manager: QueueManager, descriptor: ObjectDescriptor, *, dynamic: bool = True) -> Destination:
+    """Where the name in a descriptor leads; a model queue is made a dynamic one only where that is allowed.
+
+    Raises Refused.
 
     Source: IBM MQ, "Resolving names".
     """
@@ -108,6 +113,8 @@ def resolve(manager: QueueManager, descriptor: ObjectDescriptor) -> Destination:
         case kind if kind == mq.MQQT_ALIAS:
             return _target(manager, queue)
         case kind if kind == mq.MQQT_MODEL:
+            if not dynamic:
+                raise Refused(mq.MQRC_Q_TYPE_ERROR)
             made = _make_dynamic(manager, queue, descriptor)
             return Destination(made, made)
         case kind if kind == mq.MQQT_REMOTE:
