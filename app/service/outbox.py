@@ -31,7 +31,9 @@ PROGRESS_SECONDS = 0.5
 IDLE_SECONDS = 5.0
 DUE_AT_ONCE = 16
 PROPERTY_BYTES = 16
-"""What a property takes beside its name and its text."""
+"""What a property takes beside its name, which XML has twice, and its text."""
+ESCAPED = str.maketrans(dict.fromkeys("&<>'\"\t\n\r", "&#00;"))
+"""What XML writes otherwise, at its length there."""
 
 
 class CannotSend(Exception):
@@ -169,7 +171,7 @@ class Outbox:
 def _told(attachment: OutgoingAttachment) -> int:
     """The bytes that its properties take of the first message of a group, at most."""
     told = mq_group.properties(attachment)
-    return sum(PROPERTY_BYTES + len(name) + len(text.encode()) for name, text in told.items())
+    return sum(PROPERTY_BYTES + 2 * len(name) + len(text.translate(ESCAPED).encode()) for name, text in told.items())
 
 
 def _batches(messages: Iterator[PhysicalMessage]) -> Iterator[list[PhysicalMessage]]:
