@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.dataset import missing
+from app.dataset import missing, moments
 from app.dataset.errors import BadValueError, refuse_any
 from app.dataset.formats import Format
 from app.dataset.missing import Tags
@@ -17,8 +17,6 @@ from app.dataset.numeric import Doubles
 MAX_EXACT = 1 << 53
 """Integers up to this are exact in a double."""
 
-_DAYS_1960_TO_1970 = 3653
-_SECONDS_1960_TO_1970 = _DAYS_1960_TO_1970 * 86_400
 _UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -46,20 +44,17 @@ def _booleans(column: pa.Array) -> Doubles:
 
 
 def _days(column: pa.Array) -> Doubles:
-    return _integers(pc.cast(pc.cast(column, pa.date32()), pa.int32())) + _DAYS_1960_TO_1970
+    return _integers(pc.cast(pc.cast(column, pa.date32()), pa.int32())) + moments.DAYS_1960_TO_1970
 
 
 def _ticks(column: pa.Array) -> Doubles:
-    """Times as seconds. The fraction is converted by itself, since ticks of nanoseconds are too long for a double."""
     stored = pa.int32() if column.type.bit_width == 32 else pa.int64()
     ticks: NDArray[np.integer[Any]] = pc.fill_null(column.cast(stored), 0).to_numpy(zero_copy_only=False)
-    seconds, fraction = np.divmod(ticks, _UNITS[column.type.unit])
-    doubles: Doubles = seconds + fraction / _UNITS[column.type.unit]
-    return doubles
+    return moments.seconds(ticks.astype(np.int64, copy=False), _UNITS[column.type.unit])
 
 
 def _instants(column: pa.Array) -> Doubles:
-    return _ticks(column) + _SECONDS_1960_TO_1970
+    return _ticks(column) + moments.SECONDS_1960_TO_1970
 
 
 _NUMERIC_TYPES = (
@@ -71,6 +66,7 @@ _NUMERIC_TYPES = (
     NumericType(pa.types.is_date, _days, Format("DATE", 9)),
     NumericType(pa.types.is_timestamp, _instants, Format("DATETIME", 20)),
     NumericType(pa.types.is_time, _ticks, Format("TIME", 8)),
+    NumericType(pa.types.is_duration, _ticks, Format("TIME", 8)),
 )
 
 

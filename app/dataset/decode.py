@@ -1,77 +1,195 @@
-"""Observations -> Arrow record batches, a column at a time."""
+"""Observations -> Arrow record batches, a column at a time.
 
-from collections.abc import Iterable, Iterator, Sequence
+A plan says what becomes of each variable. The first plan of a data set hopes for the usual: no special missing values,
+dates that are whole days, texts that decode. Where the bytes have something else, no more batches come; the remaining
+bytes are surveyed, and `Unforeseen` brings a second plan, under which all of them are read from the start. So every
+data set takes two passes at most, and most take one.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.dataset import numeric, text
-from app.dataset.numeric import ByteOrder, FloatFormat
-from app.dataset.schema import arrow_schema
+from app.dataset import layout, missing, moments, numeric, schema, text
+from app.dataset.layout import Representation
+from app.dataset.numeric import Bytes, Numbers
+from app.dataset.schema import MOMENTS, Column
 from app.model.errors import TheirError
 
-BATCH_BYTES = 8 << 20
+BATCH_BYTES = 2 << 20
 """No batch holds more observation bytes than this, however many rows were asked for (one row at least)."""
 
+BATCH_ROWS = 16_384
 
-def batches(
+Blocks = Iterable[bytes | bytearray | memoryview]
+"""Observations in pieces of any size, which need not end where a row ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the observations of a data set are read. `observations` is negative where their number is not known."""
+
+    columns: tuple[Column, ...]
+    observations: int
+    obs_length: int
+    how: Representation
+    metadata: Mapping[str, str]
+    surveyed: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        return schema.arrow_schema(self.columns, self.metadata)
+
+    @property
+    def has_damaged_texts(self) -> bool:
+        return any(column.has_side and not column.variable.is_numeric for column in self.columns)
+
+    def in_charset(self, charset: str, why: str) -> "Plan":
+        """The same plan for a character set that decodes all bytes, with a warning that says why."""
+        columns = tuple(
+            column if column.variable.is_numeric else replace(column, has_side=False) for column in self.columns
+        )
+        metadata = _warned(self.metadata, why) | {"sas.encoding": charset}
+        return replace(self, columns=columns, how=self.how._replace(charset=charset), metadata=metadata)
+
+
+class Unforeseen(Exception):
+    """The data set has values that its plan has no place for. `plan` has, for all of them."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__("values that the plan has no place for")
+        self.plan = plan
+
+
+def first_plan(
     definition: DataSetDefinition,
     variables: Sequence[Variable],
-    blocks: Iterable[bytes | bytearray | memoryview],
-    *,
-    order: ByteOrder,
-    float_format: FloatFormat = "ieee",
-    charset: str = "utf-8",
-    schema: pa.Schema | None = None,
-    rows_a_batch: int = 16_384,
-) -> Iterator[pa.RecordBatch]:
-    """Reads a data set's observations from pieces of any size, which need not end where a row ends.
+    how: Representation,
+    blocks: Callable[[], Blocks],
+    metadata: Mapping[str, str] | None = None,
+    warnings: Sequence[str] = (),
+) -> Plan:
+    """The plan to begin with, by the definition and the first observations. `metadata` are more `sas.*` entries;
+    `warnings` go into the metadata, too.
 
-    Variables lie in the order of their definition, without gaps; what an observation has beyond them is padding.
-    Missing numerics become null, characters lose their trailing blanks. `charset` is a Python codec's name. `schema`
-    is what `arrow_schema` gave for the same variables, where the caller has it with more metadata.
-
-    Raises TheirError when the bytes are not whole rows or not as many as the definition says (a negative number of
-    observations says nothing).
+    Raises TheirError for a definition and variables that cannot be (see `schema.check`, `layout.row_layout`).
     """
-    schema = schema or arrow_schema(definition, variables, charset=charset, float_format=float_format)
-    length = definition.obs_length
+    schema.check(definition, variables)
+    sample = _sample(blocks(), definition.obs_length)
+    rows = layout.row_layout(definition, variables, sample, how)
+    said = schema.data_set_metadata(definition, variables, how.charset) | {
+        "sas.byte_order": how.order,
+        "sas.float": how.float_format,
+        "sas.encoding": how.charset,
+        **(metadata or {}),
+    }
+    if rows.name != "packed":
+        said["sas.layout"] = rows.name
+    doubt = layout.doubts(sample, variables, rows.offsets, how) if len(sample) else None
+    return Plan(
+        schema.columns(variables, rows.offsets),
+        definition.observations,
+        definition.obs_length,
+        how,
+        _warned(said, *warnings, *filter(None, [doubt])),
+    )
+
+
+def _warned(metadata: Mapping[str, str], *warnings: str) -> dict[str, str]:
+    lines = [*filter(None, [metadata.get("sas.warnings")]), *warnings]
+    return {**metadata, **({"sas.warnings": "\n".join(lines)} if lines else {})}
+
+
+def batches(plan: Plan, blocks: Blocks, rows_a_batch: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """Reads a data set's observations.
+
+    Raises Unforeseen in place of the first batch that the plan does not suit, and TheirError when the bytes are not
+    whole rows or not as many as the definition says.
+    """
+    arrow_schema = plan.schema
+    columns = list(plan.columns)
+    suits = True
     rows = 0
-    for block in _whole_rows(blocks, length, max(1, min(rows_a_batch, BATCH_BYTES // max(length, 1)))):
-        cells = block.reshape(-1, length)
+    for cells in _whole_rows(
+        blocks, plan.obs_length, max(1, min(rows_a_batch, BATCH_BYTES // max(plan.obs_length, 1)))
+    ):
+        arrays: list[pa.Array] = []
+        for index, column in enumerate(columns):
+            made, suited = _read(column, cells, plan.how, rows)
+            arrays += made
+            if suited is not column and not plan.surveyed:
+                columns[index], suits = suited, False
         rows += len(cells)
-        yield pa.RecordBatch.from_arrays(_columns(cells, variables, order, float_format, charset), schema=schema)
-    if length and 0 <= definition.observations != rows:
-        why = f"the definition says {definition.observations} observations, and {rows} came"
+        if suits:
+            yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
+    if plan.obs_length and 0 <= plan.observations != rows:
+        why = f"the definition says {plan.observations} observations, and {rows} came"
         raise TheirError("observation-count", "number of observations", -1, why)
+    if not suits:
+        raise Unforeseen(replace(plan, columns=tuple(columns), surveyed=True))
 
 
-def _columns(
-    cells: numeric.Bytes,
-    variables: Sequence[Variable],
-    order: ByteOrder,
-    float_format: FloatFormat,
-    charset: str,
-) -> list[pa.Array]:
-    columns = []
-    at = 0
-    for variable in variables:
-        column = cells[:, at : at + variable.length]
-        at += variable.length
-        if variable.is_numeric:
-            columns.append(numeric.to_arrow(numeric.decode(column, order, float_format)))
-        else:
-            columns.append(text.decode(column, charset))
-    return columns
+def _read(column: Column, cells: Bytes, how: Representation, first: int) -> tuple[list[pa.Array], Column]:
+    """The column's array and, where it has one, its side column's; and the column as these values need it to be."""
+    values = cells[:, column.at : column.at + column.variable.length]
+    if not column.variable.is_numeric:
+        texts = text.read(values, how.charset)
+        if not column.has_side:
+            return [texts.strings], column if texts.damaged is None else replace(column, has_side=True)
+        damaged = pa.nulls(len(cells), pa.binary()) if texts.damaged is None else texts.damaged
+        return [texts.strings, damaged], column
+    numbers = numeric.read(values, how.order, how.float_format, how.charset)
+    if numbers.odd:
+        column = replace(column, odd=column.odd + numbers.odd)
+    if numbers.tags is not None and not column.has_side:
+        column = replace(column, has_side=True)
+    array, column = _counted(column, numbers, first)
+    return [array, missing.to_arrow(numbers.tags, len(cells))] if column.has_side else [array], column
 
 
-def _whole_rows(
-    blocks: Iterable[bytes | bytearray | memoryview], length: int, rows_a_batch: int
-) -> Iterator[numeric.Bytes]:
-    """The blocks' bytes again, joined or cut to pieces of at most `rows_a_batch` whole rows."""
+def _counted(column: Column, numbers: Numbers, first: int) -> tuple[pa.Array, Column]:
+    """Numbers as what they count, as far as that is exact."""
+    while column.moment is not None and column.kind is not None:
+        array = moments.to_arrow(numbers, column.moment)
+        if array is not None:
+            return array, column
+        tried = MOMENTS[column.kind]
+        following = dict(pairwise(tried)).get(column.moment)
+        column = replace(column, moment=following, inexact="" if following else _inexact(numbers, column, first))
+    return numeric.to_arrow(numbers.doubles, numbers.absent), column
+
+
+def _inexact(numbers: Numbers, column: Column, first: int) -> str:
+    """Which observation's value has no counterpart, for people."""
+    assert column.moment is not None
+    low, high = 0, len(numbers.doubles)
+    while high - low > 1:
+        middle = (low + high) // 2
+        half = Numbers(numbers.doubles[low:middle], None if numbers.absent is None else numbers.absent[low:middle])
+        low, high = (low, middle) if moments.to_arrow(half, column.moment) is None else (middle, high)
+    return f"observation {first + low + 1}: {numbers.doubles[low]} is no exact {column.kind}"
+
+
+def _sample(blocks: Blocks, length: int) -> Bytes:
+    """The first observations."""
+    wanted = max(length, min(length * layout.SAMPLE_ROWS, BATCH_BYTES))
+    taken = bytearray()
+    for block in blocks if wanted else ():
+        taken += block[: wanted - len(taken)]
+        if len(taken) == wanted:
+            break
+    whole = len(taken) // max(length, 1)
+    return np.frombuffer(bytes(taken[: whole * length]), np.uint8).reshape(whole, length)
+
+
+def _whole_rows(blocks: Blocks, length: int, rows_a_batch: int) -> Iterator[Bytes]:
+    """The blocks' bytes again, joined or cut to at most `rows_a_batch` whole rows, as rows by bytes."""
     wanted = length * rows_a_batch
-    held: list[numeric.Bytes] = []
+    held: list[Bytes] = []
     size = total = 0
     for block in blocks:
         held.append(np.frombuffer(block, np.uint8))
@@ -83,10 +201,10 @@ def _whole_rows(
             joined = np.concatenate(held)
             whole = size - size % length
             for at in range(0, whole, wanted):
-                yield joined[at : min(at + wanted, whole)]
+                yield joined[at : min(at + wanted, whole)].reshape(-1, length)
             held, size = [joined[whole:]], size - whole
     if length and size % length:
         why = f"the last row has {size % length} of {length} bytes"
         raise TheirError("observation-torn", "observations", total - size % length, why)
     if size:
-        yield np.concatenate(held)
+        yield np.concatenate(held).reshape(-1, length)

@@ -1,7 +1,8 @@
 """Arrow tables -> SAS definitions and observations.
 
 `sas.*` metadata, as `app.dataset.schema` writes it, is honoured where a column has it; the rest is inferred from the
-types: numbers and booleans become numerics of length 8, dates days and times seconds since 1960, text characters.
+types: numbers and booleans become numerics of length 8, dates days and times seconds since 1960, text characters. Side
+columns are no variables: what they hold goes into the values of the column that they belong to.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,10 +13,11 @@ import pyarrow as pa
 
 from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.codecs.sas.words import MessageKind
-from app.dataset import columns, formats, numeric, text
+from app.dataset import columns, formats, numeric, side, text
 from app.dataset.errors import BadValueError
 from app.dataset.formats import Format
-from app.dataset.numeric import ByteOrder, Bytes
+from app.dataset.layout import Representation
+from app.dataset.numeric import ByteOrder, FloatFormat
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.errors import TheirError
 
@@ -33,6 +35,7 @@ def describe(
     charset: str,
     observations: int,
     character_lengths: Mapping[str, int] | None = None,
+    float_format: FloatFormat = "ieee",
 ) -> tuple[DataSetDefinition, list[Variable]]:
     """The definition messages' content for a table of so many rows.
 
@@ -41,10 +44,12 @@ def describe(
 
     Raises TheirError, naming the column, for types, names and lengths that SAS lacks.
     """
+    schema = side.without_sides(schema)
     _check_names(schema, charset)
     lengths = character_lengths or {}
     said = _text(schema.metadata)
-    variables = [_variable(field, lengths.get(field.name), said.get("sas.float", "ieee")) for field in schema]
+    into = (said.get("sas.float", "ieee"), float_format)
+    variables = [_variable(field, lengths.get(field.name), into) for field in schema]
     definition = DataSetDefinition(
         MessageKind.DEFINITION,
         data_set_type=said.get("sas.dataset_type", ""),
@@ -70,48 +75,72 @@ def character_lengths(batches: Iterable[pa.RecordBatch], charset: str) -> dict[s
     lengths: dict[str, int] = {}
     rows = 0
     for batch in batches:
-        for field, column in zip(batch.schema, batch.columns, strict=True):
+        for field, column, beside in _with_sides(batch):
             if columns.is_text(field.type):
                 with _located(field.name, rows):
-                    needed = text.longest(columns.strings(column), charset)
+                    needed = text.longest(columns.strings(column), charset, _damaged(batch, beside, charset))
                 lengths[field.name] = max(lengths.get(field.name, 1), needed)
         rows += batch.num_rows
     return lengths
 
 
 def rows(
-    batches: Iterable[pa.RecordBatch], variables: Sequence[Variable], *, order: ByteOrder, charset: str
+    batches: Iterable[pa.RecordBatch],
+    variables: Sequence[Variable],
+    *,
+    order: ByteOrder,
+    charset: str,
+    float_format: FloatFormat = "ieee",
 ) -> Iterator[memoryview]:
     """The observations of a table whose columns are these variables, in pieces of whole rows, 1 MiB at most each (one
     row at least).
 
     Raises TheirError, naming column and row, for a value that its variable cannot hold.
     """
+    how = Representation(order, float_format, charset)
     length = sum(variable.length for variable in variables)
     step = max(1, BLOCK_BYTES // max(length, 1))
     first = 0
     for batch in batches:
         for at in range(0, batch.num_rows if length else 0, step):
-            yield _block(batch.slice(at, step), variables, order, charset, first + at)
+            yield _block(batch.slice(at, step), variables, how, first + at)
         first += batch.num_rows
 
 
-def _block(
-    batch: pa.RecordBatch, variables: Sequence[Variable], order: ByteOrder, charset: str, first: int
-) -> memoryview:
+def _block(batch: pa.RecordBatch, variables: Sequence[Variable], how: Representation, first: int) -> memoryview:
     cells = np.empty((batch.num_rows, sum(variable.length for variable in variables)), np.uint8)
     at = 0
-    for variable, field, column in zip(variables, batch.schema, batch.columns, strict=True):
+    for variable, (field, column, beside) in zip(variables, _with_sides(batch), strict=True):
         with _located(field.name, first):
-            cells[:, at : at + variable.length] = _cells(variable, column, order, charset)
+            if variable.is_numeric:
+                values, tags = columns.doubles_and_tags(column, beside)
+                made = numeric.encode(values, variable.length, how.order, how.float_format, tags, how.charset)
+            else:
+                damaged = _damaged(batch, beside, how.charset)
+                made = text.encode(columns.strings(column), variable.length, how.charset, damaged)
+        cells[:, at : at + variable.length] = made
         at += variable.length
     return cells.reshape(-1).data
 
 
-def _cells(variable: Variable, column: pa.Array, order: ByteOrder, charset: str) -> Bytes:
-    if variable.is_numeric:
-        return numeric.encode(columns.doubles(column), variable.length, order)
-    return text.encode(columns.strings(column), variable.length, charset)
+def _with_sides(batch: pa.RecordBatch) -> list[tuple[pa.Field, pa.Array, pa.Array | None]]:
+    """The columns of variables, each with its side column."""
+    sides = {
+        of: column
+        for field, column in zip(batch.schema, batch.columns, strict=True)
+        if (of := side.missing_of(field) or side.bytes_of(field)) is not None
+    }
+    return [
+        (field, column, sides.get(field.name))
+        for field, column in zip(batch.schema, batch.columns, strict=True)
+        if not side.is_side(field)
+    ]
+
+
+def _damaged(batch: pa.RecordBatch, beside: pa.Array | None, charset: str) -> pa.BinaryArray | None:
+    """The bytes that did not decode, if they mean in this character set what they meant in their own."""
+    own = _text(batch.schema.metadata).get("sas.encoding")
+    return beside.cast(pa.binary()) if beside is not None and own == charset else None
 
 
 def _check_names(schema: pa.Schema, charset: str) -> None:
@@ -133,14 +162,12 @@ def _name(field: pa.Field) -> str:
     return _text(field.metadata).get("sas.name", str(field.name))
 
 
-def _variable(field: pa.Field, needed: int | None, float_format: str) -> Variable:
+def _variable(field: pa.Field, needed: int | None, into: tuple[str, FloatFormat]) -> Variable:
     said = _text(field.metadata)
     numeric_type = columns.numeric_type(field.type)
     if numeric_type is None and not columns.is_text(field.type):
         raise TheirError("column-type", field.name, -1, f"type {field.type} has no counterpart in SAS")
-    length = (
-        _numeric_length(field.name, said, float_format) if numeric_type else _character_length(field.name, said, needed)
-    )
+    length = _numeric_length(field.name, said, *into) if numeric_type else _character_length(field.name, said, needed)
     inferred = numeric_type.format if numeric_type else Format()
     output = formats.parse(said["sas.format"]) if "sas.format" in said else inferred
     read = formats.parse(said.get("sas.informat", ""))
@@ -159,14 +186,16 @@ def _variable(field: pa.Field, needed: int | None, float_format: str) -> Variabl
     )
 
 
-def _numeric_length(column: str, said: Mapping[str, str], float_format: str) -> int:
+def _numeric_length(column: str, said: Mapping[str, str], source: str, target: FloatFormat) -> int:
     if said.get("sas.type", "numeric") != "numeric":
         return 8
     length = _integer(said, "sas.length", 8)
     if not 2 <= length <= 8:
         raise TheirError("variable-length", column, -1, f"a numeric cannot have length {length}")
+    if target == "ibm":
+        return length
     # An IBM float has up to 4 bits more fraction than an IEEE one of the same length, and may have length 2.
-    return min(8, length + 1) if float_format == "ibm" else max(3, length)
+    return min(8, length + 1) if source == "ibm" else max(3, length)
 
 
 def _character_length(column: str, said: Mapping[str, str], needed: int | None) -> int:

@@ -101,10 +101,16 @@ def tags(cells: Bytes, order: ByteOrder, float_format: FloatFormat, charset: str
 
 def to_arrow(doubles: Doubles, absent: NDArray[np.bool_] | None = None) -> pa.DoubleArray:
     """What is NaN or infinite, or given as `absent`, becomes null."""
-    absent = ~np.isfinite(doubles) if absent is None else absent
-    nulls = int(np.count_nonzero(absent))
-    validity = pa.py_buffer(np.packbits(~absent, bitorder="little")) if nulls else None
-    return pa.Array.from_buffers(pa.float64(), len(doubles), [validity, pa.py_buffer(doubles)], nulls)
+    bits, nulls = validity(~np.isfinite(doubles) if absent is None else absent)
+    return pa.Array.from_buffers(pa.float64(), len(doubles), [bits, pa.py_buffer(doubles)], nulls)
+
+
+def validity(absent: NDArray[np.bool_] | None) -> tuple[pa.Buffer | None, int]:
+    """Arrow's validity bitmap for what is absent, None where nothing is, and the number of nulls."""
+    nulls = 0 if absent is None else int(np.count_nonzero(absent))
+    if absent is None or not nulls:
+        return None, 0
+    return pa.py_buffer(np.packbits(~absent, bitorder="little")), nulls
 
 
 def encode(

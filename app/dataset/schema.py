@@ -1,55 +1,100 @@
-"""The Arrow schema of a SAS data set; what Arrow has no place for stays in `sas.*` metadata.
+"""The columns of a SAS data set and their Arrow schema; what Arrow has no place for stays in `sas.*` metadata.
 
-Numerics are doubles and may be null (missing); characters are strings and never null (blank is the empty string).
-Of passwords only the flags are kept.
+Numerics are doubles, or dates and times by their format, and may be null (missing); characters are strings and never
+null (blank is the empty string). Of passwords only the flags are kept. `docs/data-sets.md` lists the metadata.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, count
+from typing import Any
 
 import pyarrow as pa
 
 from app.codecs.sas.dataset import DataSetDefinition, Variable
+from app.dataset import moments, side
 from app.dataset.formats import Format
-from app.dataset.numeric import FloatFormat
+from app.dataset.kinds import Kind, kind_of
+from app.dataset.moments import Moment
 from app.model.errors import TheirError
 
 LONGEST_CHARACTER = 32_767
 """The longest character variable that SAS has, in bytes."""
 
+MOST_VARIABLES = 100_000
+"""More variables than any program sends; a table of more could not be handled."""
+
 ALIGNMENT = 8
 """Observations may be padded at their end to a multiple of this."""
 
+MOMENTS: Mapping[Kind, tuple[Moment, ...]] = {
+    "date": ("date32",),
+    "datetime": ("timestamp",),
+    "time": ("time64", "duration"),
+    "time-of-day": ("time64", "timestamp"),
+}
+"""The Arrow types of what numbers count, in the order in which they are tried; in the end they stay doubles."""
 
-def arrow_schema(
-    definition: DataSetDefinition,
-    variables: Sequence[Variable],
-    *,
-    library: str = "",
-    member: str = "",
-    charset: str = "utf-8",
-    float_format: FloatFormat = "ieee",
-) -> pa.Schema:
-    """The schema that `app.dataset.decode.batches` fills.
 
-    `library` and `member` are the attachment's qualifiers; `charset` and `float_format` say how the observations were
-    written. Raises TheirError for variables that cannot be (see `check`).
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A variable, the byte at which its values begin in an observation, and how they become Arrow's.
+
+    `moment` is None for doubles and strings. `has_side` says that a side column stands behind it. `odd` counts missing
+    values that are none of SAS's; `inexact` says why the values of a date or time format stay doubles.
     """
-    check(definition, variables)
-    fields = [
-        pa.field(
-            name,
-            pa.float64() if variable.is_numeric else pa.string(),
-            nullable=variable.is_numeric,
-            metadata=_variable_metadata(variable, position, name),
+
+    variable: Variable
+    name: str
+    position: int
+    at: int
+    moment: Moment | None = None
+    has_side: bool = False
+    odd: int = 0
+    inexact: str = ""
+
+    @property
+    def kind(self) -> Kind | None:
+        return kind_of(self.variable.format) if self.variable.is_numeric else None
+
+
+def columns(variables: Sequence[Variable], offsets: Iterable[int]) -> tuple[Column, ...]:
+    """A column for each variable, whose values begin at these bytes, as it is if nothing unforeseen occurs."""
+    return tuple(
+        Column(variable, name, position, at, _moment(variable))
+        for position, (variable, name, at) in enumerate(
+            zip(variables, column_names(variables), offsets, strict=True), 1
         )
-        for position, (variable, name) in enumerate(zip(variables, column_names(variables), strict=True), 1)
-    ]
-    return pa.schema(fields, _data_set_metadata(definition, library, member, charset, float_format))
+    )
+
+
+def arrow_schema(columns: Sequence[Column], metadata: Mapping[str, str]) -> pa.Schema:
+    """The schema of columns and their side columns."""
+    fields = []
+    taken = {column.name.casefold() for column in columns}
+    for column in columns:
+        fields.append(_field(column))
+        if column.has_side:
+            made = side.missing_field if column.variable.is_numeric else side.bytes_field
+            fields.append(made(column.name, taken))
+            taken.add(fields[-1].name.casefold())
+    return pa.schema(fields, metadata)
+
+
+def check_definition(definition: DataSetDefinition) -> None:
+    """Raises TheirError for numbers that no data set has, before anything is read by them."""
+    if not 0 <= definition.variables <= MOST_VARIABLES:
+        why = f"{definition.variables:,} variables, at most {MOST_VARIABLES:,} are read"
+        raise TheirError("variable-count", "number of variables", -1, why)
+    if not definition.obs_length and definition.observations > 0:
+        why = f"{definition.observations:,} observations of no bytes"
+        raise TheirError("observation-length", "observation length", -1, why)
 
 
 def check(definition: DataSetDefinition, variables: Sequence[Variable]) -> None:
     """Raises TheirError when the definition and its variables contradict each other or what SAS allows."""
+    check_definition(definition)
     if definition.variables != len(variables):
         why = f"the definition says {definition.variables} variables, and {len(variables)} are defined"
         raise TheirError("variable-count", "number of variables", -1, why)
@@ -58,10 +103,6 @@ def check(definition: DataSetDefinition, variables: Sequence[Variable]) -> None:
         if not shortest <= variable.length <= longest:
             why = f"{kind} variable {variable.name} cannot have length {variable.length}"
             raise TheirError("variable-length", "variable length", -1, why)
-    needed = sum(variable.length for variable in variables)
-    if not 0 <= definition.obs_length - needed < ALIGNMENT:
-        why = f"the variables need {needed} bytes, and an observation has {definition.obs_length}"
-        raise TheirError("observation-length", "observation length", -1, why)
 
 
 def column_names(variables: Sequence[Variable]) -> list[str]:
@@ -85,47 +126,71 @@ def column_names(variables: Sequence[Variable]) -> list[str]:
     return names
 
 
-def _variable_metadata(variable: Variable, position: int, name: str) -> dict[str, str]:
+def data_set_metadata(definition: DataSetDefinition, variables: Sequence[Variable], charset: str) -> dict[str, str]:
+    """What a definition says of a data set as a whole, and the sort key that its variables tell."""
+    flags = {"read": definition.read_flag, "write": definition.write_flag, "alter": definition.alter_flag}
     said = {
-        "sas.name": "" if variable.name == name else variable.name,
-        "sas.label": variable.label,
-        "sas.format": str(Format(variable.format, variable.format_length, variable.format_decimal)),
-        "sas.informat": str(Format(variable.informat, variable.informat_length, variable.informat_decimal)),
-    }
-    return {key: value for key, value in said.items() if value} | {
-        "sas.type": "numeric" if variable.is_numeric else "character",
-        "sas.length": str(variable.length),
-        "sas.nsort": str(int.from_bytes(variable.nsort, "big", signed=True)),
-        "sas.position": str(position),
-    }
-
-
-def _data_set_metadata(
-    definition: DataSetDefinition, library: str, member: str, charset: str, float_format: str
-) -> dict[str, str]:
-    protected = [
-        word
-        for word, flag in (
-            ("read", definition.read_flag),
-            ("write", definition.write_flag),
-            ("alter", definition.alter_flag),
-        )
-        if flag
-    ]
-    said = {
-        "sas.library": library,
-        "sas.member": member,
         "sas.label": definition.label,
         "sas.dataset_type": definition.data_set_type,
         "sas.compress": definition.compress,
         "sas.reuse": definition.reuse.decode(charset, "replace").strip(" \0"),
         "sas.encrypt": definition.encrypt,
         "sas.sort_collating": definition.collating,
-        "sas.passwords": " ".join(protected),
+        "sas.sort_key": _sort_key(variables),
+        "sas.passwords": " ".join(word for word, flag in flags.items() if flag),
     }
     return {key: value for key, value in said.items() if value} | {
+        "sas.obs_length": str(definition.obs_length),
         "sas.sort_variables": str(definition.sort_variables),
         "sas.sort_flags": str(definition.sort_flags),
-        "sas.float": float_format,
-        "sas.encoding": charset,
+    }
+
+
+def nsort(variable: Variable) -> int:
+    """The variable's place in the sort key, negative where it descends; 0 if it is none of it."""
+    return int.from_bytes(variable.nsort, "big", signed=True)
+
+
+def _sort_key(variables: Sequence[Variable]) -> str:
+    """The key as JSON; nothing if the places are not 1, 2, 3 and so on."""
+    named = zip(column_names(variables), map(nsort, variables), strict=True)
+    key = sorted((abs(place), place < 0, name) for name, place in named if place)
+    if not key or [place for place, _, _ in key] != list(range(1, len(key) + 1)):
+        return ""
+    return to_json([{"variable": name, "descending": descending} for _, descending, name in key])
+
+
+def to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _moment(variable: Variable) -> Moment | None:
+    kind = kind_of(variable.format) if variable.is_numeric else None
+    return None if kind is None else MOMENTS[kind][0]
+
+
+def _field(column: Column) -> pa.Field:
+    if column.variable.is_numeric:
+        data_type = pa.float64() if column.moment is None else moments.TYPES[column.moment]
+    else:
+        data_type = pa.string()
+    return pa.field(column.name, data_type, column.variable.is_numeric, metadata=_variable_metadata(column))
+
+
+def _variable_metadata(column: Column) -> dict[str, str]:
+    variable = column.variable
+    said = {
+        "sas.name": "" if variable.name == column.name else variable.name,
+        "sas.label": variable.label,
+        "sas.format": str(Format(variable.format, variable.format_length, variable.format_decimal)),
+        "sas.informat": str(Format(variable.informat, variable.informat_length, variable.informat_decimal)),
+        "sas.kind": column.kind or "",
+        "sas.inexact": column.inexact,
+        "sas.odd_missing": str(column.odd) if column.odd else "",
+    }
+    return {key: value for key, value in said.items() if value} | {
+        "sas.type": "numeric" if variable.is_numeric else "character",
+        "sas.length": str(variable.length),
+        "sas.nsort": str(nsort(variable)),
+        "sas.position": str(column.position),
     }

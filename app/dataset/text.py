@@ -5,6 +5,7 @@ the empty string. Trailing blanks are therefore not kept, leading ones are.
 """
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from app.dataset.errors import BadValueError, refuse_any
 
 Bytes = NDArray[np.uint8]
 
+_LINE_FEED = 0x0A
 _ASCII = bytes(range(128))
 _EVERY_PAIR = bytes(b for first in range(256) for second in range(256) for b in (first, second))
 
@@ -42,6 +44,19 @@ def _utf8_sizes(charset: str) -> NDArray[np.int32]:
     return np.array([len(c.encode()) for c in bytes(range(256)).decode(charset, "replace")], np.int32)
 
 
+@cache
+def _to_ascii(charset: str) -> bytes:
+    """For each byte of a single-byte character set its character in ASCII, FF for those that ASCII lacks."""
+    return bytes(ord(c) if ord(c) < 0x80 else 0xFF for c in bytes(range(256)).decode(charset, "replace"))
+
+
+@cache
+def _undefined(charset: str) -> NDArray[np.bool_] | None:
+    """For each byte of a single-byte character set whether it is no character; None if all are."""
+    undefined = np.array([c == "\N{REPLACEMENT CHARACTER}" for c in bytes(range(256)).decode(charset, "replace")])
+    return undefined if undefined.any() else None
+
+
 def blank(charset: str) -> int:
     """The byte that pads character values. Raises ValueError for a character set whose blank is not one byte."""
     encoded = " ".encode(charset)
@@ -50,8 +65,12 @@ def blank(charset: str) -> int:
     return encoded[0]
 
 
-def _strings(offsets: NDArray[np.int32], data: bytes | Bytes) -> pa.StringArray:
-    return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+class Texts(NamedTuple):
+    """A character column. `damaged` has the whole cells, trailing blanks included, whose bytes the character set cannot
+    decode, null for all others; it is None where there are none."""
+
+    strings: pa.StringArray
+    damaged: pa.BinaryArray | None = None
 
 
 def decode(cells: Bytes, charset: str) -> pa.StringArray:
@@ -59,34 +78,104 @@ def decode(cells: Bytes, charset: str) -> pa.StringArray:
 
     What the character set cannot say becomes U+FFFD: a damaged value never costs its row.
     """
+    return read(cells, charset).strings
+
+
+def read(cells: Bytes, charset: str) -> Texts:
+    """The strings of a column given as an array of rows by length bytes, and what of it does not decode."""
     rows, length = cells.shape
-    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(length)
     data = np.ascontiguousarray(cells).reshape(-1)
-    if (_keeps_ascii(charset) and (data.size == 0 or data.max() < 0x80)) or _is_utf8(charset):
-        return _valid(pc.ascii_rtrim(_strings(offsets, data), characters=" "))
+    if not data.size:
+        return Texts(pa.array([""] * rows, pa.string()))
+    if _keeps_ascii(charset) and data.max() < 0x80:
+        return Texts(_trimmed(_ends(rows, length), data))
+    if _is_utf8(charset):
+        return _read_utf8(cells, data)
     if _is_single_byte(charset):
-        ends = np.concatenate(([0], np.cumsum(_utf8_sizes(charset)[data], dtype=np.int32)), dtype=np.int32)
-        text = data.tobytes().decode(charset, "replace").encode()
-        return pc.ascii_rtrim(_strings(ends[offsets], text), characters=" ")
-    raw = data.tobytes()
-    values = (raw[at : at + length].decode(charset, "replace").rstrip(" ") for at in range(0, len(raw), length))
-    return pa.array([""] * rows if length == 0 else list(values), pa.string())
+        return _read_single_bytes(cells, data.tobytes(), charset)
+    return _read_many_bytes(cells, charset)
 
 
-def _valid(strings: pa.StringArray) -> pa.StringArray:
+def _read_utf8(cells: Bytes, data: Bytes) -> Texts:
+    strings = _trimmed(_ends(*cells.shape), data)
     try:
         strings.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array([v.decode("utf-8", "replace") for v in strings.cast(pa.binary()).to_pylist()], pa.string())
-    return strings
+        return _read_each(cells, "utf-8")
+    return Texts(strings)
+
+
+def _read_single_bytes(cells: Bytes, raw: bytes, charset: str) -> Texts:
+    ascii_only = np.frombuffer(raw.translate(_to_ascii(charset)), np.uint8)
+    if ascii_only.max() < 0x80:
+        return Texts(_trimmed(_ends(*cells.shape), ascii_only))
+    sizes = _utf8_sizes(charset)[np.frombuffer(raw, np.uint8)]
+    ends = np.concatenate(([0], np.cumsum(sizes, dtype=np.int32)), dtype=np.int32)
+    strings = _trimmed(ends[_ends(*cells.shape)], raw.decode(charset, "replace").encode())
+    undefined = _undefined(charset)
+    if undefined is None:
+        return Texts(strings)
+    damaged: NDArray[np.bool_] = np.any(undefined[cells], axis=1)
+    return Texts(strings, _damaged(cells, damaged))
+
+
+def _read_many_bytes(cells: Bytes, charset: str) -> Texts:
+    """All values in one go, with line feeds between them: no character set has a character whose last byte is one."""
+    rows, length = cells.shape
+    if not _keeps_ascii(charset) or (cells == _LINE_FEED).any():
+        return _read_each(cells, charset)
+    lines = np.full((rows, length + 1), _LINE_FEED, np.uint8)
+    lines[:, :length] = cells
+    try:
+        encoded = np.frombuffer(lines.tobytes().decode(charset).encode(), np.uint8)
+    except UnicodeError:
+        return _read_each(cells, charset)
+    feeds = encoded == _LINE_FEED
+    ends = np.zeros(rows + 1, np.int32)
+    ends[1:] = np.flatnonzero(feeds) - np.arange(rows)
+    return Texts(_trimmed(ends, encoded[~feeds]))
+
+
+def _read_each(cells: Bytes, charset: str) -> Texts:
+    """The way for columns with damaged values, one at a time."""
+    values = []
+    damaged = np.zeros(len(cells), np.bool_)
+    for row, cell in enumerate(cells):
+        raw = cell.tobytes()
+        try:
+            value = raw.decode(charset)
+        except UnicodeError:
+            value = raw.decode(charset, "replace")
+            damaged[row] = True
+        values.append(value.rstrip(" "))
+    return Texts(pa.array(values, pa.string()), _damaged(cells, damaged))
+
+
+def _ends(rows: int, length: int) -> NDArray[np.int32]:
+    return np.arange(rows + 1, dtype=np.int32) * np.int32(length)
+
+
+def _trimmed(offsets: NDArray[np.int32], data: bytes | Bytes) -> pa.StringArray:
+    strings = pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+    return pc.ascii_rtrim(strings, characters=" ")
+
+
+def _damaged(cells: Bytes, rows: NDArray[np.bool_]) -> pa.BinaryArray | None:
+    if not rows.any():
+        return None
+    ends = np.zeros(len(rows) + 1, np.int32)
+    np.cumsum(rows, out=ends[1:], dtype=np.int32)
+    buffers = [
+        pa.py_buffer(np.packbits(rows, bitorder="little")),
+        pa.py_buffer(ends * np.int32(cells.shape[1])),
+        pa.py_buffer(np.ascontiguousarray(cells[rows])),
+    ]
+    return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
 
 
 def _encoded(strings: pa.StringArray, charset: str) -> tuple[NDArray[np.int32], Bytes]:
     """Offsets and data of non-null strings in a character set. Raises BadValueError."""
-    strings = _rebased(strings)
-    _, offset_buffer, data_buffer = strings.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32, len(strings) + 1)
-    data = np.frombuffer(data_buffer or b"", np.uint8)[: offsets[-1]]
+    offsets, data = _buffers(strings)
     if _is_utf8(charset) or (_keeps_ascii(charset) and (data.size == 0 or data.max() < 0x80)):
         return offsets, data
     if _is_single_byte(charset):
@@ -107,19 +196,31 @@ def _encoded(strings: pa.StringArray, charset: str) -> tuple[NDArray[np.int32], 
     return offsets, np.frombuffer(b"".join(values), np.uint8)
 
 
-def _rebased(strings: pa.StringArray) -> pa.StringArray:
-    """The same strings with their first offset at 0."""
-    return pa.concat_arrays([strings, pa.array([], pa.string())]) if strings.offset else strings
+def _buffers(values: pa.StringArray | pa.BinaryArray) -> tuple[NDArray[np.int32], Bytes]:
+    """Offsets and data of non-null values, the first offset at 0."""
+    if values.offset:
+        values = pa.concat_arrays([values, pa.array([], values.type)])
+    _, offset_buffer, data_buffer = values.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32, len(values) + 1)
+    return offsets, np.frombuffer(data_buffer or b"", np.uint8)[: offsets[-1]]
 
 
-def encode(strings: pa.StringArray, length: int, charset: str) -> Bytes:
-    """A column of rows by length bytes, padded with blanks; null is blank.
+def encode(strings: pa.StringArray, length: int, charset: str, damaged: pa.BinaryArray | None = None) -> Bytes:
+    """A column of rows by length bytes, padded with blanks; null is blank. What `damaged` has is written as it is.
 
     Trailing blanks beyond the length are dropped, as they mean nothing. Raises BadValueError for a value that is longer
     or has a character outside the character set.
     """
-    trimmed = pc.ascii_rtrim(pc.fill_null(strings, ""), characters=" ")
-    offsets, data = _encoded(trimmed, charset)
+    if damaged is None or damaged.null_count == len(damaged):
+        return _padded(*_encoded(_without_blanks(strings), charset), length, charset)
+    cells = _padded(*_encoded(_without_blanks(strings, damaged), charset), length, charset)
+    rows = damaged.is_valid().to_numpy(zero_copy_only=False)
+    kept = _padded(*_buffers(pc.fill_null(damaged, b"")), length, charset)
+    cells[rows] = kept[rows]
+    return cells
+
+
+def _padded(offsets: NDArray[np.int32], data: Bytes, length: int, charset: str) -> Bytes:
     sizes = np.diff(offsets)
     refuse_any(sizes > length, f"the value needs more than the variable's {length} bytes in character set {charset}")
     cells = np.full((len(sizes), length), blank(charset), np.uint8)
@@ -127,7 +228,15 @@ def encode(strings: pa.StringArray, length: int, charset: str) -> Bytes:
     return cells
 
 
-def longest(strings: pa.StringArray, charset: str) -> int:
+def _without_blanks(strings: pa.StringArray, damaged: pa.BinaryArray | None = None) -> pa.StringArray:
+    """The strings that are to be encoded, without trailing blanks; what is damaged needs no encoding."""
+    if damaged is not None:
+        strings = pc.if_else(damaged.is_valid(), "", strings)
+    return pc.ascii_rtrim(pc.fill_null(strings, ""), characters=" ")
+
+
+def longest(strings: pa.StringArray, charset: str, damaged: pa.BinaryArray | None = None) -> int:
     """The bytes that the longest value needs in a character set, trailing blanks apart. Raises BadValueError."""
-    offsets, _ = _encoded(pc.ascii_rtrim(pc.fill_null(strings, ""), characters=" "), charset)
-    return int(np.diff(offsets).max(initial=0))
+    sizes = np.diff(_encoded(_without_blanks(strings, damaged), charset)[0])
+    kept = 0 if damaged is None else pc.max(pc.binary_length(damaged)).as_py() or 0
+    return max(int(sizes.max(initial=0)), kept)

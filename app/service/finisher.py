@@ -23,7 +23,8 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Checkpoint, Finished, NewEvent
 from app.observe import logger
 from app.service.completion import complete_messages
-from app.service.finishing import data_set_content, file_content, group_content
+from app.service.data_sets import data_set_content
+from app.service.finishing import file_content, group_content
 from app.service.quarantining import quarantine_record
 from app.service.surroundings import Surroundings
 from app.wire import WireError

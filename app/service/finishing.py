@@ -1,57 +1,24 @@
-"""The content of a complete attachment, from its parts in the journal."""
+"""The content of a complete file or group, from its parts in the journal; `app.service.data_sets` has data sets."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from typing import NamedTuple
 
 from app.assembly import groups
-from app.codecs.ibm_mq.encodings import float_format
-from app.codecs.sas import dataset, dialect, files
+from app.codecs.sas import dialect, files
 from app.codecs.sas.dialect import Dialect
-from app.codecs.sas.words import MessageKind
-from app.dataset.decode import batches
-from app.dataset.numeric import FloatFormat
-from app.dataset.parquet import write_parquet
-from app.dataset.schema import arrow_schema
-from app.framing.sas_queue import charsets
 from app.model.attachment import AttachmentKind
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
-from app.ports import Journal, ObjectWriter
+from app.ports import Journal
 from app.service.content import object_name
 from app.service.early import EXTENTS_A_PART
-from app.service.media_types import BINARY_TYPE, PARQUET_TYPE, text_type
+from app.service.measured import Measured
+from app.service.media_types import BINARY_TYPE, text_type
 from app.service.surroundings import Surroundings
-from app.wire import WireError
 
 WRITE_BYTES = 256 << 10
-
-
-class _Measured:
-    """What goes into an object, counted and digested on its way."""
-
-    def __init__(self, target: ObjectWriter) -> None:
-        self._target, self._digest, self.size = target, sha256(), 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._digest.update(data)
-        self.size += len(data)
-        self._target.write(data)
-
-    def stored(self, record: AttachmentRecord, content_type: str, dialects: int) -> Finished:
-        """What finishing found out of an attachment whose object this was."""
-        return Finished(
-            record.id,
-            size=self.size,
-            sha256=self._digest.hexdigest(),
-            content_type=content_type,
-            storage="store",
-            finished_at=0,
-            object_name=object_name(record.id),
-            dialects=dialects,
-        )
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -81,7 +48,7 @@ def file_content(
             **extents._asdict(),
         )
     with store.create(object_name(record.id)) as target:
-        measured = _Measured(target)
+        measured = Measured(target)
         records = files.records(journal.bodies(parts), chosen)
         if record.kind is AttachmentKind.TEXT_FILE:
             _write_lines(records, around.settings.line_end(record.source).encode(), description.filesize, measured)
@@ -121,7 +88,7 @@ def _extents(parts: Sequence[Position], chosen: Dialect, journal: Journal) -> _E
     return _Extents(size, digest.hexdigest(), tuple(extents))
 
 
-def _write_joined(records: Iterator[bytes | memoryview], target: _Measured) -> None:
+def _write_joined(records: Iterator[bytes | memoryview], target: Measured) -> None:
     held: list[bytes | memoryview] = []
     size = 0
     for each in records:
@@ -133,7 +100,7 @@ def _write_joined(records: Iterator[bytes | memoryview], target: _Measured) -> N
     target.write(b"".join(held))
 
 
-def _write_lines(records: Iterator[bytes | memoryview], line_end: bytes, filesize: int, target: _Measured) -> None:
+def _write_lines(records: Iterator[bytes | memoryview], line_end: bytes, filesize: int, target: Measured) -> None:
     """Records as lines. Whether the last one is ended too, the file size tells where it counts line ends (it is
     compared modulo 2^32, as a 4-byte one must be); otherwise it is."""
     held: list[bytes | memoryview] = []
@@ -182,79 +149,3 @@ def group_content(
         finished_at=0,
         extents=tuple(extent for extent in extents if extent.length),
     )
-
-
-# --- data sets ----------------------------------------------------------------------------------------------------
-
-
-def data_set_content(
-    record: AttachmentRecord, first: PhysicalMessage, positions: list[Position], around: Surroundings
-) -> Finished:
-    """A data set attachment's content as one Parquet object. Raises TheirError and WireError."""
-    refusal: WireError | None = None
-    for charset in charsets(first):
-        try:
-            return _data_set(record, first, positions, around, charset)
-        except WireError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    raise refusal
-
-
-def _data_set(
-    record: AttachmentRecord,
-    first: PhysicalMessage,
-    positions: list[Position],
-    around: Surroundings,
-    charset: str,
-) -> Finished:
-    journal, store = around.journal, around.store
-    kinds = _by_kind(positions, journal, record.dialects or dialect.ALL)
-    if MessageKind.DEFINITION not in kinds:
-        raise TheirError("no-definition", "type", 0, "the attachment has no data set definition message")
-    body = next(journal.bodies(kinds[MessageKind.DEFINITION][:1]))
-    definition, dialects = dataset.read_definition(body, record.dialects or dialect.ALL, charset)
-    bodies = list(journal.bodies(kinds.get(MessageKind.VARIABLES, [])))
-    variables, dialects = dataset.read_variables(bodies, definition.variables, dialects, charset)
-    observations = kinds.get(MessageKind.OBSERVATIONS, [])
-    blocks = dataset.observation_blocks(list(journal.bodies(observations)), definition, dialects)
-    floats: FloatFormat = "ibm" if float_format(first.encoding) == "s390" else "ieee"
-    chosen = dialect.preferred(dialects, first.encoding)
-    schema = arrow_schema(
-        definition,
-        variables,
-        library=record.qualifier_1,
-        member=record.qualifier_2,
-        charset=charset,
-        float_format=floats,
-    )
-    rows = batches(
-        definition,
-        variables,
-        blocks,
-        order="big" if chosen.order == ">" else "little",
-        float_format=floats,
-        charset=charset,
-        schema=schema,
-    )
-    with store.create(object_name(record.id)) as target:
-        measured = _Measured(target)
-        count = write_parquet(schema, rows, measured)
-    return replace(measured.stored(record, PARQUET_TYPE, dialects), observations=count, variables=len(variables))
-
-
-def _by_kind(positions: Sequence[Position], journal: Journal, dialects: int) -> dict[MessageKind, list[Position]]:
-    """The positions of a data set's messages by their type.
-
-    With some senders only the first message of observations has one: what has none continues the observations.
-    """
-    kinds: dict[MessageKind, list[Position]] = {}
-    for position, body in zip(positions, journal.bodies(positions), strict=True):
-        try:
-            kind = dataset.message_kind(body, dialects)
-        except WireError:
-            if MessageKind.OBSERVATIONS not in kinds:
-                raise
-            kind = MessageKind.OBSERVATIONS
-        kinds.setdefault(kind, []).append(position)
-    return kinds

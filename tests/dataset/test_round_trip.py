@@ -2,7 +2,7 @@
 
 import io
 import math
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dataset import formats
-from app.dataset.decode import batches
 from app.dataset.encode import character_lengths, describe, rows
 from app.dataset.numeric import ByteOrder
 from app.dataset.parquet import read_parquet, write_parquet
 from app.model.errors import TheirError
+from tests.dataset.reading import read
 
 ORDERS: tuple[ByteOrder, ...] = ("little", "big")
 CHARSETS = ("utf-8", "latin-1", "cp1252", "cp1250", "cp037", "cp500", "ascii", "shift_jis", "gb18030", "euc_jp")
@@ -39,10 +39,7 @@ def through_rows(table: pa.Table, order: ByteOrder, charset: str, cut: int = 100
     raw = b"".join(rows(table.to_batches(), variables, order=order, charset=charset))
     assert len(raw) == table.num_rows * definition.obs_length
     blocks = [raw[at : at + cut] for at in range(0, len(raw), cut)]
-    read = list(batches(definition, variables, blocks, order=order, charset=charset, rows_a_batch=3))
-    for batch in read:
-        batch.validate(full=True)
-    return pa.Table.from_batches(read) if read else table.slice(0, 0)
+    return read(definition, variables, blocks, order=order, charset=charset, rows_a_batch=3)
 
 
 def numeric_field(name: str, length: int) -> pa.Field:
@@ -87,7 +84,7 @@ def test_characters_keep_their_text_but_for_trailing_blanks(
 
 
 def test_types_of_tables_become_what_sas_has() -> None:
-    moment = datetime(2024, 2, 29, 12, 30, 15, 250_000)
+    moment, first = datetime(2024, 2, 29, 12, 30, 15, 250_000), date(1, 1, 1)
     columns: dict[str, tuple[pa.Array, list[Any], str]] = {
         "i": (pa.array([1, None, -(1 << 53)]), [1.0, None, -(2.0**53)], ""),
         "u": (pa.array([255, None, 0], pa.uint8()), [255.0, None, 0.0], ""),
@@ -95,14 +92,15 @@ def test_types_of_tables_become_what_sas_has() -> None:
         "f": (pa.array([1.5, None, math.nan], pa.float32()), [1.5, None, None], ""),
         "m": (pa.array([Decimal("1.25"), None, Decimal("-2.00")]), [1.25, None, -2.0], ""),
         "n": (pa.nulls(3), [None, None, None], ""),
-        "d": (pa.array([date(1960, 1, 2), None, date(1959, 12, 31)]), [1.0, None, -1.0], "DATE9."),
-        "s": (pa.array([moment, None, datetime(1960, 1, 1)], pa.timestamp("s")), [2024829015, None, 0], "DATETIME20."),
-        "ns": (
-            pa.array([moment, None, moment], pa.timestamp("ns", "UTC")),
-            [2024829015.25, None, 2024829015.25],
+        "d": (pa.array([date(1960, 1, 2), None, first], pa.date64()), [date(1960, 1, 2), None, first], "DATE9."),
+        "s": (
+            pa.array([moment, None, moment], pa.timestamp("s")),
+            [moment.replace(microsecond=0), None, moment.replace(microsecond=0)],
             "DATETIME20.",
         ),
-        "t": (pa.array([time(1, 2, 3), None, time(0)], pa.time64("us")), [3723.0, None, 0.0], "TIME8."),
+        "ns": (pa.array([moment, None, moment], pa.timestamp("ns", "UTC")), [moment, None, moment], "DATETIME20."),
+        "t": (pa.array([time(1, 2, 3), None, time(0)], pa.time32("ms")), [time(1, 2, 3), None, time(0)], "TIME8."),
+        "v": (pa.array([timedelta(-1), None, timedelta(9)]), [timedelta(-1), None, timedelta(9)], "TIME8."),
         "c": (pa.array(["a", None, "bb"]).dictionary_encode(), ["a", "", "bb"], ""),
         "l": (pa.array(["", None, "x"], pa.large_string()), ["", "", "x"], ""),
     }
@@ -178,7 +176,7 @@ def test_everything_known_of_a_data_set_survives_parquet_and_sending() -> None:
     definition, variables = describe(reader.schema, charset="cp1252", observations=2)
     assert definition.obs_length == 45
     block = list(rows(reader, variables, order="little", charset="cp1252"))
-    again = next(batches(definition, variables, block, order="little", charset="cp1252"))
+    again = read(definition, variables, block, order="little", charset="cp1252")
     for key, value in metadata.items():
         assert again.schema.metadata[key.encode()].decode() == value
     for field in schema:

@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.dataset.schema import arrow_schema
+from app.dataset.decode import first_plan
+from app.dataset.layout import Representation
 from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
 from tests.web.stock import Stock
@@ -20,7 +21,8 @@ def class_data_set() -> bytes:
         Variable(name="Age", length=8, format="BEST", format_length=5, format_decimal=1, informat="F"),
     ]
     definition = DataSetDefinition(type=1, label="Pupils", variables=2, obs_length=16, observations=2)
-    schema = arrow_schema(definition, variables, library="SASHELP", member="CLASS")
+    metadata = {"sas.library": "SASHELP", "sas.member": "CLASS"}
+    schema = first_plan(definition, variables, Representation("big"), lambda: (), metadata).schema
     sink = BytesIO()
     pq.write_table(pa.table([["Alfred", "Alice"], [14.0, 13.0]], schema=schema), sink)
     return sink.getvalue()

@@ -5,7 +5,7 @@ then one stream. Indexes and integrity constraints are in `app.codecs.sas.indexe
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from app.codecs.sas import reading
 from app.codecs.sas.dialect import Dialect, frames, furthest, members, survey
@@ -17,6 +17,9 @@ from app.wire.kinds import Buffer, least_size
 
 OBSERVATION_LIMIT = 1 << 48
 DOUBLE_SIZE = 8
+
+LONGEST_VARIABLE = 4096
+"""Bytes of the longest definition of a variable that is read. SAS's names have 32 characters, its labels 256."""
 
 _NUMERIC_TYPES = {b"\1", b"1", "1".encode("cp037")}
 
@@ -122,7 +125,7 @@ def read_variables(
     say so; a definition may span messages. Raises WireError."""
     least = count * least_size(Variable.ROWS, Context(nul="absent"))
     total = sum(map(len, bodies)) - TYPE_SIZE * len(bodies)
-    if not 0 <= least <= total:
+    if not 0 <= least <= total <= count * LONGEST_VARIABLE:
         raise WireError("VariableMessage.variables", 0, f"{count} variables in {max(0, total)} bytes")
     return read_entries(VariableMessage, "variables", bodies, mask, charset, _variables_fault, count)
 
@@ -136,20 +139,31 @@ def write_variables(
     return write_entries(MessageKind.VARIABLES, variables, dialect, charset, limit)
 
 
-def observation_blocks(bodies: Sequence[Buffer], definition: DataSetDefinition, mask: int) -> Iterator[memoryview]:
+class Bodies(Protocol):
+    """Bodies of messages, which can be gone through several times."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Buffer]: ...
+
+
+def observation_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int) -> Iterator[memoryview]:
     """The rows of a data set, one block for each of its messages of observations; a row may span blocks.
 
     Every message begins with a type identifier or, with some senders, only the first one does: the number of
     observations decides. Where the sender does not know that number (-1), it follows from the bytes. Raises WireError,
     before the first block, for bytes that are not so many whole observations.
     """
-    typed = bool(bodies) and all(_is_observations(body, mask) for body in bodies)
-    size = sum(map(len, bodies))
+    size, are_typed = 0, []
+    for body in bodies:
+        size += len(body)
+        are_typed.append(_is_observations(body, mask))
+    typed = bool(are_typed) and all(are_typed)
     if typed and _holds(size - TYPE_SIZE * len(bodies), definition):
         return (memoryview(body)[TYPE_SIZE:] for body in bodies)
-    if bodies and _is_observations(bodies[0], mask) and _holds(size - TYPE_SIZE, definition):
+    if are_typed and are_typed[0] and _holds(size - TYPE_SIZE, definition):
         return (memoryview(body)[0 if index else TYPE_SIZE :] for index, body in enumerate(bodies))
-    if not bodies and _holds(0, definition):
+    if not are_typed and _holds(0, definition):
         return iter(())
     found = max(0, size - TYPE_SIZE * (len(bodies) if typed else 1))
     expected = "whole rows" if definition.observations < 0 else f"{definition.observations} rows"

@@ -1,0 +1,128 @@
+"""What SAS allows of names, labels, formats and lengths, before anything is sent.
+
+Sources: SAS, "Rules for SAS Names", "SAS Name Literals", "Length and Precision of Variables"; the Common Messaging
+Interface's attachment option ATTACH_VERSION=VERSION_8, without which a SAS of version 8 cannot read an attachment.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from app.dataset import formats
+from app.dataset.formats import Format
+
+Version = Literal["V8", "V9"]
+"""The version of the SAS data set that a receiving program expects."""
+
+LONGEST_NAME = 32
+LONGEST_LABEL = 256
+LONGEST_LIBRARY = 8
+WIDEST_FORMAT = 32_767
+MOST_DECIMALS = 31
+
+LONGEST_FORMAT: Mapping[Version, int] = {"V8": 8, "V9": 32}
+"""Bytes of a format's name, the `$` of a character format included."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FORMAT_NAME = re.compile(r"\$?(?:[A-Za-z_](?:[A-Za-z0-9_]*[A-Za-z_])?)?")
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_]")
+
+
+class Fault(NamedTuple):
+    """Something wrong with a variable (None: with the data set), or worth a warning: `code` is for programs; `row` is
+    an observation's number, from 1, where it is about one."""
+
+    variable: str | None
+    code: str
+    why: str
+    row: int | None = None
+
+
+def name_faults(names: Iterable[str], charset: str, *, literals: bool = False) -> Iterator[Fault]:
+    """What is wrong with variables' names. With `literals` they may be anything, as with VALIDVARNAME=ANY."""
+    taken: dict[str, str] = {}
+    for name in names:
+        if (why := _name_fault(name, charset, LONGEST_NAME, literals=literals)) is not None:
+            yield Fault(name, "name", why)
+        other = taken.setdefault(name.upper(), name)
+        if other is not name:
+            same = "another variable has this name" if other == name else f"but for its case this is {other!r}"
+            yield Fault(name, "name", f"{same}; names differ in more than case")
+
+
+def data_set_name_faults(library: str, member: str, charset: str) -> Iterator[Fault]:
+    """What is wrong with the name `library.member`."""
+    for code, word, longest in (("library", library, LONGEST_LIBRARY), ("member", member, LONGEST_NAME)):
+        if (why := _name_fault(word, charset, longest, literals=False)) is not None:
+            yield Fault(None, code, f"{code} {word!r}: {why}")
+
+
+def _name_fault(name: str, charset: str, longest: int, *, literals: bool) -> str | None:
+    size = _size(name, charset)
+    if size is None:
+        return f"not in character set {charset}"
+    if not 1 <= size <= longest or not name.strip():
+        return f"a name has 1 to {longest} bytes, this one {size}"
+    if not literals and not _NAME.fullmatch(name):
+        return "a name has letters, digits and _ only, and begins with no digit"
+    return None
+
+
+def label_fault(label: str, charset: str) -> str | None:
+    """What is wrong with a label."""
+    size = _size(label, charset)
+    if size is None:
+        return f"the label has characters that character set {charset} lacks"
+    return None if size <= LONGEST_LABEL else f"a label has at most {LONGEST_LABEL} bytes, this one {size}"
+
+
+def format_fault(reference: Format, version: Version, *, is_numeric: bool) -> str | None:
+    """What is wrong with a format or informat of a variable."""
+    name = reference.name
+    longest = LONGEST_FORMAT[version]
+    if not _FORMAT_NAME.fullmatch(name):
+        return f"{str(reference)!r} is no format: its name has letters, digits and _, and does not end in a digit"
+    if len(name) > longest:
+        return f"{str(reference)!r}: the name of a format has at most {longest} bytes, this one {len(name)}"
+    if str(reference) and name.startswith("$") == is_numeric:
+        kind, sign = ("a numeric", "without $") if is_numeric else ("a character variable", "with $")
+        return f"{str(reference)!r}: the format of {kind} is one {sign}"
+    if reference.width > WIDEST_FORMAT or reference.decimals > MOST_DECIMALS:
+        return f"{str(reference)!r}: widths go to {WIDEST_FORMAT} and decimals to {MOST_DECIMALS}"
+    return None
+
+
+def reference(text: str) -> Format:
+    """A format as people write it: `DATE9` is `DATE9.`"""
+    text = text.strip()
+    return formats.parse(text if "." in text or not text else f"{text}.")
+
+
+def renamed(names: Iterable[str]) -> list[str]:
+    """Names that SAS takes, each as near as may be to what it was."""
+    taken: set[str] = set()
+    found = []
+    for number, name in enumerate(names, 1):
+        base = valid_name(name) or f"VAR{number}"
+        candidate, suffix = base, 1
+        while candidate.upper() in taken:
+            suffix += 1
+            candidate = f"{base[: LONGEST_NAME - 1 - len(str(suffix))]}_{suffix}"
+        taken.add(candidate.upper())
+        found.append(candidate)
+    return found
+
+
+def valid_name(text: str) -> str:
+    """The text with what no name has replaced by `_`; nothing where nothing of it is left."""
+    kept = _NOT_IN_A_NAME.sub("_", text.strip())
+    if not kept.strip("_") and kept != text:
+        return ""
+    return (f"_{kept}" if kept[:1].isdigit() else kept)[:LONGEST_NAME]
+
+
+def _size(text: str, charset: str) -> int | None:
+    try:
+        return len(text.encode(charset))
+    except UnicodeEncodeError:
+        return None

@@ -1,0 +1,146 @@
+"""Where the values of variables lie in an observation.
+
+The definition gives the length of each variable and of the observation, and no offsets. Where the lengths add up, the
+variables lie side by side in the order of their definition. Where the observation is longer, there are several ways
+that programs lay out records, and the values must show which one it is: numbers of usual size and texts without control
+characters.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from app.codecs.sas.dataset import DataSetDefinition, Variable
+from app.dataset import missing, numeric
+from app.dataset.numeric import ByteOrder, Bytes, FloatFormat
+from app.dataset.schema import ALIGNMENT
+from app.model.errors import TheirError
+
+LayoutName = Literal["packed", "padded", "numerics-first", "aligned"]
+"""Side by side; so with padding at the end; all numerics, then all characters, then padding, as in SAS's own files;
+each numeric at a multiple of its 8 bytes, as a compiler lays out a structure."""
+
+SAMPLE_ROWS = 512
+"""Observations that are looked at."""
+
+_USUAL = (1e-12, 1e18)
+"""Between these a number is plausible, whatever its sign."""
+
+_TEXT_CONTROLS = b"\t\n\r"
+
+
+class Representation(NamedTuple):
+    """How the values of a data set are written. `charset` is the name of a Python codec."""
+
+    order: ByteOrder
+    float_format: FloatFormat = "ieee"
+    charset: str = "utf-8"
+
+
+class RowLayout(NamedTuple):
+    """The byte of an observation at which each variable begins."""
+
+    name: LayoutName
+    offsets: tuple[int, ...]
+
+
+def row_layout(
+    definition: DataSetDefinition, variables: Sequence[Variable], sample: Bytes, how: Representation
+) -> RowLayout:
+    """The most plausible layout of observations (`sample`: rows by bytes of some of them).
+
+    Raises TheirError when the observation's length fits none.
+    """
+    possible = list(_candidates(definition.obs_length, variables))
+    if not possible:
+        needed = sum(variable.length for variable in variables)
+        why = f"the variables need {needed} bytes, and an observation has {definition.obs_length}"
+        raise TheirError("observation-length", "observation length", -1, why)
+    if len(possible) == 1 or not len(sample):
+        return possible[0]
+    return max(possible, key=lambda layout: plausibility(sample, variables, layout.offsets, how))
+
+
+def plausibility(cells: Bytes, variables: Sequence[Variable], offsets: Sequence[int], how: Representation) -> float:
+    """The share of values, from 0 to 1, that look like what programs send; 1 where there are none."""
+    controls = _controls(how.charset)
+    shares = [
+        _usual(column, how) if variable.is_numeric else 1 - controls[column].mean()
+        for variable, at in zip(variables, offsets, strict=True)
+        if (column := cells[:, at : at + variable.length]).size
+    ]
+    return float(np.mean(shares)) if shares else 1.0
+
+
+def doubts(cells: Bytes, variables: Sequence[Variable], offsets: Sequence[int], how: Representation) -> str | None:
+    """What speaks against the byte order and float format, by the numbers of some observations; None if nothing does.
+
+    They cannot prove anything: many numbers of one format are usual ones in another, too.
+    """
+    numerics = [(variable, at) for variable, at in zip(variables, offsets, strict=True) if variable.is_numeric]
+    chosen, places = [variable for variable, _ in numerics], [at for _, at in numerics]
+    if plausibility(cells, chosen, places, how) >= 0.5:
+        return None
+    others = (other._replace(charset=how.charset) for other in _REPRESENTATIONS)
+    likely = next((other for other in others if plausibility(cells, chosen, places, other) > 0.95), None)
+    if likely is None:
+        return None
+    return f"the numbers look as if they were {likely.float_format} floats with the {_FIRST[likely.order]} byte first"
+
+
+_FIRST = {"little": "low", "big": "high"}
+_REPRESENTATIONS = (Representation("little"), Representation("big"), Representation("big", "ibm"))
+
+
+def _candidates(obs_length: int, variables: Sequence[Variable]) -> Iterator[RowLayout]:
+    lengths = [variable.length for variable in variables]
+    packed = tuple(accumulate(lengths, initial=0))[:-1]
+    spare = obs_length - sum(lengths)
+    if not spare:
+        yield RowLayout("packed", packed)
+    elif 0 < spare < ALIGNMENT:
+        yield RowLayout("padded", packed)
+        if (first := _numerics_first(variables)) != packed:
+            yield RowLayout("numerics-first", first)
+    aligned, end = _aligned(variables)
+    if spare > 0 and end == obs_length and aligned != packed:
+        yield RowLayout("aligned", aligned)
+
+
+def _numerics_first(variables: Sequence[Variable]) -> tuple[int, ...]:
+    offsets = [0] * len(variables)
+    at = 0
+    for index in sorted(range(len(variables)), key=lambda index: not variables[index].is_numeric):
+        offsets[index] = at
+        at += variables[index].length
+    return tuple(offsets)
+
+
+def _aligned(variables: Sequence[Variable]) -> tuple[tuple[int, ...], int]:
+    offsets = []
+    at = 0
+    for variable in variables:
+        if variable.is_numeric and variable.length == 8:
+            at += -at % 8
+        offsets.append(at)
+        at += variable.length
+    return tuple(offsets), at + -at % 8
+
+
+def _usual(cells: Bytes, how: Representation) -> float:
+    found = numeric.read(cells, how.order, how.float_format, how.charset)
+    absent = np.zeros(len(cells), np.bool_) if found.absent is None else found.absent
+    sizes = np.abs(found.doubles[~absent])
+    usual = (sizes == 0) | ((sizes >= _USUAL[0]) & (sizes <= _USUAL[1]))
+    return (int(np.count_nonzero(usual)) + int(np.count_nonzero(absent)) - found.odd) / len(cells)
+
+
+def _controls(charset: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """For each byte whether it is a control character that texts do not have."""
+    controls = np.zeros(256, np.bool_)
+    controls[: 0x40 if missing.is_ebcdic(charset) else 0x20] = True
+    if not missing.is_ebcdic(charset):
+        controls[list(_TEXT_CONTROLS)] = False
+    return controls

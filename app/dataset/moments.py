@@ -1,0 +1,100 @@
+"""SAS's dates, datetimes and times as Arrow's, where that is exact: the same number must come back.
+
+SAS counts days and seconds from 1960 in doubles. Dates are kept to the years 1 to 9999, which have an ISO 8601 form.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import date
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from app.dataset import numeric
+from app.dataset.numeric import Doubles, Numbers
+
+Moment = Literal["date32", "timestamp", "time64", "duration"]
+"""An Arrow type of moments or spans, by its name."""
+
+DAYS_1960_TO_1970 = 3653
+SECONDS_A_DAY = 86_400
+SECONDS_1960_TO_1970 = DAYS_1960_TO_1970 * SECONDS_A_DAY
+
+_MICROSECONDS = 1_000_000
+_ORIGIN = date(1960, 1, 1)
+_FIRST_DAY, _LAST_DAY = (date.min - _ORIGIN).days, (date.max - _ORIGIN).days
+_LONGEST_SPAN = 1 << 42
+"""Seconds. As microseconds they are far from the end of 64 bits."""
+
+TYPES: Mapping[Moment, pa.DataType] = {
+    "date32": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "time64": pa.time64("us"),
+    "duration": pa.duration("us"),
+}
+
+
+def seconds(ticks: NDArray[np.int64], a_second: int) -> Doubles:
+    """Ticks as the double that is nearest. The fraction is converted by itself, since ticks of nanoseconds are too long
+    for a double."""
+    whole, fraction = np.divmod(ticks, a_second)
+    doubles: Doubles = whole + fraction / a_second
+    return doubles
+
+
+def to_arrow(numbers: Numbers, moment: Moment) -> pa.Array | None:
+    """The column as moments; None if a number has no exact counterpart."""
+    values = numbers.doubles if numbers.absent is None else np.where(numbers.absent, 0.0, numbers.doubles)
+    stored = _STORED[moment](values)
+    if stored is None:
+        return None
+    validity, nulls = numeric.validity(numbers.absent)
+    return pa.Array.from_buffers(TYPES[moment], len(values), [validity, pa.py_buffer(stored)], nulls)
+
+
+def _days(values: Doubles) -> NDArray[np.int32] | None:
+    if not _within(values, _FIRST_DAY, _LAST_DAY):
+        return None
+    days = values.astype(np.int32)
+    return days - np.int32(DAYS_1960_TO_1970) if (days == values).all() else None
+
+
+def _instants(values: Doubles) -> NDArray[np.int64] | None:
+    if not _within(values, _FIRST_DAY * SECONDS_A_DAY, (_LAST_DAY + 1) * SECONDS_A_DAY, but_last=True):
+        return None
+    ticks = _ticks(values)
+    return None if ticks is None else ticks - SECONDS_1960_TO_1970 * _MICROSECONDS
+
+
+def _clock(values: Doubles) -> NDArray[np.int64] | None:
+    return _ticks(values) if _within(values, 0, SECONDS_A_DAY, but_last=True) else None
+
+
+def _spans(values: Doubles) -> NDArray[np.int64] | None:
+    return _ticks(values) if _within(values, -_LONGEST_SPAN, _LONGEST_SPAN) else None
+
+
+_STORED: Mapping[Moment, Callable[[Doubles], NDArray[np.int32] | NDArray[np.int64] | None]] = {
+    "date32": _days,
+    "timestamp": _instants,
+    "time64": _clock,
+    "duration": _spans,
+}
+
+
+def _within(values: Doubles, low: float, high: float, *, but_last: bool = False) -> bool:
+    if not len(values):
+        return True
+    greatest = values.max()
+    return bool(values.min() >= low and (greatest < high or (greatest == high and not but_last)))
+
+
+def _ticks(values: Doubles) -> NDArray[np.int64] | None:
+    """Microseconds; None if they are not exactly these seconds."""
+    whole = values.astype(np.int64)
+    if (whole == values).all():
+        return whole * _MICROSECONDS
+    whole = np.floor(values).astype(np.int64)
+    ticks: NDArray[np.int64] = whole * _MICROSECONDS + np.rint((values - whole) * _MICROSECONDS).astype(np.int64)
+    return ticks if (seconds(ticks, _MICROSECONDS) == values).all() else None

@@ -1,0 +1,194 @@
+"""The table of a complete data set, from its messages in the journal."""
+
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from app.codecs.ibm_mq.encodings import charset as named_charset
+from app.codecs.ibm_mq.encodings import float_format, integer_order
+from app.codecs.sas import dataset, dialect, indexes
+from app.codecs.sas.dataset import DataSetDefinition, Variable
+from app.codecs.sas.entries import TYPE_SIZE
+from app.codecs.sas.words import MessageKind
+from app.dataset import decode, missing, schema
+from app.dataset.decode import Plan, Unforeseen
+from app.dataset.layout import Representation
+from app.dataset.numeric import FloatFormat
+from app.dataset.parquet import write_parquet
+from app.framing.sas_queue import charsets
+from app.model.errors import TheirError
+from app.model.message import PhysicalMessage, Position
+from app.model.records import AttachmentRecord, Finished
+from app.ports import Journal
+from app.service.content import object_name
+from app.service.measured import Measured
+from app.service.media_types import PARQUET_TYPE
+from app.service.surroundings import Surroundings
+from app.wire import WireError
+
+ANY_BYTES = "latin-1"
+"""The character set in which all bytes read as some text."""
+
+MOST_BESIDE = 1 << 20
+"""Bytes of a data set's indexes, and of its integrity constraints, that are kept; they are metadata of every file."""
+
+
+class _Bodies:
+    """The bodies at some positions of the journal."""
+
+    def __init__(self, journal: Journal, positions: Sequence[Position]) -> None:
+        self._journal, self._positions = journal, positions
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return self._journal.bodies(self._positions)
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self))
+
+
+@dataclass(frozen=True, slots=True)
+class _Defined:
+    """What the definition messages of a data set say, and in which dialects and character set they say it."""
+
+    definition: DataSetDefinition
+    variables: tuple[Variable, ...]
+    dialects: int
+    charset: str
+
+
+def data_set_content(
+    record: AttachmentRecord, first: PhysicalMessage, positions: list[Position], around: Surroundings
+) -> Finished:
+    """A data set attachment's content as one Parquet object. Raises TheirError and WireError."""
+    messages = _by_kind(positions, around.journal, record.dialects or dialect.ALL)
+    said = _defined(first, messages, record.dialects or dialect.ALL)
+    observations = messages[MessageKind.OBSERVATIONS]
+
+    def blocks() -> Iterator[memoryview]:
+        return dataset.observation_blocks(observations, said.definition, said.dialects)
+
+    how, warnings = _representation(record, first, said, around)
+    metadata = _names(record, first, said) | _beside(said, messages, warnings)
+    plan = decode.first_plan(said.definition, said.variables, how, blocks, metadata, warnings)
+    try:
+        stored = _stored(record, plan, blocks, said, around)
+    except Unforeseen as unforeseen:
+        plan = unforeseen.plan
+        if plan.has_damaged_texts and named_charset(first.ccsid, first.encoding) is None:
+            plan = plan.in_charset(ANY_BYTES, f"nothing names a character set, and the texts are not {how.charset}")
+        stored = _stored(record, plan, blocks, said, around)
+    return stored
+
+
+def _stored(
+    record: AttachmentRecord, plan: Plan, blocks: Callable[[], decode.Blocks], said: _Defined, around: Surroundings
+) -> Finished:
+    with around.store.create(object_name(record.id)) as target:
+        measured = Measured(target)
+        count = write_parquet(plan.schema, decode.batches(plan, blocks()), measured)
+    stored = measured.stored(record, PARQUET_TYPE, said.dialects)
+    return replace(stored, observations=count, variables=len(said.variables))
+
+
+def _by_kind(positions: Sequence[Position], journal: Journal, dialects: int) -> dict[MessageKind, _Bodies]:
+    """A data set's messages by their type.
+
+    With some senders only the first message of observations has one: what has none continues the observations.
+    """
+    kinds: dict[MessageKind, list[Position]] = {kind: [] for kind in MessageKind}
+    for position, body in zip(positions, journal.bodies(positions), strict=True):
+        try:
+            kind = dataset.message_kind(body, dialects)
+        except WireError:
+            if not kinds[MessageKind.OBSERVATIONS]:
+                raise
+            kind = MessageKind.OBSERVATIONS
+        kinds[kind].append(position)
+    return {kind: _Bodies(journal, found) for kind, found in kinds.items()}
+
+
+def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], known: int) -> _Defined:
+    """The definition and the variables, in the first character set in which they read."""
+    definitions = messages[MessageKind.DEFINITION]
+    if not len(definitions):
+        raise TheirError("no-definition", "type", 0, "the attachment has no data set definition message")
+    refusal: WireError | None = None
+    for charset in charsets(first):
+        try:
+            definition, dialects = dataset.read_definition(next(iter(definitions)), known, charset)
+            schema.check_definition(definition)
+            bodies = messages[MessageKind.VARIABLES]
+            if bodies.size > definition.variables * dataset.LONGEST_VARIABLE + TYPE_SIZE * len(bodies):
+                why = f"{bodies.size:,} bytes define {definition.variables:,} variables"
+                raise TheirError("variable-count", "number of variables", -1, why)
+            variables, dialects = dataset.read_variables(list(bodies), definition.variables, dialects, charset)
+        except WireError as error:
+            refusal = refusal or error
+        else:
+            return _Defined(definition, variables, dialects, charset)
+    assert refusal is not None
+    raise refusal
+
+
+def _representation(
+    record: AttachmentRecord, first: PhysicalMessage, said: _Defined, around: Surroundings
+) -> tuple[Representation, list[str]]:
+    """How the values are written: the byte order as the definitions are, the floats as the descriptor says or else as
+    the source is configured; where nothing does, texts in EBCDIC have IBM floats beside them. And what speaks against
+    it."""
+    chosen = dialect.preferred(said.dialects, first.encoding)
+    source = around.settings.sources.get(record.source)
+    named = float_format(first.encoding) or float_format((source and source.encoding) or 0)
+    is_ibm = missing.is_ebcdic(said.charset) if named is None else named == "s390"
+    floats: FloatFormat = "ibm" if is_ibm else "ieee"
+    warnings = []
+    if integer_order(first.encoding) not in {None, chosen.order}:
+        warnings.append(f"the descriptor's Encoding {first.encoding} is not the byte order of the definitions")
+    return Representation("big" if chosen.order == ">" else "little", floats, said.charset), warnings
+
+
+def _names(record: AttachmentRecord, first: PhysicalMessage, said: _Defined) -> dict[str, str]:
+    names = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2}
+    return {key: name for key, name in names.items() if name} | {
+        "sas.dialect": dialect.preferred(said.dialects, first.encoding).name
+    }
+
+
+def _beside(said: _Defined, messages: Mapping[MessageKind, _Bodies], warnings: list[str]) -> dict[str, str]:
+    """Indexes, as JSON, and integrity constraints, whose layout is not published, in base64. Neither can cost the data
+    set: what cannot be read or is too long is a warning."""
+    metadata = {}
+    for kind, key, shown in _BESIDE:
+        bodies = messages[kind]
+        if bodies.size > MOST_BESIDE:
+            warnings.append(f"{bodies.size:,} bytes of {kind.name.lower()} were not kept")
+        elif len(bodies):
+            try:
+                metadata[key] = shown(list(bodies), said)
+            except WireError as error:
+                warnings.append(f"the {kind.name.lower()} could not be read: {error}")
+    return metadata
+
+
+def _indexes(bodies: Sequence[memoryview], said: _Defined) -> str:
+    found, _ = indexes.read_indexes(bodies, said.dialects, said.charset)
+    return schema.to_json(
+        [
+            {"name": each.name, "variables": each.variables, "flags": each.flags, "upercmx": each.upercmx}
+            for each in found
+        ]
+    )
+
+
+def _constraints(bodies: Sequence[memoryview], _: _Defined) -> str:
+    return b64encode(indexes.read_constraints(bodies)).decode()
+
+
+_BESIDE: tuple[tuple[MessageKind, str, Callable[[Sequence[memoryview], _Defined], str]], ...] = (
+    (MessageKind.INDEXES, "sas.indexes", _indexes),
+    (MessageKind.CONSTRAINTS, "sas.constraints", _constraints),
+)

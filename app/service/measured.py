@@ -1,0 +1,32 @@
+"""Objects of finished content on their way into the store."""
+
+from hashlib import sha256
+
+from app.model.records import AttachmentRecord, Finished
+from app.ports import ObjectWriter
+from app.service.content import object_name
+
+
+class Measured:
+    """What goes into an object, counted and digested on its way."""
+
+    def __init__(self, target: ObjectWriter) -> None:
+        self._target, self._digest, self.size = target, sha256(), 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._digest.update(data)
+        self.size += len(data)
+        self._target.write(data)
+
+    def stored(self, record: AttachmentRecord, content_type: str, dialects: int) -> Finished:
+        """What finishing found out of an attachment whose object this was."""
+        return Finished(
+            record.id,
+            size=self.size,
+            sha256=self._digest.hexdigest(),
+            content_type=content_type,
+            storage="store",
+            finished_at=0,
+            object_name=object_name(record.id),
+            dialects=dialects,
+        )
