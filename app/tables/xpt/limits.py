@@ -130,13 +130,13 @@ class _Fitting:
         names: dict[str, str] = {}
         taken: set[str] = set()
         for column, name in wanted.items():
-            if self._fits(name, self.limits.name) and name.upper() not in taken:
+            if self._fits(name, self.limits.name) and name.casefold() not in taken:
                 names[column] = name.upper() if self.version == 5 else name
-                taken.add(name.upper())
+                taken.add(name.casefold())
         for column, name in wanted.items():
             if column not in names:
-                names[column] = next(free for free in self._candidates(name) if free.upper() not in taken)
-                taken.add(names[column].upper())
+                names[column] = next(free for free in self._candidates(name) if free.casefold() not in taken)
+                taken.add(names[column].casefold())
                 why = f"is no name of 1 to {self.limits.name} bytes, or not the only one so"
                 self.note(column, "name", name, names[column], why)
         return names
@@ -170,12 +170,12 @@ class _Fitting:
         return ""
 
     def _fits(self, name: str, longest: int) -> bool:
-        return bool(name.strip()) and self._nameable(name) == name and self._size(name) <= longest
+        return self._nameable(name) == name and self._size(name) <= longest
 
     def _nameable(self, name: str) -> str:
         """The name with what it cannot have replaced by underscores."""
         if self.version == 8:
-            return "".join(c if self._size(c) else "_" for c in name) or "_"
+            return "".join(c if c.isprintable() and self._size(c) else "_" for c in name).strip() or "_"
         return re.sub(r"\A(?=[0-9]|\Z)", "_", re.sub(r"[^A-Za-z0-9_]", "_", name))
 
     def _candidates(self, name: str) -> Iterator[str]:
@@ -184,7 +184,7 @@ class _Fitting:
         whole = whole.upper() if self.version == 5 else whole
         first = self._first(whole, self.limits.name)
         yield first
-        for number in self._numbers.setdefault(first.upper(), count(2)):
+        for number in self._numbers.setdefault(first.casefold(), count(2)):
             yield self._first(whole, self.limits.name - len(str(number))) + str(number)
 
     def _cut(self, column: str, what: str, value: str, longest: int) -> str:
@@ -195,7 +195,7 @@ class _Fitting:
         return becomes
 
     def _first(self, text: str, size: int) -> str:
-        return text.encode(self.charset)[:size].decode(self.charset, "ignore")
+        return text.encode(self.charset)[:size].decode(self.charset, "ignore").rstrip()
 
     def _size(self, text: str) -> int:
         """Bytes of a text; 0 for one that the character set lacks."""

@@ -180,7 +180,7 @@ def _split(text: str, sizes: Sequence[int]) -> Iterator[str]:
 
 def _text(raw: str, charset: str) -> str:
     """The text whose bytes a layout gave as Latin-1 characters."""
-    return raw.strip(" \0").encode(CONTEXT.charset).decode(charset, "replace")
+    return raw.rstrip(" \0").encode(CONTEXT.charset).decode(charset, "replace")
 
 
 def _record_end(at: int) -> int:

@@ -55,10 +55,10 @@ class Records:
         """Whether the header record of this name is at byte `at`."""
         return at < self.size and self.take(at, RECORD, name).startswith(start_of(name))
 
-    def chunks(self, at: int, end: int) -> Iterator[bytes]:
-        """The bytes up to `end`, in pieces of whole records."""
-        for start in range(at, end, CHUNK):
-            yield self.take(start, min(CHUNK, end - start), "observations")
+    def chunks(self, at: int, end: int, size: int = CHUNK) -> Iterator[bytes]:
+        """The bytes up to `end`, in pieces of this size but for the last one."""
+        for start in range(at, end, size):
+            yield self.take(start, min(size, end - start), "observations")
 
     def find(self, first: str, second: str, at: int) -> int:
         """The byte from `at` on where header records of these names follow each other, else the file's size."""

@@ -1,0 +1,63 @@
+"""Transport files -> tables."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import BinaryIO
+
+from app.codecs.sas.dataset import DataSetDefinition
+from app.codecs.sas.words import MessageKind
+from app.dataset import decode
+from app.dataset.layout import Representation
+from app.model.errors import TheirError
+from app.tables.table import Table
+from app.tables.xpt import charsets, rows
+from app.tables.xpt.members import Member, read_members
+from app.tables.xpt.records import Records
+from app.tables.xpt.survey import surveyed
+
+
+def members(file: BinaryIO, *, charset: str = charsets.DEFAULT) -> list[str]:
+    """The names of the data sets that a file has. Raises TheirError."""
+    return [member.name for member in read_members(Records(file), charsets.checked(charset))]
+
+
+def read(file: BinaryIO, *, member: str | None = None, charset: str = charsets.DEFAULT) -> Table:
+    """A data set of a transport file of either version; the file must stay open and as it is while rows are read.
+
+    `member` is its name, in any case; a file with one data set needs none. `charset` is a Python codec's name.
+    Columns, types and side columns are those of `app.dataset`: special missing values are kept.
+
+    Raises TheirError, with the byte, for what is no transport file, for one that is cut off or contradicts itself, and
+    for a data set that is not there.
+    """
+    records = Records(file)
+    chosen = _chosen(list(read_members(records, charsets.checked(charset))), member)
+    count = rows.row_count(records, chosen)
+    blocks = partial(rows.blocks, records, chosen, count)
+    how = Representation("big", "ibm", charset)
+    said = {"sas.member": chosen.name}
+    plan = surveyed(decode.first_plan(_definition(chosen, count), chosen.variables, how, blocks, said), blocks)
+    return Table(plan.schema, lambda: decode.batches(plan, blocks()))
+
+
+def _chosen(found: Sequence[Member], name: str | None) -> Member:
+    wanted = [member for member in found if name is None or member.name.casefold() == name.casefold()]
+    if len(wanted) == 1:
+        return wanted[0]
+    names = ", ".join(member.name for member in found) or "none"
+    if name is None:
+        raise TheirError("xpt-member", "data set", -1, f"one is to be chosen; the file has {names}")
+    raise TheirError(
+        "xpt-member", "data set", -1, f"{'no' if not wanted else 'more than one'} {name}; the file has {names}"
+    )
+
+
+def _definition(member: Member, count: int) -> DataSetDefinition:
+    return DataSetDefinition(
+        MessageKind.DEFINITION,
+        data_set_type=member.type,
+        label=member.label,
+        observations=count,
+        variables=len(member.variables),
+        obs_length=member.row_size,
+    )

@@ -1,0 +1,72 @@
+"""What a data set's observations have that its first plan has no place for, found out before they are read.
+
+Most have nothing of the kind, and for most columns that shows at a glance: a missing value is a number whose fraction
+is zero, and a text is ASCII. Only the columns of dates and times, and those that the glance raises doubts about, are
+read to find out.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from app.dataset import decode
+from app.dataset.decode import Plan, Unforeseen
+from app.dataset.numeric import Bytes, Words
+from app.dataset.schema import Column
+
+Blocks = Callable[[], Iterable[bytes]]
+
+_ORDINARY_MISSING: Final = np.uint64(ord("."))
+_TOP_BYTE: Final = np.uint64(0x100)
+
+
+def surveyed(plan: Plan, blocks: Blocks) -> Plan:
+    """The plan that suits all observations (big-endian IBM floats). `blocks` are pieces of whole ones."""
+    counted = [column for column in plan.columns if column.kind is not None]
+    plain = [column for column in plan.columns if column.kind is None]
+    doubtful: set[int] = set()
+    suited = _suited(plan, counted, _watched(plan, plain, blocks(), doubtful))
+    if doubtful:
+        suited |= _suited(plan, [column for column in plain if column.position in doubtful], blocks())
+    columns = tuple(suited.get(column.position, column) for column in plan.columns)
+    return replace(plan, columns=columns, surveyed=True)
+
+
+def _suited(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes]) -> dict[int, Column]:
+    """These columns as their values need them to be, by position."""
+    try:
+        for _ in decode.batches(replace(plan, columns=tuple(columns)), blocks):
+            pass
+    except Unforeseen as found:
+        columns = found.plan.columns
+    return {column.position: column for column in columns}
+
+
+def _watched(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes], doubtful: set[int]) -> Iterator[bytes]:
+    """The same blocks. The positions of columns that may have something unforeseen in them join `doubtful`."""
+    for block in blocks:
+        cells = np.frombuffer(block, np.uint8).reshape(-1, plan.obs_length)
+        doubtful |= {
+            column.position for column in columns if column.position not in doubtful and _is_doubtful(column, cells)
+        }
+        yield block
+
+
+def _is_doubtful(column: Column, cells: Bytes) -> bool:
+    values = cells[:, column.at : column.at + column.variable.length]
+    if not column.variable.is_numeric:
+        return bool(np.ascontiguousarray(values).max() >= 0x80)
+    words = _words(values)
+    return bool(((words < _TOP_BYTE) & (words != 0) & (words != _ORDINARY_MISSING)).any())
+
+
+def _words(values: Bytes) -> Words:
+    """Each cell as a number whose low byte is the cell's first."""
+    rows, length = values.shape
+    if length == 8:
+        return values.view("<u8").reshape(rows).astype(np.uint64, copy=False)
+    padded = np.zeros((rows, 8), np.uint8)
+    padded[:, :length] = values
+    return padded.view("<u8").reshape(rows).astype(np.uint64, copy=False)

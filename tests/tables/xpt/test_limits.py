@@ -1,0 +1,133 @@
+"""What transport files cannot hold is told all at once, or changed on request."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.tables.xpt.limits import LIMITS, Misfit, MisfitError, fit
+from app.tables.xpt.parts import Version
+
+VERSIONS: tuple[Version, ...] = (5, 8)
+
+
+def numeric(name: str, **said: str) -> pa.Field:
+    return pa.field(name, pa.float64(), metadata={f"sas.{key}": value for key, value in said.items()})
+
+
+def character(name: str, length: int, **said: str) -> pa.Field:
+    kept = {"type": "character", "length": str(length)} | said
+    return pa.field(name, pa.string(), metadata={f"sas.{key}": value for key, value in kept.items()})
+
+
+def names_of(schema: pa.Schema) -> list[str]:
+    return [field.metadata[b"sas.name"].decode() for field in schema]
+
+
+WIDE = pa.schema(
+    [
+        numeric("revenue_2024", label="x" * 41, format="LONGFORMATS8.2"),
+        numeric("revenue_2025"),
+        character("comment", 201, informat="$CHAR500."),
+        numeric("bad-name"),
+        numeric("2nd"),
+        numeric("ok"),
+    ],
+    {"sas.member": "SALES_OF_2024", "sas.label": "y" * 41, "sas.dataset_type": "TYPE OF IT"},
+)
+
+
+def test_everything_that_does_not_fit_is_told_at_once() -> None:
+    with pytest.raises(MisfitError) as refused:
+        fit(WIDE, 5, charset="utf-8")
+    told = {(misfit.column, misfit.what) for misfit in refused.value.misfits}
+    assert told == {
+        ("", "name"),
+        ("", "label"),
+        ("", "type"),
+        ("revenue_2024", "name"),
+        ("revenue_2024", "label"),
+        ("revenue_2024", "format"),
+        ("revenue_2025", "name"),
+        ("comment", "length"),
+        ("bad-name", "name"),
+        ("2nd", "name"),
+    }
+    for misfit in refused.value.misfits:
+        assert misfit.value in str(refused.value)
+
+
+def test_what_does_not_fit_is_changed_on_request_and_told() -> None:
+    fitted, changes = fit(WIDE, 5, charset="utf-8", rename=True)
+    assert names_of(fitted) == ["REVENUE_", "REVENUE2", "COMMENT", "BAD_NAME", "_2ND", "OK"]
+    assert fitted.names == WIDE.names
+    said = [field.metadata for field in fitted]
+    assert (said[0][b"sas.label"], said[0][b"sas.format"]) == (b"x" * 40, b"")
+    assert (said[2][b"sas.length"], said[2][b"sas.informat"]) == (b"200", b"$CHAR500.")
+    assert fitted.metadata[b"sas.member"] == b"SALES_OF"
+    assert fitted.metadata[b"sas.label"] == b"y" * 40
+    assert fitted.metadata[b"sas.dataset_type"] == b"TYPE OF"
+    assert Misfit("revenue_2025", "name", "revenue_2025", "REVENUE2", changes[2].why) in changes
+    assert fit(fitted, 5, charset="utf-8") == (fitted, ())
+
+
+def test_version_8_holds_what_version_5_does_not() -> None:
+    schema = WIDE.with_metadata({b"sas.member": b"SALES_OF_2024"})
+    fitted, changes = fit(schema, 8, charset="utf-8")
+    assert changes == ()
+    assert names_of(fitted) == WIDE.names
+
+
+def test_a_length_is_shortened_unless_a_value_needs_it() -> None:
+    schema = pa.schema([character("C", 300)])
+    fitted, _ = fit(schema, 5, charset="utf-8", rename=True, lengths={"C": 200})
+    assert fitted.field("C").metadata[b"sas.length"] == b"200"
+    with pytest.raises(MisfitError) as refused:
+        fit(schema, 5, charset="utf-8", rename=True, lengths={"C": 201})
+    assert [misfit.becomes for misfit in refused.value.misfits] == [None]
+
+
+def test_bytes_count_and_not_characters() -> None:
+    schema = pa.schema([numeric("N", label="é" * 21)])
+    assert fit(schema, 5, charset="latin-1").changes == ()
+    fitted, _ = fit(schema, 5, charset="utf-8", rename=True)
+    assert fitted.field("N").metadata[b"sas.label"].decode() == "é" * 20
+    with pytest.raises(MisfitError):
+        fit(pa.schema([numeric("N", label="€")]), 5, charset="latin-1")
+
+
+def test_names_that_differ_in_case_only_are_one() -> None:
+    schema = pa.schema([numeric("X"), numeric("x")])
+    for version in VERSIONS:
+        with pytest.raises(MisfitError):
+            fit(schema, version, charset="utf-8")
+        names = names_of(fit(schema, version, charset="utf-8", rename=True).schema)
+        assert [name.upper() for name in names] == ["X", "X2"]
+
+
+def test_many_names_with_one_beginning_stay_apart() -> None:
+    schema = pa.schema([numeric(f"measurement_{number}") for number in range(30_000)])
+    names = names_of(fit(schema, 5, charset="utf-8", rename=True).schema)
+    assert len(set(names)) == len(names)
+    assert names[:3] == ["MEASUREM", "MEASURE2", "MEASURE3"]
+    assert (names[8], names[9], names[-1]) == ("MEASURE9", "MEASUR10", "MEA30000")
+
+
+@given(
+    st.lists(st.text(max_size=40), min_size=1, max_size=12, unique=True),
+    st.sampled_from(VERSIONS),
+    st.sampled_from(["utf-8", "latin-1", "shift_jis"]),
+)
+def test_any_names_become_names(names: list[str], version: Version, charset: str) -> None:
+    schema = pa.schema([numeric(name) for name in names])
+    fitted, changes = fit(schema, version, charset=charset, rename=True)
+    became = names_of(fitted)
+    assert len({name.casefold() for name in became}) == len(names)
+    for name in became:
+        assert name.strip() == name
+        assert 1 <= len(name.encode(charset)) <= LIMITS[version].name
+        assert version == 8 or (name.isascii() and name.isidentifier() and name.upper() == name)
+    assert fit(fitted, version, charset=charset).changes == ()
+    changed = {misfit.column for misfit in changes}
+    for name, new in zip(names, became, strict=True):
+        assert (name.upper() if version == 5 else name) == new or name in changed
