@@ -1,0 +1,70 @@
+"""The CSV with a SAS program. No SAS runs here: the program's text is compared with SAS's documentation."""
+
+import csv
+import re
+import zipfile
+from io import BytesIO, StringIO
+
+import pyarrow as pa
+
+from tests.support.tables import field, visits
+from tests.tables.out.making import CREATED, made
+
+
+def unpacked(data: bytes) -> tuple[bytes, str]:
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == ["data.csv", "data.sas"]
+        assert archive.infolist()[0].date_time == CREATED.timetuple()[:6]
+        return archive.read("data.csv"), archive.read("data.sas").decode()
+
+
+def statement(program: str, word: str) -> list[str]:
+    """The lines of a statement of the DATA step."""
+    found = re.search(rf"^   {word}\n(.*?)^   ;", program, re.DOTALL | re.MULTILINE)
+    return [line.strip() for line in found[1].splitlines()] if found else []
+
+
+def test_the_program_describes_every_variable() -> None:
+    data, program = unpacked(made(visits(), "sas"))
+    assert "data WORK.VISITS(label='Who came');" in program
+    assert "missing _ A B C" in program
+    assert "dsd dlm=',' termstr=crlf firstobs=2 truncover encoding='utf-8'" in program
+    assert statement(program, "length") == [
+        *["Name $24", "Age 8", "Seen 8", "Stamp 8", "Clock 8", "Stay 8"],
+        "City $24",
+    ]
+    assert statement(program, "label") == ["Name = 'First name'", "Age = 'Age, in years'"]
+    assert statement(program, "format")[1:4] == ["Age BEST5.1", "Seen DATE9.", "Stamp DATETIME22.3"]
+    assert statement(program, "informat") == ["Age F."]
+    assert statement(program, "input")[:2] == ["Name : $char24.", "Age : best32."]
+    rows = list(csv.reader(StringIO(data.decode(), newline="")))
+    assert rows[1] == ['Åsa, "the" 1st', "14", "-1", "2110869000", "0", "108001.5", "Malmö"]
+    assert rows[2][1] == ".A"
+    assert data.count(b"\r\n") == len(rows), "a CR LF inside of a value would end SAS's record"
+
+
+def test_lengths_are_what_utf_8_needs() -> None:
+    schema = pa.schema([field("C", pa.string(), length="3"), field("N", pa.float64(), length="2")])
+    table = pa.table([["äöü", "a", ""], [1.0, 2.0, 3.0]], schema=schema)
+    _, program = unpacked(made(table, "sas"))
+    assert statement(program, "length") == ["C $6", "N 3"]
+
+
+def test_no_name_and_no_label_becomes_a_statement() -> None:
+    hostile = "x'; x 'rm'; *"
+    schema = pa.schema(
+        [
+            field(hostile, pa.string(), label=hostile + "\n&m %m", format=f"X; {hostile}", informat="$8.;"),
+            field("if", pa.float64()),
+        ],
+        {"sas.member": hostile, "sas.label": hostile},
+    )
+    _, program = unpacked(made(pa.table([["a"], [1.0]], schema=schema), "sas"))
+    quoted = "'x''; x ''rm''; *"
+    assert f"data WORK.{quoted}'n(label={quoted}');" in program
+    assert statement(program, "label") == [f"{quoted}'n = {quoted} &m %m'"]
+    assert statement(program, "format") == statement(program, "informat") == []
+    outside = re.sub(r"'(?:[^']|'')*'", "", program)
+    assert "x " not in outside
+    assert "%m" not in outside
