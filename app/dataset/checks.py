@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from app.dataset import formats
+from app.dataset import formats, text
 from app.dataset.formats import Format
 
 Version = Literal["V8", "V9"]
@@ -40,14 +40,13 @@ class Fault(NamedTuple):
 
 def name_faults(names: Iterable[str], charset: str, *, literals: bool = False) -> Iterator[Fault]:
     """What is wrong with variables' names. With `literals` they may be anything, as with VALIDVARNAME=ANY."""
-    taken: dict[str, str] = {}
+    taken: set[str] = set()
     for name in names:
         if (why := _name_fault(name, charset, LONGEST_NAME, literals=literals)) is not None:
             yield Fault(name, "name", why)
-        other = taken.setdefault(name.upper(), name)
-        if other is not name:
-            same = "another variable has this name" if other == name else f"but for its case this is {other!r}"
-            yield Fault(name, "name", f"{same}; names differ in more than case")
+        if name.upper() in taken:
+            yield Fault(name, "name", "another variable has this name; upper and lower case are the same")
+        taken.add(name.upper())
 
 
 def data_set_name_faults(library: str, member: str, charset: str) -> Iterator[Fault]:
@@ -65,6 +64,15 @@ def _name_fault(name: str, charset: str, longest: int, *, literals: bool) -> str
         return f"a name has 1 to {longest} bytes, this one {size}"
     if not literals and not _NAME.fullmatch(name):
         return "a name has letters, digits and _ only, and begins with no digit"
+    return None
+
+
+def charset_fault(charset: str) -> str | None:
+    """What is wrong with the character set of a data set."""
+    try:
+        text.blank(charset)
+    except ValueError:
+        return f"in character set {charset} a blank is more than one byte, which SAS cannot have"
     return None
 
 
@@ -92,10 +100,10 @@ def format_fault(reference: Format, version: Version, *, is_numeric: bool) -> st
     return None
 
 
-def reference(text: str) -> Format:
+def reference(written: str) -> Format:
     """A format as people write it: `DATE9` is `DATE9.`"""
-    text = text.strip()
-    return formats.parse(text if "." in text or not text else f"{text}.")
+    written = written.strip()
+    return formats.parse(written if "." in written or not written else f"{written}.")
 
 
 def renamed(names: Iterable[str]) -> list[str]:
@@ -113,16 +121,16 @@ def renamed(names: Iterable[str]) -> list[str]:
     return found
 
 
-def valid_name(text: str) -> str:
-    """The text with what no name has replaced by `_`; nothing where nothing of it is left."""
-    kept = _NOT_IN_A_NAME.sub("_", text.strip())
-    if not kept.strip("_") and kept != text:
+def valid_name(words: str) -> str:
+    """A text with what no name has replaced by `_`; nothing where nothing of it is left."""
+    kept = _NOT_IN_A_NAME.sub("_", words.strip())
+    if not kept.strip("_") and kept != words:
         return ""
     return (f"_{kept}" if kept[:1].isdigit() else kept)[:LONGEST_NAME]
 
 
-def _size(text: str, charset: str) -> int | None:
+def _size(words: str, charset: str) -> int | None:
     try:
-        return len(text.encode(charset))
+        return len(words.encode(charset))
     except UnicodeEncodeError:
         return None

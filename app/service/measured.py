@@ -18,12 +18,16 @@ class Measured:
         self.size += len(data)
         self._target.write(data)
 
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
     def stored(self, record: AttachmentRecord, content_type: str, dialects: int) -> Finished:
         """What finishing found out of an attachment whose object this was."""
         return Finished(
             record.id,
             size=self.size,
-            sha256=self._digest.hexdigest(),
+            sha256=self.sha256,
             content_type=content_type,
             storage="store",
             finished_at=0,

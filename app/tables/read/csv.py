@@ -14,10 +14,11 @@ from app.dataset import side
 from app.model.errors import TheirError
 from app.tables.read import texts
 from app.tables.read.charsets import charset_of
-from app.tables.read.reading import Options, Reading, Remark, unreadable
+from app.tables.read.reading import MISSING_SUFFIX, Options, Reading, Remark, unreadable
 
 BLOCK_BYTES = 4 << 20
 """Bytes read at once; no row may be longer."""
+
 
 _DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE = 256 << 10
@@ -30,7 +31,7 @@ def read(file: BinaryIO, options: Options) -> Reading:
     Raises TheirError when rows differ in length, or for what is not in its character set.
     """
     form = _form(file, options)
-    columns = [_column(name, options) for name in form.names]
+    columns = list(_columns(form.names, options))
     for cells in _cells(file, form):
         for column, cell in zip(columns, cells.columns, strict=True):
             column.see(cell)
@@ -136,9 +137,16 @@ def _cells(file: BinaryIO, form: _Form) -> Iterator[pa.RecordBatch]:
         raise unreadable(f"it is not in character set {form.charset}: {error.reason}") from None
 
 
-def _column(name: str, options: Options) -> texts.Column:
-    kinds: Sequence[texts.Kind] = () if options.type_of(name) == "character" else texts.KINDS
-    return texts.Column(kinds, tags=options.tags, decimal=options.decimal)
+def _columns(names: Sequence[str], options: Options) -> Iterator[texts.Column]:
+    """Columns called as side columns of others hold the special missing values of numbers, whatever else is empty."""
+    folded = {name.casefold() for name in names}
+    for name in names:
+        stem, mark, _ = name.casefold().rpartition(MISSING_SUFFIX)
+        if options.type_of(name) == "character" or (mark and stem in folded):
+            yield texts.Column(())
+        else:
+            has_side = name.casefold() + MISSING_SUFFIX in folded
+            yield texts.Column(tags=options.tags, decimal=options.decimal, numbers=has_side)
 
 
 def _fields(names: Sequence[str], columns: Sequence[texts.Column]) -> Iterator[pa.Field]:

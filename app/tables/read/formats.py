@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import BinaryIO, NamedTuple
 
-from app.tables.read import columnar, csv, dataset_json, ndjson
+from app.tables.read import columnar, csv, dataset_json, ndjson, transport
 from app.tables.read.reading import Options, Reading, unreadable
 
 _LOOKED_AT = 1 << 20
@@ -54,11 +54,17 @@ FORMATS: Mapping[str, Format] = {
         lambda head: head.startswith((columnar.ARROW_MAGIC, b"\xff\xff\xff\xff")),
         columnar.read_arrow,
     ),
+    "xpt": Format(
+        ("xpt", "xport", "v5xpt", "v8xpt"),
+        (),
+        lambda head: head.startswith(b"HEADER RECORD*******LIB"),
+        transport.read,
+    ),
     "dsjc": Format(
         ("dsjc",), ("application/vnd.cdisc.dataset-json.compressed",), _is_dsjc, dataset_json.read_compressed
     ),
     "dataset-ndjson": Format((), (), _is_dataset_ndjson, dataset_json.read_lines),
-    "dataset-json": Format((), (), _is_dataset_json, dataset_json.read),
+    "dataset-json": Format(("json",), ("application/json",), _is_dataset_json, dataset_json.read),
     "ndjson": Format(
         ("ndjson", "jsonl"), ("application/x-ndjson",), lambda head: head.lstrip().startswith(b"{"), ndjson.read
     ),

@@ -11,6 +11,9 @@ from app.model.errors import TheirError
 VariableType = Literal["numeric", "character"]
 ROWS_A_BATCH = 16_384
 
+MISSING_SUFFIX = "__missing"
+"""How a column is called that holds the special missing values of another."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

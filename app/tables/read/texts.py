@@ -6,7 +6,7 @@ integers beyond 2^53. Dates and times are those of ISO 8601.
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -102,8 +102,12 @@ KINDS: tuple[Kind, ...] = (NUMBER, Kind("booleans", pa.bool_(), _BOOLEAN, _boole
 class Column:
     """Finds out what a column of texts is. See all its batches, then ask for its `kind`."""
 
-    def __init__(self, kinds: Sequence[Kind] = KINDS, *, tags: bool = False, decimal: str = ".") -> None:
+    def __init__(
+        self, kinds: Sequence[Kind] = KINDS, *, tags: bool = False, decimal: str = ".", numbers: bool = False
+    ) -> None:
+        """`tags` takes `.A` and such for missing values, `numbers` an empty column for numbers."""
         self._possible = list(kinds)
+        self._is_empty: Kind = NUMBER if numbers else TEXT
         self._decimal, self._allows_tags = decimal, tags
         self._values = False
         self._rows = 0
@@ -116,7 +120,7 @@ class Column:
     @property
     def kind(self) -> Kind:
         if not self._values:
-            return NUMBER if self.has_tags and NUMBER in self._possible else TEXT
+            return NUMBER if self.has_tags else self._is_empty
         return self._possible[0] if self._possible else TEXT
 
     def see(self, column: pa.StringArray) -> None:
@@ -193,9 +197,3 @@ def _first_rounded(texts: pa.StringArray, present: pa.BooleanArray) -> int | Non
 def is_rounded(number: str) -> bool:
     """Whether a double stands for another number than this decimal, by the shortest digits that tell doubles apart."""
     return Decimal(repr(float(number))) != Decimal(number)
-
-
-def first_decimal_rounded(column: pa.Array) -> int | None:
-    """The first row of a decimal column that a double changes."""
-    values: list[Any] = column.to_pylist()
-    return next((row for row, v in enumerate(values) if v is not None and Decimal(repr(float(v))) != v), None)

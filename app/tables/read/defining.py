@@ -1,0 +1,138 @@
+"""A table of any types -> the data set that SAS gets: every variable's definition, and what is wrong with it.
+
+What a sender gives for a variable comes first, then what the file says in `sas.*` metadata, then what types and values
+tell. Everything is looked at before anything is sent, and all that is wrong is found at once.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from app.dataset import checks, columns, side
+from app.dataset.checks import Fault
+from app.dataset.schema import MOST_VARIABLES
+from app.tables.read.reading import MISSING_SUFFIX, Reading, Remark
+from app.tables.read.variables import Making
+from app.tables.read.wishes import Defined, Target, VariableWish, Wishes, said_of
+
+
+class Definition(NamedTuple):
+    """A data set as it will be sent. Its batches may be asked for where there are no errors."""
+
+    library: str
+    member: str
+    label: str
+    observations: int
+    variables: tuple[Defined, ...]
+    errors: tuple[Fault, ...]
+    warnings: tuple[Fault, ...]
+    schema: pa.Schema
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+
+def define(reading: Reading, wishes: Wishes, target: Target) -> Definition:
+    """What a file's table becomes. Reads all of it once, perhaps more. Raises TheirError for a file that is none."""
+    said = said_of(reading.schema.metadata)
+    sides = _sides(reading.schema, wishes)
+    beside = {of: at for at, of in sides.items()}
+    making = [
+        Making(at, found, wishes.variables.get(found.name.casefold(), VariableWish()), target, said)
+        for at, found in enumerate(reading.schema)
+        if at not in sides
+    ]
+    if wishes.names == "rename":
+        for each, name in zip(making, checks.renamed([each.name for each in making]), strict=True):
+            each.rename(name)
+    observations = 0
+    for batch in reading.batches():
+        for each in making:
+            each.see(batch, beside.get(each.at), observations)
+        observations += batch.num_rows
+    library = wishes.library or said.get("library") or "WORK"
+    member = wishes.member or said.get("member") or checks.valid_name(wishes.file_stem.upper()) or "DATA"
+    label = wishes.label if wishes.label is not None else said.get("label", "")
+    errors = chain(
+        checks.data_set_name_faults(library, member, target.charset),
+        _data_set_faults(label, making, wishes, target),
+        chain.from_iterable(each.errors() for each in making),
+        _told(reading.remarks, making, wrong=True),
+    )
+    warnings = chain(chain.from_iterable(each.warnings() for each in making), _told(reading.remarks, making))
+    schema = _schema(making, {**said, "library": library, "member": member, "label": label}, target)
+    return Definition(
+        library,
+        member,
+        label,
+        observations,
+        tuple(each.defined() for each in making),
+        tuple(errors),
+        tuple(warnings),
+        schema,
+        lambda: _converted(reading, making, beside, schema),
+    )
+
+
+def _sides(schema: pa.Schema, wishes: Wishes) -> dict[int, int]:
+    """The places of side columns, and those of the columns they belong to. Metadata tell, or else their names."""
+    places: dict[str, int] = {}
+    for at, found in enumerate(schema):
+        places.setdefault(found.name.casefold(), at)
+    sides = {}
+    for at, found in enumerate(schema):
+        of = side.missing_of(found) or side.bytes_of(found)
+        if of is None and found.name.casefold() not in wishes.variables and columns.is_text(found.type):
+            stem, mark, _ = found.name.casefold().rpartition(MISSING_SUFFIX)
+            of = stem if mark and stem in places and not columns.is_text(schema.field(places[stem]).type) else None
+        if of is not None and places.get(of.casefold(), at) != at:
+            sides[at] = places[of.casefold()]
+    return sides
+
+
+def _data_set_faults(label: str, making: Sequence[Making], wishes: Wishes, target: Target) -> Iterator[Fault]:
+    for code, why in (
+        ("charset", checks.charset_fault(target.charset)),
+        ("label", checks.label_fault(label, target.charset)),
+    ):
+        if why is not None:
+            yield Fault(None, code, why)
+    if not 1 <= len(making) <= MOST_VARIABLES:
+        yield Fault(None, "variables", f"a data set has 1 to {MOST_VARIABLES} variables, this one {len(making)}")
+    known = {each.column.casefold() for each in making}
+    for column in wishes.variables:
+        if column not in known:
+            yield Fault(column, "unknown", "there is no such column")
+    yield from checks.name_faults([each.name for each in making], target.charset, literals=wishes.names == "literal")
+
+
+def _told(remarks: Sequence[Remark], making: Sequence[Making], *, wrong: bool = False) -> Iterator[Fault]:
+    names = {each.column: each.name for each in making}
+    for remark in remarks:
+        if remark.wrong == wrong:
+            variable = None if remark.column is None else names.get(remark.column, remark.column)
+            yield Fault(variable, "reading", remark.why, remark.row)
+
+
+# --- the table of the data set ------------------------------------------------------------------------------------
+
+
+def _schema(making: Sequence[Making], said: Mapping[str, str], target: Target) -> pa.Schema:
+    fields = []
+    taken = {each.name.casefold() for each in making}
+    for position, each in enumerate(making, 1):
+        fields.append(each.field(position))
+        if each.has_side:
+            fields.append(each.side_field(taken))
+            taken.add(fields[-1].name.casefold())
+    settled = {**said, "encoding": target.charset, "float": target.float_format}
+    settled.pop("passwords", None)
+    return pa.schema(fields, {f"sas.{key}": value for key, value in settled.items() if value})
+
+
+def _converted(
+    reading: Reading, making: Sequence[Making], beside: Mapping[int, int], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    for batch in reading.batches():
+        arrays = chain.from_iterable(each.arrays(batch, beside.get(each.at)) for each in making)
+        yield pa.RecordBatch.from_arrays(list(arrays), schema=schema)

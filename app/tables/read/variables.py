@@ -1,0 +1,255 @@
+"""One column of a file -> one variable of a data set."""
+
+from collections.abc import Container, Iterator, Mapping
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.dataset import checks, columns, numeric, side, text
+from app.dataset.checks import Fault
+from app.dataset.errors import BadValueError
+from app.dataset.formats import Format
+from app.dataset.kinds import Kind, kind_of
+from app.dataset.numeric import FloatFormat
+from app.dataset.schema import LONGEST_CHARACTER
+from app.tables.read.converting import conversion
+from app.tables.read.wishes import Defined, Origin, Target, VariableWish, said_of
+
+DOUBLE = 8
+SHORTEST_NUMERIC: Mapping[FloatFormat, int] = {"ieee": 3, "ibm": 2}
+
+_ORDINARY = pa.array(["", "."])
+_MOMENT_FORMATS: Mapping[pa.DataType, Format] = {
+    pa.date32(): Format("DATE", 9),
+    pa.timestamp("us"): Format("DATETIME", 20),
+    pa.time64("us"): Format("TIME", 8),
+    pa.duration("us"): Format("TIME", 8),
+}
+_MOMENT_KINDS: Mapping[pa.DataType, frozenset[Kind]] = {
+    pa.date32(): frozenset({"date"}),
+    pa.timestamp("us"): frozenset({"datetime", "time-of-day"}),
+    pa.time64("us"): frozenset({"time", "time-of-day"}),
+    pa.duration("us"): frozenset({"time", "time-of-day"}),
+}
+_MOMENT_WORDS: Mapping[pa.DataType, str] = {
+    pa.date32(): "dates",
+    pa.timestamp("us"): "datetimes",
+    pa.time64("us"): "times",
+    pa.duration("us"): "spans of time",
+}
+
+
+class Making:
+    """A column on its way to be a variable: let it see all its batches, then ask."""
+
+    def __init__(
+        self, at: int, field: pa.Field, wish: VariableWish, target: Target, data_set: Mapping[str, str]
+    ) -> None:
+        """`at` is the column's place in the file; `data_set` is what the file says of the whole."""
+        self.at, self.column, self._type = at, str(field.name), field.type
+        self._wish, self._target, self._said = wish, target, said_of(field.metadata)
+        self._origins: dict[str, Origin] = {}
+        as_text = wish.type == "character"
+        retyped = as_text and not columns.is_text(field.type)
+        self.name = self._chosen("name", wish.name, self._said.get("name"), self.column)
+        self._label = self._chosen("label", wish.label, self._said.get("label"))
+        self._format, self._informat = (
+            checks.reference(self._chosen(word, given, None if retyped else self._said.get(word)))
+            for word, given in (("format", wish.format), ("informat", wish.informat))
+        )
+        self._conversion = conversion(field.type, kind_of(self._format.name), as_text=as_text)
+        self._origins["type"] = "given" if wish.type else "file" if "type" in self._said else "inferred"
+        if self._origins["format"] == "inferred" and self._conversion is not None:
+            self._format = _MOMENT_FORMATS.get(self._conversion.data_type, Format())
+        self._length = self._known_length(data_set)
+        self._keeps_bytes = data_set.get("encoding") == target.charset
+        self._needed = 0
+        self._value_error: Fault | None = None
+        self._value_warning: Fault | None = None
+        self.has_side = False
+
+    @property
+    def is_numeric(self) -> bool:
+        return self._conversion is not None and self._conversion.is_numeric
+
+    @property
+    def length(self) -> int:
+        """A length that holds every value seen."""
+        return max(self._length or (DOUBLE if self.is_numeric else 1), self._needed)
+
+    def rename(self, name: str) -> None:
+        """Takes another name, and keeps the old one as its label where it has none."""
+        if name != self.name:
+            self._label = self._label or self.name
+            self.name = name
+            self._origins["name"] = "inferred"
+
+    def _chosen(self, word: str, given: str | None, said: str | None, otherwise: str = "") -> str:
+        """An attribute's value, of which it is noted where it is from."""
+        self._origins[word] = "inferred" if given is None and said is None else "file" if given is None else "given"
+        return given if given is not None else said if said is not None else otherwise
+
+    def _known_length(self, data_set: Mapping[str, str]) -> int | None:
+        """The length that was given, or that the file knows; None where the values decide."""
+        said = self._said.get("length", "") if self._said.get("type") == self._word else ""
+        if self._wish.length is not None or not said.isdigit():
+            self._origins["length"] = "inferred" if self._wish.length is None else "given"
+            return self._wish.length
+        self._origins["length"] = "file"
+        if not self.is_numeric:
+            return min(int(said), LONGEST_CHARACTER)
+        # An IBM float has up to 4 bits more fraction than an IEEE one of the same length.
+        widened = data_set.get("float") == "ibm" and self._target.float_format == "ieee"
+        return min(max(int(said) + widened, SHORTEST_NUMERIC[self._target.float_format]), DOUBLE)
+
+    @property
+    def _word(self) -> Literal["numeric", "character"]:
+        return "numeric" if self.is_numeric else "character"
+
+    # --- values ---------------------------------------------------------------------------------------------------
+
+    def see(self, batch: pa.RecordBatch, beside: int | None, first: int) -> None:
+        """The next batch, and where in it this column's side column is; `first` rows came before. Behind an error
+        nothing more is looked at."""
+        if self._conversion is None or self._value_error is not None or self._length_fault() is not None:
+            return
+        column = batch.column(self.at)
+        try:
+            values, held = self._conversion.convert(column), self._held(batch, beside)
+            self.has_side = self.has_side or (held is not None and held.null_count < len(held))
+            self._needed = max(self._needed, self._room(values, held))
+        except BadValueError as bad:
+            self._value_error = Fault(self.name, "value", bad.why, first + bad.row + 1)
+        if self._value_warning is None and (row := self._conversion.loses(column)) is not None:
+            self._value_warning = Fault(self.name, "rounded", self._conversion.loss, first + row + 1)
+
+    def arrays(self, batch: pa.RecordBatch, beside: int | None) -> Iterator[pa.Array]:
+        """The variable's columns of a batch: its own, and its side column where it has one."""
+        assert self._conversion is not None
+        yield self._conversion.convert(batch.column(self.at))
+        if self.has_side:
+            yield self._held(batch, beside)
+
+    def _held(self, batch: pa.RecordBatch, beside: int | None) -> pa.Array | None:
+        """What the side column holds; None where that cannot be sent."""
+        if beside is None:
+            return None
+        held = batch.column(beside)
+        if not self.is_numeric:
+            return held.cast(pa.binary()) if self._keeps_bytes else None
+        words = pc.utf8_trim_whitespace(columns.strings(held))
+        return pc.if_else(pc.is_in(words, value_set=_ORDINARY), pa.scalar(None, pa.string()), pc.ascii_upper(words))
+
+    def _room(self, values: pa.Array, held: pa.Array | None) -> int:
+        """The bytes that each of these values fits. Raises BadValueError for one that fits nothing."""
+        if not self.is_numeric:
+            return self._text_room(values, held)
+        charset, float_format = self._target.charset, self._target.float_format
+        doubles, tags = columns.doubles_and_tags(values, held)
+        numeric.encode(doubles, DOUBLE, "big", float_format, tags, charset)
+        if self._length not in {None, DOUBLE}:
+            try:
+                numeric.encode(doubles, self._length, "big", float_format, tags, charset)
+            except BadValueError:
+                if self._wish.length is not None:
+                    raise
+                return DOUBLE
+        return 0
+
+    def _text_room(self, values: pa.StringArray, damaged: pa.Array | None) -> int:
+        room = self._wish.length or LONGEST_CHARACTER
+        needed = text.longest(values, self._target.charset, damaged)
+        if needed > room:
+            row = _first_longer(values, damaged, room, self._target.charset)
+            raise BadValueError(row, f"the value needs more than {room} bytes in character set {self._target.charset}")
+        return needed
+
+    # --- what comes of it -----------------------------------------------------------------------------------------
+
+    def defined(self) -> Defined:
+        return Defined(
+            self.column,
+            self.name,
+            self._word,
+            self.length,
+            str(self._format),
+            str(self._informat),
+            self._label,
+            self._origins,
+        )
+
+    def field(self, position: int) -> pa.Field:
+        """The field of its column in the data set's table."""
+        said = {"label": self._label, "informat": str(self._informat), "nsort": self._said.get("nsort", "")}
+        settled = {
+            "type": self._word,
+            "length": str(self.length),
+            "format": str(self._format),
+            "position": str(position),
+        }
+        metadata = {f"sas.{key}": value for key, value in said.items() if value}
+        metadata |= {f"sas.{key}": value for key, value in settled.items()}
+        data_type = pa.string() if self._conversion is None else self._conversion.data_type
+        return pa.field(self.name, data_type, metadata=metadata)
+
+    def side_field(self, taken: Container[str]) -> pa.Field:
+        return (side.missing_field if self.is_numeric else side.bytes_field)(self.name, taken)
+
+    def errors(self) -> Iterator[Fault]:
+        if self._conversion is None:
+            yield Fault(self.name, "type", f"SAS has nothing like the type {self._type}")
+            return
+        if self._wish.type == "numeric" and not self.is_numeric:
+            yield Fault(self.name, "type", "its values are text")
+        for code, why in (
+            ("length", self._length_fault()),
+            ("label", checks.label_fault(self._label, self._target.charset)),
+            ("format", checks.format_fault(self._format, self._target.version, is_numeric=self.is_numeric)),
+            ("informat", checks.format_fault(self._informat, self._target.version, is_numeric=self.is_numeric)),
+            ("format", self._moment_fault()),
+        ):
+            if why is not None:
+                yield Fault(self.name, code, why)
+        if self._value_error is not None:
+            yield self._value_error
+
+    def warnings(self) -> Iterator[Fault]:
+        if self._conversion is not None and self._conversion.warning:
+            yield Fault(self.name, "conversion", self._conversion.warning)
+        if self._value_warning is not None:
+            yield self._value_warning
+        if self._wish.length is None and self._length is not None and self._needed > self._length:
+            why = f"its values need length {self._needed}, and the file says {self._length}"
+            yield Fault(self.name, "length", why)
+
+    def _length_fault(self) -> str | None:
+        given = self._wish.length
+        if given is None:
+            return None
+        shortest, longest = (
+            (SHORTEST_NUMERIC[self._target.float_format], DOUBLE) if self.is_numeric else (1, LONGEST_CHARACTER)
+        )
+        return (
+            None if shortest <= given <= longest else f"a {self._word} has length {shortest} to {longest}, not {given}"
+        )
+
+    def _moment_fault(self) -> str | None:
+        kind = kind_of(self._format.name)
+        data_type = None if self._conversion is None else self._conversion.data_type
+        if kind is None or kind in _MOMENT_KINDS.get(data_type, {kind}):
+            return None
+        return f"{self._format} is a format of {kind}s, and the values are {_MOMENT_WORDS[data_type]}"
+
+
+def _first_longer(values: pa.StringArray, damaged: pa.Array | None, room: int, charset: str) -> int:
+    """The first row that needs more than this room, which one of them does."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        beside = None if damaged is None else damaged.slice(low, middle - low)
+        if text.longest(values.slice(low, middle - low), charset, beside) > room:
+            high = middle
+        else:
+            low = middle
+    return low

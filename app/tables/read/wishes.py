@@ -1,0 +1,72 @@
+"""What a sender and a destination want of a data set, and what comes of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from app.dataset.checks import Version
+from app.dataset.numeric import FloatFormat
+from app.tables.read.reading import VariableType
+
+Origin = Literal["given", "file", "inferred"]
+NameRule = Literal["strict", "literal", "rename"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the destination takes: a Python codec's name, a format of floats, a version of data sets."""
+
+    charset: str = "utf-8"
+    float_format: FloatFormat = "ieee"
+    version: Version = "V9"
+
+
+@dataclass(frozen=True, slots=True)
+class VariableWish:
+    """What a sender gives for a variable; None lets the file tell."""
+
+    name: str | None = None
+    type: VariableType | None = None
+    length: int | None = None
+    format: str | None = None
+    informat: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a sender gives for a data set; `variables` by column, casefolded.
+
+    Where neither a sender nor the file names the data set, it is `WORK.` and `file_stem`. `names` says what becomes of
+    columns whose names SAS does not take: they are refused, sent as name literals, or renamed.
+    """
+
+    library: str | None = None
+    member: str | None = None
+    file_stem: str = ""
+    label: str | None = None
+    names: NameRule = "strict"
+    variables: Mapping[str, VariableWish] = field(default_factory=dict)
+
+
+class Defined(NamedTuple):
+    """One variable as it will be sent; `origins` tells for each of its attributes where it is from."""
+
+    column: str
+    name: str
+    type: VariableType
+    length: int
+    format: str
+    informat: str
+    label: str
+    origins: Mapping[str, Origin]
+
+
+def said_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
+    """The `sas.*` entries of Arrow metadata, by what stands behind the dot."""
+    decoded = {key.decode("utf-8", "replace"): value for key, value in (metadata or {}).items()}
+    return {
+        key.removeprefix("sas."): value.decode("utf-8", "replace")
+        for key, value in decoded.items()
+        if key.startswith("sas.")
+    }
