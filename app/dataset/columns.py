@@ -29,13 +29,17 @@ class NumericType(NamedTuple):
 
 
 def _plain(column: pa.Array) -> Doubles:
-    doubles: Doubles = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if column.type != pa.float64():
+        column = pc.cast(column, pa.float64(), safe=False)
+    doubles: Doubles = column.to_numpy(zero_copy_only=False)
     return doubles
 
 
 def _integers(column: pa.Array) -> Doubles:
     values: NDArray[np.integer[Any]] = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
-    refuse_any((values > MAX_EXACT) | (values < -MAX_EXACT), "the integer is beyond 2^53, where doubles lose exactness")
+    if values.size and (values.max() > MAX_EXACT or values.min() < -MAX_EXACT):
+        beyond = (values > MAX_EXACT) | (values < -MAX_EXACT)
+        refuse_any(beyond, "the integer is beyond 2^53, where doubles lose exactness")
     return values.astype(np.float64)
 
 
@@ -87,10 +91,15 @@ def strings(column: pa.Array) -> pa.StringArray:
 
 
 def doubles(column: pa.Array) -> Doubles:
+    """A column of any numeric type as SAS counts: NaN for null, days and seconds from 1960. It may lie in the column's
+    own memory. Raises BadValueError."""
     known = numeric_type(column.type)
     if known is None:
         raise BadValueError(0, f"a column of type {column.type} is no numeric")
-    return np.where(column.is_null().to_numpy(zero_copy_only=False), np.nan, known.doubles(column))
+    values = known.doubles(column)
+    if not column.null_count or pa.types.is_floating(column.type):
+        return values
+    return np.where(column.is_null().to_numpy(zero_copy_only=False), np.nan, values)
 
 
 def doubles_and_tags(column: pa.Array, side: pa.Array | None) -> tuple[Doubles, Tags | None]:

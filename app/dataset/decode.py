@@ -187,24 +187,25 @@ def _sample(blocks: Blocks, length: int) -> Bytes:
 
 
 def _whole_rows(blocks: Blocks, length: int, rows_a_batch: int) -> Iterator[Bytes]:
-    """The blocks' bytes again, joined or cut to at most `rows_a_batch` whole rows, as rows by bytes."""
-    wanted = length * rows_a_batch
-    held: list[Bytes] = []
-    size = total = 0
+    """The blocks' bytes again, as rows by bytes, at most `rows_a_batch` of them; each array has the place of the one
+    before."""
+    room = np.empty(length * rows_a_batch, np.uint8)
+    filled = total = 0
     for block in blocks:
-        held.append(np.frombuffer(block, np.uint8))
-        size += held[-1].size
-        total += held[-1].size
-        if size and not length:
+        left = np.frombuffer(block, np.uint8)
+        if left.size and not length:
             raise TheirError("observation-length", "observations", 0, "an observation has no bytes, yet some came")
-        if length and size >= wanted:
-            joined = np.concatenate(held)
-            whole = size - size % length
-            for at in range(0, whole, wanted):
-                yield joined[at : min(at + wanted, whole)].reshape(-1, length)
-            held, size = [joined[whole:]], size - whole
-    if length and size % length:
-        why = f"the last row has {size % length} of {length} bytes"
-        raise TheirError("observation-torn", "observations", total - size % length, why)
-    if size:
-        yield np.concatenate(held).reshape(-1, length)
+        while left.size:
+            taken = left[: room.size - filled]
+            room[filled : filled + taken.size] = taken
+            left = left[taken.size :]
+            filled += taken.size
+            total += taken.size
+            if filled == room.size:
+                yield room.reshape(-1, length)
+                filled = 0
+    if filled % max(length, 1):
+        why = f"the last row has {filled % length} of {length} bytes"
+        raise TheirError("observation-torn", "observations", total - filled % length, why)
+    if filled:
+        yield room[:filled].reshape(-1, length)

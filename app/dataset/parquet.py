@@ -2,13 +2,17 @@
 
 import io
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 20
+SAMPLE_ROWS = 16_384
+"""Rows by which the encoding of a column is chosen."""
 
 
 class Sink(Protocol):
@@ -34,17 +38,26 @@ class _File(io.RawIOBase):
 def write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: Sink) -> int:
     """Writes a Parquet file and returns its number of rows. Holds one row group in memory (about 32 MiB)."""
     rows = 0
-    with parquet_writer(schema, _File(sink)) as writer:
-        for group in row_groups(schema, batches):
+    groups = row_groups(schema, batches)
+    first = next(groups, schema.empty_table())
+    with parquet_writer(schema, _File(sink), first.slice(0, SAMPLE_ROWS)) as writer:
+        for group in chain([first] if first.num_rows else [], groups):
             writer.write_table(group, row_group_size=group.num_rows)
             rows += group.num_rows
     return rows
 
 
-def parquet_writer(schema: pa.Schema, file: io.RawIOBase) -> pq.ParquetWriter:
-    """A writer with the settings that all Parquet files here have."""
+def parquet_writer(schema: pa.Schema, file: io.RawIOBase, sample: pa.Table | None = None) -> pq.ParquetWriter:
+    """A writer with the settings that all Parquet files here have. Strings are written by dictionary, but for columns
+    that seldom repeat a value in `sample`, which is slower and no shorter."""
     strings = [field.name for field in schema if pa.types.is_string(field.type)]
+    if sample is not None:
+        strings = [name for name in strings if _repeats(sample, name)]
     return pq.ParquetWriter(file, schema, compression="zstd", compression_level=1, use_dictionary=strings)
+
+
+def _repeats(sample: pa.Table, name: str) -> bool:
+    return bool(pc.count_distinct(sample[name], mode="all").as_py() * 2 <= sample.num_rows)
 
 
 def row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
