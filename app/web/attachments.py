@@ -10,6 +10,7 @@ import pyarrow as pa
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.errors import TheirError
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.gateway import Gateway
@@ -18,7 +19,7 @@ from app.web.content import Piece, Representation, respond, respond_made
 from app.web.data_sets import describe, parquet_file
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_microseconds, to_time
 from app.web.names import file_name
-from app.web.negotiation import BY_MEDIA_TYPE, OptionsDep, chosen_format, invalid
+from app.web.negotiation import BY_MEDIA_TYPE, OptionsDep, chosen_format, invalid, not_representable
 from app.web.problems import Problem, responses
 from app.web.schemas import (
     KINDS,
@@ -55,6 +56,7 @@ _CONTENT_RESPONSES: dict[int | str, dict[str, Any]] = {
         "precondition-failed",
         "range-not-satisfiable",
         "invalid",
+        "not-representable",
     ),
 }
 
@@ -143,6 +145,8 @@ def attachment_content(
         raise Problem("gone", "the content is not there any more") from None
     except OptionError as error:
         raise invalid(error) from None
+    except TheirError as error:
+        raise not_representable(error) from None
 
 
 @router.get(

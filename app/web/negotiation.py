@@ -5,8 +5,10 @@ from typing import Annotated
 
 from fastapi import Depends, Query
 
+from app.model.errors import TheirError
 from app.tables.out import FORMATS, OptionError, Options, TableFormat
 from app.tables.out.options import Blank, Dates, Missing, Names
+from app.tables.xpt.limits import MisfitError
 from app.web.problems import Problem
 
 BY_MEDIA_TYPE: Mapping[str, TableFormat] = {known.media_type: known for known in reversed(list(FORMATS.values()))}
@@ -91,3 +93,9 @@ OptionsDep = Annotated[Options, Depends(_options)]
 def invalid(error: OptionError) -> Problem:
     """What an option that cannot be followed is answered with."""
     return Problem("invalid", str(error), errors=[{"detail": error.why, "parameter": error.option}])
+
+
+def not_representable(error: TheirError) -> Problem:
+    """What is answered when a format cannot hold a data set, as far as that is known before it is sent."""
+    misfits = [misfit._asdict() for misfit in error.misfits] if isinstance(error, MisfitError) else []
+    return Problem("not-representable", str(error), misfits=misfits)

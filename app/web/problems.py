@@ -79,6 +79,12 @@ _TABLE = (
     ),
     ProblemType("invalid", 422, "The request is not valid", "`errors` lists every field that is wrong."),
     ProblemType(
+        "not-representable",
+        422,
+        "The format cannot hold this data set",
+        "`misfits` lists of each variable what the format cannot hold, and what `rename=true` would make of it.",
+    ),
+    ProblemType(
         "not-recognised", 422, "The bytes are of no known format", "`tried` tells for each format how far it came."
     ),
     ProblemType(

@@ -17,10 +17,14 @@ from app.tables.out.program import write_program
 from app.tables.out.rows import write_json, write_ndjson
 from app.tables.out.stored import outgoing
 from app.tables.out.table import Outgoing, TableFormat
+from app.tables.out.transport import write_xpt, write_xpt_5
 
 __all__ = ["FORMATS", "OptionError", "Options", "Outgoing", "Piece", "TableFormat", "outgoing"]
 
-_TEXT = frozenset({"dates", "blank"})
+_TYPED = frozenset({"dates", "names"})
+_TEXT = frozenset({"dates", "names", "blank"})
+_TRANSPORT = frozenset({"rename"})
+_XPT = "application/x-sas-xport"
 _JSON, _NDJSON = "application/json", "application/x-ndjson"
 
 _ALL = (
@@ -31,7 +35,7 @@ _ALL = (
         "Apache Parquet",
         write_parquet,
         missing=("column", "null"),
-        options=frozenset({"dates"}),
+        options=_TYPED,
         keeps_bytes=True,
     ),
     TableFormat(
@@ -41,7 +45,7 @@ _ALL = (
         "Arrow IPC stream",
         write_arrow,
         missing=("column", "null"),
-        options=frozenset({"dates"}),
+        options=_TYPED,
         keeps_bytes=True,
     ),
     TableFormat("csv", "text/csv", ".csv", "CSV", write_csv, options=_TEXT),
@@ -54,7 +58,7 @@ _ALL = (
         "CDISC Dataset-JSON 1.1",
         write_dataset_json,
         missing=("null", "column"),
-        options=frozenset({"dates"}),
+        options=_TYPED,
         as_numbers=pa.types.is_duration,
     ),
     TableFormat(
@@ -64,7 +68,7 @@ _ALL = (
         "CDISC Dataset-JSON 1.1, NDJSON",
         write_dataset_ndjson,
         missing=("null", "column"),
-        options=frozenset({"dates"}),
+        options=_TYPED,
         as_numbers=pa.types.is_duration,
     ),
     TableFormat(
@@ -74,8 +78,28 @@ _ALL = (
         "CDISC Dataset-JSON 1.1, compressed",
         write_dsjc,
         missing=("null", "column"),
-        options=frozenset({"dates"}),
+        options=_TYPED,
         as_numbers=pa.types.is_duration,
+    ),
+    TableFormat(
+        "xpt",
+        _XPT,
+        ".xpt",
+        "SAS transport file, version 8",
+        write_xpt,
+        missing=("tag", "null"),
+        options=_TRANSPORT,
+        keeps_bytes=True,
+    ),
+    TableFormat(
+        "xpt-v5",
+        _XPT,
+        ".xpt",
+        "SAS transport file, version 5",
+        write_xpt_5,
+        missing=("tag", "null"),
+        options=_TRANSPORT,
+        keeps_bytes=True,
     ),
     TableFormat(
         "sas",
@@ -84,6 +108,7 @@ _ALL = (
         "CSV and the SAS program that reads it",
         write_program,
         missing=("tag", "null"),
+        options=frozenset({"names"}),
         as_numbers=pa.types.is_temporal,
     ),
 )

@@ -40,7 +40,7 @@ class TableFormat(NamedTuple):
     """One format that tables come in.
 
     `missing` are the ways of it to tell special missing values, its default first. `options` are those options
-    that mean something to it, beside those that say which rows and columns come and what they are called.
+    that mean something to it, beside those that say which rows and columns come.
     `as_numbers` are the dates and times that it has no type for. `keeps_bytes`: it keeps undecodable values' bytes.
     """
 
@@ -59,7 +59,7 @@ class TableFormat(NamedTuple):
 
         Raises OptionError for one that the format lacks.
         """
-        for name in ("dates", "blank", "rename"):
+        for name in ("dates", "names", "blank", "rename"):
             if getattr(options, name) is not None and name not in self.options:
                 raise OptionError(name, f"means nothing to format {self.name}")
         missing: Missing = options.missing or self.missing[0]

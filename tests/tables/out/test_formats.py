@@ -57,7 +57,7 @@ def test_csv_as_it_is_written() -> None:
         '"",,,1960-01-01T00:00:00.5,23:59:59.999999,-00:00:45,Ki\ufffdl\r\n'
         '" lead",,2026-11-21,,,,""\r\n'
         '"tab\there\nline\r\nend",-0.125,9999-12-31,,08:30:00,00:00:00,x\r\n'
-        "😀 雪 \\ \x1f,1e+300,1582-10-15,0001-01-01T00:00:00,,2400:00:00,y\r\n"
+        "😀 雪 \\ \x1f,1e+70,1582-10-15,0001-01-01T00:00:00,,2400:00:00,y\r\n"
     )
 
 
@@ -77,7 +77,7 @@ def test_libraries_read_the_csv() -> None:
     assert frame["City"].null_count() == 0, "blank is not null"
     pandas = pd.read_csv(BytesIO(data), keep_default_na=False, na_values={"Age": [""]}, float_precision="round_trip")
     assert pandas["Name"].to_list() == table["Name"].to_pylist()
-    assert pandas["Age"].dropna().to_list() == [14.0, -0.125, 1e300]
+    assert pandas["Age"].dropna().to_list() == [14.0, -0.125, 1e70]
 
 
 @given(ROWS)

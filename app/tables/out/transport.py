@@ -1,0 +1,47 @@
+"""SAS transport files, of version 8 and of version 5."""
+
+from collections.abc import Iterator
+from functools import cache
+
+from app.dataset import missing
+from app.tables.out.options import Options
+from app.tables.out.pieces import Piece
+from app.tables.out.table import Outgoing, said_of
+from app.tables.xpt.parts import Version
+from app.tables.xpt.write import write
+
+
+def write_xpt(table: Outgoing, options: Options) -> Iterator[Piece]:
+    """A transport file of version 8. Raises MisfitError, at once, for what it cannot hold."""
+    return _write(table, options, 8)
+
+
+def write_xpt_5(table: Outgoing, options: Options) -> Iterator[Piece]:
+    """A transport file of version 5, which LIBNAME XPORT reads. Raises MisfitError, at once."""
+    return _write(table, options, 5)
+
+
+def _write(table: Outgoing, options: Options, version: Version) -> Iterator[Piece]:
+    return write(
+        table.schema,
+        table.batches,
+        version,
+        rows=table.rows,
+        created=table.created.replace(tzinfo=None),
+        charset=_charset(table),
+        rename=bool(options.rename),
+    )
+
+
+def _charset(table: Outgoing) -> str | None:
+    """Latin-1 for a data set in an EBCDIC that has the same characters, a byte each: its texts keep their lengths."""
+    said = said_of(table.schema.metadata).get("encoding", "utf-8")
+    return "latin-1" if _is_latin(said) else None
+
+
+@cache
+def _is_latin(charset: str) -> bool:
+    try:
+        return missing.is_ebcdic(charset) and bool(bytes(range(256)).decode(charset).encode("latin-1"))
+    except (LookupError, UnicodeError):
+        return False
