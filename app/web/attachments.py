@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from fastapi import APIRouter, Header, Query, Request, Response
 
+from app.dataset.contents import listing
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import TheirError
 from app.model.records import AttachmentRecord
@@ -16,10 +17,10 @@ from app.ports import AttachmentFilter
 from app.service.gateway import Gateway
 from app.tables.out import FORMATS, OptionError, Options, TableFormat, outgoing
 from app.web.content import Piece, Representation, respond, respond_made
-from app.web.data_sets import describe, parquet_file
+from app.web.data_sets import describe, found_contents, parquet_file
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_microseconds, to_time
 from app.web.names import file_name
-from app.web.negotiation import BY_MEDIA_TYPE, OptionsDep, chosen_format, invalid, not_representable
+from app.web.negotiation import BY_MEDIA_TYPE, OptionsDep, chosen_format, invalid, not_representable, quality
 from app.web.problems import Problem, responses
 from app.web.schemas import (
     KINDS,
@@ -152,17 +153,35 @@ def attachment_content(
 @router.get(
     "/{attachment_id}/schema",
     operation_id="get_data_set_schema",
-    responses=responses("not-found", "not-ready", "unreadable", "gone", "not-a-data-set"),
+    response_model=SchemaView,
+    responses={
+        200: {"description": "the variables", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **responses("not-found", "not-ready", "unreadable", "gone", "not-a-data-set", "invalid"),
+    },
 )
-def data_set_schema(attachment_id: str, gateway: GatewayDep) -> SchemaView:
-    """A data set's variables, as PROC CONTENTS tells them."""
+def data_set_schema(
+    attachment_id: str,
+    gateway: GatewayDep,
+    format_: Annotated[
+        Literal["json", "text"] | None, Query(alias="format", description="without it, Accept decides")
+    ] = None,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """A data set's variables, as PROC CONTENTS tells them: as JSON, or as the text that it prints."""
     record = _finished(gateway, attachment_id)
     if record.kind is not AttachmentKind.DATA_SET:
         raise Problem("not-a-data-set", "this attachment is a file")
     try:
-        return describe(gateway.content(record))
+        found = found_contents(gateway.content(record))
     except KeyError:
         raise Problem("gone", "the content is not there any more") from None
+    if format_ is None and quality(accept, "text/plain") > quality(accept, "application/json"):
+        format_ = "text"
+    if format_ == "text":
+        body, media_type = listing(found).encode("utf-8", "replace"), "text/plain; charset=utf-8"
+    else:
+        body, media_type = describe(found).model_dump_json().encode(), "application/json"
+    return Response(body, headers={"Vary": "Accept"}, media_type=media_type)
 
 
 def _record(gateway: Gateway, attachment_id: str) -> AttachmentRecord:

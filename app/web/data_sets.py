@@ -1,14 +1,13 @@
 """Stored data sets: their Parquet file, and what variables they have."""
 
 import io
-from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.dataset.contents import Contents, VariableContents, contents
 from app.service.content import Content
-from app.web.schemas import SchemaView, VariableView, shown
+from app.web.schemas import IndexView, KeyView, SchemaView, VariableView, shown
 
 
 class _ContentFile(io.RawIOBase):
@@ -49,40 +48,44 @@ def parquet_schema(content: Content) -> tuple[pa.Schema, int]:
         return file.schema_arrow, file.metadata.num_rows
 
 
-def describe(content: Content) -> SchemaView:
-    """The variables of a data set by the `sas.*` metadata of its Arrow schema."""
-    schema, rows = parquet_schema(content)
-    said = _sas(schema.metadata)
+def found_contents(content: Content) -> Contents:
+    """What a stored data set says of itself. Raises pa.ArrowInvalid for content that is not Parquet."""
+    return contents(*parquet_schema(content))
+
+
+def describe(found: Contents) -> SchemaView:
+    """The contents of a data set as JSON has them."""
     return SchemaView(
-        library=said.pop("library", ""),
-        member=said.pop("member", ""),
-        label=said.pop("label", ""),
-        observations=rows,
-        variables=[_variable(field, position) for position, field in enumerate(schema, 1)],
-        attributes=said,
+        library=shown(found.library),
+        member=shown(found.member),
+        label=shown(found.label),
+        observations=found.observations,
+        observation_length=found.observation_length,
+        variables=[_variable(variable) for variable in found.variables],
+        sort_key=[KeyView(variable=shown(each.variable), descending=each.descending) for each in found.sort_key],
+        indexes=[
+            IndexView(name=shown(each.name), variables=[shown(name) for name in each.variables], flags=each.flags)
+            for each in found.indexes
+        ],
+        protection=list(found.protection),
+        warnings=[shown(warning) for warning in found.warnings],
+        attributes={shown(key): shown(value) for key, value in found.attributes.items()},
     )
 
 
-def _variable(field: pa.Field, position: int) -> VariableView:
-    said = _sas(field.metadata)
+def _variable(found: VariableContents) -> VariableView:
     return VariableView(
-        position=int(said.get("position", position)),
-        name=said.get("name", field.name),
-        column=field.name,
-        type=_type(field, said),
-        length=int(said.get("length", 8)),
-        label=said.get("label", ""),
-        format=said.get("format", ""),
-        informat=said.get("informat", ""),
-        arrow_type=str(field.type),
+        position=found.position,
+        name=shown(found.name),
+        column=shown(found.column),
+        type="numeric" if found.is_numeric else "character",
+        length=found.length,
+        label=shown(found.label),
+        format=shown(found.format),
+        informat=shown(found.informat),
+        kind=found.kind or None,
+        arrow_type=found.arrow_type,
+        missing_column=found.missing_column,
+        bytes_column=found.bytes_column,
+        notes=list(found.notes),
     )
-
-
-def _type(field: pa.Field, said: Mapping[str, str]) -> Any:
-    return said.get("type") or ("character" if pa.types.is_string(field.type) else "numeric")
-
-
-def _sas(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
-    """The `sas.*` entries of Arrow metadata, by what stands behind the dot."""
-    pairs = ((key.decode(), shown(value.decode("utf-8", "replace"))) for key, value in (metadata or {}).items())
-    return {key.removeprefix("sas."): value for key, value in pairs if key.startswith("sas.")}

@@ -166,7 +166,26 @@ class VariableView(BaseModel):
     label: str = Field(examples=[""])
     format: str = Field(examples=["$1."])
     informat: str = Field(examples=[""])
+    kind: str | None = Field(description="date, datetime, time or time-of-day, by its format", examples=[None])
     arrow_type: str = Field(examples=["string"])
+    missing_column: str | None = Field(description="the column of its special missing values, if any", examples=[None])
+    bytes_column: str | None = Field(description="the column of its undecodable values, if any", examples=[None])
+    notes: list[str] = Field(examples=[[]])
+
+
+class KeyView(BaseModel):
+    """A variable of the sort key."""
+
+    variable: str
+    descending: bool
+
+
+class IndexView(BaseModel):
+    """An index of a data set; `flags` as its sender wrote them."""
+
+    name: str
+    variables: list[str]
+    flags: int
 
 
 class SchemaView(BaseModel):
@@ -176,7 +195,12 @@ class SchemaView(BaseModel):
     member: str
     label: str
     observations: int
+    observation_length: int
     variables: list[VariableView]
+    sort_key: list[KeyView]
+    indexes: list[IndexView]
+    protection: list[str] = Field(description="read, write, alter: what needs a password in SAS", examples=[[]])
+    warnings: list[str] = Field(description="what was doubtful when it was read", examples=[[]])
     attributes: dict[str, str] = Field(examples=[{"compress": "NO", "encoding": "utf-8"}])
 
 

@@ -48,10 +48,40 @@ def test_the_schema_reads_like_proc_contents(shared_http: httpx.Client, data_set
         "label": "First name",
         "format": "$8.",
         "informat": "",
+        "kind": None,
         "arrow_type": "string",
+        "missing_column": None,
+        "bytes_column": None,
+        "notes": [],
     }
     assert (age["type"], age["format"], age["informat"], age["arrow_type"]) == ("numeric", "BEST5.1", "F.", "double")
     assert seen["attributes"]["encoding"] == "utf-8"
+
+
+@pytest.mark.parametrize(
+    ("query", "accept", "is_text"),
+    [
+        ("", None, False),
+        ("", "*/*", False),
+        ("", "application/json, text/plain;q=0.5", False),
+        ("", "text/plain", True),
+        ("", "text/*;q=0.9, application/json;q=0.1", True),
+        ("format=text", "application/json", True),
+        ("format=json", "text/plain", False),
+    ],
+)
+def test_the_schema_as_text(
+    shared_http: httpx.Client, data_set: AttachmentRecord, query: str, accept: str | None, is_text: bool
+) -> None:
+    headers = {"Accept": accept} if accept else {}
+    response = shared_http.get(f"/v1/attachments/{data_set.id}/schema?{query}", headers=headers)
+    assert response.headers["vary"] == "Accept"
+    if is_text:
+        assert response.headers["content-type"] == "text/plain; charset=utf-8"
+        assert "Data Set Name          SASHELP.CLASS" in response.text
+        assert "1    Name        Char      8    $8.                    First name" in response.text
+    else:
+        assert response.json()["member"] == "CLASS"
 
 
 def test_a_file_is_no_data_set(shared_stock: Stock, shared_http: httpx.Client) -> None:
