@@ -63,7 +63,12 @@ def wide(columns: int = 300, rows: int = 50) -> pa.Table:
 def long(rows: int = 200_000) -> pa.Table:
     """More rows than are held at once."""
     schema = pa.schema(
-        [field("N", pa.float64()), field("Half", pa.float64()), field("When", pa.date32()), field("Text", pa.string())],
+        [
+            field("N", pa.float64()),
+            field("Half", pa.float64()),
+            field("When", pa.date32()),
+            field("Text", pa.string(), length="154"),
+        ],
         {"sas.member": "LONG"},
     )
     numbers = range(rows)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from app.dataset import side
 from app.tables.out.cells import cells
 from app.tables.out.options import Options
-from app.tables.out.pieces import Piece, split
+from app.tables.out.pieces import COMPRESSION_LEVEL, PIECE_BYTES, Piece, split
 from app.tables.out.rows import framed, row_blocks, separated
 from app.tables.out.table import Outgoing, said_of
 
@@ -40,11 +40,11 @@ def write_dataset_ndjson(table: Outgoing, options: Options) -> Iterator[Piece]:
 
 def write_dsjc(table: Outgoing, options: Options) -> Iterator[Piece]:
     """The NDJSON form as one zlib stream."""
-    compressor = zlib.compressobj()
+    compressor = zlib.compressobj(COMPRESSION_LEVEL)
     held = b""
     for piece in write_dataset_ndjson(table, options):
         held += compressor.compress(piece)
-        if len(held) >= 64 << 10:
+        if len(held) >= PIECE_BYTES:
             yield held
             held = b""
     yield held + compressor.flush()

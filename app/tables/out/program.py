@@ -17,7 +17,7 @@ from app.dataset.schema import LONGEST_CHARACTER
 from app.tables.out import delimited, text
 from app.tables.out.cells import Cell, cells
 from app.tables.out.options import Options
-from app.tables.out.pieces import Piece, Pieces
+from app.tables.out.pieces import COMPRESSION_LEVEL, Piece, Pieces
 from app.tables.out.table import Outgoing, said_of
 
 CSV_NAME, PROGRAM_NAME = "data.csv", "data.sas"
@@ -45,13 +45,14 @@ def write_program(table: Outgoing, options: Options) -> Iterator[Piece]:
     shown = cells(table.schema, options)
     widest = dict.fromkeys((cell.at for cell in shown if cell.is_text), 1)
     target = Pieces()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        with archive.open(_entry(CSV_NAME, table), "w", force_zip64=True) as file:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as archive:
+        with archive.open(CSV_NAME, "w", force_zip64=True) as file:
             measured = table._replace(batches=_measured(table, widest))
             for piece in delimited.write_csv(measured, options):
                 file.write(piece)
                 yield from target.taken()
-        archive.writestr(_entry(PROGRAM_NAME, table), program(table, shown, widest))
+        with archive.open(PROGRAM_NAME, "w") as file:
+            file.write(program(table, shown, widest).encode())
     yield from target.rest()
 
 
@@ -101,12 +102,6 @@ def _measured(table: Outgoing, widest: dict[int, int]) -> Iterator[pa.RecordBatc
             if b"\r\n" in text.raw(column):
                 kept = kept.set_column(at, batch.schema.field(at), pc.replace_substring(column, "\r\n", "\n"))
         yield kept
-
-
-def _entry(name: str, table: Outgoing) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name, table.created.timetuple()[:6])
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    return entry
 
 
 def _variable(field: pa.Field, widest: int | None, *, is_ibm: bool) -> _Variable:
