@@ -31,6 +31,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from app import plugins
 from app.codecs.sas.dialect import Dialect
+from app.dataset.checks import Version
 from app.model.message import Framing
 from app.model.records import GroupedAs
 
@@ -238,7 +239,8 @@ class Source(Endpoint):
 class Destination(Endpoint):
     """A place to send to. `body_limit` bounds a physical message's body and `record_length` a record's, in bytes;
     `attempts` of 0 tries for ever, pausing from `retry_first` up to `retry_longest`. `group` says what the framing
-    `mq_group` makes of a file: the messages of a group, or the segments of one message."""
+    `mq_group` makes of a file: the messages of a group, or the segments of one message. `data_set_version` is the
+    version of SAS data sets that the receiving program reads."""
 
     options_field = "destination_settings"
 
@@ -248,6 +250,7 @@ class Destination(Endpoint):
     body_limit: int = Field(default=32000, ge=1024, le=100 << 20)
     record_length: int | None = Field(default=None, ge=1)
     group: GroupedAs = "messages"
+    data_set_version: Version = "V9"
     attempts: int = Field(default=0, ge=0)
     retry_first: Duration = timedelta(seconds=1)
     retry_longest: Duration = timedelta(minutes=5)

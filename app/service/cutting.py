@@ -1,16 +1,16 @@
 """A delivery's content -> the bodies of its parts, one at a time."""
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
-from typing import Any
+from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from app.codecs.ibm_mq.encodings import charset as named_charset
+from app.codecs.ibm_mq import encodings
 from app.codecs.sas import dataset, files
 from app.codecs.sas.dialect import Dialect
 from app.dataset import encode
-from app.dataset.numeric import ByteOrder
+from app.dataset.numeric import ByteOrder, FloatFormat
 from app.dataset.parquet import read_parquet
 from app.framing import mq_group, sas_queue
 from app.framing.outgoing import CARRIES
@@ -20,6 +20,7 @@ from app.model.errors import TheirError
 from app.model.message import Framing, PhysicalMessage
 from app.model.records import Cut, DeliveryRecord, OutgoingAttachment
 from app.ports import ContentStore
+from app.service.object_file import opened
 from app.service.outbox import CannotSend
 from app.wire import WireError
 
@@ -60,7 +61,7 @@ def _grouped(delivery: DeliveryRecord, how: Cut, store: ContentStore) -> Iterato
 
 
 def _queued(delivery: DeliveryRecord, how: Cut, store: ContentStore) -> Iterator[PhysicalMessage]:
-    charset = named_charset(how.ccsid, how.encoding) or "utf-8"
+    charset = encodings.charset(how.ccsid, how.encoding) or "utf-8"
     manner = Manner(Dialect.parse(how.dialect), charset, how.ccsid, how.encoding)
     return sas_queue.messages(delivery, manner, _SasBodies(manner, how, store).of)
 
@@ -96,26 +97,26 @@ class _SasBodies:
 
     def _data_set(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
         manner, limit = self._manner, self._limit
-        lengths = encode.character_lengths(self._open(attachment), manner.charset)
-        reader = self._open(attachment)
-        count = sum(batch.num_rows for batch in self._open(attachment))
-        definition, variables = encode.describe(
-            reader.schema, charset=manner.charset, observations=count, character_lengths=lengths
-        )
+        float_format: FloatFormat = "ibm" if encodings.float_format(manner.encoding) == "s390" else "ieee"
         order: ByteOrder = "big" if manner.dialect.order == ">" else "little"
-        rows = encode.rows(reader, variables, order=order, charset=manner.charset)
-        return chain(
-            [dataset.write_definition(definition, manner.dialect, manner.charset)],
-            dataset.write_variables(variables, manner.dialect, manner.charset, limit),
-            dataset.write_observations(rows, definition.obs_length, manner.dialect, limit),
-        )
+        with opened(self._store, attachment.object_name) as file:
+            reader = read_parquet(file)
+            definition, variables = encode.describe(
+                reader.schema,
+                charset=manner.charset,
+                observations=pq.read_metadata(file).num_rows,
+                character_lengths=self._lengths(file, reader.schema),
+                float_format=float_format,
+            )
+            rows = encode.rows(reader, variables, order=order, charset=manner.charset, float_format=float_format)
+            yield dataset.write_definition(definition, manner.dialect, manner.charset)
+            yield from dataset.write_variables(variables, manner.dialect, manner.charset, limit)
+            yield from dataset.write_observations(rows, definition.obs_length, manner.dialect, limit)
 
-    def _open(self, attachment: OutgoingAttachment) -> pa.RecordBatchReader:
-        name = attachment.object_name
-        source: Any = self._store.local_path(name)
-        if source is None:
-            source = pa.BufferReader(b"".join(self._store.read(name)))
-        return read_parquet(source)
+    def _lengths(self, file: BinaryIO, schema: pa.Schema) -> dict[str, int]:
+        """The lengths of character variables, where the table does not have them for this character set already."""
+        settled = (schema.metadata or {}).get(b"sas.encoding", b"").decode() == self._manner.charset
+        return {} if settled else encode.character_lengths(read_parquet(file), self._manner.charset)
 
 
 def lines(pieces: Iterator[memoryview]) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from app.observe import logger
 from app.ports import Sender, SendFailed
 from app.service.bell import Bell
 from app.service.surroundings import Surroundings
-from app.settings import microseconds
+from app.settings import Destination, microseconds
 
 log = logger(__name__)
 
@@ -42,6 +42,19 @@ class CannotSend(Exception):
 
 Cutting = Callable[[Cut, DeliveryRecord], Iterator[PhysicalMessage]]
 """How to cut, and a delivery -> all its physical messages. Raises CannotSend."""
+
+
+def cut_of(destination: Destination, body_limit: int) -> Cut:
+    """How deliveries to a destination are cut into bodies of at most so many bytes."""
+    return Cut(
+        body_limit,
+        destination.dialect,
+        destination.ccsid,
+        destination.encoding,
+        destination.record_length,
+        destination.framing,
+        destination.group,
+    )
 
 
 class Outbox:
@@ -127,15 +140,7 @@ class Outbox:
             limit = min(settings.body_limit, room)
             if limit < 1:
                 raise CannotSend("the broker's messages have no room for the names of its attachments")
-            cut = Cut(
-                limit,
-                settings.dialect,
-                settings.ccsid,
-                settings.encoding,
-                settings.record_length,
-                settings.framing,
-                settings.group,
-            )
+            cut = cut_of(settings, limit)
             delivery = replace(delivery, cut=cut)
             self._around.catalog.update_delivery(delivery)
             return delivery, cut

@@ -8,21 +8,15 @@ from hashlib import sha256
 from secrets import token_bytes
 from typing import Annotated, Any, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic_core import from_json
 
 from app.codecs.ibm_mq.encodings import charset
 from app.framing.outgoing import CARRIES
 from app.model.attachment import AttachmentKind
 from app.model.message import Framing
 from app.model.records import DeliveryRecord, OutgoingAttachment
+from app.web.data_set_drafts import DataSetDraft, Name, Strict
 from app.web.problems import Problem, field_errors
 from app.web.schemas import KINDS, KindWord
 from app.web.upload import Form, PartHead, StoredPart
@@ -31,15 +25,10 @@ UTF_8 = 1208
 """The CCSID of UTF-8."""
 
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Text = Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ApplicationMessageDraft(_Strict):
+class ApplicationMessageDraft(Strict):
     """The application message: `text`, encoded in `ccsid`, or the bytes of `base64`."""
 
     text: str | None = Field(default=None, examples=["This is the actual application message."])
@@ -82,21 +71,35 @@ class ApplicationMessageDraft(_Strict):
         return self.format if self.format is not None else "MQSTR" if self.text is not None else ""
 
 
-class AttachmentDraft(_Strict):
+class AttachmentDraft(Strict):
     """One attachment: the part with its bytes, and what its entry in the header says."""
 
     part: str = Field(description="name of the part with its bytes", examples=["file"])
     kind: KindWord = Field(examples=["text-file"])
-    name: Name = Field(description="qualifier 2: a file's name, a data set's member", examples=["report.txt"])
+    name: Name | None = Field(
+        default=None,
+        description="qualifier 2: a file's name; a data set's member or `LIBRARY.MEMBER`, else what its file says",
+        examples=["report.txt"],
+    )
     qualifier_1: Name | None = Field(
         default=None, description="FILENAME where nothing else is said; of a data set its library, else WORK"
     )
+    data_set: DataSetDraft | None = Field(default=None, description="of a data set: how to read its file, what it is")
     description: Text | None = None
     minor_version: Int32 = 0
     major_version: Int32 = 0
 
+    @model_validator(mode="after")
+    def _suits_its_kind(self) -> Self:
+        is_data_set = self.kind == AttachmentKind.DATA_SET.word
+        if self.name is None and not is_data_set:
+            raise ValueError("a file needs a name")
+        if self.data_set is not None and not is_data_set:
+            raise ValueError("data_set is for data sets")
+        return self
 
-class MessageDraft(_Strict):
+
+class MessageDraft(Strict):
     """A message to send. `description` is that of every attachment that has none of its own."""
 
     destination: str = Field(examples=["partner"])
@@ -125,8 +128,7 @@ def schemas() -> dict[str, Any]:
 MESSAGE = "message"
 """Name of the part that describes the message."""
 
-_FORM_FIELDS = ("destination", "description", "kind", "name")
-_QUALIFIERS_1 = {AttachmentKind.DATA_SET: "WORK"}
+_FORM_FIELDS = ("destination", "description", "kind", "name", "data_set")
 _TEXT_TYPES = re.compile(r"text/|application/(json|xml|javascript|yaml)\b")
 
 
@@ -226,24 +228,22 @@ def _validated(make: Callable[[], MessageDraft]) -> MessageDraft:
 
 def _draft_of_form(form: Form) -> MessageDraft:
     said: dict[str, object] = {key: form.fields[key] for key in ("destination", "description") if key in form.fields}
-    said["attachments"] = [
-        {
-            "part": f"{number}",
-            "kind": form.fields.get("kind") or _guessed_kind(part),
-            "name": form.fields.get("name") or _stem(part, form.fields.get("kind")),
-        }
-        for number, part in enumerate(form.parts)
-    ]
+    said["attachments"] = [_entry_of_form(form, number, part) for number, part in enumerate(form.parts)]
     return MessageDraft.model_validate(said)
+
+
+def _entry_of_form(form: Form, number: int, part: StoredPart) -> dict[str, object]:
+    kind = form.fields.get("kind") or _guessed_kind(part)
+    entry: dict[str, object] = {"part": f"{number}", "kind": kind, "name": form.fields.get("name")}
+    if kind != AttachmentKind.DATA_SET.word:
+        entry["name"] = entry["name"] or re.split(r"[/\\]", part.file_name or "")[-1] or part.name
+    if "data_set" in form.fields:
+        entry["data_set"] = from_json(form.fields["data_set"])
+    return entry
 
 
 def _guessed_kind(part: StoredPart) -> str:
     return (AttachmentKind.TEXT_FILE if _TEXT_TYPES.match(part.content_type) else AttachmentKind.BINARY_FILE).word
-
-
-def _stem(part: StoredPart, kind: str | None) -> str:
-    name = re.split(r"[/\\]", part.file_name or "")[-1] or part.name
-    return name.removesuffix(".parquet") if kind == AttachmentKind.DATA_SET.word else name
 
 
 def fingerprint(draft: MessageDraft, parts: Sequence[StoredPart]) -> str:
@@ -255,9 +255,15 @@ def fingerprint(draft: MessageDraft, parts: Sequence[StoredPart]) -> str:
 
 
 def delivery(
-    delivery_id: str, draft: MessageDraft, form: Form, parts: Mapping[str, StoredPart], key: str | None, now: int
+    delivery_id: str,
+    draft: MessageDraft,
+    parts: Mapping[str, StoredPart],
+    key: str | None,
+    asked: str,
+    now: int,
 ) -> DeliveryRecord:
-    """The delivery that a draft becomes, with correlids of its own; `parts` are by the names that the draft uses."""
+    """The delivery that a draft becomes, with correlids of its own; `parts` are by the names that the draft uses, and
+    `asked` is the request's fingerprint."""
     application = draft.application_message
     return DeliveryRecord(
         id=delivery_id,
@@ -273,7 +279,7 @@ def delivery(
         application_format=application.message_format() if application else "",
         application_ccsid=application.ccsid if application else 0,
         idempotency_key=key,
-        fingerprint=fingerprint(draft, form.parts),
+        fingerprint=asked,
     )
 
 
@@ -286,8 +292,8 @@ def _outgoing(entry: AttachmentDraft, part: StoredPart, description: str) -> Out
     return OutgoingAttachment(
         correl_id=token_bytes(16),
         kind=KINDS[entry.kind],
-        qualifier_1=entry.qualifier_1 or _QUALIFIERS_1.get(KINDS[entry.kind], "FILENAME"),
-        qualifier_2=entry.name,
+        qualifier_1=entry.qualifier_1 or "FILENAME",
+        qualifier_2=entry.name or "",
         description=description if entry.description is None else entry.description,
         minor_version=entry.minor_version,
         major_version=entry.major_version,

@@ -5,7 +5,6 @@ from dataclasses import replace
 from secrets import token_hex
 from typing import Annotated, Any
 
-import pyarrow as pa
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
@@ -15,13 +14,13 @@ from app.codecs.ibm_mq.encodings import charset
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.records import DeliveryRecord, MessageRecord
 from app.ports import IdempotencyConflict
-from app.service.content import StoredContent
 from app.service.gateway import Gateway
-from app.web.data_sets import parquet_schema
 from app.web.deliveries import DeliveryView
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
-from app.web.drafts import MESSAGE, DraftReader, MessageDraft, delivery
+from app.web.drafts import MESSAGE, DraftReader, delivery, fingerprint
+from app.web.preparing import prepare_data_sets
 from app.web.problems import Problem, responses
+from app.web.rehearsals import Rehearsal, rehearse
 from app.web.schemas import (
     ApplicationMessage,
     AttachmentSummary,
@@ -30,7 +29,7 @@ from app.web.schemas import (
     PageView,
     page_view,
 )
-from app.web.upload import Form, StoredPart, Upload, receive
+from app.web.upload import Form, Upload, receive
 
 router = APIRouter(prefix="/messages", tags=["messages"])
 
@@ -39,14 +38,20 @@ _EXAMPLE = {
     "application_message": {"text": "This is the actual application message."},
     "attachments": [
         {"part": "file", "kind": "text-file", "name": "d:\\mytext.txt", "description": "Text file..."},
-        {"part": "class", "kind": "data-set", "qualifier_1": "SASHELP", "name": "CLASS"},
+        {
+            "part": "sales",
+            "kind": "data-set",
+            "name": "WORK.SALES",
+            "data_set": {"variables": {"DT": {"format": "DATE9."}, "C": {"length": 40, "label": "Customer"}}},
+        },
     ],
 }
 _REQUEST_BODY: dict[str, Any] = {
     "required": True,
     "description": (
         f"Either the first part is `{MESSAGE}`, JSON that describes the message and names every other part; or a plain "
-        "form: `destination`, perhaps `description`, `kind` and `name`, and files. Data sets are sent as Parquet."
+        "form: `destination`, perhaps `description`, `kind`, `name` and `data_set` (JSON), and files. A data set's "
+        "file may be CSV, Parquet, Arrow, NDJSON, Dataset-JSON or a SAS transport file."
     ),
     "content": {
         "multipart/form-data": {
@@ -58,6 +63,7 @@ _REQUEST_BODY: dict[str, Any] = {
                     "description": {"type": "string"},
                     "kind": {"type": "string", "enum": [kind.word for kind in AttachmentKind]},
                     "name": {"type": "string"},
+                    "data_set": {"$ref": "#/components/schemas/DataSetDraft"},
                     "file": {"type": "string", "format": "binary"},
                 },
                 "additionalProperties": {"type": "string", "format": "binary"},
@@ -117,6 +123,7 @@ def _application_message(record: MessageRecord) -> ApplicationMessage | None:
     response_model=DeliveryView,
     openapi_extra={"requestBody": _REQUEST_BODY},
     responses={
+        200: {"description": "with `dry_run`: what would be sent", "model": Rehearsal},
         202: {
             "description": "stored, and on its way",
             "headers": {
@@ -133,6 +140,7 @@ def _application_message(record: MessageRecord) -> ApplicationMessage | None:
             "too-large",
             "unsupported-media-type",
             "invalid",
+            "unsuitable",
             "unknown-destination",
             "key-reused",
             "unavailable",
@@ -152,30 +160,37 @@ async def send_message(
             examples=["5b1f7a52-4f0d-4b7a-9b5e-0a8f6f3f2f7e"],
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, Query(description="tell what would be sent, every variable of every data set, and send and keep nothing")
+    ] = False,
 ) -> JSONResponse:
     """Sends files and data sets to a destination. They are durably stored when this answers; how far they are on their
-    way, the delivery tells."""
+    way, the delivery tells.
+
+    A data set comes as CSV, Parquet, Arrow, NDJSON, Dataset-JSON or a SAS transport file. It is checked against every
+    limit of SAS and of the destination before anything is sent.
+    """
     if gateway.draining:
         raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})
     in_flight: set[str] = request.app.state.in_flight
-    if idempotency_key is None:
-        return await _send(request, gateway, base, None)
+    if idempotency_key is None or dry_run:
+        return await _send(request, gateway, base, None, dry_run=dry_run)
     if idempotency_key in in_flight:
         raise Problem("in-flight", "a request with this key is being answered", {"Retry-After": "1"})
     in_flight.add(idempotency_key)
     try:
-        return await _send(request, gateway, base, idempotency_key)
+        return await _send(request, gateway, base, idempotency_key, dry_run=False)
     finally:
         in_flight.discard(idempotency_key)
 
 
-async def _send(request: Request, gateway: Gateway, base: str, key: str | None) -> JSONResponse:
+async def _send(request: Request, gateway: Gateway, base: str, key: str | None, *, dry_run: bool) -> JSONResponse:
     delivery_id = token_hex(16)
     reader = DraftReader({name: to.framing for name, to in gateway.destinations.items()})
     upload = Upload(
         request.headers.get("content-type", ""),
         gateway.store,
-        f"outgoing/{delivery_id}",
+        _folder(delivery_id),
         is_field=reader.is_field,
         on_field=reader.on_field,
         max_parts=gateway.settings.limits.attachments_a_message,
@@ -184,42 +199,55 @@ async def _send(request: Request, gateway: Gateway, base: str, key: str | None) 
         form = await receive(request, upload, gateway.settings.limits.upload_bytes)
     except ClientDisconnect:
         raise Problem("malformed", "the client left in the middle") from None
-    return await run_in_threadpool(_enqueue, gateway, base, reader, upload, form, delivery_id, key)
+    if dry_run:
+        return await run_in_threadpool(_rehearse, gateway, reader, form, delivery_id)
+    return await run_in_threadpool(_enqueue, gateway, base, reader, form, delivery_id, key)
+
+
+def _folder(delivery_id: str) -> str:
+    """Where the objects of a delivery lie in the content store."""
+    return f"outgoing/{delivery_id}"
 
 
 def _enqueue(
-    gateway: Gateway, base: str, reader: DraftReader, upload: Upload, form: Form, delivery_id: str, key: str | None
+    gateway: Gateway, base: str, reader: DraftReader, form: Form, delivery_id: str, key: str | None
 ) -> JSONResponse:
     replayed: Mapping[str, str] = {}
     try:
         draft, parts = reader.result(form)
-        _check_data_sets(gateway, draft, parts)
-        record = delivery(delivery_id, draft, form, parts, key, gateway.clock.now())
+        prepared = prepare_data_sets(gateway, draft, parts, _folder(delivery_id))
+        asked = fingerprint(draft, form.parts)
+        record = delivery(delivery_id, prepared.draft, prepared.parts, key, asked, gateway.clock.now())
         gateway.enqueue(record)
     except IdempotencyConflict as conflict:
-        upload.discard()
+        _forget(gateway, delivery_id)
         if not conflict.same_request:
             raise Problem("key-reused", f"it stands for delivery {conflict.delivery.id}") from None
         record, replayed = _as_queued(conflict.delivery), {"Idempotency-Replayed": "true"}
     except BaseException:
-        upload.discard()
+        _forget(gateway, delivery_id)
         raise
+    else:
+        for part in prepared.data_sets:
+            gateway.store.delete(parts[part].object_name)
     view = DeliveryView.of(record, base)
     return JSONResponse(view.model_dump(mode="json"), 202, {"Location": view.links["self"], **replayed})
 
 
-def _check_data_sets(gateway: Gateway, draft: MessageDraft, parts: Mapping[str, StoredPart]) -> None:
-    errors = []
-    for number, entry in enumerate(draft.attachments):
-        if entry.kind != AttachmentKind.DATA_SET.word:
-            continue
-        part = parts[entry.part]
-        try:
-            parquet_schema(StoredContent(gateway.store, part.object_name, part.size))
-        except pa.ArrowException as error:
-            errors.append({"pointer": f"#/attachments/{number}/part", "detail": f"not a Parquet file: {error}"})
-    if errors:
-        raise Problem("invalid", "; ".join(error["detail"] for error in errors), errors=errors)
+def _rehearse(gateway: Gateway, reader: DraftReader, form: Form, delivery_id: str) -> JSONResponse:
+    try:
+        draft, parts = reader.result(form)
+        prepared = prepare_data_sets(gateway, draft, parts, _folder(delivery_id))
+        record = delivery(delivery_id, prepared.draft, prepared.parts, None, "", gateway.clock.now())
+        return JSONResponse(rehearse(gateway, prepared, record).model_dump(mode="json", exclude_none=True))
+    finally:
+        _forget(gateway, delivery_id)
+
+
+def _forget(gateway: Gateway, delivery_id: str) -> None:
+    """Removes whatever was stored for a delivery."""
+    for name in list(gateway.store.names(_folder(delivery_id))):
+        gateway.store.delete(name)
 
 
 def _as_queued(record: DeliveryRecord) -> DeliveryRecord:

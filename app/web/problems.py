@@ -88,6 +88,12 @@ _TABLE = (
         "not-recognised", 422, "The bytes are of no known format", "`tried` tells for each format how far it came."
     ),
     ProblemType(
+        "unsuitable",
+        422,
+        "The file makes no data set that can be sent",
+        "`errors` lists everything that SAS or the destination cannot take, with its variable and its row.",
+    ),
+    ProblemType(
         "unknown-destination", 422, "There is no such destination", "`known` lists the destinations of this gateway."
     ),
     ProblemType(
@@ -125,11 +131,15 @@ class Problem(Exception):
 
 
 class FieldError(BaseModel):
-    """One thing wrong with a request: `pointer` is a JSON pointer into the body, `parameter` names a parameter."""
+    """One thing wrong with a request: `pointer` is a JSON pointer into the body, `parameter` names a parameter. With
+    /problems/unsuitable, `variable` is one of a data set, `row` an observation from 1, `code` a word for programs."""
 
     detail: str
     pointer: str | None = None
     parameter: str | None = None
+    variable: str | None = None
+    row: int | None = None
+    code: str | None = None
 
 
 class ProblemView(BaseModel, extra="allow"):

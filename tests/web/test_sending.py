@@ -88,8 +88,12 @@ def test_everything_a_description_can_say(stock: Stock, http: httpx.Client) -> N
     ]
     for entry, part in zip(record.attachments, "bac", strict=True):
         stored = b"".join(stock.store.read(entry.object_name))
-        assert stored == content[part]
+        if part == "c":
+            assert pq.read_table(BytesIO(stored)).to_pydict() == {"x": [1.0, 2.0]}
+        else:
+            assert stored == content[part]
         assert (entry.size, entry.sha256) == (len(stored), sha256(stored).hexdigest())
+    assert len(list(stock.store.names())) == 3
 
 
 def test_a_plain_form(stock: Stock, http: httpx.Client) -> None:
@@ -108,7 +112,7 @@ def test_a_plain_form(stock: Stock, http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected"), [(None, ("binary-file", "class.parquet")), ("data-set", ("data-set", "class"))]
+    ("kind", "expected"), [(None, ("binary-file", "class.parquet")), ("data-set", ("data-set", "CLASS"))]
 )
 def test_parquet_is_a_data_set_only_when_asked_for(
     stock: Stock, http: httpx.Client, kind: str | None, expected: tuple[str, str]
@@ -136,7 +140,12 @@ def test_parquet_is_a_data_set_only_when_asked_for(
             simple(attachments=[*simple()["attachments"], {"part": "z", "kind": "text-file", "name": "z"}]),
             ["#/attachments/1/part"],
         ),
-        (simple(attachments=[{"part": "a", "kind": "data-set", "name": "A"}]), ["#/attachments/0/part"]),
+        (simple(attachments=[{"part": "a", "kind": "text-file"}]), ["#/attachments/0"]),
+        (simple(attachments=[{"part": "a", "kind": "text-file", "name": "a", "data_set": {}}]), ["#/attachments/0"]),
+        (
+            simple(attachments=[{"part": "a", "kind": "data-set", "data_set": {"format": "xls", "colour": 1}}]),
+            ["#/attachments/0/data_set/colour", "#/attachments/0/data_set/format"],
+        ),
         (simple(application_message={}), ["#/application_message"]),
         (simple(application_message={"text": "a", "base64": "YQ=="}), ["#/application_message"]),
         (simple(application_message={"base64": "Y"}), ["#/application_message/base64"]),

@@ -15,7 +15,7 @@ Open = Callable[[BinaryIO], tuple[pa.Schema, Iterator[pa.RecordBatch]]]
 def read_parquet(file: BinaryIO, options: Options) -> Reading:
     """A Parquet file."""
     del options
-    return _reading(file, "Parquet", _open_parquet)
+    return _reading(file, "a Parquet file", _open_parquet)
 
 
 def read_arrow(file: BinaryIO, options: Options) -> Reading:
@@ -23,7 +23,7 @@ def read_arrow(file: BinaryIO, options: Options) -> Reading:
     del options
     file.seek(0)
     is_file = file.read(len(ARROW_MAGIC)) == ARROW_MAGIC
-    return _reading(file, "Arrow IPC", _open_file if is_file else _open_stream)
+    return _reading(file, "an Arrow IPC file or stream", _open_file if is_file else _open_stream)
 
 
 ARROW_MAGIC = b"ARROW1"
@@ -33,7 +33,7 @@ def _reading(file: BinaryIO, what: str, open_: Open) -> Reading:
     try:
         schema = open_(file)[0]
     except (pa.ArrowException, OSError) as error:
-        raise unreadable(f"not a file of {what}: {error}") from None
+        raise unreadable(f"not {what}: {error}") from None
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:

@@ -21,7 +21,7 @@ BLOCK_BYTES = 4 << 20
 
 
 _DELIMITERS = (",", ";", "\t", "|")
-_SAMPLE = 256 << 10
+_SAMPLE = 1 << 20
 _SAMPLE_ROWS = 200
 
 
@@ -51,6 +51,7 @@ class _Form(NamedTuple):
     delimiter: str
     names: tuple[str, ...]
     has_header: bool
+    has_rows: bool
 
 
 def _form(file: BinaryIO, options: Options) -> _Form:
@@ -60,9 +61,12 @@ def _form(file: BinaryIO, options: Options) -> _Form:
     if not sample.strip():
         raise unreadable("the file is empty; its first row should name the columns")
     delimiter = options.delimiter or _sniff(sample)
-    first = next(_rows(sample, delimiter))
+    rows = list(islice(_rows(sample, delimiter), 2))
+    if len(rows) < 2 and len(sample) == _SAMPLE:
+        raise unreadable(f"its first row is longer than {_SAMPLE} characters")
+    first = rows[0]
     names = tuple(first) if options.header else tuple(f"VAR{number}" for number in range(1, len(first) + 1))
-    return _Form(charset.name, charset.guessed, delimiter, names, options.header)
+    return _Form(charset.name, charset.guessed, delimiter, names, options.header, len(rows) > options.header)
 
 
 def _sample(file: BinaryIO, charset: str) -> str:
@@ -112,6 +116,8 @@ def _sniff(sample: str) -> str:
 
 def _cells(file: BinaryIO, form: _Form) -> Iterator[pa.RecordBatch]:
     """The file's cells as texts; columns are called by their number, since names may be anything."""
+    if not form.has_rows:
+        return
     numbers = [str(number) for number in range(len(form.names))]
     file.seek(0)
     try:

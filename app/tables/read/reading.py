@@ -20,7 +20,8 @@ class Options:
     """What the sender of a file says of it; None lets its content tell. Only text formats ask for most of it.
 
     `encoding` is a Python codec's name, `decimal` the character before a number's fraction. With `tags`, a cell `.A`
-    among numbers is a special missing value. `types` are those wanted for columns by name, casefolded.
+    among numbers is a special missing value. `member` chooses among the data sets of a transport file. `types` are
+    those wanted for columns by name, casefolded.
     """
 
     encoding: str | None = None
@@ -28,6 +29,7 @@ class Options:
     decimal: Literal[".", ","] = "."
     header: bool = True
     tags: bool = False
+    member: str | None = None
     types: Mapping[str, VariableType] = field(default_factory=dict)
 
     def type_of(self, column: str) -> VariableType | None:

@@ -12,11 +12,13 @@ _GUESS = "cp1252"
 
 
 def read(file: BinaryIO, options: Options) -> Reading:
-    """The data set of a transport file that has one. Texts that are not UTF-8 are read as Windows Latin 1, unless
-    `options` say what they are."""
-    table = read_transport(file, charset=options.encoding or "utf-8")
+    """A data set of a transport file, the only one or the one that is asked for.
+
+    Texts that are not UTF-8 are read as Windows Latin 1, unless `options` say what they are.
+    """
+    table = read_transport(file, member=options.member, charset=options.encoding or "utf-8")
     if options.encoding is None and _is_damaged(table.schema):
-        guessed = read_transport(file, charset=_GUESS)
+        guessed = read_transport(file, member=options.member, charset=_GUESS)
         remark = Remark(None, f"it is not UTF-8 and was read as {_GUESS}; say which encoding it is in")
         return Reading(guessed.schema, guessed.batches, (remark,))
     return Reading(table.schema, table.batches)

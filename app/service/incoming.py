@@ -1,0 +1,70 @@
+"""An uploaded file -> the data set that is sent: defined for its destination, checked, stored as one Parquet object.
+
+What is stored is what every attempt of a delivery encodes, whatever the file was.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from app.codecs.ibm_mq import encodings
+from app.dataset.parquet import write_parquet
+from app.model.errors import TheirError
+from app.ports import ContentStore
+from app.service.measured import Measured
+from app.service.object_file import opened
+from app.settings import Destination
+from app.tables.read import formats
+from app.tables.read.defining import Definition, define
+from app.tables.read.reading import Options
+from app.tables.read.wishes import Target, Wishes
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """A file in the store, and what its sender calls it."""
+
+    object_name: str
+    file_name: str = ""
+    media_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How a file is to be read (`format` None: its content tells) and what is wanted of the data set."""
+
+    format: str | None = None
+    options: Options = field(default_factory=Options)
+    wishes: Wishes = field(default_factory=Wishes)
+
+
+class Prepared(NamedTuple):
+    """What became of a file of this format. Where the definition has errors, nothing was stored and `size` is 0."""
+
+    format: str
+    definition: Definition
+    size: int = 0
+    sha256: str = ""
+
+
+def target_of(destination: Destination) -> Target:
+    """What a destination takes. Raises TheirError where its character set is not known."""
+    charset = encodings.charset(destination.ccsid, destination.encoding)
+    if charset is None:
+        why = f"the destination's character set {destination.ccsid} is none that data sets can be written in"
+        raise TheirError("charset", "", -1, why)
+    is_ibm = encodings.float_format(destination.encoding) == "s390"
+    return Target(charset, "ibm" if is_ibm else "ieee", destination.data_set_version)
+
+
+def prepare(store: ContentStore, uploaded: Uploaded, asked: Asked, target: Target, object_name: str) -> Prepared:
+    """Reads an uploaded file and stores the data set under this name. Raises TheirError for a file that cannot be
+    read."""
+    with opened(store, uploaded.object_name) as file:
+        found = asked.format or formats.format_of(file, uploaded.file_name, uploaded.media_type)
+        definition = define(formats.read(file, found, asked.options), asked.wishes, target)
+        if definition.errors:
+            return Prepared(found, definition)
+        with store.create(object_name) as writer:
+            measured = Measured(writer)
+            write_parquet(definition.schema, definition.batches(), measured)
+    return Prepared(found, definition, measured.size, measured.sha256)
