@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -37,14 +36,22 @@ class _File(io.RawIOBase):
 
 def write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: Sink) -> int:
     """Writes a Parquet file and returns its number of rows. Holds one row group in memory (about 32 MiB)."""
-    rows = 0
+    return sum(write_row_groups(schema, batches, _File(sink)))
+
+
+def write_row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: io.RawIOBase) -> Iterator[int]:
+    """Writes a Parquet file row group by row group, and gives the rows of each as it is written."""
     groups = row_groups(schema, batches)
-    first = next(groups, schema.empty_table())
-    with parquet_writer(schema, _File(sink), first.slice(0, SAMPLE_ROWS)) as writer:
-        for group in chain([first] if first.num_rows else [], groups):
-            writer.write_table(group, row_group_size=group.num_rows)
-            rows += group.num_rows
-    return rows
+    group = next(groups, None)
+    sample = schema.empty_table() if group is None else group.slice(0, SAMPLE_ROWS)
+    with parquet_writer(schema, file, sample) as writer:
+        del sample
+        while group is not None:
+            rows = group.num_rows
+            writer.write_table(group, row_group_size=rows)
+            group = None  # or two would be in memory while the next is gathered
+            yield rows
+            group = next(groups, None)
 
 
 def parquet_writer(schema: pa.Schema, file: io.RawIOBase, sample: pa.Table | None = None) -> pq.ParquetWriter:

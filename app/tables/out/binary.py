@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from app.dataset.parquet import parquet_writer, row_groups
+from app.dataset.parquet import write_row_groups
 from app.tables.out.options import Options
 from app.tables.out.pieces import Piece, Pieces
 from app.tables.out.table import Outgoing
@@ -24,8 +24,6 @@ def write_arrow(table: Outgoing, _options: Options) -> Iterator[Piece]:
 def write_parquet(table: Outgoing, _options: Options) -> Iterator[Piece]:
     """A Parquet file. One row group at a time is in memory (about 32 MiB)."""
     target = Pieces()
-    with parquet_writer(table.schema, target) as writer:
-        for group in row_groups(table.schema, table.batches):
-            writer.write_table(group, row_group_size=group.num_rows)
-            yield from target.taken()
+    for _ in write_row_groups(table.schema, table.batches, target):
+        yield from target.taken()
     yield from target.rest()
