@@ -51,14 +51,14 @@ def _days(column: pa.Array) -> Doubles:
     return _integers(pc.cast(pc.cast(column, pa.date32()), pa.int32())) + moments.DAYS_1960_TO_1970
 
 
-def _ticks(column: pa.Array) -> Doubles:
+def _spans(column: pa.Array, origin: int = 0) -> Doubles:
     stored = pa.int32() if column.type.bit_width == 32 else pa.int64()
     ticks: NDArray[np.integer[Any]] = pc.fill_null(column.cast(stored), 0).to_numpy(zero_copy_only=False)
-    return moments.seconds(ticks.astype(np.int64, copy=False), _UNITS[column.type.unit])
+    return moments.seconds(ticks.astype(np.int64, copy=False), _UNITS[column.type.unit], origin)
 
 
 def _instants(column: pa.Array) -> Doubles:
-    return _ticks(column) + moments.SECONDS_1960_TO_1970
+    return _spans(column, moments.SECONDS_1960_TO_1970)
 
 
 _NUMERIC_TYPES = (
@@ -69,8 +69,8 @@ _NUMERIC_TYPES = (
     NumericType(pa.types.is_null, _plain),
     NumericType(pa.types.is_date, _days, Format("DATE", 9)),
     NumericType(pa.types.is_timestamp, _instants, Format("DATETIME", 20)),
-    NumericType(pa.types.is_time, _ticks, Format("TIME", 8)),
-    NumericType(pa.types.is_duration, _ticks, Format("TIME", 8)),
+    NumericType(pa.types.is_time, _spans, Format("TIME", 8)),
+    NumericType(pa.types.is_duration, _spans, Format("TIME", 8)),
 )
 
 

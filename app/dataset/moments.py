@@ -35,11 +35,11 @@ TYPES: Mapping[Moment, pa.DataType] = {
 }
 
 
-def seconds(ticks: NDArray[np.int64], a_second: int) -> Doubles:
-    """Ticks as the double that is nearest. The fraction is converted by itself, since ticks of nanoseconds are too long
-    for a double."""
+def seconds(ticks: NDArray[np.int64], a_second: int, origin: int = 0) -> Doubles:
+    """Ticks as the double that is nearest, in seconds from `origin` seconds before their own. The fraction is converted
+    by itself, since ticks of nanoseconds are too long for a double."""
     whole, fraction = np.divmod(ticks, a_second)
-    doubles: Doubles = whole + fraction / a_second
+    doubles: Doubles = (whole + origin) + fraction / a_second
     return doubles
 
 
