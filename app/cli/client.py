@@ -11,8 +11,11 @@ import typer
 from app.cli.console import UNREACHABLE, Failure
 
 DEFAULT_URL = "http://127.0.0.1:8080"
+SHOWN_ERRORS = 50
 PAGE = 100
 """Items asked for at once."""
+
+_UNSUITABLE = "/problems/unsuitable"
 
 Url = Annotated[str, typer.Option("--url", envvar="ATTACHMENT_GATEWAY_URL", help="Where the gateway is.")]
 
@@ -98,16 +101,23 @@ def _require_success(response: httpx.Response) -> None:
     if not response.is_error:
         return
     try:
-        problem = response.json()
-        said = [str(problem.get("detail") or problem["title"])]
-        said += [
-            f"{error.get('parameter') or error.get('pointer')}: {error['detail']}"
-            for error in problem.get("errors") or []
-        ]
+        said = _told(response.json())
     except (ValueError, KeyError, TypeError, AttributeError):
-        said = [f"{response.status_code} {response.reason_phrase} for {response.url}"]
+        said = f"{response.status_code} {response.reason_phrase} for {response.url}"
     hints = {401: "put a token that the gateway knows into ATTACHMENT_GATEWAY_TOKEN"}
-    raise Failure("; ".join(said), hints.get(response.status_code, ""))
+    raise Failure(said, hints.get(response.status_code, ""))
+
+
+def _told(problem: dict[str, Any]) -> str:
+    """A problem for people: what is wrong with a data set has a line each, as there may be much of it."""
+    errors = problem.get("errors") or []
+    if problem["type"] == _UNSUITABLE and errors:
+        more = [f"and {len(errors) - SHOWN_ERRORS} more"] if len(errors) > SHOWN_ERRORS else []
+        details = [str(error["detail"]) for error in errors[:SHOWN_ERRORS]]
+        return "\n  ".join([f"{problem['title']}:", *details, *more])
+    said = [str(problem.get("detail") or problem["title"])]
+    said += [f"{error.get('parameter') or error.get('pointer')}: {error['detail']}" for error in errors]
+    return "; ".join(said)
 
 
 def _given(parameters: dict[str, Any]) -> dict[str, Any]:

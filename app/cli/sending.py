@@ -12,6 +12,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn, TransferSpeedColumn
 
+from app.cli import data_sets
 from app.cli.client import DEFAULT_URL, Client, Url, connect
 from app.cli.console import Failure, bars, err
 from app.cli.listing import KindWord
@@ -19,52 +20,120 @@ from app.cli.listing import KindWord
 _LOOKED_AT = 1 << 16
 _PARQUET = b"PAR1"
 _MEDIA_TYPES = {
-    "data-set": "application/vnd.apache.parquet",
+    "data-set": "application/octet-stream",
     "text-file": "text/plain; charset=utf-8",
     "binary-file": "application/octet-stream",
 }
-_NOT_IN_A_MEMBER = re.compile(r"[^A-Z0-9_]")
-_LONGEST_MEMBER = 32
+_DATA_SET = re.compile(r"[^.]+\.[^.]+")
+_KINDS = [kind.value for kind in KindWord]
 _LOOK_SECONDS = 0.2
 
 
 class Outgoing:
-    """One file as it is sent: `kind` is an attachment kind's word."""
+    """One file as it is sent: `kind` is an attachment kind's word, `name` a data set's `LIBRARY.MEMBER`, `wanted` what
+    is wanted of a data set."""
 
-    def __init__(self, path: Path, kind: str | None = None, library: str = "WORK") -> None:
-        self.path, self.kind, self.library = path, kind or guess(path), library
+    def __init__(
+        self, path: Path, kind: str | None = None, name: str | None = None, wanted: dict[str, Any] | None = None
+    ) -> None:
+        self.path, self.kind = path, kind or guess(path)
+        self._name, self._wanted = name, wanted or {}
 
     def entry(self, part: str) -> dict[str, Any]:
         """What the description of a message says of it."""
-        if self.kind == "data-set":
-            member = _NOT_IN_A_MEMBER.sub("_", self.path.stem.upper())[:_LONGEST_MEMBER]
-            return {"part": part, "kind": self.kind, "name": member, "qualifier_1": self.library}
-        return {"part": part, "kind": self.kind, "name": self.path.name}
+        if self.kind != "data-set":
+            return {"part": part, "kind": self.kind, "name": self.path.name}
+        return {"part": part, "kind": self.kind, "name": self._name, "data_set": self._wanted}
 
 
 def send(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files; data sets as Parquet.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files.")],
     to: Annotated[str, typer.Option("--to", help="The destination's name.")],
     *,
-    kind: Annotated[KindWord | None, typer.Option("--as", help="What they are; else their content tells.")] = None,
+    as_: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="KIND|LIBRARY.MEMBER",
+            help=f"What they are: {', '.join(_KINDS)}, or a data set of this name; else their content tells.",
+        ),
+    ] = None,
     description: Annotated[str, typer.Option(help="The attachments' description.")] = "",
     message: Annotated[str | None, typer.Option(help="Text of the application message.")] = None,
-    library: Annotated[str, typer.Option(help="The library that data sets are said to come from.")] = "WORK",
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: however often it is used, one message is sent.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the broker has confirmed all of it.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be sent, every variable of data sets; send nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: as REST tells it.")] = False,
+    formats: data_sets.Formats = None,
+    informats: data_sets.Informats = None,
+    lengths: data_sets.Lengths = None,
+    labels: data_sets.Labels = None,
+    types: data_sets.Types = None,
+    renames: data_sets.Renames = None,
+    file_format: data_sets.FileFormat = None,
+    encoding: data_sets.Encoding = None,
+    delimiter: data_sets.Delimiter = None,
+    decimal: data_sets.Decimal = None,
+    missing: data_sets.MissingAs = None,
+    names: data_sets.NameRule = None,
+    member: data_sets.Member = None,
+    title: data_sets.Title = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Send files as the attachments of one message."""
+    """Send files as the attachments of one message.
+
+    A data set may be a file of CSV, Parquet, Arrow, NDJSON, Dataset-JSON or SAS transport format:
+
+    send --as WORK.SALES --format DT=DATE9. --length C=40 --label "X=Amount in EUR" sales.csv --to DEST --dry-run
+    """
+    wanted = data_sets.wanted(
+        {
+            "format": formats,
+            "informat": informats,
+            "length": lengths,
+            "label": labels,
+            "type": types,
+            "name": renames,
+        },
+        format=file_format,
+        encoding=encoding,
+        delimiter=delimiter,
+        decimal=decimal,
+        missing=missing,
+        names=names,
+        member=member,
+        label=title,
+    )
+    kind, name = _meaning(as_, files, wanted)
+    outgoing = [Outgoing(path, kind, name, wanted) for path in files]
     with connect(url) as client:
-        outgoing = [Outgoing(path, kind, library) for path in files]
+        if dry_run:
+            rehearsal = post(client, to, outgoing, description=description, message=message, dry_run=True)
+            return typer.echo(json.dumps(rehearsal)) if as_json else data_sets.show(rehearsal)
         delivery = post(client, to, outgoing, description=description, message=message, key=key)
         err.print(f"delivery {delivery['id']} to {to} is {delivery['state']}", highlight=False)
         if wait:
             delivery = follow(client, delivery)
             err.print(f"sent: {delivery['messages_sent']} messages", highlight=False)
-    typer.echo(delivery["id"])
+    return typer.echo(delivery["id"])
+
+
+def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tuple[str | None, str | None]:
+    """What `--as` says: a kind, or the name of a data set. Raises Failure."""
+    if said is None or said in _KINDS:
+        kind = said or ("data-set" if wanted else None)
+        if wanted and kind != "data-set":
+            raise Failure(f"a {kind} has no variables", "formats, lengths, labels and such are for data sets")
+        return kind, None
+    if not _DATA_SET.fullmatch(said):
+        raise Failure(f"--as {said!r} is no kind and no name", f"write {', '.join(_KINDS)}, or such as WORK.SALES")
+    if len(files) > 1:
+        raise Failure(f"--as {said} names one data set, and there are {len(files)} files")
+    return "data-set", said
 
 
 def guess(path: Path) -> str:
@@ -89,8 +158,10 @@ def post(
     description: str = "",
     message: str | None = None,
     key: str | None = None,
+    dry_run: bool = False,
 ) -> dict[str, Any]:
-    """Sends a message with these attachments, with a progress bar, and returns its delivery. Raises Failure."""
+    """Sends a message with these attachments, with a progress bar, and returns its delivery, or what would be sent.
+    Raises Failure."""
     draft: dict[str, Any] = {
         "destination": to,
         "description": description,
@@ -106,8 +177,11 @@ def post(
             source = _Counted(stack.enter_context(_reading(file.path)), partial(progress.advance, bar))
             parts.append((f"file-{number}", (file.path.name, source, _MEDIA_TYPES[file.kind])))
         headers = {"Idempotency-Key": key} if key else {}
-        delivery: dict[str, Any] = client.request("POST", "messages", files=parts, headers=headers).json()
-        return delivery
+        parameters = {"dry_run": "true"} if dry_run else {}
+        answer: dict[str, Any] = client.request(
+            "POST", "messages", files=parts, headers=headers, params=parameters
+        ).json()
+        return answer
 
 
 def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,110 @@
+"""Data sets as `send` takes and tells them: what is wanted of variables, and what a dry run shows."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from app.cli.console import Failure, err, out, table
+
+Missing = StrEnum("Missing", {"NULL": "null", "TAG": "tag"})
+Names = StrEnum("Names", {"STRICT": "strict", "LITERAL": "literal", "RENAME": "rename"})
+
+_PANEL = "Data sets"
+
+
+def _option(*names: str, help_: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help_, metavar=metavar, rich_help_panel=_PANEL)
+
+
+def _per_column(name: str, value: str, help_: str) -> Any:
+    return _option(name, help_=f"{help_}; may be repeated.", metavar=f"COLUMN={value}")
+
+
+Formats = Annotated[list[str] | None, _per_column("--format", "FORMAT", "A variable's format, such as DT=DATE9.")]
+Informats = Annotated[list[str] | None, _per_column("--informat", "FORMAT", "A variable's informat")]
+Lengths = Annotated[list[str] | None, _per_column("--length", "BYTES", "A variable's length")]
+Labels = Annotated[list[str] | None, _per_column("--label", "TEXT", "A variable's label")]
+Types = Annotated[list[str] | None, _per_column("--type", "TYPE", "numeric, or character to keep 007 as it is")]
+Renames = Annotated[list[str] | None, _per_column("--rename", "NAME", "The name of a column's variable")]
+FileFormat = Annotated[str | None, _option("--file-format", help_="What the file is: csv, parquet, xpt ...")]
+Encoding = Annotated[str | None, _option("--encoding", help_="Character set of a CSV or transport file.")]
+Delimiter = Annotated[str | None, _option("--delimiter", help_="What separates a CSV file's cells.")]
+Decimal = Annotated[str | None, _option("--decimal", help_="What stands before a CSV number's fraction.")]
+MissingAs = Annotated[Missing | None, _option("--missing", help_="tag: CSV cells such as .A are missing values.")]
+NameRule = Annotated[Names | None, _option("--names", help_="What becomes of names that SAS does not take.")]
+Member = Annotated[str | None, _option("--member", help_="Which data set of a transport file that has several.")]
+Title = Annotated[str | None, _option("--title", help_="The data set's label.")]
+
+
+def wanted(per_column: dict[str, list[str] | None], **whole: Any) -> dict[str, Any]:
+    """What the command line says of data sets. `per_column` has for each attribute what was said of columns, such as
+    `DT=DATE9.` Raises Failure."""
+    variables: dict[str, dict[str, Any]] = {}
+    for attribute, said in per_column.items():
+        for each in said or []:
+            column, value = _split(attribute, each)
+            variables.setdefault(column, {})[attribute] = _integer(each, value) if attribute == "length" else value
+    found = {key: value for key, value in whole.items() if value is not None}
+    return found | ({"variables": variables} if variables else {})
+
+
+def _split(attribute: str, said: str) -> tuple[str, str]:
+    column, mark, value = said.partition("=")
+    if not mark or not column:
+        option = {"name": "rename"}.get(attribute, attribute)
+        raise Failure(f"--{option} {said!r} does not say of which column", f"write such as --{option} COLUMN=VALUE")
+    return column, value
+
+
+def _integer(said: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise Failure(f"--length {said!r}: {value!r} is no number of bytes") from None
+
+
+def show(rehearsal: dict[str, Any]) -> None:
+    """What would be sent, as tables on standard output; warnings go to standard error."""
+    for attachment in rehearsal["attachments"]:
+        data_set = attachment.get("data_set")
+        if data_set is None:
+            out.print(f"{escape(attachment['name'])} ({attachment['kind']}): {attachment['messages']:,} messages")
+            continue
+        name = escape(f"{data_set['library']}.{data_set['member']}")
+        rows, messages = f"{data_set['observations']:,}", f"{attachment['messages']:,}"
+        label = f" ({escape(data_set['label'])})" if data_set["label"] else ""
+        out.print(f"[bold]{name}[/]{label} of {data_set['format']}: {rows} observations, {messages} messages")
+        out.print(_variables(data_set["variables"]))
+        for warning in data_set["warnings"]:
+            err.print("[yellow]warning:[/] ", end="")
+            err.print(warning["detail"], markup=False, highlight=False)
+    out.print(f"{rehearsal['messages']:,} messages to {escape(rehearsal['destination'])}; nothing was sent")
+
+
+def _variables(variables: Iterable[dict[str, Any]]) -> Any:
+    grid = table(">#", "Variable", "Type", ">Length", "Format", "Informat", "Label", "Column", "From")
+    for number, variable in enumerate(variables, 1):
+        grid.add_row(
+            str(number),
+            escape(variable["name"]),
+            variable["type"],
+            str(variable["length"]),
+            escape(variable["format"]),
+            escape(variable["informat"]),
+            escape(variable["label"]),
+            escape(variable["column"] if variable["column"] != variable["name"] else ""),
+            _origins(variable["origins"]),
+        )
+    return grid
+
+
+def _origins(origins: dict[str, str]) -> str:
+    """Which attributes were given and which are the file's; all others were inferred."""
+    said = (
+        (word, [attribute for attribute, origin in origins.items() if origin == word and attribute != "name"])
+        for word in ("given", "file")
+    )
+    return "; ".join(f"{word}: {', '.join(attributes)}" for word, attributes in said if attributes) or "inferred"
