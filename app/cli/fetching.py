@@ -1,18 +1,38 @@
-"""`get`: fetches content, goes on where an earlier try ended, and compares what came with its SHA-256."""
+"""`get` and `contents`: what is stored is fetched from where an earlier try ended and compared with its SHA-256; a data
+set in another format than the stored one comes as it is made."""
 
 import hashlib
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    FileSizeColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from app.cli.client import DEFAULT_URL, Client, Url, connect
 from app.cli.console import Failure, bars, err, size
+from app.cli.tables import EXTENSIONS, Choice, choose
 
 _PIECE = 1 << 20
+_PANEL = "Data sets"
+
+Missing = StrEnum("Missing", {"NULL": "null", "TAG": "tag", "COLUMN": "column"})
+Dates = StrEnum("Dates", {"ISO": "iso", "SAS": "sas"})
+Names = StrEnum("Names", {"KEEP": "keep", "LOWER": "lower"})
+Blank = StrEnum("Blank", {"EMPTY": "empty", "NULL": "null"})
+XptVersion = StrEnum("XptVersion", {"FIVE": "5", "EIGHT": "8"})
+
+Identifier = Annotated[str, typer.Argument(metavar="ID", help="The attachment's identifier.")]
+
 _WAIT_FOR = {
     "receiving": "it is still being received: {parts_received} of {parts_expected} parts are there",
     "complete": "all of it was received; it is being finished",
@@ -20,22 +40,83 @@ _WAIT_FOR = {
 
 
 def get(
-    identifier: Annotated[str, typer.Argument(metavar="ID", help="The attachment's identifier.")],
+    identifier: Identifier,
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="Where to: a file, a folder, or - for standard output.")
     ] = None,
+    *,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help=f"{', '.join(EXTENSIONS)}; else the output's extension tells.", rich_help_panel=_PANEL
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(help="These variables, with commas between.", rich_help_panel=_PANEL)
+    ] = None,
+    offset: Annotated[int | None, typer.Option(min=0, help="Rows to leave out.", rich_help_panel=_PANEL)] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Rows at most.", rich_help_panel=_PANEL)] = None,
+    missing: Annotated[
+        Missing | None, typer.Option(help="Where special missing values go.", rich_help_panel=_PANEL)
+    ] = None,
+    dates: Annotated[
+        Dates | None, typer.Option(help="In ISO 8601, or as SAS's numbers.", rich_help_panel=_PANEL)
+    ] = None,
+    names: Annotated[
+        Names | None, typer.Option(help="As they are, or in small letters.", rich_help_panel=_PANEL)
+    ] = None,
+    blank: Annotated[
+        Blank | None, typer.Option(help="Blank text as empty text or as null.", rich_help_panel=_PANEL)
+    ] = None,
+    rename: Annotated[
+        bool | None, typer.Option("--rename", help="Change names that XPT cannot hold.", rich_help_panel=_PANEL)
+    ] = None,
+    xpt_version: Annotated[
+        XptVersion | None, typer.Option(help="Of transport files; 8 if not said.", rich_help_panel=_PANEL)
+    ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Fetch an attachment's content. What an interrupted fetch left in FILE.part is continued."""
+    """Fetch an attachment's content. What an interrupted fetch left in FILE.part is continued; data sets in another
+    format than Parquet begin again."""
+    options = {
+        "columns": columns,
+        "offset": offset,
+        "limit": limit,
+        "missing": missing,
+        "dates": dates,
+        "names": names,
+        "blank": blank,
+        "rename": rename,
+    }
     with connect(url) as client:
         attachment = find(client, identifier)
         _require_finished(attachment)
+        if attachment["kind"] == "data-set":
+            choice = choose(format_, output, xpt_version, **options)
+            if not choice.is_stored:
+                return _get_made(client, attachment, output, choice)
+        elif format_ is not None or any(value is not None for value in options.values()):
+            raise Failure("this attachment is a file, which comes as it is")
         if output == "-":
             return _to_stream(client, attachment, sys.stdout.buffer)
         target = _target(output, attachment["file_name"])
         fetch(client, attachment, target)
     err.print(f"{target}  {size(attachment['size'])}  sha256 {attachment['sha256']}", markup=False, highlight=False)
     return None
+
+
+def contents(
+    identifier: Identifier,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, as REST tells it.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Show what a data set has in it, as PROC CONTENTS does."""
+    with connect(url) as client:
+        response = client.request(
+            "GET", f"attachments/{identifier}/schema", params={"format": "json" if as_json else "text"}
+        )
+    typer.echo(response.text.rstrip("\n"))
 
 
 def find(client: Client, identifier: str) -> dict[str, Any]:
@@ -68,6 +149,39 @@ def fetch(client: Client, attachment: dict[str, Any], target: Path) -> None:
         part.replace(target)
     except OSError as error:
         raise Failure(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def _get_made(client: Client, attachment: dict[str, Any], output: str | None, choice: Choice) -> None:
+    """A data set in a format in which it is made as it comes. Raises Failure."""
+    if output == "-":
+        return _receive_made(client, attachment, sys.stdout.buffer, choice)
+    target = _target(output, choice.file_name(attachment["file_name"]))
+    part = target.with_name(target.name + ".part")
+    try:
+        with part.open("wb") as file:
+            _receive_made(client, attachment, file, choice)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+    except OSError as error:
+        raise Failure(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    err.print(f"{target}  {size(target.stat().st_size)}", markup=False, highlight=False)
+    return None
+
+
+def _receive_made(client: Client, attachment: dict[str, Any], file: BinaryIO, choice: Choice) -> None:
+    columns = (TextColumn("{task.description}"), BarColumn(), FileSizeColumn(), TransferSpeedColumn())
+    with (
+        client.stream(f"attachments/{attachment['id']}/content", **choice.query) as response,
+        bars(*columns) as progress,
+    ):
+        bar = progress.add_task(choice.file_name(attachment["file_name"]), total=None)
+        for piece in response.iter_raw(_PIECE):
+            file.write(piece)
+            progress.advance(bar, len(piece))
+    file.flush()
 
 
 def _receive(client: Client, attachment: dict[str, Any], file: BinaryIO, digest: Any, have: int) -> None:

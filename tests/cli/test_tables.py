@@ -1,0 +1,106 @@
+"""Data sets by the command line, in every format."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pyreadstat
+import pytest
+
+from app.cli.tables import EXTENSIONS, choose
+from app.tables.out import FORMATS
+from tests.cli.conftest import Run
+from tests.support.gateway import GatewayProcess
+from tests.support.waiting import until
+
+ROWS = {"NAME": ["Åsa", "", "x, y"], "AGE": [14.0, None, 0.5]}
+
+
+@pytest.fixture(scope="module")
+def identifier(gateway: GatewayProcess, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A data set that went out and came back."""
+    path = tmp_path_factory.mktemp("sent") / "pupils.parquet"
+    pq.write_table(pa.table(ROWS), path)
+    message = {
+        "destination": "loop",
+        "attachments": [{"part": "p", "kind": "data-set", "name": "PUPILS", "qualifier_1": "WORK"}],
+    }
+    files: dict[str, Any] = {"message": (None, json.dumps(message), "application/json"), "p": path.read_bytes()}
+    gateway.client.post("/v1/messages", files=files).raise_for_status()
+    found = until(lambda: gateway.listing("/v1/attachments", name="PUPILS", state="finished"))
+    return str(found[0]["id"])
+
+
+def test_formats_are_those_of_the_gateway() -> None:
+    assert {word: known.extension for word, known in FORMATS.items()} == EXTENSIONS
+
+
+@pytest.mark.parametrize(
+    ("output", "word"),
+    [
+        ("x.parquet", "parquet"),
+        ("x.PQ", "parquet"),
+        ("x.csv", "csv"),
+        ("x.arrow", "arrow"),
+        ("x.json", "json"),
+        ("x.jsonl", "ndjson"),
+        ("x.dsjc", "dsjc"),
+        ("x.xpt", "xpt"),
+        ("x.zip", "sas"),
+        ("x.unknown", "parquet"),
+        ("-", "parquet"),
+        (None, "parquet"),
+    ],
+)
+def test_the_extension_tells_the_format(output: str | None, word: str) -> None:
+    assert choose(None, output, None).word == word
+
+
+def test_get_in_formats(run: Run, url: str, identifier: str, in_folder: Path) -> None:
+    for name in ("x.csv", "x.arrow", "x.json", "x.ndjson", "x.dsjc", "x.xpt", "x.zip", "x.parquet"):
+        result = run("get", identifier, "-o", name)
+        assert (result.code, Path(name).stat().st_size > 0) == (0, True), result.err
+    assert not list(in_folder.glob("*.part"))
+    assert json.loads(Path("x.json").read_text()) == pa.table(ROWS).to_pylist()
+    assert pa.csv.read_csv("x.csv")["AGE"].to_pylist() == ROWS["AGE"]
+    with pa.ipc.open_stream("x.arrow") as stream:
+        assert stream.read_all().to_pydict() == ROWS
+    frame, about = pyreadstat.read_xport("x.xpt")
+    assert frame["NAME"].to_list() == ROWS["NAME"]
+    assert about.table_name == "PUPILS"
+
+
+def test_get_with_options(run: Run, url: str, identifier: str, in_folder: Path) -> None:
+    chosen = ("--format", "csv", "--columns", "age,name", "--offset", "1", "--limit", "1", "--names", "lower")
+    assert run("get", identifier, "-o", "-", *chosen).out == 'age,name\r\n,""\r\n'
+    assert run("get", identifier, "--format", "xpt", "--xpt-version", "5").code == 0
+    assert b"LIBRARY HEADER" in Path("PUPILS.xpt").read_bytes()[:80]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--format", "sas7bdat"], "'sas7bdat' is no format of data sets"),
+        (["--xpt-version", "5"], "--xpt-version is for transport files"),
+        (["--format", "csv", "--columns", "NAM"], "columns: there is no variable NAM"),
+        (["--format", "csv", "--rename"], "rename: means nothing to format csv"),
+    ],
+)
+def test_mistakes_leave_no_file(
+    run: Run, url: str, identifier: str, in_folder: Path, arguments: list[str], said: str
+) -> None:
+    result = run("get", identifier, *arguments)
+    assert (result.code, said in result.err) == (1, True), result.err
+    assert list(in_folder.iterdir()) == []
+
+
+def test_contents(run: Run, url: str, identifier: str) -> None:
+    text = run("contents", identifier)
+    assert text.code == 0
+    assert "WORK.PUPILS" in text.out
+    assert "AGE" in text.out
+    assert json.loads(run("contents", identifier, "--json").out)["member"] == "PUPILS"
+    assert run("contents", "0" * 32).code == 1
