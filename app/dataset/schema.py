@@ -5,7 +5,7 @@ null (blank is the empty string). Of passwords only the flags are kept. `docs/da
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any
@@ -115,12 +115,15 @@ def column_names(variables: Sequence[Variable]) -> list[str]:
     reserved = {own.casefold() for own in own_names}
     names: list[str] = []
     taken: set[str] = set()
+    suffixes: dict[str, Iterator[str]] = {}
     for position, own in enumerate(own_names, 1):
         name = own
         if not own or own.casefold() in taken:
             base = own or f"VAR{position}"
-            candidates = chain([base], (f"{base}_{n}" for n in count(2)))
-            name = next(c for c in candidates if c.casefold() not in taken | reserved)
+            # What was not free for a name before never becomes so: a million equal names take a million steps.
+            left = suffixes.setdefault(base.casefold(), chain([""], (f"_{n}" for n in count(2))))
+            candidates = (base + suffix for suffix in left)
+            name = next(c for c in candidates if (folded := c.casefold()) not in taken and folded not in reserved)
         taken.add(name.casefold())
         names.append(name)
     return names

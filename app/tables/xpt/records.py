@@ -11,6 +11,9 @@ from app.wire import Layout
 CHUNK = 8192 * RECORD
 """Bytes read at once."""
 
+FIRST_CHUNK = 64 * RECORD
+"""Bytes read first, and twice as many each time, where the end may be near."""
+
 L = TypeVar("L", bound=Layout)
 
 
@@ -61,14 +64,18 @@ class Records:
             yield self.take(start, min(size, end - start), "observations")
 
     def find(self, first: str, second: str, at: int) -> int:
-        """The byte from `at` on where header records of these names follow each other, else the file's size."""
+        """The byte from `at` on where header records of these names follow each other, or the first ends the file; the
+        file's size where nothing of the kind is."""
         start = start_of(first)
-        chunk_at = at
-        for chunk in self.chunks(at, self.size):
+        size = FIRST_CHUNK
+        while at < self.size:
+            chunk = self.take(at, min(size, self.size - at), first)
             offset = chunk.find(start)
             while offset >= 0:
-                if offset % RECORD == 0 and self.is_header(second, chunk_at + offset + RECORD):
-                    return chunk_at + offset
+                behind = at + offset + RECORD
+                if offset % RECORD == 0 and (behind == self.size or self.is_header(second, behind)):
+                    return at + offset
                 offset = chunk.find(start, offset + 1)
-            chunk_at += len(chunk)
+            at += len(chunk)
+            size = min(2 * size, CHUNK)
         return self.size
