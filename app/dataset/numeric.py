@@ -127,6 +127,7 @@ def encode(
     BadValueError for an infinity, which SAS lacks, for a value beyond the range of IBM floats, and for one that the
     length would change.
     """
+    doubles = np.asarray(doubles, np.float64)
     absent = np.isnan(doubles)
     refuse_any(np.isinf(doubles), "a SAS numeric cannot be infinite")
     if float_format == "ibm":

@@ -1,0 +1,241 @@
+"""Data sets from their messages to the stored table, and back."""
+
+import io
+import json
+import tracemalloc
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.codecs.sas import dataset, indexes
+from app.codecs.sas.dataset import DataSetDefinition, Variable
+from app.codecs.sas.dialect import Dialect
+from app.dataset import numeric
+from app.dataset.numeric import FloatFormat
+from app.framing import sas_queue
+from app.framing.sas_queue import Manner
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord
+from app.service.cutting import Cutter
+from app.service.surroundings import Surroundings
+from tests.service.test_round_trip import content, receive, received
+from tests.support.outgoing import cut, delivery
+from tests.support.surroundings import surroundings
+
+BIG = Dialect()
+VARIABLES = [
+    Variable(name="amount", length=8),
+    Variable(name="day", length=4, format="DATE", format_length=9),
+    Variable(name="span", length=8, format="TIME", format_length=8),
+    Variable(name="customer", type=b"\2", length=8),
+]
+LENGTH = 28
+
+
+def row(amount: str, day: float, span: float, customer: bytes, float_format: FloatFormat = "ieee") -> bytes:
+    """An observation; the amount by its code."""
+    cells = [numeric.encode(np.array([value]), length, "big", float_format) for value, length in ((day, 4), (span, 8))]
+    return bytes.fromhex(amount) + b"".join(cell.tobytes() for cell in cells) + customer
+
+
+def messages(
+    around: Surroundings,
+    bodies: Sequence[bytes],
+    ccsid: int = 1208,
+    encoding: int = 273,
+    dialect: Dialect = BIG,
+    charset: str = "utf-8",
+) -> list[PhysicalMessage]:
+    """A message with one data set, which has these bodies."""
+
+    def given(_: Any) -> Iterator[bytes]:
+        return iter(bodies)
+
+    sent = delivery(around, [(AttachmentKind.DATA_SET, "WORK.SALES", b"")])
+    return list(sas_queue.messages(sent, Manner(dialect, charset, ccsid, encoding), given))
+
+
+def bodies_of(
+    rows: Sequence[bytes],
+    charset: str = "utf-8",
+    dialect: Dialect = BIG,
+    **fields: Any,
+) -> list[bytes]:
+    """The bodies of a data set's messages; its definition says `fields`, true or not."""
+    values = {"observations": len(rows), "variables": len(VARIABLES), "obs_length": LENGTH, **fields}
+    definition = DataSetDefinition(type=1, **{"label": "Sales", **values})
+    return [
+        dataset.write_definition(definition, dialect, charset),
+        *dataset.write_variables(VARIABLES, dialect, charset),
+        *dataset.write_observations(rows, LENGTH, dialect),
+    ]
+
+
+def stored(around: Surroundings, sent: Sequence[PhysicalMessage]) -> tuple[pa.Table, AttachmentRecord]:
+    receive(around, list(sent))
+    record = received(around, 1)
+    assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
+    table = pq.read_table(io.BytesIO(content(around, record)))
+    table.validate(full=True)
+    return table, record
+
+
+def said(table: pa.Table, key: str) -> str:
+    found: bytes = table.schema.metadata[f"sas.{key}".encode()]
+    return found.decode()
+
+
+def test_a_data_set_with_all_there_is_comes_back_by_its_bytes(tmp_path: Path) -> None:
+    rows = [row("3FF8000000000000", 0, 0, b"Ada     ")] * 3000 + [
+        row("FFFFFD0000000000", 23_435, -3600, b"\xc5ngstr\xf6m"),
+        row("FFFFFF0000000000", float("nan"), 90_000, "Ångst".encode().ljust(8)),
+        row("FFFFFE0000000000", -138_061, 86_400, b"        "),
+    ]
+    with surroundings(tmp_path) as around:
+        table, record = stored(around, messages(around, bodies_of(rows)))
+        assert (record.observations, record.variables) == (3003, 4)
+        assert {field.name: str(field.type) for field in table.schema} == {
+            "amount": "double",
+            "amount__missing": "string",
+            "day": "date32[day]",
+            "span": "duration[us]",
+            "customer": "string",
+            "customer__bytes": "binary",
+        }
+        last = table.slice(3000).to_pydict()
+        assert last == {
+            "amount": [None, None, None],
+            "amount__missing": [".A", "._", None],
+            "day": [date(2024, 2, 29), None, date(1582, 1, 1)],
+            "span": [timedelta(hours=-1), timedelta(hours=25), timedelta(days=1)],
+            "customer": ["\N{REPLACEMENT CHARACTER}ngstr\N{REPLACEMENT CHARACTER}m", "Ångst", ""],
+            "customer__bytes": [b"\xc5ngstr\xf6m", None, None],
+        }
+        assert (said(table, "library"), said(table, "member"), said(table, "label")) == ("WORK", "SALES", "Sales")
+        again = delivery(around, [(AttachmentKind.DATA_SET, "WORK.SALES", content(around, record))])
+        sent = [bytes(message.body) for message in Cutter(cut(), around.store).cut(again)]
+    observed = [body[4:] for body in sent if body[:4] == bytes([0, 0, 0, 3])]
+    assert b"".join(observed)[: LENGTH * 3003] == b"".join(rows)
+
+
+def test_ibm_floats_and_ebcdic_by_the_descriptor(tmp_path: Path) -> None:
+    rows = [
+        row("421F800000000000", 23_435, 3600, "Müller".encode("cp037").ljust(8, b"\x40"), "ibm"),
+        row("C100000000000000", 23_435, 3600, "Ada".encode("cp037").ljust(8, b"\x40"), "ibm"),
+    ]
+    with surroundings(tmp_path) as around:
+        sent = messages(around, bodies_of(rows, charset="cp037"), ccsid=37, encoding=785, charset="cp037")
+        table, _ = stored(around, sent)
+    assert table["amount"].to_pylist() == [31.5, None]
+    assert table["amount__missing"].to_pylist() == [None, ".A"]
+    assert table["customer"].to_pylist() == ["Müller", "Ada"]
+    assert (said(table, "float"), said(table, "encoding")) == ("ibm", "cp037")
+
+
+@pytest.mark.parametrize(("ccsid", "encoding", "floats"), [(37, 0, "ibm"), (37, 273, "ieee"), (1208, 0, "ieee")])
+def test_the_float_format_where_little_is_said(tmp_path: Path, ccsid: int, encoding: int, floats: str) -> None:
+    charset = "cp037" if ccsid == 37 else "utf-8"
+    with surroundings(tmp_path) as around:
+        sent = messages(around, bodies_of([], charset=charset), ccsid=ccsid, encoding=encoding, charset=charset)
+        table, _ = stored(around, sent)
+    assert said(table, "float") == floats
+
+
+def test_texts_of_no_declared_character_set_are_read_as_some(tmp_path: Path) -> None:
+    rows = [row("3FF8000000000000", 0, 0, b"\xc5ngstr\xf6m"), row("FFFFFD0000000000", 0, 0, b"Ada     ")]
+    with surroundings(tmp_path) as around:
+        table, _ = stored(around, messages(around, bodies_of(rows), ccsid=0))
+    assert table["customer"].to_pylist() == ["Ångström", "Ada"]
+    assert "customer__bytes" not in table.column_names
+    assert said(table, "encoding") == "latin-1"
+    assert "character set" in said(table, "warnings")
+
+
+def test_a_descriptor_that_contradicts_the_messages_is_a_warning(tmp_path: Path) -> None:
+    with surroundings(tmp_path) as around:
+        rows = [row("3FF8000000000000", 0, 0, b"Ada     ")]
+        table, _ = stored(around, messages(around, bodies_of(rows), encoding=546))
+    assert table["amount"].to_pylist() == [1.5]
+    assert "Encoding 546" in said(table, "warnings")
+
+
+def test_indexes_and_constraints_are_kept(tmp_path: Path) -> None:
+    index = indexes.Index(upercmx=5, name="by_day", flags=1, variable_count=2, variables=["day", "customer"])
+    constraints = bytes(range(256))
+    bodies = bodies_of([], sort_variables=1, collating="ASCII", read_flag=1, read_password=b"abcd")
+    bodies += [*indexes.write_indexes([index], BIG), *indexes.write_constraints(constraints, BIG)]
+    with surroundings(tmp_path) as around:
+        table, record = stored(around, messages(around, bodies))
+        parquet = content(around, record)
+    assert json.loads(said(table, "indexes")) == [
+        {"name": "by_day", "variables": ["day", "customer"], "flags": 1, "upercmx": 5}
+    ]
+    assert b64decode(said(table, "constraints")) == constraints
+    assert (said(table, "passwords"), said(table, "sort_collating")) == ("read", "ASCII")
+    assert b"abcd" not in parquet
+
+
+def test_indexes_that_cannot_be_read_cost_nothing(tmp_path: Path) -> None:
+    bodies = [*bodies_of([]), bytes([0, 0, 0, 4]) + b"\xff" * 11, bytes([0, 0, 0, 5]) + bytes(2 << 20)]
+    with surroundings(tmp_path) as around:
+        table, _ = stored(around, messages(around, bodies))
+    assert said(table, "warnings").splitlines()[1] == f"{(2 << 20) + 4:,} bytes of constraints were not kept"
+    assert "indexes could not be read" in said(table, "warnings")
+
+
+ROW = row("3FF8000000000000", 0, 0, b"Ada     ")
+
+
+def stretched(length: int) -> list[Variable]:
+    """The variables, the last one of this length."""
+    return [*VARIABLES[:-1], replace(VARIABLES[-1], length=length)]
+
+
+HOSTILE: dict[str, tuple[dict[str, Any], list[Variable], str]] = {
+    "a million variables": ({"variables": 1_000_000}, VARIABLES, "1,000,000 variables, at most 100,000 are read"),
+    "variables that are not there": ({"variables": 50_000}, VARIABLES, "50000 variables in"),
+    "observations of no bytes": ({"obs_length": 0, "observations": 1 << 30}, VARIABLES, "observations of no bytes"),
+    "2^31 rows": ({"observations": (1 << 31) - 1}, VARIABLES, "where 2147483647 rows of 28 bytes belong"),
+    "rows of 2^31 bytes": (
+        {"obs_length": (1 << 31) - 1, "observations": 1},
+        VARIABLES,
+        "where 1 rows of 2147483647 bytes belong",
+    ),
+    "rows too short": ({"obs_length": 14, "observations": 2}, VARIABLES, "need 28 bytes, and an observation has 14"),
+    "rows too long": ({"obs_length": 7, "observations": 4}, VARIABLES, "need 28 bytes, and an observation has 7"),
+    "a variable too long": ({}, stretched(40_000), "cannot have length 40000"),
+    "variables of 2^31 bytes": ({}, stretched((1 << 31) - 1), "cannot have length 2147483647"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_definitions_are_refused_before_memory_is_taken(tmp_path: Path, name: str) -> None:
+    fields, variables, why = HOSTILE[name]
+    bodies = bodies_of([], **fields)[:1]
+    bodies += [*dataset.write_variables(variables, BIG, "utf-8"), bytes([0, 0, 0, 3]) + ROW]
+    with surroundings(tmp_path) as around:
+        tracemalloc.start()
+        receive(around, messages(around, bodies))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        record = received(around, 1)
+    assert record.state is AttachmentState.QUARANTINED
+    assert why in (record.reason or "")
+    assert peak < 8 << 20
+
+
+def test_more_bytes_of_variables_than_variables_have_are_refused(tmp_path: Path) -> None:
+    bodies = [*bodies_of([]), *[bytes([0, 0, 0, 2]) + bytes(30_000)] * 10]
+    with surroundings(tmp_path) as around:
+        receive(around, messages(around, bodies))
+        record = received(around, 1)
+    assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, "variable-count")
