@@ -1,7 +1,6 @@
 """A delivery's content -> the bodies of its parts, one at a time."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +10,6 @@ from app.codecs.sas import dataset, files
 from app.codecs.sas.dialect import Dialect
 from app.dataset import encode
 from app.dataset.numeric import ByteOrder, FloatFormat
-from app.dataset.parquet import read_parquet
 from app.framing import mq_group, sas_queue
 from app.framing.outgoing import CARRIES
 from app.framing.sas_queue import Manner
@@ -26,6 +24,8 @@ from app.wire import WireError
 
 LONGEST_LINE = 16 << 20
 """Bytes of the longest line of a text file; a longer one must be sent as a binary file."""
+
+ROWS_A_BATCH = 16_384
 
 TEXT_LRECL = 32_767
 """The logical record length that a text file is announced with, SAS's default."""
@@ -100,23 +100,31 @@ class _SasBodies:
         float_format: FloatFormat = "ibm" if encodings.float_format(manner.encoding) == "s390" else "ieee"
         order: ByteOrder = "big" if manner.dialect.order == ">" else "little"
         with opened(self._store, attachment.object_name) as file:
-            reader = read_parquet(file)
+            table = pq.ParquetFile(file)
             definition, variables = encode.describe(
-                reader.schema,
+                table.schema_arrow,
                 charset=manner.charset,
-                observations=pq.read_metadata(file).num_rows,
-                character_lengths=self._lengths(file, reader.schema),
+                observations=table.metadata.num_rows,
+                character_lengths=self._lengths(table),
                 float_format=float_format,
             )
-            rows = encode.rows(reader, variables, order=order, charset=manner.charset, float_format=float_format)
+            rows = encode.rows(
+                _batches(table), variables, order=order, charset=manner.charset, float_format=float_format
+            )
             yield dataset.write_definition(definition, manner.dialect, manner.charset)
             yield from dataset.write_variables(variables, manner.dialect, manner.charset, limit)
             yield from dataset.write_observations(rows, definition.obs_length, manner.dialect, limit)
 
-    def _lengths(self, file: BinaryIO, schema: pa.Schema) -> dict[str, int]:
+    def _lengths(self, table: pq.ParquetFile) -> dict[str, int]:
         """The lengths of character variables, where the table does not have them for this character set already."""
-        settled = (schema.metadata or {}).get(b"sas.encoding", b"").decode() == self._manner.charset
-        return {} if settled else encode.character_lengths(read_parquet(file), self._manner.charset)
+        own = (table.schema_arrow.metadata or {}).get(b"sas.encoding", b"").decode()
+        return {} if own == self._manner.charset else encode.character_lengths(_batches(table), self._manner.charset)
+
+
+def _batches(table: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """A file's rows, read in this thread alone: it may be a file of Python's, whose place all readers share."""
+    batches: Iterator[pa.RecordBatch] = table.iter_batches(ROWS_A_BATCH, use_threads=False)
+    return batches
 
 
 def lines(pieces: Iterator[memoryview]) -> Iterator[bytes]:

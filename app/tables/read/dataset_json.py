@@ -75,7 +75,7 @@ def _decimals(values: list[Any]) -> pa.Array:
     return texts.NUMBER.convert(pc.utf8_trim_whitespace(pa.array(values, pa.string())))
 
 
-_DATES, _DATETIMES, _, _TIMES = texts.MOMENTS
+_DATES, _DATETIMES, _, _TIMES, _ = texts.MOMENTS
 _TEXT = _plain(pa.string())
 _TYPES: Mapping[str, _Type] = {
     "string": _TEXT,
@@ -118,6 +118,8 @@ def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]]) -> Reading:
 
 
 def _columns(metadata: Any) -> list[_Column]:
+    if isinstance(metadata, list):
+        raise unreadable("an array of JSON is not read; write an object a line (NDJSON)")
     described = metadata.get("columns") if isinstance(metadata, dict) else None
     if not isinstance(described, list) or not described:
         raise unreadable("it is no Dataset-JSON: it has no columns")

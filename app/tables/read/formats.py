@@ -1,5 +1,6 @@
 """The file formats that are read, and how a file tells which it is."""
 
+import codecs
 import re
 import zlib
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from app.tables.read.reading import Options, Reading, unreadable
 _LOOKED_AT = 1 << 20
 _DATASET_JSON = re.compile(rb'"datasetJSONVersion"\s*:')
 _ZLIB_FIRST = b"\x78"
+_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Format(NamedTuple):
@@ -56,7 +58,7 @@ FORMATS: Mapping[str, Format] = {
     ),
     "xpt": Format(
         ("xpt", "xport", "v5xpt", "v8xpt"),
-        (),
+        ("application/x-sas-xport",),
         lambda head: head.startswith(b"HEADER RECORD*******LIB"),
         transport.read,
     ),
@@ -81,6 +83,8 @@ def format_of(file: BinaryIO, file_name: str, media_type: str) -> str:
     found = next((name for name, known in FORMATS.items() if known.is_begun_by(head)), "csv")
     if found != "csv":
         return found
+    if b"\0" in head and not head.startswith(_WIDE_MARKS):
+        raise unreadable(f"it is of no format that is read; those are {', '.join(FORMATS)}")
     extension = file_name.rpartition(".")[2].casefold()
     plain_type = media_type.partition(";")[0].strip()
     return next(

@@ -28,6 +28,8 @@ _NOT_ZERO = r"^-?[0.]*[1-9]"
 _BOOLEAN = r"^(?i:true|false)$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
+_SPAN = r"^-?[0-9]{2,6}:[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?$"
+_SPAN_PARTS = r"^-?(?P<h>[0-9]+):(?P<m>[0-9]+):(?P<s>[0-9]+)\.?(?P<f>[0-9]*)$"
 _ZONE = r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)"
 _DATETIME = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[T ](?:{_CLOCK}|[0-9]{{2}}:[0-9]{{2}}))?$"
 _ZONED = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ](?:{_CLOCK}|[0-9]{{2}}:[0-9]{{2}}){_ZONE}$"
@@ -80,6 +82,16 @@ def _times(texts: pa.StringArray) -> pa.Time64Array:
     return pc.cast(pc.cast(moments, pa.int64()), pa.time64("us"))
 
 
+def _spans(texts: pa.StringArray) -> pa.DurationArray:
+    parts = pc.extract_regex(texts, _SPAN_PARTS)
+    hours, minutes, seconds = (pc.cast(pc.struct_field(parts, name), pa.int64()) for name in ("h", "m", "s"))
+    fraction = pc.cast(pc.utf8_rpad(pc.struct_field(parts, "f"), 6, "0"), pa.int64())
+    whole = pc.add(pc.multiply(pc.add(pc.multiply(hours, 60), minutes), 60), seconds)
+    ticks = pc.add(pc.multiply(whole, 1_000_000), fraction)
+    signed = pc.if_else(pc.starts_with(texts, "-"), pc.negate(ticks), ticks)
+    return pc.cast(signed, pa.duration("us"))
+
+
 NUMBER = Kind("numbers", pa.float64(), _NUMBER, _numbers)
 TEXT = Kind("text", pa.string(), "", _cast(pa.string()))
 _DIGITS_ALONE = Kind(
@@ -94,6 +106,7 @@ MOMENTS: tuple[Kind, ...] = (
     Kind("datetimes", pa.timestamp("us"), _DATETIME, _cast(pa.timestamp("us"))),
     Kind("datetimes with zones", pa.timestamp("us", "UTC"), _ZONED, _cast(pa.timestamp("us", "UTC"))),
     Kind("times", pa.time64("us"), rf"^{_CLOCK}$", _times),
+    Kind("spans of time", pa.duration("us"), _SPAN, _spans),
 )
 KINDS: tuple[Kind, ...] = (NUMBER, Kind("booleans", pa.bool_(), _BOOLEAN, _booleans), *MOMENTS, _DIGITS_ALONE)
 """Every kind but text itself; the first that all texts of a column are is what the column is."""

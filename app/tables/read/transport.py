@@ -3,6 +3,7 @@
 from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.dataset import side
 from app.tables.read.reading import Options, Reading, Remark
@@ -14,10 +15,11 @@ _GUESS = "cp1252"
 def read(file: BinaryIO, options: Options) -> Reading:
     """A data set of a transport file, the only one or the one that is asked for.
 
-    Texts that are not UTF-8 are read as Windows Latin 1, unless `options` say what they are.
+    Texts are UTF-8, unless `options` say what they are. Where some are not, and UTF-8 tells nothing but ASCII of the
+    others, they are Windows Latin 1.
     """
     table = read_transport(file, member=options.member, charset=options.encoding or "utf-8")
-    if options.encoding is None and _is_damaged(table.schema):
+    if options.encoding is None and _is_damaged(table.schema) and not any(map(_is_other_than_ascii, table.batches())):
         guessed = read_transport(file, member=options.member, charset=_GUESS)
         remark = Remark(None, f"it is not UTF-8 and was read as {_GUESS}; say which encoding it is in")
         return Reading(guessed.schema, guessed.batches, (remark,))
@@ -26,3 +28,14 @@ def read(file: BinaryIO, options: Options) -> Reading:
 
 def _is_damaged(schema: pa.Schema) -> bool:
     return any(side.bytes_of(field) is not None for field in schema)
+
+
+def _is_other_than_ascii(batch: pa.RecordBatch) -> bool:
+    """Whether a text that decodes has more than ASCII in it."""
+    damaged = {side.bytes_of(field): column for field, column in zip(batch.schema, batch.columns, strict=True)}
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if pa.types.is_string(field.type) and not side.is_side(field):
+            whole = column.filter(damaged[field.name].is_null()) if field.name in damaged else column
+            if not pc.all(pc.string_is_ascii(whole), min_count=0).as_py():
+                return True
+    return False
