@@ -38,6 +38,7 @@ MISSING_SHOWN = 100
 
 router = APIRouter(prefix="/attachments", tags=["attachments"])
 
+_MADE_BY = (version("attachment-gateway"), pa.__version__)
 _STORED = FORMATS["parquet"]
 """The format in which data sets are stored."""
 
@@ -257,7 +258,7 @@ def _representation(record: AttachmentRecord) -> Representation:
 def _made(record: AttachmentRecord, known: TableFormat, options: Options) -> Representation:
     """What is said of a data set in another format. Its bytes depend on the versions of this program and of Arrow, too:
     so the tag tells all of that."""
-    made_of = (record.sha256, known.name, *options.given().items(), version("attachment-gateway"), pa.__version__)
+    made_of = (record.sha256, known.name, *options.given().items(), *_MADE_BY)
     return Representation(
         tag=sha256(repr(made_of).encode()).hexdigest(),
         content_type=known.media_type,

@@ -43,7 +43,7 @@ def visits() -> pa.Table:
         [time(0), time(23, 59, 59, 999999), None, time(8, 30), None],
         [timedelta(hours=30, seconds=1.5), timedelta(seconds=-45), None, timedelta(0), timedelta(days=100)],
         ["Malmö", "Ki\ufffdl", "", "x", "y"],
-        [None, b"Ki\xffl", None, None, None],
+        [None, b"Ki\xffl".ljust(24), None, None, None],
     ]
     return pa.table([pa.array(values, kind.type) for values, kind in zip(columns, schema, strict=True)], schema=schema)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from structlog.testing import capture_logs
 
 from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
@@ -254,6 +255,15 @@ def test_a_value_that_a_transport_file_cannot_hold(shelf: Shelf) -> None:
     problem = shelf.get("HUGE", "format=xpt").json()
     assert problem["type"] == "/problems/not-representable"
     assert "Huge: observation 2" in problem["detail"]
+
+
+def test_an_answer_that_breaks_off_does_not_look_whole(shelf: Shelf) -> None:
+    table = long()
+    numbers = pa.concat_arrays([*table["N"].slice(0, table.num_rows - 1).chunks, pa.array([1e300])])
+    shelf.put("LATE", table.set_column(0, table.schema.field("N"), numbers))
+    with capture_logs() as logs, pytest.raises(httpx.RemoteProtocolError):
+        shelf.get("LATE", "format=xpt")
+    assert [(log["event"], "incident" in log) for log in logs] == [("request failed", True)]
 
 
 def test_the_description_lists_formats_and_options(shelf: Shelf) -> None:

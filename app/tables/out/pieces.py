@@ -16,7 +16,7 @@ LARGEST_PIECE = 1 << 20
 COMPRESSION_LEVEL = 1
 """zlib's quickest: the next one takes half as long again and saves a twentieth."""
 
-BLOCK_BYTES = 512 << 10
+BLOCK_BYTES = 2 << 20
 """Arrow bytes that are turned into text at once: they become two or three times as many."""
 
 
