@@ -1,13 +1,16 @@
 """What an Encoding and a CodedCharSetId mean to Python.
 
 Sources: IBM MQ, "Machine encodings" (the bits of Encoding), "Codeset names and CCSIDs" and "Character set identifiers
-for .NET applications" (the identifiers). Where Python's codec of that name is none of IBM's (277, 1047, 1141, 1148, and
-all host code pages of East Asia) there is none: bytes that cannot be read right are kept.
+for .NET applications" (the identifiers). Python lacks some of IBM's host code pages; `host_code_pages` adds what SAS
+uses. There is no codec of the others (all of East Asia): bytes that cannot be read right are kept.
 """
 
 from typing import Final, Literal
 
+from app.codecs.ibm_mq import host_code_pages
 from app.wire.kinds import Order
+
+host_code_pages.register()
 
 MQENC_INTEGER_MASK = 0x00F
 MQENC_DECIMAL_MASK = 0x0F0
@@ -95,11 +98,12 @@ _CHARSETS = {
     5354: "cp1258",
     5488: "gb18030",
     33722: "euc-jp",
+    **host_code_pages.CODECS,
 }
 # fmt: off
 _EBCDIC_WITHOUT_CODEC = frozenset({
-    256, 277, 278, 280, 284, 285, 290, 297, 420, 838, 870, 871, 880, 905, 918, 924, 930, 931, 933, 935, 937, 939,
-    1025, 1027, 1047, 1097, 1112, 1122, 1123, 1130, 1132, 1137, *range(1141, 1150), *range(1153, 1159), 1160, 1164,
+    256, 290, 420, 838, 870, 880, 905, 918, 924, 930, 931, 933, 935, 937, 939,
+    1025, 1027, 1097, 1112, 1122, 1123, 1130, 1132, 1137, *range(1153, 1159), 1160, 1164,
     1364, 1371, 1377, 1388, 1390, 1399, 5026, 5035, 16804, 28709,
 })
 # fmt: on

@@ -165,7 +165,7 @@ def test_a_length_that_cannot_be_is_refused(size: int, at: int) -> None:
     assert refusal.value.at == at
 
 
-@pytest.mark.parametrize("ccsid", [-1, 1047, 99999])
+@pytest.mark.parametrize("ccsid", [-1, 1025, 99999])
 def test_a_character_set_that_is_not_known_is_refused(ccsid: int) -> None:
     raw = b"before" + rfh2(b"<a/>", ccsid=ccsid)
     header, at = MQRFH2.decode(raw, 6, BIG)
