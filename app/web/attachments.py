@@ -261,7 +261,7 @@ def _made(record: AttachmentRecord, known: TableFormat, options: Options) -> Rep
     made_of = (record.sha256, known.name, *options.given().items(), *_MADE_BY)
     return Representation(
         tag=sha256(repr(made_of).encode()).hexdigest(),
-        content_type=known.media_type,
+        content_type=known.content_type,
         file_name=file_name(record, known.extension),
         modified=_finished_at(record),
     )

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 TEXT = {"sas.type": "character", "sas.length": "24", "sas.format": "$24."}
+NAME = {"sas.type": "character", "sas.length": "8", "sas.label": "First name", "sas.nsort": "1"}
 NUMBER = {"sas.type": "numeric", "sas.length": "8"}
 
 
@@ -86,3 +87,25 @@ def parquet(table: pa.Table, rows_a_group: int = 2) -> bytes:
     sink = BytesIO()
     pq.write_table(table, sink, row_group_size=rows_a_group)
     return sink.getvalue()
+
+
+def pupils() -> pa.Table:
+    """The example of docs/formats.md."""
+    schema = pa.schema(
+        [
+            pa.field("Name", pa.string(), nullable=False, metadata=NAME),
+            field("Age", pa.float64(), label="Age in years"),
+            pa.field("Age__missing", pa.string(), metadata={"sas.missing_of": "Age"}),
+            field("Born", pa.date32(), format="DATE9.", informat="DATE9."),
+            field("Seen", pa.timestamp("us"), format="DATETIME20."),
+        ],
+        {"sas.library": "WORK", "sas.member": "PUPILS", "sas.label": "Pupils", "sas.encoding": "utf-8"},
+    )
+    columns = [
+        ["Åsa", "Bo, jr.", ""],
+        [14.0, None, 12.5],
+        [None, ".A", None],
+        [date(2012, 2, 29), None, date(1959, 12, 31)],
+        [datetime(2026, 11, 21, 8, 30), datetime(2026, 11, 21, 8, 30, 0, 250000), None],
+    ]
+    return pa.table([pa.array(values, kind.type) for values, kind in zip(columns, schema, strict=True)], schema=schema)

@@ -54,6 +54,11 @@ class TableFormat(NamedTuple):
     as_numbers: Callable[[pa.DataType], bool] = _none
     keeps_bytes: bool = False
 
+    @property
+    def content_type(self) -> str:
+        """The media type with what it needs to be read."""
+        return f"{self.media_type}; charset=utf-8" if self.media_type.startswith("text/") else self.media_type
+
     def settled(self, options: Options) -> Options:
         """The same options in one form: `missing` is said, and what changes nothing is not.
 
