@@ -187,8 +187,7 @@ def _sample(blocks: Blocks, length: int) -> Bytes:
 
 
 def _whole_rows(blocks: Blocks, length: int, rows_a_batch: int) -> Iterator[Bytes]:
-    """The blocks' bytes again, as rows by bytes, at most `rows_a_batch` of them; each array has the place of the one
-    before."""
+    """The blocks' bytes again, as rows by bytes, at most `rows_a_batch` of them; an array is good until the next."""
     room = np.empty(length * rows_a_batch, np.uint8)
     filled = total = 0
     for block in blocks:
@@ -196,6 +195,11 @@ def _whole_rows(blocks: Blocks, length: int, rows_a_batch: int) -> Iterator[Byte
         if left.size and not length:
             raise TheirError("observation-length", "observations", 0, "an observation has no bytes, yet some came")
         while left.size:
+            if not filled and left.size >= room.size:
+                yield left[: room.size].reshape(-1, length)
+                total += room.size
+                left = left[room.size :]
+                continue
             taken = left[: room.size - filled]
             room[filled : filled + taken.size] = taken
             left = left[taken.size :]

@@ -28,9 +28,13 @@ _TAG_BITS = np.uint64(40)
 _TAG_MASK = np.uint64(0xFF << 40)
 _UNTAGGED = np.uint64(0xFFFF << 48)
 
-_IBM_POWER = np.array([16.0 ** ((top & 0x7F) - 64) * 2.0**-56 * (-1 if top & 0x80 else 1) for top in range(256)])
 _IBM_FRACTION = np.uint64((1 << 56) - 1)
+_IBM_EXPONENT = np.uint64(0x7F << 56)
 _TOP_BITS = np.uint64(56)
+_FOUR_TIMES = np.uint64(2)
+"""Bits from where an IBM exponent is to where an IEEE one is, less two, as the one counts powers of 16."""
+_UNIT = np.uint64((1023 - 4 * 64 - 56) << 52)
+"""The exponent bits of 16^-64 * 2^-56, the unit of a fraction whose IBM exponent is 0."""
 
 _SIGN = np.uint64(1 << 63)
 _IEEE_FRACTION = np.uint64((1 << 52) - 1)
@@ -68,15 +72,22 @@ def read(cells: Bytes, order: ByteOrder, float_format: FloatFormat = "ieee", cha
 
 
 def _read_ibm(words: Words, charset: str) -> Numbers:
-    top = (words >> _TOP_BITS).astype(np.uint8)
     fraction = words & _IBM_FRACTION
-    doubles: Doubles = fraction.astype(np.float64) * _IBM_POWER[top]
+    doubles: Doubles = fraction.view(np.int64).astype(np.float64)
+    unit = words & _IBM_EXPONENT
+    unit >>= _FOUR_TIMES
+    unit += _UNIT
+    unit |= words & _SIGN
+    doubles *= unit.view(np.float64)
     # A fraction of zero under any top byte but that of zero itself is a missing value.
-    absent = (fraction == 0) & (top & 0x7F != 0)
+    absent = fraction == 0
+    if not absent.any():
+        return Numbers(doubles)
+    absent &= (words & ~_SIGN) != 0
     if not absent.any():
         return Numbers(doubles)
     doubles[absent] = np.nan
-    return _with_letters(doubles, absent, missing.of_ibm(charset)[top[absent]])
+    return _with_letters(doubles, absent, missing.of_ibm(charset)[(words[absent] >> _TOP_BITS).astype(np.uint8)])
 
 
 def _with_letters(doubles: Doubles, absent: NDArray[np.bool_], letters: Tags) -> Numbers:
