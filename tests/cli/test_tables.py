@@ -14,16 +14,15 @@ from app.cli.tables import EXTENSIONS, choose
 from app.tables.out import FORMATS
 from tests.cli.conftest import Run
 from tests.support.gateway import GatewayProcess
+from tests.support.tables import pupils
 from tests.support.waiting import until
-
-ROWS = {"NAME": ["Åsa", "", "x, y"], "AGE": [14.0, None, 0.5]}
 
 
 @pytest.fixture(scope="module")
 def identifier(gateway: GatewayProcess, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A data set that went out and came back."""
     path = tmp_path_factory.mktemp("sent") / "pupils.parquet"
-    pq.write_table(pa.table(ROWS), path)
+    pq.write_table(pupils(), path)
     message = {
         "destination": "loop",
         "attachments": [{"part": "p", "kind": "data-set", "name": "PUPILS", "qualifier_1": "WORK"}],
@@ -60,22 +59,25 @@ def test_the_extension_tells_the_format(output: str | None, word: str) -> None:
 
 
 def test_get_in_formats(run: Run, url: str, identifier: str, in_folder: Path) -> None:
-    for name in ("x.csv", "x.arrow", "x.json", "x.ndjson", "x.dsjc", "x.xpt", "x.zip", "x.parquet"):
+    names = ("x.csv", "x.arrow", "x.json", "x.ndjson", "x.dsjc", "x.xpt", "x.zip", "x.parquet")
+    for name in names:
         result = run("get", identifier, "-o", name)
         assert (result.code, Path(name).stat().st_size > 0) == (0, True), result.err
-    assert not list(in_folder.glob("*.part"))
-    assert json.loads(Path("x.json").read_text()) == pa.table(ROWS).to_pylist()
-    assert pa.csv.read_csv("x.csv")["AGE"].to_pylist() == ROWS["AGE"]
+    assert sorted(path.name for path in in_folder.iterdir()) == sorted(names)
+    sent = pupils()
+    assert pq.read_table("x.parquet").to_pydict() == sent.to_pydict()
     with pa.ipc.open_stream("x.arrow") as stream:
-        assert stream.read_all().to_pydict() == ROWS
+        assert stream.read_all().to_pydict() == sent.to_pydict()
+    assert [row["Name"] for row in json.loads(Path("x.json").read_text())] == sent["Name"].to_pylist()
+    assert pa.csv.read_csv("x.csv")["Born"].to_pylist() == sent["Born"].to_pylist()
     frame, about = pyreadstat.read_xport("x.xpt")
-    assert frame["NAME"].to_list() == ROWS["NAME"]
-    assert about.table_name == "PUPILS"
+    assert frame["Born"].dropna().to_list() == sent["Born"].drop_null().to_pylist()
+    assert (about.table_name, about.column_names_to_labels["Age"]) == ("PUPILS", "Age in years")
 
 
 def test_get_with_options(run: Run, url: str, identifier: str, in_folder: Path) -> None:
-    chosen = ("--format", "csv", "--columns", "age,name", "--offset", "1", "--limit", "1", "--names", "lower")
-    assert run("get", identifier, "-o", "-", *chosen).out == 'age,name\r\n,""\r\n'
+    chosen = ("--columns", "age,name", "--offset", "1", "--limit", "1", "--names", "lower", "--missing", "tag")
+    assert run("get", identifier, "-o", "-", "--format", "csv", *chosen).out == 'age,name\r\n.A,"Bo, jr."\r\n'
     assert run("get", identifier, "--format", "xpt", "--xpt-version", "5").code == 0
     assert b"LIBRARY HEADER" in Path("PUPILS.xpt").read_bytes()[:80]
 
@@ -85,7 +87,7 @@ def test_get_with_options(run: Run, url: str, identifier: str, in_folder: Path) 
     [
         (["--format", "sas7bdat"], "'sas7bdat' is no format of data sets"),
         (["--xpt-version", "5"], "--xpt-version is for transport files"),
-        (["--format", "csv", "--columns", "NAM"], "columns: there is no variable NAM"),
+        (["--format", "csv", "--columns", "Nam"], "columns: there is no variable Nam"),
         (["--format", "csv", "--rename"], "rename: means nothing to format csv"),
     ],
 )
@@ -101,6 +103,6 @@ def test_contents(run: Run, url: str, identifier: str) -> None:
     text = run("contents", identifier)
     assert text.code == 0
     assert "WORK.PUPILS" in text.out
-    assert "AGE" in text.out
+    assert "Age in years" in text.out
     assert json.loads(run("contents", identifier, "--json").out)["member"] == "PUPILS"
     assert run("contents", "0" * 32).code == 1
