@@ -160,7 +160,7 @@ def _counted(column: Column, numbers: Numbers, first: int) -> tuple[pa.Array, Co
         tried = MOMENTS[column.kind]
         following = dict(pairwise(tried)).get(column.moment)
         column = replace(column, moment=following, inexact="" if following else _inexact(numbers, column, first))
-    return numeric.to_arrow(numbers.doubles, numbers.absent), column
+    return numeric.column(numbers), column
 
 
 def _inexact(numbers: Numbers, column: Column, first: int) -> str:

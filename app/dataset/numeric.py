@@ -110,9 +110,15 @@ def tags(cells: Bytes, order: ByteOrder, float_format: FloatFormat, charset: str
     return read(cells, order, float_format, charset).tags
 
 
-def to_arrow(doubles: Doubles, absent: NDArray[np.bool_] | None = None) -> pa.DoubleArray:
-    """What is NaN or infinite, or given as `absent`, becomes null."""
-    bits, nulls = validity(~np.isfinite(doubles) if absent is None else absent)
+def to_arrow(doubles: Doubles) -> pa.DoubleArray:
+    """What is NaN or infinite becomes null."""
+    return column(Numbers(doubles, ~np.isfinite(doubles)))
+
+
+def column(numbers: Numbers) -> pa.DoubleArray:
+    """Numbers as Arrow has them; what is absent becomes null."""
+    bits, nulls = validity(numbers.absent)
+    doubles = numbers.doubles
     return pa.Array.from_buffers(pa.float64(), len(doubles), [bits, pa.py_buffer(doubles)], nulls)
 
 

@@ -37,7 +37,7 @@ def read(file: BinaryIO, *, member: str | None = None, charset: str = charsets.D
     how = Representation("big", "ibm", charset)
     said = {"sas.member": chosen.name}
     plan = surveyed(decode.first_plan(_definition(chosen, count), chosen.variables, how, blocks, said), blocks)
-    return Table(plan.schema, lambda: decode.batches(plan, blocks()))
+    return Table(plan.schema, lambda: decode.batches(plan, blocks(), rows.BATCH_ROWS))
 
 
 def _chosen(found: Sequence[Member], name: str | None) -> Member:

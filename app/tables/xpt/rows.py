@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 
+from app.dataset.decode import BATCH_BYTES
 from app.model.errors import TheirError
 from app.tables.xpt.layouts import RECORD
 from app.tables.xpt.members import Member
-from app.tables.xpt.records import CHUNK, Records
+from app.tables.xpt.records import Records
+
+BATCH_ROWS = 8192
+"""Observations that are read at once: few enough for what is made of a column to stay in the processor's cache."""
 
 
 def row_count(records: Records, member: Member) -> int:
@@ -35,8 +39,9 @@ def row_count(records: Records, member: Member) -> int:
 
 
 def blocks(records: Records, member: Member, rows: int) -> Iterator[bytes]:
-    """The bytes of so many observations, in pieces of whole ones."""
+    """The bytes of so many observations, in pieces of BATCH_ROWS of them; of fewer, but whole ones, if they are long."""
     length = member.row_size
     if not length:
         return iter(())
-    return records.chunks(member.at, member.at + rows * length, max(1, CHUNK // length) * length)
+    a_piece = max(1, min(BATCH_ROWS, BATCH_BYTES // length))
+    return records.chunks(member.at, member.at + rows * length, a_piece * length)

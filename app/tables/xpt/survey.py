@@ -15,6 +15,7 @@ from app.dataset import decode
 from app.dataset.decode import Plan, Unforeseen
 from app.dataset.numeric import Bytes, Words
 from app.dataset.schema import Column
+from app.tables.xpt.rows import BATCH_ROWS
 
 Blocks = Callable[[], Iterable[bytes]]
 
@@ -37,7 +38,7 @@ def surveyed(plan: Plan, blocks: Blocks) -> Plan:
 def _suited(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes]) -> dict[int, Column]:
     """These columns as their values need them to be, by position."""
     try:
-        for _ in decode.batches(replace(plan, columns=tuple(columns)), blocks):
+        for _ in decode.batches(replace(plan, columns=tuple(columns)), blocks, BATCH_ROWS):
             pass
     except Unforeseen as found:
         columns = found.plan.columns

@@ -202,7 +202,7 @@ def test_a_table_in_ebcdic_is_written_in_utf_8() -> None:
 
 
 def test_thousands_of_equal_names_are_told_apart() -> None:
-    data = file_of(table([numeric("X")], []), 5)
+    data = file_of(table([numeric("X")], [[]]), 5)
     at = data.index(b"HEADER RECORD*******NAMESTR")
     count = 20_000
     described = data[at + RECORD : at + RECORD + 140] * count
