@@ -39,7 +39,7 @@ def row_count(records: Records, member: Member) -> int:
 
 
 def blocks(records: Records, member: Member, rows: int) -> Iterator[bytes]:
-    """The bytes of so many observations, in pieces of BATCH_ROWS of them; of fewer, but whole ones, if they are long."""
+    """The bytes of so many observations, in pieces of BATCH_ROWS of them, or of fewer whole ones if they are long."""
     length = member.row_size
     if not length:
         return iter(())
