@@ -110,7 +110,8 @@ def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]]) -> Reading:
     def batches() -> Iterator[pa.RecordBatch]:
         first = 1
         for block in rows():
-            arrays = [_array(column, block, at, len(columns), first) for at, column in enumerate(columns)]
+            _check_widths(block, len(columns), first)
+            arrays = [_array(column, [row[at] for row in block], first) for at, column in enumerate(columns)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
             first += len(block)
 
@@ -147,12 +148,13 @@ def _data_set(metadata: Mapping[str, Any]) -> dict[str, str]:
     return {key: str(value) for key, value in said.items() if value}
 
 
-def _array(column: _Column, rows: Rows, at: int, width: int, first: int) -> pa.Array:
-    try:
-        values = [row[at] for row in rows]
-    except IndexError:
-        row = next(number for number, row in enumerate(rows, first) if len(row) != width)
-        raise unreadable(f"it has not {width} values, as there are columns", row) from None
+def _check_widths(rows: Rows, width: int, first: int) -> None:
+    if set(map(len, rows)) != {width}:
+        row, found = next((number, len(row)) for number, row in enumerate(rows, first) if len(row) != width)
+        raise unreadable(f"it has {found} values, and there are {width} columns", row)
+
+
+def _array(column: _Column, values: list[Any], first: int) -> pa.Array:
     try:
         return column.type.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):

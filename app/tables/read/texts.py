@@ -26,13 +26,16 @@ _LONG_INTEGER = r"^-?[0-9]{16,}$"
 _MAYBE_ROUNDED = r"[0-9.]{16}|[eE]-[3-9][0-9]{2}"
 _NOT_ZERO = r"^-?[0.]*[1-9]"
 _BOOLEAN = r"^(?i:true|false)$"
-_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_DAY = r"(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)-[0-9]{2}-[0-9]{2}"
+_DATE = rf"^{_DAY}$"
 _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
 _SPAN = r"^-?[0-9]{2,6}:[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?$"
 _SPAN_PARTS = r"^-?(?P<h>[0-9]+):(?P<m>[0-9]+):(?P<s>[0-9]+)\.?(?P<f>[0-9]*)$"
 _ZONE = r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)"
-_DATETIME = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:[T ](?:{_CLOCK}|[0-9]{{2}}:[0-9]{{2}}))?$"
-_ZONED = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ](?:{_CLOCK}|[0-9]{{2}}:[0-9]{{2}}){_ZONE}$"
+_DATETIME = rf"^{_DAY}(?:[T ](?:{_CLOCK}|[0-9]{{2}}:[0-9]{{2}}))?$"
+_ZONED = rf"^{_DAY}[T ](?:{_CLOCK}|[0-9]{{2}}:[0-9]{{2}}){_ZONE}$"
+
+_UTC = pa.timestamp("us", "UTC")
 
 Mask = NDArray[np.bool_]
 Convert = Callable[[pa.StringArray], pa.Array]
@@ -77,6 +80,14 @@ def _booleans(texts: pa.StringArray) -> pa.BooleanArray:
     return pc.equal(pc.ascii_lower(texts), "true")
 
 
+def _instants(texts: pa.StringArray) -> pa.TimestampArray:
+    instants = pc.cast(texts, _UTC)
+    years = pc.year(instants)
+    if pc.any(pc.or_(pc.less(years, 1), pc.greater(years, 9999))).as_py():
+        raise pa.ArrowInvalid("in UTC this is no year of ISO 8601")
+    return instants
+
+
 def _times(texts: pa.StringArray) -> pa.Time64Array:
     moments = pc.cast(pc.binary_join_element_wise("1970-01-01", texts, "T"), pa.timestamp("us"))
     return pc.cast(pc.cast(moments, pa.int64()), pa.time64("us"))
@@ -104,7 +115,7 @@ _DIGITS_ALONE = Kind(
 MOMENTS: tuple[Kind, ...] = (
     Kind("dates", pa.date32(), _DATE, _cast(pa.date32())),
     Kind("datetimes", pa.timestamp("us"), _DATETIME, _cast(pa.timestamp("us"))),
-    Kind("datetimes with zones", pa.timestamp("us", "UTC"), _ZONED, _cast(pa.timestamp("us", "UTC"))),
+    Kind("datetimes with zones", _UTC, _ZONED, _instants),
     Kind("times", pa.time64("us"), rf"^{_CLOCK}$", _times),
     Kind("spans of time", pa.duration("us"), _SPAN, _spans),
 )

@@ -1,0 +1,42 @@
+"""Ways to read bytes as the gateway does."""
+
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+
+from app.tables.read import formats
+from app.tables.read.defining import Definition, define
+from app.tables.read.reading import Options, Reading
+from app.tables.read.wishes import Target, VariableWish, Wishes
+
+
+def opened(data: bytes, name: str = "", media_type: str = "", **options: Any) -> Reading:
+    """A file's table, in the format that its content or else its name tells."""
+    file = BytesIO(data)
+    return formats.read(file, formats.format_of(file, name, media_type), Options(**options))
+
+
+def table_of(reading: Reading) -> pa.Table:
+    return pa.Table.from_batches(list(reading.batches()), reading.schema)
+
+
+def whole(table: pa.Table) -> Reading:
+    """A table that is there already, as a file would give it."""
+    return Reading(table.schema, lambda: iter(table.to_batches()))
+
+
+def defined(
+    reading: Reading | bytes,
+    target: Target | None = None,
+    variables: dict[str, VariableWish] | None = None,
+    **wishes: Any,
+) -> Definition:
+    source = opened(reading) if isinstance(reading, bytes) else reading
+    return define(source, Wishes(variables=variables or {}, **wishes), target or Target())
+
+
+def sent(definition: Definition) -> pa.Table:
+    """The table of a data set that has no errors."""
+    assert definition.errors == ()
+    return pa.Table.from_batches(list(definition.batches()), definition.schema)

@@ -1,0 +1,247 @@
+"""What variables columns become, and everything that SAS or a destination cannot take."""
+
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.dataset import checks
+from app.tables.read.reading import Options
+from app.tables.read.wishes import Target, VariableWish
+from tests.tables.read.reading import defined, sent, whole
+
+LATIN = Target("latin-1")
+IBM = Target("cp037", "ibm")
+MOMENT = datetime(2024, 2, 29, 12, 30, 15, 250_000)
+
+
+def variables(table: pa.Table, **wishes: Any) -> dict[str, tuple[str, int, str]]:
+    definition = defined(whole(table), **wishes)
+    return {variable.name: (variable.type, variable.length, variable.format) for variable in definition.variables}
+
+
+def test_every_type_becomes_a_variable_with_the_same_values() -> None:
+    columns: dict[str, tuple[pa.Array, tuple[str, int, str], list[Any]]] = {
+        "i": (pa.array([1, None, -(1 << 53)]), ("numeric", 8, ""), [1.0, None, -(2.0**53)]),
+        "u": (pa.array([255, None, 0], pa.uint8()), ("numeric", 8, ""), [255.0, None, 0.0]),
+        "b": (pa.array([True, None, False]), ("numeric", 8, ""), [1.0, None, 0.0]),
+        "f": (pa.array([1.5, None, np.nan], pa.float32()), ("numeric", 8, ""), [1.5, None, None]),
+        "m": (pa.array([Decimal("1.25"), None, Decimal("-2.00")]), ("numeric", 8, ""), [1.25, None, -2.0]),
+        "n": (pa.nulls(3), ("numeric", 8, ""), [None, None, None]),
+        "d": (
+            pa.array([date(1960, 1, 2), None, date(1959, 12, 31)]),
+            ("numeric", 8, "DATE9."),
+            [date(1960, 1, 2), None, date(1959, 12, 31)],
+        ),
+        "s": (
+            pa.array([MOMENT, None, MOMENT], pa.timestamp("ms")),
+            ("numeric", 8, "DATETIME20."),
+            [MOMENT, None, MOMENT],
+        ),
+        "t": (
+            pa.array([time(1, 2), None, time(0)], pa.time32("s")),
+            ("numeric", 8, "TIME8."),
+            [time(1, 2), None, time(0)],
+        ),
+        "p": (
+            pa.array([timedelta(hours=30), None, timedelta(0)], pa.duration("s")),
+            ("numeric", 8, "TIME8."),
+            [timedelta(hours=30), None, timedelta(0)],
+        ),
+        "c": (pa.array(["aä", None, " b  "]).dictionary_encode(), ("character", 3, ""), ["aä", "", " b"]),
+        "l": (pa.array(["", None, ""], pa.large_string()), ("character", 1, ""), ["", "", ""]),
+    }
+    table = pa.table({name: column for name, (column, _, _) in columns.items()})
+    assert variables(table) == {name: expected for name, (_, expected, _) in columns.items()}
+    assert sent(defined(whole(table))).to_pydict() == {name: values for name, (_, _, values) in columns.items()}
+
+
+@pytest.mark.parametrize(
+    ("column", "reference", "data_type", "values"),
+    [
+        (pa.array([date(2024, 2, 29)]), "DATETIME20.", pa.timestamp("us"), [datetime(2024, 2, 29)]),
+        (pa.array([datetime(2024, 2, 29)], pa.timestamp("ns")), "yymmdd10", pa.date32(), [date(2024, 2, 29)]),
+        (pa.array([23_000.0]), "DATE9.", pa.float64(), [23_000.0]),
+        (pa.array([date(2024, 2, 29)]), "BEST12.", pa.date32(), [date(2024, 2, 29)]),
+        (pa.array([MOMENT]), "TOD8.", pa.timestamp("us"), [MOMENT]),
+        (pa.array([date(2024, 2, 29)]), "DAYSUP.", pa.date32(), [date(2024, 2, 29)]),
+    ],
+)
+def test_a_format_decides_what_is_counted(
+    column: pa.Array, reference: str, data_type: pa.DataType, values: Any
+) -> None:
+    table = sent(defined(whole(pa.table({"x": column})), variables={"x": VariableWish(format=reference)}))
+    assert (table["x"].type, table["x"].to_pylist()) == (data_type, values)
+
+
+def test_what_is_given_comes_before_the_file_and_that_before_the_values() -> None:
+    said = {"sas.label": "of the file", "sas.length": "12", "sas.type": "character", "sas.informat": "$12."}
+    schema = pa.schema([pa.field("a", pa.string(), metadata=said), pa.field("B c", pa.int64())], {"sas.library": "LIB"})
+    table = pa.table([["x"], [1]], schema=schema)
+    wishes = {
+        "a": VariableWish(label="given", format="$CHAR5."),
+        "b c": VariableWish(name="BC", length=4, type="numeric"),
+    }
+    definition = defined(whole(table), member="M", variables=wishes)
+    assert (definition.library, definition.member, definition.errors) == ("LIB", "M", ())
+    a, b = definition.variables
+    assert (a.name, a.label, a.length, a.format, a.informat) == ("a", "given", 12, "$CHAR5.", "$12.")
+    assert a.origins == {
+        "name": "inferred", "type": "file", "length": "file", "format": "given", "informat": "file", "label": "given",
+    }  # fmt: skip
+    assert (b.column, b.name, b.length, b.origins["length"]) == ("B c", "BC", 4, "given")
+
+
+def test_numbers_may_be_sent_as_text() -> None:
+    table = pa.table({"id": [10**17, None], "x": [1.5, None]})
+    wishes = {"id": VariableWish(type="character"), "x": VariableWish(type="character")}
+    assert sent(defined(whole(table), variables=wishes)).to_pydict() == {"id": [str(10**17), ""], "x": ["1.5", ""]}
+
+
+def test_lengths_are_those_of_the_destination_s_character_set() -> None:
+    table = pa.table({"c": ["äöü", "abcd"]})
+    assert [defined(whole(table), Target(name)).variables[0].length for name in ("utf-8", "latin-1", "utf-8")] == [
+        6,
+        4,
+        6,
+    ]
+
+
+def test_a_file_s_length_gives_way_to_its_values() -> None:
+    numeric = pa.field("x", pa.float64(), metadata={"sas.type": "numeric", "sas.length": "3"})
+    text = pa.field("c", pa.string(), metadata={"sas.type": "character", "sas.length": "2"})
+    definition = defined(whole(pa.table([[0.1], ["abc"]], schema=pa.schema([numeric, text]))))
+    assert [variable.length for variable in definition.variables] == [8, 3]
+    assert [(fault.variable, fault.code) for fault in definition.warnings] == [("x", "length"), ("c", "length")]
+    exact = defined(whole(pa.table([[8192.0], ["a"]], schema=pa.schema([numeric, text], {"sas.float": "ibm"}))))
+    assert [variable.length for variable in exact.variables] == [4, 2]
+
+
+def test_names_are_refused_sent_as_literals_or_renamed() -> None:
+    table = pa.table([[1]] * 5, ["order date", "Order_Date", "2nd", "é", "x" * 33])
+    refused = defined(whole(table))
+    assert [fault.variable for fault in refused.errors] == ["order date", "2nd", "é", "x" * 33]
+    literal = defined(whole(table.select([0, 1, 2, 3])), names="literal")
+    assert literal.errors == ()
+    renamed = defined(whole(table), names="rename")
+    assert [variable.name for variable in renamed.variables] == ["order_date", "Order_Date_2", "_2nd", "VAR4", "x" * 32]
+    assert [variable.label for variable in renamed.variables] == ["order date", "Order_Date", "2nd", "é", "x" * 33]
+    assert renamed.errors == ()
+
+
+@given(st.lists(st.text(max_size=40), max_size=12))
+def test_renamed_columns_always_have_names_that_sas_takes(names: list[str]) -> None:
+    renamed = checks.renamed(names)
+    assert list(checks.name_faults(renamed, "ascii")) == []
+    assert checks.renamed(renamed) == renamed
+
+
+def test_side_columns_are_found_by_their_names() -> None:
+    table = pa.table(
+        {"x": [1.0, None, None], "X__missing": ["", ".a", "._"], "c__missing": ["", "", ".A"], "c": list("abc")}
+    )
+    result = sent(defined(whole(table)))
+    assert result.column_names == ["x", "x__missing", "c__missing", "c"]
+    assert result["x__missing"].to_pylist() == [None, ".A", "._"]
+
+
+LONG = "ä" * 17_000
+
+
+@pytest.mark.parametrize(
+    ("table", "target", "wish", "code", "row", "why"),
+    [
+        ({"x": [0, (1 << 53) + 1]}, LATIN, {}, "value", 2, "beyond 2^53"),
+        ({"x": pa.array([1, (1 << 64) - 1], pa.uint64())}, LATIN, {}, "value", 2, "beyond 2^53"),
+        ({"x": [Decimal(1), Decimal(10**20)]}, LATIN, {}, "value", 2, "beyond 2^53"),
+        ({"x": [1.0, np.inf]}, LATIN, {}, "value", 2, "infinite"),
+        ({"x": [1.0, 1e76]}, IBM, {}, "value", 2, "range of IBM floats"),
+        ({"x": [1.0, 1e-79]}, IBM, {}, "value", 2, "range of IBM floats"),
+        ({"x": [1.0, 0.1]}, LATIN, {"length": 4}, "value", 2, "does not fit a numeric of length 4"),
+        ({"x": [1.0]}, LATIN, {"length": 2}, "length", None, "length 3 to 8, not 2"),
+        ({"x": ["a"]}, LATIN, {"length": 32_768}, "length", None, "length 1 to 32767"),
+        ({"x": ["a", "€", "b"]}, LATIN, {}, "value", 2, "'€' is not in character set latin-1"),
+        ({"x": ["ab", "äb", "abc"]}, Target(), {"length": 2}, "value", 2, "more than 2 bytes in character set utf-8"),
+        ({"x": ["a", LONG]}, Target(), {}, "value", 2, "more than 32767 bytes"),
+        ({"x": [1.0]}, LATIN, {"label": "l" * 257}, "label", None, "at most 256 bytes"),
+        ({"x": [1.0]}, LATIN, {"label": "€"}, "label", None, "lacks"),
+        ({"x": [1.0]}, LATIN, {"format": "F" * 33 + "."}, "format", None, "at most 32 bytes"),
+        ({"x": [1.0]}, Target(version="V8"), {"format": "NLDATMYMS."}, "format", None, "at most 8 bytes"),
+        ({"x": [1.0]}, LATIN, {"format": "$5."}, "format", None, "one without $"),
+        ({"x": ["a"]}, LATIN, {"format": "DATE9."}, "format", None, "one with $"),
+        ({"x": ["a"]}, LATIN, {"informat": "DATE9."}, "informat", None, "one with $"),
+        ({"x": [1.0]}, LATIN, {"format": "9TO5."}, "format", None, "is no format"),
+        ({"x": [1.0]}, LATIN, {"format": "F99999.2"}, "format", None, "widths go to 32767"),
+        ({"x": [time(1)]}, LATIN, {"format": "DATE9."}, "format", None, "the values are times"),
+        ({"x": [MOMENT]}, LATIN, {"format": "DATE9."}, "value", 1, "has a time of day"),
+        ({"x": ["a"]}, LATIN, {"type": "numeric"}, "type", None, "its values are text"),
+        ({"x": [[1]]}, LATIN, {}, "type", None, "nothing like the type list"),
+        ({"x": [b"raw"]}, LATIN, {}, "type", None, "nothing like the type binary"),
+        ({"x": [1.0], "x__missing": [".A"]}, LATIN, {}, "value", 1, "stands beside"),
+        ({"x": [None, 1.0], "x__missing": ["?", ""]}, LATIN, {}, "value", 1, "no missing value of SAS"),
+        ({"x": ["a"]}, Target("utf-16-le"), {}, "charset", None, "more than one byte"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_sent_is_told_with_its_row(
+    table: dict[str, Any], target: Target, wish: dict[str, Any], code: str, row: int | None, why: str
+) -> None:
+    definition = defined(whole(pa.table(table)), target, {"x": VariableWish(**wish)} if wish else None)
+    faults = [(fault.code, fault.row) for fault in definition.errors]
+    assert (code, row) in faults
+    fault = definition.errors[faults.index((code, row))]
+    assert why in fault.why
+    assert fault.variable == (None if code == "charset" else "x")
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    table = pa.table([[1 << 60], ["€"], [[1]], [1.0], [1.0]], ["a b", "c", "l", "same", "SAME"])
+    definition = defined(
+        whole(table),
+        LATIN,
+        {"gone": VariableWish(), "c": VariableWish(label="€")},
+        library="TOOLONGLIB",
+        member="1",
+        label="€",
+    )
+    assert sorted((fault.variable or "", fault.code) for fault in definition.errors) == [
+        ("", "label"), ("", "library"), ("", "member"), ("SAME", "name"), ("a b", "name"), ("a b", "value"),
+        ("c", "label"), ("c", "value"), ("gone", "unknown"), ("l", "type"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("column", "why", "row"),
+    [
+        (pa.array([MOMENT], pa.timestamp("us", "Europe/Berlin")), "sent in UTC", None),
+        (pa.array([0, 1500], pa.timestamp("ns")), "below a microsecond is lost", 2),
+        (pa.array([Decimal("0.1"), Decimal("12345678901234567.89")]), "more digits than a double holds", 2),
+    ],
+)
+def test_what_is_changed_on_the_way_is_a_warning(column: pa.Array, why: str, row: int | None) -> None:
+    definition = defined(whole(pa.table({"x": column})))
+    ((variable, _, said, at),) = definition.warnings
+    assert (variable, at) == ("x", row)
+    assert why in said
+
+
+def test_a_column_of_text_says_why_it_is_no_number() -> None:
+    definition = defined(
+        b"when,n\n2024-01-31,1\n31JAN2024,2\n", variables={"when": VariableWish(format="DATE9.", type="numeric")}
+    )
+    assert [(fault.variable, fault.code) for fault in definition.errors] == [("when", "type"), ("when", "format")]
+    assert Options(types={"when": "numeric"}).type_of("WHEN") == "numeric"
+
+
+def test_a_table_without_columns_is_no_data_set() -> None:
+    definition = defined(whole(pa.table({})))
+    assert [fault.code for fault in definition.errors] == ["variables"]
+
+
+def test_the_name_of_the_file_is_the_last_resort() -> None:
+    names = [defined(b"a\n1\n", file_stem=stem).member for stem in ("sales 2024", "2024", "日本", "x" * 40)]
+    assert names == ["SALES_2024", "_2024", "DATA", "X" * 32]

@@ -1,0 +1,245 @@
+"""What the gateway writes of a table, it reads back; and what each format may do."""
+
+import codecs
+import json
+import zlib
+from datetime import timedelta
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from app.dataset import side
+from app.model.errors import TheirError
+from app.tables.read import formats
+from app.tables.read.wishes import Target
+from tests.support.tables import visits
+from tests.tables.out.making import made
+from tests.tables.read.reading import defined, opened, sent, table_of
+
+EXTENSIONS = {"csv": "csv", "ndjson": "ndjson", "arrow": "arrows", "parquet": "parquet", "dsjc": "dsjc"}
+
+
+def values(table: pa.Table) -> dict[str, list[Any]]:
+    """Every column but the bytes of damaged texts, spans as seconds."""
+    kept = [field.name for field in table.schema if side.bytes_of(field) is None]
+    return {name: [_seconds(value) for value in table[name].to_pylist()] for name in kept}
+
+
+def _seconds(value: Any) -> Any:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+@pytest.mark.parametrize("name", ["parquet", "arrow", "csv", "ndjson", "dataset-json", "dataset-ndjson", "dsjc", "xpt"])
+def test_what_is_written_is_read_back(name: str) -> None:
+    table = visits()
+    data = made(table, name) if name == "xpt" else made(table, name, missing="column")
+    definition = defined(opened(data, f"visits.{EXTENSIONS.get(name, 'json')}"))
+    assert values(sent(definition)) == values(table)
+    if name != "csv":
+        assert definition.member in {"VISITS", "DATA"}
+    if name in {"parquet", "arrow", "xpt"}:
+        assert [variable.format for variable in definition.variables][1:4] == ["BEST5.1", "DATE9.", "DATETIME22.3"]
+        assert definition.variables[1].label == "Age, in years"
+
+
+def test_tags_in_the_cells_of_a_csv() -> None:
+    table = table_of(opened(made(visits(), "csv", missing="tag"), "x.csv", tags=True))
+    assert table["Age__missing"].to_pylist() == [None, ".A", None, None, None]
+
+
+def test_undecodable_bytes_are_kept_where_the_destination_has_the_same_character_set() -> None:
+    table = visits()
+    assert sent(defined(opened(made(table, "parquet"))))["City__bytes"].equals(table["City__bytes"])
+    refused = defined(opened(made(table, "parquet")), Target("latin-1"))
+    assert ("City", "value", 2) in [(fault.variable, fault.code, fault.row) for fault in refused.errors]
+
+
+# --- which format -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "media_type", "expected"),
+    [
+        (b"PAR1....", "x.csv", "text/csv", "parquet"),
+        (b"ARROW1\0\0", "", "", "arrow"),
+        (b"\xff\xff\xff\xff\x10\0", "", "", "arrow"),
+        (b"HEADER RECORD*******LIBRARY HEADER RECORD!!!!!!!", "", "", "xpt"),
+        (zlib.compress(b'{"datasetJSONVersion": "1.1.0"}'), "", "", "dsjc"),
+        (b'{"datasetJSONVersion": "1.1.0", "rows": []}', "x.ndjson", "", "dataset-json"),
+        (b'{"datasetJSONVersion": "1.1.0"}\n[1]\n', "x.json", "", "dataset-ndjson"),
+        (b'{"a": 1}', "x.csv", "", "ndjson"),
+        (b"a,b\n", "", "", "csv"),
+        (b"a,b\n", "x.PARQUET", "", "parquet"),
+        (b"a,b\n", "x", "application/x-sas-xport; charset=binary", "xpt"),
+        (codecs.BOM_UTF16_LE + "a,b\n".encode("utf-16-le"), "", "", "csv"),
+    ],
+)
+def test_content_tells_the_format_and_else_the_name(head: bytes, name: str, media_type: str, expected: str) -> None:
+    assert formats.format_of(BytesIO(head), name, media_type) == expected
+
+
+@pytest.mark.parametrize("data", [b"PK\3\4\0\0", b"\x89PNG\0", b"\0"])
+def test_bytes_of_no_known_format_are_refused(data: bytes) -> None:
+    with pytest.raises(TheirError, match="of no format that is read"):
+        opened(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "why"),
+    [
+        (b"", "x.csv", "the file is empty"),
+        (b"a,b\n1\n", "x.csv", "Expected 2 columns, got 1"),
+        (b"a\n\xff\n", "x.csv", "not in character set"),
+        (b"no", "x.parquet", "not a Parquet file"),
+        (b"PAR1 and no footer", "", "not a Parquet file"),
+        (b"ARROW1 and nothing", "", "not an Arrow IPC file"),
+        (b"HEADER RECORD*******LIBRARY HEADER RECORD!!!!!!!", "", "."),
+        (b'{"a": 1}\n{"a": \n', "", "row 2: not JSON"),
+        (b'{"a": 1}\n[1]\n', "", "row 2: it is no JSON object"),
+        (b"[1]", "x.json", "no columns|array of JSON"),
+        (zlib.compress(b'{"columns": [{"name": "a", "dataType": "string"}]}\n["x"]')[:-6], "x.dsjc", "cut off"),
+        (b"x\x9cno zlib", "x.dsjc", "not a zlib stream"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told(data: bytes, name: str, why: str) -> None:
+    options = {"encoding": "utf-8"} if "character set" in why else {}
+    with pytest.raises(TheirError, match=why):
+        table_of(opened(data, name, **options))
+
+
+# --- CSV ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_delimiter_and_encoding_are_found(delimiter: str, encoding: str) -> None:
+    rows = [["Größe", "a,b;c"], ["é|\t", "2"], ["line\nfeed", '"3"']]
+    text = "".join(delimiter.join('"' + cell.replace('"', '""') + '"' for cell in row) + "\r\n" for row in rows)
+    reading = opened(text.encode(encoding), "x.csv")
+    assert table_of(reading).to_pydict() == {"Größe": ["é|\t", "line\nfeed"], "a,b;c": ["2", '"3"']}
+    assert [remark.why.split(";")[0] for remark in reading.remarks] == (
+        ["it is not UTF-8 and was read as cp1252"] if encoding == "cp1252" else []
+    )
+
+
+def test_what_is_said_of_a_csv_is_followed() -> None:
+    data = "1,5;01\n2,25;ä\n".encode("cp437")
+    reading = opened(data, "x.csv", encoding="ibm437", delimiter=";", decimal=",", header=False)
+    assert table_of(reading).to_pydict() == {"VAR1": [1.5, 2.25], "VAR2": ["01", "ä"]}
+    kept = opened(b"zip,n\n1,2\n", "x.csv", types={"zip": "character"})
+    assert table_of(kept).to_pydict() == {"zip": ["1"], "n": [2.0]}
+    with pytest.raises(TheirError, match="'klingon' is no character set"):
+        opened(b"a\n", "x.csv", encoding="klingon")
+
+
+@pytest.mark.parametrize("data", [b"a,b", b"a,b\n", b"a,b\r\n"])
+def test_a_csv_may_have_no_rows(data: bytes) -> None:
+    assert table_of(opened(data, "x.csv")).to_pydict() == {"a": [], "b": []}
+
+
+def test_a_blank_line_of_a_single_column_is_a_row() -> None:
+    assert table_of(opened(b"a\n1\n\n3\n", "x.csv"))["a"].to_pylist() == [1.0, None, 3.0]
+
+
+# --- Arrow, NDJSON, Dataset-JSON ----------------------------------------------------------------------------------
+
+
+def test_arrow_files_and_feather_are_read() -> None:
+    table = pa.table({"a": [1, 2], "d": pa.array(["x", None]).dictionary_encode()})
+    sink = BytesIO()
+    feather.write_feather(table, sink, compression="zstd")
+    assert table_of(opened(sink.getvalue())).to_pydict() == {"a": [1, 2], "d": ["x", None]}
+
+
+def test_parquet_with_a_damaged_page_is_refused() -> None:
+    sink = BytesIO()
+    pq.write_table(pa.table({"a": list(range(5000))}), sink, write_page_checksum=True, compression="none")
+    data = bytearray(sink.getvalue())
+    data[2000] ^= 0xFF
+    with pytest.raises(TheirError, match="damaged"):
+        table_of(opened(bytes(data)))
+
+
+def test_objects_with_different_members_make_one_table() -> None:
+    lines = [{"a": 1, "b": "2024-01-31"}, {"c": True, "a": 2.5}, {"b": None, "d": "x", "é": "7"}]
+    reading = opened("\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode())
+    table = table_of(reading)
+    assert [str(field.type) for field in table.schema] == ["double", "date32[day]", "bool", "string", "string"]
+    assert table["a"].to_pylist() == [1.0, 2.5, None]
+    assert table["é"].to_pylist() == [None, None, "7"]
+    assert reading.remarks == ()
+
+
+def test_values_of_several_types_become_text() -> None:
+    mixed = b'{"a": 1, "b": 9007199254740993}\n{"a": "one", "b": 0.5}\n{"a": true}\n'
+    reading = opened(mixed)
+    table = table_of(reading)
+    assert table.to_pydict() == {"a": ["1", "one", "true"], "b": ["9007199254740993", "0.5", None]}
+    assert [(remark.column, remark.wrong) for remark in reading.remarks] == [("a", False), ("b", False)]
+
+
+def test_integers_keep_every_digit() -> None:
+    table = table_of(opened(b'{"a": 18446744073709551615, "b": -9223372036854775808}\n{"a": -1}'))
+    assert [int(value) for value in table["a"].to_pylist()] == [18446744073709551615, -1]
+    assert table["b"].to_pylist() == [-9223372036854775808, None]
+    (remark,) = opened(b'{"a": 1.0}\n{"a": 36893488147419103232}').remarks
+    assert (remark.column, remark.row) == ("a", 2)
+
+
+def test_nested_values_are_wrong() -> None:
+    (remark,) = opened(b'{"a": 1}\n{"a": [1]}').remarks
+    assert (remark.column, remark.row, remark.wrong) == ("a", 2, True)
+
+
+def dataset_json(rows: list[list[Any]], *columns: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "datasetJSONVersion": "1.1.0",
+        "name": "DM",
+        "label": "Demographics",
+        "columns": [{"itemOID": "x", "label": "", **column} for column in columns],
+        "rows": rows,
+    }
+
+
+def test_types_of_dataset_json() -> None:
+    document = dataset_json(
+        [["a", "2024-01-31", "2024-01", "1.10", 7, True, "10:00:00"], [None] * 7],
+        {"name": "S", "dataType": "string", "length": 20, "label": "Text", "keySequence": 1},
+        {"name": "D", "dataType": "date", "targetDataType": "integer", "displayFormat": "E8601DA10."},
+        {"name": "DTC", "dataType": "date"},
+        {"name": "DEC", "dataType": "decimal", "targetDataType": "decimal"},
+        {"name": "I", "dataType": "integer"},
+        {"name": "B", "dataType": "boolean"},
+        {"name": "T", "dataType": "time", "targetDataType": "integer"},
+    )
+    definition = defined(opened(json.dumps(document).encode()))
+    seen = {v.name: (v.type, v.length, v.format) for v in definition.variables}
+    assert seen == {
+        "S": ("character", 20, ""),
+        "D": ("numeric", 8, "E8601DA10."),
+        "DTC": ("character", 7, ""),
+        "DEC": ("numeric", 8, ""),
+        "I": ("numeric", 8, ""),
+        "B": ("numeric", 8, ""),
+        "T": ("numeric", 8, "TIME8."),
+    }
+    assert (definition.member, definition.label, definition.variables[0].label) == ("DM", "Demographics", "Text")
+    assert sent(definition)["DEC"].to_pylist() == [1.1, None]
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([[1.0], [1, 2]], "row 2: it has 2 values, and there are 1 columns"),
+        ([[1.0], []], "row 2: it has 0 values"),
+        ([[1.0], ["x"]], "row 2: 'x' is no value of column N"),
+    ],
+)
+def test_rows_that_do_not_fit_their_columns(rows: list[list[Any]], why: str) -> None:
+    document = dataset_json(rows, {"name": "N", "dataType": "double"})
+    with pytest.raises(TheirError, match=why):
+        table_of(opened(json.dumps(document).encode()))

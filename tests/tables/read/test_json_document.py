@@ -1,0 +1,66 @@
+"""Documents whose rows are read piece by piece, however the pieces fall."""
+
+import json
+from io import BytesIO
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.model.errors import TheirError
+from app.tables.read import json_document
+from app.tables.read.json_document import Document
+
+TRICKY = st.text(st.sampled_from('[]{},:"\\ \n' + "rows" + "é😀"), max_size=8)
+CELLS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-1, 1) | TRICKY
+ROWS = st.lists(st.lists(CELLS, max_size=4), max_size=12)
+OTHERS = st.dictionaries(
+    TRICKY.filter(lambda name: name != "rows"),
+    TRICKY | st.lists(TRICKY, max_size=3) | st.just({"rows": [[1]]}),
+    max_size=4,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ROWS, OTHERS, OTHERS, st.integers(1, 40), st.sampled_from([None, 1]), st.booleans())
+def test_rows_are_what_they_are_wherever_they_stand(
+    monkeypatch: pytest.MonkeyPatch,
+    rows: list[list[Any]],
+    before: dict[str, Any],
+    behind: dict[str, Any],
+    piece: int,
+    indent: int | None,
+    ascii_only: bool,
+) -> None:
+    monkeypatch.setattr(json_document, "BLOCK_BYTES", piece)
+    behind = {name: value for name, value in behind.items() if name not in before}
+    text = json.dumps({**before, "rows": rows, **behind}, indent=indent, ensure_ascii=ascii_only)
+    document = Document(BytesIO(text.encode()))
+    assert document.metadata == {**before, "rows": [], **behind}
+    for _ in range(2):
+        assert [row for block in document.rows() for row in block] == rows
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ROWS.filter(bool), OTHERS, st.integers(1, 40), st.data())
+def test_a_document_that_is_cut_off_is_refused(
+    monkeypatch: pytest.MonkeyPatch, rows: list[list[Any]], others: dict[str, Any], piece: int, data: st.DataObject
+) -> None:
+    monkeypatch.setattr(json_document, "BLOCK_BYTES", piece)
+    text = json.dumps({**others, "rows": rows}).encode()
+    with pytest.raises(TheirError):
+        Document(BytesIO(text[: data.draw(st.integers(0, len(text) - 1))]))
+
+
+@pytest.mark.parametrize(
+    "text", ['{"rows": [[1] [2]]}', '{"rows": [1, 2]}', '{"rows": [[1],, [2]]}', '{"rows": [[1]]} x']
+)
+def test_what_is_no_document_is_refused(text: str) -> None:
+    with pytest.raises(TheirError):
+        Document(BytesIO(text.encode()))
+
+
+def test_a_document_may_be_metadata_alone() -> None:
+    document = Document(BytesIO(b'{"columns": ["rows"]}'))
+    assert (document.metadata, list(document.rows())) == ({"columns": ["rows"]}, [])
