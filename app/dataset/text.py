@@ -4,6 +4,7 @@ SAS character values have a fixed length in bytes and are padded with blanks; th
 the empty string. Trailing blanks are therefore not kept, leading ones are.
 """
 
+from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
@@ -38,23 +39,32 @@ def _is_utf8(charset: str) -> bool:
     return "é€\U0001f600".encode(charset, "replace") == "é€\U0001f600".encode()
 
 
-@cache
-def _utf8_sizes(charset: str) -> NDArray[np.int32]:
-    """For each byte of a single-byte character set, the size of its character in UTF-8."""
-    return np.array([len(c.encode()) for c in bytes(range(256)).decode(charset, "replace")], np.int32)
+class _SingleBytes(NamedTuple):
+    """A single-byte character set as tables for `bytes.translate`, by byte: its character in ASCII, FF for those that
+    ASCII lacks; how many bytes more than one its character has in UTF-8; 1 where it is no character, else 0."""
+
+    to_ascii: bytes
+    more: bytes
+    undefined: bytes
 
 
 @cache
-def _to_ascii(charset: str) -> bytes:
-    """For each byte of a single-byte character set its character in ASCII, FF for those that ASCII lacks."""
-    return bytes(ord(c) if ord(c) < 0x80 else 0xFF for c in bytes(range(256)).decode(charset, "replace"))
+def _single_bytes(charset: str) -> _SingleBytes:
+    characters = bytes(range(256)).decode(charset, "replace")
+    return _SingleBytes(
+        bytes(ord(character) if ord(character) < 0x80 else 0xFF for character in characters),
+        bytes(len(character.encode()) - 1 for character in characters),
+        bytes(character == "\N{REPLACEMENT CHARACTER}" for character in characters),
+    )
 
 
 @cache
-def _undefined(charset: str) -> NDArray[np.bool_] | None:
-    """For each byte of a single-byte character set whether it is no character; None if all are."""
-    undefined = np.array([c == "\N{REPLACEMENT CHARACTER}" for c in bytes(range(256)).decode(charset, "replace")])
-    return undefined if undefined.any() else None
+def _from_ascii(charset: str) -> bytes | None:
+    """A single-byte character set's bytes of ASCII's characters, for `bytes.translate`; None if it lacks some."""
+    try:
+        return _ASCII.decode("ascii").encode(charset) + bytes(128)
+    except UnicodeEncodeError:
+        return None
 
 
 def blank(charset: str) -> int:
@@ -106,16 +116,19 @@ def _read_utf8(cells: Bytes, data: Bytes) -> Texts:
 
 
 def _read_single_bytes(cells: Bytes, raw: bytes, charset: str) -> Texts:
-    ascii_only = np.frombuffer(raw.translate(_to_ascii(charset)), np.uint8)
+    tables = _single_bytes(charset)
+    ascii_only = np.frombuffer(raw.translate(tables.to_ascii), np.uint8)
     if ascii_only.max() < 0x80:
         return Texts(_trimmed(_ends(*cells.shape), ascii_only))
-    sizes = _utf8_sizes(charset)[np.frombuffer(raw, np.uint8)]
-    ends = np.concatenate(([0], np.cumsum(sizes, dtype=np.int32)), dtype=np.int32)
-    strings = _trimmed(ends[_ends(*cells.shape)], raw.decode(charset, "replace").encode())
-    undefined = _undefined(charset)
-    if undefined is None:
-        return Texts(strings)
-    damaged: NDArray[np.bool_] = np.any(undefined[cells], axis=1)
+    rows, length = cells.shape
+    more = np.frombuffer(raw.translate(tables.more), np.uint8)
+    longer = np.flatnonzero(more)
+    ends = _ends(rows, length)
+    ends[1:] += np.cumsum(np.bincount(longer // length, more[longer], rows)).astype(np.int32)
+    strings = _trimmed(ends, raw.decode(charset, "replace").encode())
+    undefined = np.flatnonzero(np.frombuffer(raw.translate(tables.undefined), np.uint8))
+    damaged = np.zeros(rows, np.bool_)
+    damaged[undefined // length] = True
     return Texts(strings, _damaged(cells, damaged))
 
 
@@ -176,16 +189,47 @@ def _damaged(cells: Bytes, rows: NDArray[np.bool_]) -> pa.BinaryArray | None:
 def _encoded(strings: pa.StringArray, charset: str) -> tuple[NDArray[np.int32], Bytes]:
     """Offsets and data of non-null strings in a character set. Raises BadValueError."""
     offsets, data = _buffers(strings)
-    if _is_utf8(charset) or (_keeps_ascii(charset) and (data.size == 0 or data.max() < 0x80)):
+    is_ascii = data.size == 0 or data.max() < 0x80
+    if _is_utf8(charset) or (_keeps_ascii(charset) and is_ascii):
         return offsets, data
     if _is_single_byte(charset):
-        characters = np.concatenate(([0], np.cumsum((data & 0xC0) != 0x80, dtype=np.int32)), dtype=np.int32)
-        offsets = characters[offsets]
-        try:
-            return offsets, np.frombuffer(data.tobytes().decode().encode(charset), np.uint8)
-        except UnicodeEncodeError as e:
-            row = int(np.searchsorted(offsets, e.start, "right")) - 1
-            raise BadValueError(row, f"{e.object[e.start]!r} is not in character set {charset}") from None
+        return _single_encoded(offsets, data, charset, _from_ascii(charset) if is_ascii else None)
+    if _keeps_ascii(charset) and not (data == _LINE_FEED).any():
+        with suppress(UnicodeEncodeError):
+            return _many_encoded(offsets, data, charset)
+    return _each_encoded(strings, charset)
+
+
+def _single_encoded(
+    offsets: NDArray[np.int32], data: Bytes, charset: str, table: bytes | None
+) -> tuple[NDArray[np.int32], Bytes]:
+    if table is not None:
+        return offsets, np.frombuffer(data.tobytes().translate(table), np.uint8)
+    characters = np.zeros(len(data) + 1, np.int32)
+    np.cumsum((data & 0xC0) != 0x80, out=characters[1:], dtype=np.int32)
+    offsets = characters[offsets]
+    try:
+        return offsets, np.frombuffer(data.tobytes().decode().encode(charset), np.uint8)
+    except UnicodeEncodeError as e:
+        row = int(np.searchsorted(offsets, e.start, "right")) - 1
+        raise BadValueError(row, f"{e.object[e.start]!r} is not in character set {charset}") from None
+
+
+def _many_encoded(offsets: NDArray[np.int32], data: Bytes, charset: str) -> tuple[NDArray[np.int32], Bytes]:
+    """All values in one go, with line feeds between them, as `_read_many_bytes` reads them."""
+    rows = np.arange(len(offsets) - 1, dtype=np.int32)
+    lines = np.full(len(data) + len(rows), _LINE_FEED, np.uint8)
+    of_data = np.ones(len(lines), np.bool_)
+    of_data[offsets[1:] + rows] = False
+    lines[of_data] = data
+    encoded = np.frombuffer(lines.tobytes().decode().encode(charset), np.uint8)
+    feeds = encoded == _LINE_FEED
+    ends = np.zeros(len(offsets), np.int32)
+    ends[1:] = np.flatnonzero(feeds) - rows
+    return ends, encoded[~feeds]
+
+
+def _each_encoded(strings: pa.StringArray, charset: str) -> tuple[NDArray[np.int32], Bytes]:
     values = []
     for row, value in enumerate(strings.to_pylist()):
         try:
