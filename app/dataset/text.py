@@ -122,11 +122,11 @@ def _read_single_bytes(cells: Bytes, raw: bytes, charset: str) -> Texts:
         return Texts(_trimmed(_ends(*cells.shape), ascii_only))
     rows, length = cells.shape
     more = np.frombuffer(raw.translate(tables.more), np.uint8)
-    longer = np.flatnonzero(more)
+    longer = np.flatnonzero(more > 0)
     ends = _ends(rows, length)
     ends[1:] += np.cumsum(np.bincount(longer // length, more[longer], rows)).astype(np.int32)
     strings = _trimmed(ends, raw.decode(charset, "replace").encode())
-    undefined = np.flatnonzero(np.frombuffer(raw.translate(tables.undefined), np.uint8))
+    undefined = np.flatnonzero(np.frombuffer(raw.translate(tables.undefined), np.bool_))
     damaged = np.zeros(rows, np.bool_)
     damaged[undefined // length] = True
     return Texts(strings, _damaged(cells, damaged))
