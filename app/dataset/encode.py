@@ -17,7 +17,7 @@ from app.dataset import columns, formats, numeric, side, text
 from app.dataset.errors import BadValueError
 from app.dataset.formats import Format
 from app.dataset.layout import Representation
-from app.dataset.numeric import ByteOrder, FloatFormat
+from app.dataset.numeric import ByteOrder, Bytes, FloatFormat
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.errors import TheirError
 
@@ -27,6 +27,7 @@ LONGEST_NAME = 32
 BLOCK_BYTES = 1 << 20
 
 _NUMERIC, _CHARACTER = b"\1", b"\2"
+_WORD = 8
 
 
 def describe(
@@ -118,9 +119,17 @@ def _block(batch: pa.RecordBatch, variables: Sequence[Variable], how: Representa
             else:
                 damaged = _damaged(batch, beside, how.charset)
                 made = text.encode(columns.strings(column), variable.length, how.charset, damaged)
-        cells[:, at : at + variable.length] = made
+        _put(made, cells[:, at : at + variable.length])
         at += variable.length
     return cells.reshape(-1).data
+
+
+def _put(made: Bytes, place: Bytes) -> None:
+    """Copies a column's cells to their place, as words if they are: many times as fast."""
+    if place.shape[1] == _WORD and made.flags.c_contiguous:
+        place.view(np.uint64)[:] = made.view(np.uint64)
+    else:
+        place[:] = made
 
 
 def _with_sides(batch: pa.RecordBatch) -> list[tuple[pa.Field, pa.Array, pa.Array | None]]:

@@ -32,7 +32,8 @@ _IBM_FRACTION = np.uint64((1 << 56) - 1)
 _IBM_EXPONENT = np.uint64(0x7F << 56)
 _TOP_BITS = np.uint64(56)
 _FOUR_TIMES = np.uint64(2)
-"""Bits from where an IBM exponent is to where an IEEE one is, less two, as the one counts powers of 16."""
+"""The bits by which a count of powers of 16 is shorter than the one of powers of 2; and those by which an IBM exponent
+lies further left than four times an IEEE one."""
 _UNIT = np.uint64((1023 - 4 * 64 - 56) << 52)
 """The exponent bits of 16^-64 * 2^-56, the unit of a fraction whose IBM exponent is 0."""
 
@@ -41,8 +42,11 @@ _IEEE_FRACTION = np.uint64((1 << 52) - 1)
 _IEEE_ONE = np.uint64(1 << 52)
 _IEEE_FRACTION_BITS = np.uint64(52)
 _IEEE_EXPONENT = np.uint64(0x7FF)
-_LEAST_EXPONENT = np.int64(763)
+_LEAST_EXPONENT = np.uint64(763)
 """The biased exponent of 16^-65, the least IBM float: an IEEE exponent less this is four times an IBM one."""
+_EXPONENTS = np.uint64(512)
+"""So many IEEE exponents from the least on have IBM ones. Lower ones wrap around to more."""
+_SIXTEENTHS = np.uint64(3)
 
 
 class Numbers(NamedTuple):
@@ -145,8 +149,9 @@ def encode(
     length would change.
     """
     doubles = np.asarray(doubles, np.float64)
-    absent = np.isnan(doubles)
-    refuse_any(np.isinf(doubles), "a SAS numeric cannot be infinite")
+    absent = ~np.isfinite(doubles)
+    if absent.any():
+        refuse_any(np.isinf(doubles), "a SAS numeric cannot be infinite")
     if float_format == "ibm":
         words = _to_ibm(doubles, absent)
         codes, shift = missing.to_ibm(charset), _TOP_BITS
@@ -168,13 +173,22 @@ def _to_ibm(doubles: Doubles, absent: NDArray[np.bool_]) -> Words:
     """The bits of IBM floats, normalised: the fraction's first hexadecimal digit is not 0. Exact, as 53 bits of IEEE
     always fit the 56 of IBM."""
     words = doubles.view(np.uint64)
-    exponent = ((words >> _IEEE_FRACTION_BITS) & _IEEE_EXPONENT).astype(np.int64) - _LEAST_EXPONENT
-    zero = doubles == 0
-    beyond = ((exponent < 0) | (exponent >= 512)) & ~(zero | absent)
-    refuse_any(beyond, "the value is beyond the range of IBM floats (5.4e-79 to 7.2e75)")
-    fraction = ((words & _IEEE_FRACTION) | _IEEE_ONE) << (exponent & 3).astype(np.uint64)
-    ibm: Words = (words & _SIGN) | ((exponent >> 2).astype(np.uint64) << _TOP_BITS) | fraction
-    return np.where(zero, words & _SIGN, ibm)
+    exponent = words >> _IEEE_FRACTION_BITS
+    exponent &= _IEEE_EXPONENT
+    exponent -= _LEAST_EXPONENT
+    unusual = exponent >= _EXPONENTS
+    ibm: Words = words & _IEEE_FRACTION
+    ibm |= _IEEE_ONE
+    ibm <<= exponent & _SIXTEENTHS
+    exponent >>= _FOUR_TIMES
+    exponent <<= _TOP_BITS
+    ibm |= exponent
+    ibm |= words & _SIGN
+    if unusual.any():
+        zero = doubles == 0
+        refuse_any(unusual & ~(zero | absent), "the value is beyond the range of IBM floats (5.4e-79 to 7.2e75)")
+        ibm[zero] = words[zero]
+    return ibm
 
 
 def _words(cells: Bytes, order: ByteOrder) -> Words:

@@ -22,8 +22,8 @@ from app.model.errors import TheirError
 LONGEST_CHARACTER = 32_767
 """The longest character variable that SAS has, in bytes."""
 
-MOST_VARIABLES = 100_000
-"""More variables than any program sends; a table of more could not be handled."""
+MOST_VARIABLES = 32_767
+"""The most that all of SAS's engines can have. Each column costs memory, however few its values are."""
 
 ALIGNMENT = 8
 """Observations may be padded at their end to a multiple of this."""

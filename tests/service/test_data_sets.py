@@ -201,8 +201,8 @@ def stretched(length: int) -> list[Variable]:
 
 
 HOSTILE: dict[str, tuple[dict[str, Any], list[Variable], str]] = {
-    "a million variables": ({"variables": 1_000_000}, VARIABLES, "1,000,000 variables, at most 100,000 are read"),
-    "variables that are not there": ({"variables": 50_000}, VARIABLES, "50000 variables in"),
+    "a million variables": ({"variables": 1_000_000}, VARIABLES, "1,000,000 variables, at most 32,767 are read"),
+    "variables that are not there": ({"variables": 30_000}, VARIABLES, "30000 variables in"),
     "observations of no bytes": ({"obs_length": 0, "observations": 1 << 30}, VARIABLES, "observations of no bytes"),
     "2^31 rows": ({"observations": (1 << 31) - 1}, VARIABLES, "where 2147483647 rows of 28 bytes belong"),
     "rows of 2^31 bytes": (
