@@ -30,8 +30,8 @@ class VariableDraft(Strict):
     informat: Reference | None = Field(default=None, examples=["DATE9."])
     label: Label | None = None
 
-    def wish(self) -> VariableWish:
-        return VariableWish(self.name, self.type, self.length, self.format, self.informat, self.label)
+    def wish(self, column: str) -> VariableWish:
+        return VariableWish(column, self.name, self.type, self.length, self.format, self.informat, self.label)
 
 
 class DataSetDraft(Strict):
@@ -70,7 +70,7 @@ class DataSetDraft(Strict):
         return self
 
     def asked(self, library: str | None, member: str | None, file_stem: str) -> Asked:
-        variables = {column.casefold(): variable.wish() for column, variable in self.variables.items()}
+        variables = {column.casefold(): variable.wish(column) for column, variable in self.variables.items()}
         types = {column: wish.type for column, wish in variables.items() if wish.type is not None}
         return Asked(
             self.format,

@@ -238,8 +238,15 @@ def _entry_of_form(form: Form, number: int, part: StoredPart) -> dict[str, objec
     if kind != AttachmentKind.DATA_SET.word:
         entry["name"] = entry["name"] or re.split(r"[/\\]", part.file_name or "")[-1] or part.name
     if "data_set" in form.fields:
-        entry["data_set"] = from_json(form.fields["data_set"])
+        entry["data_set"] = _json(form.fields["data_set"])
     return entry
+
+
+def _json(text: str) -> object:
+    try:
+        return from_json(text)
+    except ValueError as error:
+        raise _invalid("#/data_set", f"not JSON: {error}") from None
 
 
 def _guessed_kind(part: StoredPart) -> str:

@@ -100,9 +100,9 @@ def _data_set_faults(label: str, making: Sequence[Making], wishes: Wishes, targe
     if not 1 <= len(making) <= MOST_VARIABLES:
         yield Fault(None, "variables", f"a data set has 1 to {MOST_VARIABLES} variables, this one {len(making)}")
     known = {each.column.casefold() for each in making}
-    for column in wishes.variables:
+    for column, wish in wishes.variables.items():
         if column not in known:
-            yield Fault(column, "unknown", "there is no such column")
+            yield Fault(wish.column or column, "unknown", "there is no such column")
     yield from checks.name_faults([each.name for each in making], target.charset, literals=wishes.names == "literal")
 
 

@@ -23,8 +23,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class VariableWish:
-    """What a sender gives for a variable; None lets the file tell."""
+    """What a sender gives for a variable, of which `column` is the column; None lets the file tell."""
 
+    column: str = ""
     name: str | None = None
     type: VariableType | None = None
     length: int | None = None
