@@ -1,12 +1,15 @@
 """Transport files -> tables."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
+
+import pyarrow as pa
 
 from app.codecs.sas.dataset import DataSetDefinition
 from app.codecs.sas.words import MessageKind
 from app.dataset import decode
+from app.dataset.decode import Plan, Unforeseen
 from app.dataset.layout import Representation
 from app.model.errors import TheirError
 from app.tables.table import Table
@@ -25,19 +28,43 @@ def read(file: BinaryIO, *, member: str | None = None, charset: str = charsets.D
     """A data set of a transport file of either version; the file must stay open and as it is while rows are read.
 
     `member` is its name, in any case; a file with one data set needs none. `charset` is a Python codec's name.
-    Columns, types and side columns are those of `app.dataset`: special missing values are kept.
+    Columns, types and side columns are those of `app.dataset`: special missing values are kept. To know the columns,
+    the observations are looked through first.
 
     Raises TheirError, with the byte, for what is no transport file, for one that is cut off or contradicts itself, and
     for a data set that is not there.
     """
+    opened = _opened(file, member, charset)
+    plan = surveyed(opened.plan, opened.blocks)
+    return Table(plan.schema, lambda: decode.batches(plan, opened.blocks(), rows.BATCH_ROWS))
+
+
+def read_whole(file: BinaryIO, *, member: str | None = None, charset: str = charsets.DEFAULT) -> pa.Table:
+    """The same data set in memory. Where its values are the usual, this takes half the time: one pass."""
+    opened = _opened(file, member, charset)
+    try:
+        return _whole(opened.plan, opened.blocks)
+    except Unforeseen as found:
+        return _whole(found.plan, opened.blocks)
+
+
+class _Opened(NamedTuple):
+    plan: Plan
+    blocks: Callable[[], Iterator[bytes]]
+
+
+def _opened(file: BinaryIO, member: str | None, charset: str) -> _Opened:
     records = Records(file)
     chosen = _chosen(list(read_members(records, charsets.checked(charset))), member)
     count = rows.row_count(records, chosen)
     blocks = partial(rows.blocks, records, chosen, count)
     how = Representation("big", "ibm", charset)
-    said = {"sas.member": chosen.name}
-    plan = surveyed(decode.first_plan(_definition(chosen, count), chosen.variables, how, blocks, said), blocks)
-    return Table(plan.schema, lambda: decode.batches(plan, blocks(), rows.BATCH_ROWS))
+    plan = decode.first_plan(_definition(chosen, count), chosen.variables, how, blocks, {"sas.member": chosen.name})
+    return _Opened(plan, blocks)
+
+
+def _whole(plan: Plan, blocks: Callable[[], Iterator[bytes]]) -> pa.Table:
+    return pa.Table.from_batches(decode.batches(plan, blocks(), rows.BATCH_ROWS), plan.schema)
 
 
 def _chosen(found: Sequence[Member], name: str | None) -> Member:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.tables.xpt.parts import Version
-from app.tables.xpt.read import read
+from app.tables.xpt.read import read, read_whole
 from app.tables.xpt.write import write
 
 VERSIONS: tuple[Version, ...] = (5, 8)
@@ -41,12 +41,12 @@ def file_of(table: pa.Table, version: Version, **options: Any) -> bytes:
 
 
 def table_of(data: bytes, **options: Any) -> pa.Table:
-    """The table in a transport file."""
+    """The table in a transport file, which is read in both ways."""
     found = read(io.BytesIO(data), **options)
-    batches = list(found.batches())
-    for batch in batches:
-        batch.validate(full=True)
-    return pa.Table.from_batches(batches, found.schema)
+    streamed = pa.Table.from_batches(found.batches(), found.schema)
+    streamed.validate(full=True)
+    assert streamed.equals(read_whole(io.BytesIO(data), **options), check_metadata=True)
+    return streamed
 
 
 def _said(said: dict[str, str]) -> dict[str, str]:
