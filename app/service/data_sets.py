@@ -66,30 +66,25 @@ def data_set_content(
     """A data set attachment's content as one Parquet object. Raises TheirError and WireError."""
     messages = _by_kind(positions, around.journal, record.dialects or dialect.ALL)
     said = _defined(first, messages, record.dialects or dialect.ALL)
-    observations = messages[MessageKind.OBSERVATIONS]
-
-    def blocks() -> Iterator[memoryview]:
-        return dataset.observation_blocks(observations, said.definition, said.dialects)
-
+    blocks = dataset.observation_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
     how, warnings = _representation(record, first, said, around)
     metadata = _names(record, first, said) | _beside(said, messages, warnings)
-    plan = decode.first_plan(said.definition, said.variables, how, blocks, metadata, warnings)
+    plan = decode.first_plan(said.definition, said.variables, how, lambda: blocks, metadata, warnings)
     try:
-        stored = _stored(record, plan, blocks, said, around)
+        return _stored(record, plan, blocks, said, around)
     except Unforeseen as unforeseen:
         plan = unforeseen.plan
         if plan.has_damaged_texts and named_charset(first.ccsid, first.encoding) is None:
             plan = plan.in_charset(ANY_BYTES, f"nothing names a character set, and the texts are not {how.charset}")
-        stored = _stored(record, plan, blocks, said, around)
-    return stored
+        return _stored(record, plan, blocks, said, around)
 
 
 def _stored(
-    record: AttachmentRecord, plan: Plan, blocks: Callable[[], decode.Blocks], said: _Defined, around: Surroundings
+    record: AttachmentRecord, plan: Plan, blocks: decode.Blocks, said: _Defined, around: Surroundings
 ) -> Finished:
     with around.store.create(object_name(record.id)) as target:
         measured = Measured(target)
-        count = write_parquet(plan.schema, decode.batches(plan, blocks()), measured)
+        count = write_parquet(plan.schema, decode.batches(plan, blocks), measured)
     stored = measured.stored(record, PARQUET_TYPE, said.dialects)
     return replace(stored, observations=count, variables=len(said.variables))
 

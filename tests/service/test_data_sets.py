@@ -212,8 +212,8 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[Variable], str]] = {
     ),
     "rows too short": ({"obs_length": 14, "observations": 2}, VARIABLES, "need 28 bytes, and an observation has 14"),
     "rows too long": ({"obs_length": 7, "observations": 4}, VARIABLES, "need 28 bytes, and an observation has 7"),
-    "a variable too long": ({}, stretched(40_000), "cannot have length 40000"),
-    "variables of 2^31 bytes": ({}, stretched((1 << 31) - 1), "cannot have length 2147483647"),
+    "a variable too long": ({"observations": 1}, stretched(40_000), "cannot have length 40000"),
+    "variables of 2^31 bytes": ({"observations": 1}, stretched((1 << 31) - 1), "cannot have length 2147483647"),
 }
 
 

@@ -147,25 +147,34 @@ class Bodies(Protocol):
     def __iter__(self) -> Iterator[Buffer]: ...
 
 
-def observation_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int) -> Iterator[memoryview]:
-    """The rows of a data set, one block for each of its messages of observations; a row may span blocks.
+class ObservationBlocks:
+    """The rows of a data set, one block for each of its messages of observations; a row may span blocks."""
+
+    def __init__(self, bodies: Bodies, *, all_typed: bool) -> None:
+        self._bodies, self._all_typed = bodies, all_typed
+
+    def __iter__(self) -> Iterator[memoryview]:
+        for index, body in enumerate(self._bodies):
+            yield memoryview(body)[TYPE_SIZE if self._all_typed or not index else 0 :]
+
+
+def observation_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int) -> ObservationBlocks:
+    """The rows of a data set, from its messages of observations.
 
     Every message begins with a type identifier or, with some senders, only the first one does: the number of
-    observations decides. Where the sender does not know that number (-1), it follows from the bytes. Raises WireError,
-    before the first block, for bytes that are not so many whole observations.
+    observations decides. Where the sender does not know that number (-1), it follows from the bytes. Raises WireError
+    for bytes that are not so many whole observations.
     """
     size, are_typed = 0, []
     for body in bodies:
         size += len(body)
         are_typed.append(_is_observations(body, mask))
-    typed = bool(are_typed) and all(are_typed)
-    if typed and _holds(size - TYPE_SIZE * len(bodies), definition):
-        return (memoryview(body)[TYPE_SIZE:] for body in bodies)
+    all_typed = all(are_typed)
+    if all_typed and _holds(size - TYPE_SIZE * len(bodies), definition):
+        return ObservationBlocks(bodies, all_typed=True)
     if are_typed and are_typed[0] and _holds(size - TYPE_SIZE, definition):
-        return (memoryview(body)[0 if index else TYPE_SIZE :] for index, body in enumerate(bodies))
-    if not are_typed and _holds(0, definition):
-        return iter(())
-    found = max(0, size - TYPE_SIZE * (len(bodies) if typed else 1))
+        return ObservationBlocks(bodies, all_typed=False)
+    found = max(0, size - TYPE_SIZE * (len(bodies) if all_typed else 1))
     expected = "whole rows" if definition.observations < 0 else f"{definition.observations} rows"
     raise WireError(
         "ObservationMessage.data", size, f"{found} bytes, where {expected} of {definition.obs_length} bytes belong"
