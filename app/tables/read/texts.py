@@ -43,30 +43,30 @@ Convert = Callable[[pa.StringArray], pa.Array]
 
 class Kind(NamedTuple):
     """What texts may be: `pattern` is what each must look like, `convert` gives their values (missing ones are null)
-    and raises pa.ArrowInvalid for what has the looks alone."""
+    and raises pa.ArrowInvalid for what has the looks alone, `keeps` tells whether nothing of texts is lost."""
 
     word: str
     data_type: pa.DataType
     pattern: str
     convert: Convert
     remark: str = ""
+    keeps: Callable[[pa.StringArray, pa.Array], bool] = lambda _texts, _values: True
 
 
-def _numbers(texts: pa.StringArray) -> pa.DoubleArray:
-    doubles = pc.cast(texts, pa.float64())
-    if not pc.all(pc.is_finite(doubles)).as_py() and len(doubles) > doubles.null_count:
-        raise pa.ArrowInvalid("a number is beyond the range of doubles")
-    if _beyond(texts.filter(pc.match_substring_regex(texts, _LONG_INTEGER))):
-        raise pa.ArrowInvalid("an integer is beyond 2^53")
+def _keeps_numbers(texts: pa.StringArray, doubles: pa.DoubleArray) -> bool:
+    """Whether no number is too large or too small for a double, and no integer beyond 2^53. The fraction of others may
+    have more digits than a double."""
     zeros = texts.filter(pc.equal(doubles, 0.0))
-    if pc.any(pc.match_substring_regex(zeros, _NOT_ZERO)).as_py():
-        raise pa.ArrowInvalid("a number is too small for a double")
-    return doubles
+    return (
+        pc.all(pc.is_finite(doubles)).as_py()
+        and not _are_beyond(texts.filter(pc.match_substring_regex(texts, _LONG_INTEGER)))
+        and not pc.any(pc.match_substring_regex(zeros, _NOT_ZERO)).as_py()
+    )
 
 
-def _beyond(integers: pa.StringArray) -> bool:
+def _are_beyond(integers: pa.StringArray) -> bool:
     try:
-        exact = pc.cast(integers.drop_null(), pa.int64()).to_numpy(zero_copy_only=False)
+        exact = pc.cast(integers, pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         return True
     return bool(((exact > MAX_EXACT) | (exact < -MAX_EXACT)).any())
@@ -103,7 +103,7 @@ def _spans(texts: pa.StringArray) -> pa.DurationArray:
     return pc.cast(signed, pa.duration("us"))
 
 
-NUMBER = Kind("numbers", pa.float64(), _NUMBER, _numbers)
+NUMBER = Kind("numbers", pa.float64(), _NUMBER, _cast(pa.float64()), keeps=_keeps_numbers)
 TEXT = Kind("text", pa.string(), "", _cast(pa.string()))
 _DIGITS_ALONE = Kind(
     "text",
@@ -201,10 +201,9 @@ def _is_all(kind: Kind, values: pa.StringArray) -> bool:
     if not pc.all(pc.match_substring_regex(values, kind.pattern)).as_py():
         return False
     try:
-        kind.convert(values)
+        return kind.keeps(values, kind.convert(values))
     except pa.ArrowInvalid:
         return False
-    return True
 
 
 def _first_odd(kind: Kind, values: pa.StringArray) -> int:
@@ -214,8 +213,12 @@ def _first_odd(kind: Kind, values: pa.StringArray) -> int:
 
 def _first_rounded(texts: pa.StringArray, present: pa.BooleanArray) -> int | None:
     """The first number whose text a double does not tell apart from another with as many digits."""
-    suspects = np.flatnonzero(pc.and_(present, pc.match_substring_regex(texts, _MAYBE_ROUNDED)).to_numpy(False))
-    return next((int(row) for row in suspects if is_rounded(str(texts[int(row)]))), None)
+    suspects = pc.and_(present, pc.match_substring_regex(texts, _MAYBE_ROUNDED))
+    if not pc.any(suspects).as_py():
+        return None
+    shortest = pc.cast(pc.cast(_nulled(texts, present), pa.float64()), pa.string())
+    others = pc.and_kleene(suspects, pc.not_equal(texts, shortest)).to_numpy(zero_copy_only=False)
+    return next((int(row) for row in np.flatnonzero(others) if is_rounded(str(texts[int(row)]))), None)
 
 
 def is_rounded(number: str) -> bool:
