@@ -1,26 +1,20 @@
 """Attachments: what is there, how far it is, and its content."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from hashlib import sha256
-from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
-import pyarrow as pa
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from app.dataset.contents import listing
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import TheirError
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.gateway import Gateway
-from app.tables.out import FORMATS, OptionError, Options, TableFormat, outgoing
-from app.web.content import Piece, Representation, respond, respond_made
-from app.web.data_sets import describe, found_contents, parquet_file
-from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_microseconds, to_time
-from app.web.names import file_name
-from app.web.negotiation import BY_MEDIA_TYPE, OptionsDep, chosen_format, invalid, not_representable, quality
+from app.web.data_sets import describe, found_contents
+from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_microseconds
+from app.web.fetching import answer
+from app.web.negotiation import DESCRIBED, OptionsDep, quality
 from app.web.problems import Problem, responses
 from app.web.schemas import (
     KINDS,
@@ -38,15 +32,10 @@ MISSING_SHOWN = 100
 
 router = APIRouter(prefix="/attachments", tags=["attachments"])
 
-_MADE_BY = (version("attachment-gateway"), pa.__version__)
-_STORED = FORMATS["parquet"]
-"""The format in which data sets are stored."""
-
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _FILE = {"application/octet-stream": _BINARY}
-_TABLES = {media_type: {**_BINARY, "summary": known.title} for media_type, known in BY_MEDIA_TYPE.items()}
 _CONTENT_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "the content", "content": _FILE | _TABLES},
+    200: {"description": "the content", "content": _FILE | DESCRIBED},
     206: {"description": "one range, or several as multipart/byteranges", "content": _FILE},
     304: {"description": "the client has it already"},
     **responses(
@@ -135,20 +124,7 @@ def attachment_content(
     Takes If-Match and If-None-Match; of what is stored, which are files and whole data sets as Parquet, also Range and
     If-Range, and their entity tag is the SHA-256 of the whole.
     """
-    record = _finished(gateway, attachment_id)
-    try:
-        if record.kind is AttachmentKind.DATA_SET:
-            response = _data_set(request, record, gateway, chosen_format(format_, accept), options)
-            response.headers["Vary"] = "Accept"
-            return response
-        _refuse_choice(format_, options)
-        return respond(request.headers, request.method, gateway.content(record), _representation(record))
-    except KeyError:
-        raise Problem("gone", "the content is not there any more") from None
-    except OptionError as error:
-        raise invalid(error) from None
-    except TheirError as error:
-        raise not_representable(error) from None
+    return answer(request, gateway, _finished(gateway, attachment_id), format_, accept, options)
 
 
 @router.get(
@@ -220,53 +196,3 @@ def _missing(gateway: Gateway, record: AttachmentRecord) -> list[tuple[int, int]
     if record.state is not AttachmentState.RECEIVING:
         return None
     return gateway.missing_ranges(record, MISSING_SHOWN)
-
-
-def _data_set(
-    request: Request, record: AttachmentRecord, gateway: Gateway, known: TableFormat, options: Options
-) -> Response:
-    """A data set in a format: as it is stored, or made on the way."""
-    content, chosen = gateway.content(record), known.settled(options)
-    if known is _STORED and chosen == _STORED.settled(Options()):
-        return respond(request.headers, request.method, content, _representation(record))
-
-    def make() -> Iterator[Piece]:
-        return known.write(outgoing(parquet_file(content), chosen, known, _finished_at(record)), chosen)
-
-    return respond_made(request.headers, request.method, make, _made(record, known, chosen))
-
-
-def _refuse_choice(word: str | None, options: Options) -> None:
-    if word is not None:
-        raise Problem("not-acceptable", "a file comes as it is, in no other format", available=[])
-    for name in options.given():
-        raise OptionError(name, "a file comes as it is")
-
-
-def _representation(record: AttachmentRecord) -> Representation:
-    """What is said of content as it is stored."""
-    assert record.sha256 is not None
-    return Representation(
-        tag=record.sha256,
-        content_type=record.content_type,
-        file_name=file_name(record),
-        modified=_finished_at(record),
-        sha256=record.sha256,
-    )
-
-
-def _made(record: AttachmentRecord, known: TableFormat, options: Options) -> Representation:
-    """What is said of a data set in another format. Its bytes depend on the versions of this program and of Arrow, too:
-    so the tag tells all of that."""
-    made_of = (record.sha256, known.name, *options.given().items(), *_MADE_BY)
-    return Representation(
-        tag=sha256(repr(made_of).encode()).hexdigest(),
-        content_type=known.content_type,
-        file_name=file_name(record, known.extension),
-        modified=_finished_at(record),
-    )
-
-
-def _finished_at(record: AttachmentRecord) -> datetime:
-    assert record.finished_at is not None
-    return to_time(record.finished_at).replace(microsecond=0)

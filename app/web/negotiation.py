@@ -1,7 +1,7 @@
 """In which format a client gets a data set (RFC 9110, section 12), and what it chooses beside."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Query
 
@@ -13,6 +13,38 @@ from app.web.problems import Problem
 
 BY_MEDIA_TYPE: Mapping[str, TableFormat] = {known.media_type: known for known in reversed(list(FORMATS.values()))}
 """The format that a media type stands for."""
+
+_SCHEMAS: Mapping[str, Any] = {
+    "text/csv": {"type": "string"},
+    "application/json": {
+        "oneOf": [
+            {"title": "rows", "type": "array", "items": {"type": "object"}},
+            {"title": "Dataset-JSON", "type": "object"},
+        ]
+    },
+    "application/x-ndjson": {"type": "string"},
+}
+_EXAMPLES: Mapping[str, Any] = {
+    "csv": 'Name,Age,Born\r\n"Bo, jr.",14,2012-02-29\r\n',
+    "json": [{"Name": "Bo, jr.", "Age": 14, "Born": "2012-02-29"}],
+    "ndjson": '{"Name":"Bo, jr.","Age":14,"Born":"2012-02-29"}\n',
+}
+
+
+def _described(media_type: str) -> dict[str, Any]:
+    formats = [known for known in FORMATS.values() if known.media_type == media_type]
+    said = {"description": "; ".join(f"`{known.name}`: {known.title}" for known in formats)}
+    examples = {
+        known.name: {"summary": known.title, "value": _EXAMPLES[known.name]}
+        for known in formats
+        if known.name in _EXAMPLES
+    }
+    schema = _SCHEMAS.get(media_type, {"type": "string", "format": "binary"}) | said
+    return {"schema": schema} | ({"examples": examples} if examples else {})
+
+
+DESCRIBED: dict[str, Any] = {known.media_type: _described(known.media_type) for known in FORMATS.values()}
+"""What OpenAPI says of data sets in each media type."""
 
 
 def chosen_format(word: str | None, accept: str | None) -> TableFormat:

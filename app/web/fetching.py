@@ -1,0 +1,100 @@
+"""The content of an attachment as it is answered: as it is stored, or a data set in another format."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from hashlib import sha256
+from importlib.metadata import version
+
+import pyarrow as pa
+from fastapi import Request, Response
+
+from app.model.attachment import AttachmentKind
+from app.model.errors import TheirError
+from app.model.records import AttachmentRecord
+from app.service.gateway import Gateway
+from app.tables.out import FORMATS, OptionError, Options, TableFormat, outgoing
+from app.web.content import Piece, Representation, respond, respond_made
+from app.web.data_sets import parquet_file
+from app.web.deps import to_time
+from app.web.names import file_name
+from app.web.negotiation import chosen_format, invalid, not_representable
+from app.web.problems import Problem
+
+_STORED = FORMATS["parquet"]
+"""The format in which data sets are stored."""
+
+_MADE_BY = (version("attachment-gateway"), pa.__version__)
+
+
+def answer(
+    request: Request,
+    gateway: Gateway,
+    record: AttachmentRecord,
+    word: str | None,
+    accept: str | None,
+    options: Options,
+) -> Response:
+    """The answer to GET or HEAD of a finished attachment's content. `word` is what `?format=` says. Raises Problem."""
+    try:
+        if record.kind is AttachmentKind.DATA_SET:
+            response = _data_set(request, record, gateway, chosen_format(word, accept), options)
+            response.headers["Vary"] = "Accept"
+            return response
+        _refuse_choice(word, options)
+        return respond(request.headers, request.method, gateway.content(record), _representation(record))
+    except KeyError:
+        raise Problem("gone", "the content is not there any more") from None
+    except OptionError as error:
+        raise invalid(error) from None
+    except TheirError as error:
+        raise not_representable(error) from None
+
+
+def _data_set(
+    request: Request, record: AttachmentRecord, gateway: Gateway, known: TableFormat, options: Options
+) -> Response:
+    """A data set in a format: as it is stored, or made on the way."""
+    content, chosen = gateway.content(record), known.settled(options)
+    if known is _STORED and chosen == _STORED.settled(Options()):
+        return respond(request.headers, request.method, content, _representation(record))
+
+    def make() -> Iterator[Piece]:
+        return known.write(outgoing(parquet_file(content), chosen, known, _finished_at(record)), chosen)
+
+    return respond_made(request.headers, request.method, make, _made(record, known, chosen))
+
+
+def _refuse_choice(word: str | None, options: Options) -> None:
+    if word is not None:
+        raise Problem("not-acceptable", "a file comes as it is, in no other format", available=[])
+    for name in options.given():
+        raise OptionError(name, "a file comes as it is")
+
+
+def _representation(record: AttachmentRecord) -> Representation:
+    """What is said of content as it is stored."""
+    assert record.sha256 is not None
+    return Representation(
+        tag=record.sha256,
+        content_type=record.content_type,
+        file_name=file_name(record),
+        modified=_finished_at(record),
+        sha256=record.sha256,
+    )
+
+
+def _made(record: AttachmentRecord, known: TableFormat, options: Options) -> Representation:
+    """What is said of a data set in another format. Its bytes depend on the versions of this program and of Arrow, too:
+    so the tag tells all of that."""
+    made_of = (record.sha256, known.name, *options.given().items(), *_MADE_BY)
+    return Representation(
+        tag=sha256(repr(made_of).encode()).hexdigest(),
+        content_type=known.content_type,
+        file_name=file_name(record, known.extension),
+        modified=_finished_at(record),
+    )
+
+
+def _finished_at(record: AttachmentRecord) -> datetime:
+    assert record.finished_at is not None
+    return to_time(record.finished_at).replace(microsecond=0)
