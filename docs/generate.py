@@ -10,6 +10,18 @@ from app.codecs.sas.dataset import DataSetDefinition, ObservationMessage, Variab
 from app.codecs.sas.files import FileDescriptionMessage
 from app.codecs.sas.indexes import ConstraintMessage, Index, IndexMessage
 from app.model.attachment import AttachmentState
+from app.tables.xpt.layouts import (
+    HeaderRecord,
+    Label8,
+    Label9,
+    LabelRecord,
+    LibraryRecord,
+    MemberRecord5,
+    MemberRecord8,
+    ModifiedRecord,
+    Namestr5,
+    Namestr8,
+)
 from app.web import problems
 from app.wire import Layout
 
@@ -29,6 +41,18 @@ LAYOUTS: dict[str, tuple[type[Layout], ...]] = {
         Index,
         ConstraintMessage,
     ),
+    "SAS transport files": (
+        HeaderRecord,
+        LibraryRecord,
+        ModifiedRecord,
+        MemberRecord5,
+        MemberRecord8,
+        LabelRecord,
+        Namestr5,
+        Namestr8,
+        Label8,
+        Label9,
+    ),
     "IBM MQ": (MQMD1, MQMD2, MQMDE, MQDLH, MQXQH, MQRFH, MQRFH2),
     "MQTT": (FixedHeader,),
 }
@@ -38,7 +62,7 @@ def layouts() -> str:
     """The tables by which messages are read, written and traced."""
     pages = [
         "# Layouts\n",
-        "The tables by which messages are read, written and traced, as the code declares them. Byte order, width of",
+        "The tables by which messages and files are read and written, as the code declares them. Byte order, width of",
         "`long`, the NUL rule and alignment are a sender's dialect and stand in no table.\n",
     ]
     for specification, tables in LAYOUTS.items():

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from app.dataset import columns, formats, side
 from app.dataset.formats import Format
+from app.dataset.schema import MOST_VARIABLES
 from app.model.errors import TheirError
-from app.tables.xpt.parts import MOST_VARIABLES, Version
+from app.tables.xpt.parts import Version
 
 DEFAULT_MEMBER: Final = "DATA"
 """The data set's name where the table has none."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
+from app.dataset.schema import MOST_VARIABLES
 from app.model.errors import TheirError
 from app.tables.xpt.layouts import CONTEXT, HeaderRecord
 
@@ -30,9 +31,6 @@ LABELS_9: Final = "LABELV9"
 
 NAMESTR_SIZE: Final = 140
 """Bytes of a variable's description; 136 where VAX/VMS wrote it."""
-
-MOST_VARIABLES: Final = 65_535
-"""The number of a variable has two bytes."""
 
 _DESCRIPTOR_SIZE: Final = 160
 

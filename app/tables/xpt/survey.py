@@ -21,6 +21,7 @@ Blocks = Callable[[], Iterable[bytes]]
 
 _ORDINARY_MISSING: Final = np.uint64(ord("."))
 _TOP_BYTE: Final = np.uint64(0x100)
+_BEYOND_ASCII: Final = 0x80
 
 
 def surveyed(plan: Plan, blocks: Blocks) -> Plan:
@@ -58,9 +59,13 @@ def _watched(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes], dou
 def _is_doubtful(column: Column, cells: Bytes) -> bool:
     values = cells[:, column.at : column.at + column.variable.length]
     if not column.variable.is_numeric:
-        return bool(np.ascontiguousarray(values).max() >= 0x80)
+        return bool(np.ascontiguousarray(values).max() >= _BEYOND_ASCII)
     words = _words(values)
-    return bool(((words < _TOP_BYTE) & (words != 0) & (words != _ORDINARY_MISSING)).any())
+    fractionless = words < _TOP_BYTE
+    if not fractionless.any():
+        return False
+    tops = words[fractionless]
+    return bool(((tops != 0) & (tops != _ORDINARY_MISSING)).any())
 
 
 def _words(values: Bytes) -> Words:

@@ -140,8 +140,8 @@ def changed(version: Version, old: bytes, new: bytes) -> bytes:
     ("data", "code"),
     [
         (b"**COMPRESSED** " * 16, "xpt-header"),
-        (changed(5, b"!!!!!!!0000000003", b"!!!!!!!0000065536"), "xpt-variables"),
-        (changed(5, b"!!!!!!!0000000003", b"!!!!!!!0000065535"), "xpt-truncated"),
+        (changed(5, b"!!!!!!!0000000003", b"!!!!!!!0000032768"), "xpt-variables"),
+        (changed(5, b"!!!!!!!0000000003", b"!!!!!!!0000032767"), "xpt-truncated"),
         (changed(5, b"!!!!!!!0000000003", b"!!!!!!!00000000-3"), "xpt-header"),
         (changed(8, b"!!!!!!!              5", b"!!!!!!!999999999999999"), "xpt-truncated"),
         (changed(8, b"!!!!!!!              5", b"!!!!!!!              x"), "xpt-header"),
