@@ -1,6 +1,7 @@
 """The content of an attachment as it is answered: as it is stored, or a data set in another format."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import version
@@ -11,6 +12,7 @@ from fastapi import Request, Response
 from app.model.attachment import AttachmentKind
 from app.model.errors import TheirError
 from app.model.records import AttachmentRecord
+from app.service.content import Content
 from app.service.gateway import Gateway
 from app.tables.out import FORMATS, OptionError, Options, TableFormat, outgoing
 from app.web.content import Piece, Representation, respond, respond_made
@@ -35,31 +37,47 @@ def answer(
     options: Options,
 ) -> Response:
     """The answer to GET or HEAD of a finished attachment's content. `word` is what `?format=` says. Raises Problem."""
+    with _gone_if_missing():
+        content = gateway.content(record)
     try:
         if record.kind is AttachmentKind.DATA_SET:
-            response = _data_set(request, record, gateway, chosen_format(word, accept), options)
+            response = _data_set(request, record, content, chosen_format(word, accept), options)
             response.headers["Vary"] = "Accept"
             return response
         _refuse_choice(word, options)
-        return respond(request.headers, request.method, gateway.content(record), _representation(record))
-    except KeyError:
-        raise Problem("gone", "the content is not there any more") from None
+        return _stored(request, record, content)
     except OptionError as error:
         raise invalid(error) from None
     except TheirError as error:
         raise not_representable(error) from None
 
 
-def _data_set(
-    request: Request, record: AttachmentRecord, gateway: Gateway, known: TableFormat, options: Options
-) -> Response:
-    """A data set in a format: as it is stored, or made on the way."""
-    content, chosen = gateway.content(record), known.settled(options)
-    if known is _STORED and chosen == _STORED.settled(Options()):
+@contextmanager
+def _gone_if_missing() -> Iterator[None]:
+    """Content may be deleted at any time."""
+    try:
+        yield
+    except KeyError:
+        raise Problem("gone", "the content is not there any more") from None
+
+
+def _stored(request: Request, record: AttachmentRecord, content: Content) -> Response:
+    with _gone_if_missing():
         return respond(request.headers, request.method, content, _representation(record))
 
+
+def _data_set(
+    request: Request, record: AttachmentRecord, content: Content, known: TableFormat, options: Options
+) -> Response:
+    """A data set in a format: as it is stored, or made on the way."""
+    chosen = known.settled(options)
+    if known is _STORED and chosen == _STORED.settled(Options()):
+        return _stored(request, record, content)
+
     def make() -> Iterator[Piece]:
-        return known.write(outgoing(parquet_file(content), chosen, known, _finished_at(record)), chosen)
+        with _gone_if_missing():
+            file = parquet_file(content)
+        return known.write(outgoing(file, chosen, known, _finished_at(record)), chosen)
 
     return respond_made(request.headers, request.method, make, _made(record, known, chosen))
 

@@ -266,6 +266,13 @@ def test_an_answer_that_breaks_off_does_not_look_whole(shelf: Shelf) -> None:
     assert [(log["event"], "incident" in log) for log in logs] == [("request failed", True)]
 
 
+def test_content_that_is_not_there_any_more(shelf: Shelf) -> None:
+    shelf.put("GONE", visits())
+    shelf.stock.store.delete(f"attachments/{shelf.records['GONE'].id}")
+    for query in ("", "format=csv"):
+        assert shelf.get("GONE", query).status_code == 410
+
+
 def test_the_description_lists_formats_and_options(shelf: Shelf) -> None:
     described: dict[str, Any] = shelf.client.get("/openapi.json").json()
     operation = described["paths"]["/v1/attachments/{attachment_id}/content"]["get"]
