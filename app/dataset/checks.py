@@ -25,6 +25,7 @@ LONGEST_FORMAT: Mapping[Version, int] = {"V8": 8, "V9": 32}
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FORMAT_NAME = re.compile(r"\$?(?:[A-Za-z_](?:[A-Za-z0-9_]*[A-Za-z_])?)?")
+_INTEGER = re.compile(r"-?[0-9]{1,5}")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_]")
 
 
@@ -98,6 +99,16 @@ def format_fault(reference: Format, version: Version, *, is_numeric: bool) -> st
     if reference.width > WIDEST_FORMAT or reference.decimals > MOST_DECIMALS:
         return f"{str(reference)!r}: widths go to {WIDEST_FORMAT} and decimals to {MOST_DECIMALS}"
     return None
+
+
+def is_in(words: str, charset: str) -> bool:
+    """Whether a character set has all of a text."""
+    return _size(words, charset) is not None
+
+
+def is_short(written: str) -> bool:
+    """Whether a text is a number of two bytes, as attributes of a data set are."""
+    return bool(_INTEGER.fullmatch(written)) and -(1 << 15) <= int(written) < 1 << 15
 
 
 def reference(written: str) -> Format:

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.dataset import text
@@ -23,6 +23,7 @@ def plainly(cell: bytes, charset: str) -> tuple[str, bytes | None]:
 
 
 @pytest.mark.parametrize("charset", ALL)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_columns_are_read_as_their_values_one_by_one(data: st.DataObject, charset: str) -> None:
     length = data.draw(st.integers(1, 12))
@@ -37,6 +38,7 @@ def test_columns_are_read_as_their_values_one_by_one(data: st.DataObject, charse
 
 
 @pytest.mark.parametrize("charset", ALL)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_columns_are_written_as_their_values_one_by_one(data: st.DataObject, charset: str) -> None:
     values = data.draw(st.lists(st.none() | st.sampled_from(WORDS), min_size=1, max_size=8))
