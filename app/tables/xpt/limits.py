@@ -116,9 +116,9 @@ class _Fitting:
 
     def member(self, said: dict[str, str]) -> dict[str, str]:
         name = said.get("sas.member") or DEFAULT_MEMBER
-        becomes = self._nameable(name)[: self.limits.member]
+        becomes = self._first(self._cased(self._nameable(name)), self.limits.member)
         if not self._fits(name, self.limits.member):
-            self.note("", "name", name, becomes, f"is no name of 1 to {self.limits.member} bytes")
+            self.note("", "name", name, becomes, self._fault(name, self.limits.member))
         return said | {
             "sas.member": becomes,
             "sas.label": self._cut("", "label", said.get("sas.label", ""), self.limits.member_label),
@@ -132,14 +132,13 @@ class _Fitting:
         taken: set[str] = set()
         for column, name in wanted.items():
             if self._fits(name, self.limits.name) and name.casefold() not in taken:
-                names[column] = name.upper() if self.version == 5 else name
+                names[column] = self._cased(name)
                 taken.add(name.casefold())
         for column, name in wanted.items():
             if column not in names:
                 names[column] = next(free for free in self._candidates(name) if free.casefold() not in taken)
                 taken.add(names[column].casefold())
-                why = f"is no name of 1 to {self.limits.name} bytes, or not the only one so"
-                self.note(column, "name", name, names[column], why)
+                self.note(column, "name", name, names[column], self._fault(name, self.limits.name))
         return names
 
     def variable(self, column: pa.Field, name: str, needed: int) -> pa.Field:
@@ -155,8 +154,7 @@ class _Fitting:
         length = max(_length(said), needed)
         if is_text and length > self.limits.character:
             becomes = None if needed > self.limits.character else str(self.limits.character)
-            why = f"is beyond {self.limits.character} bytes"
-            self.note(column.name, "length", str(length), becomes, why)
+            self.note(column.name, "length", str(length), becomes, f"is more than {self.limits.character} bytes")
             changed["sas.length"] = str(self.limits.character)
         return column.with_metadata(said | changed)
 
@@ -164,8 +162,7 @@ class _Fitting:
         said = formats.parse(reference)
         if is_text and said != Format() and not said.name.startswith("$"):
             said = said._replace(name=f"${said.name}")
-        fits = self._size(said.name) <= self.limits.format and max(said.width, said.decimals) <= LONGEST_WIDTH
-        if fits:
+        if self._holds(said.name, self.limits.format) and max(said.width, said.decimals) <= LONGEST_WIDTH:
             return str(said)
         self.note(column, what, reference, "", f"has a name beyond {self.limits.format} bytes or too great a width")
         return ""
@@ -173,23 +170,33 @@ class _Fitting:
     def _fits(self, name: str, longest: int) -> bool:
         return self._nameable(name) == name and self._size(name) <= longest
 
+    def _fault(self, name: str, longest: int) -> str:
+        """Why this is no name of a data set or a variable."""
+        if self._nameable(name) != name:
+            return "has characters that no name has" if name else "is no name"
+        if self._size(name) > longest:
+            return f"is longer than {longest} bytes"
+        return "is another variable's name, but perhaps for capitals"
+
     def _nameable(self, name: str) -> str:
         """The name with what it cannot have replaced by underscores."""
         if self.version == 8:
             return "".join(c if c.isprintable() and self._size(c) else "_" for c in name).strip() or "_"
         return re.sub(r"\A(?=[0-9]|\Z)", "_", re.sub(r"[^A-Za-z0-9_]", "_", name))
 
+    def _cased(self, name: str) -> str:
+        return name.upper() if self.version == 5 else name
+
     def _candidates(self, name: str) -> Iterator[str]:
         """The name cut, then cut more with 2, 3 ... behind it."""
-        whole = self._nameable(name)
-        whole = whole.upper() if self.version == 5 else whole
+        whole = self._cased(self._nameable(name))
         first = self._first(whole, self.limits.name)
         yield first
         for number in self._numbers.setdefault(first.casefold(), count(2)):
             yield self._first(whole, self.limits.name - len(str(number))) + str(number)
 
     def _cut(self, column: str, what: str, value: str, longest: int) -> str:
-        if self._size(value) <= longest and (self._size(value) or not value):
+        if self._holds(value, longest):
             return value
         becomes = self._first(value.encode(self.charset, "replace").decode(self.charset), longest)
         self.note(column, what, value, becomes, f"needs more than {longest} bytes, or other characters")
@@ -197,6 +204,10 @@ class _Fitting:
 
     def _first(self, text: str, size: int) -> str:
         return text.encode(self.charset)[:size].decode(self.charset, "ignore").rstrip()
+
+    def _holds(self, text: str, longest: int) -> bool:
+        size = self._size(text)
+        return size <= longest and bool(size or not text)
 
     def _size(self, text: str) -> int:
         """Bytes of a text; 0 for one that the character set lacks."""

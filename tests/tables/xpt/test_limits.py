@@ -67,7 +67,8 @@ def test_what_does_not_fit_is_changed_on_request_and_told() -> None:
     assert fitted.metadata[b"sas.member"] == b"SALES_OF"
     assert fitted.metadata[b"sas.label"] == b"y" * 40
     assert fitted.metadata[b"sas.dataset_type"] == b"TYPE OF"
-    assert Misfit("revenue_2025", "name", "revenue_2025", "REVENUE2", changes[2].why) in changes
+    assert Misfit("revenue_2025", "name", "revenue_2025", "REVENUE2", "is longer than 8 bytes") in changes
+    assert Misfit("bad-name", "name", "bad-name", "BAD_NAME", "has characters that no name has") in changes
     assert fit(fitted, 5, charset="utf-8") == (fitted, ())
 
 
@@ -85,6 +86,24 @@ def test_a_length_is_shortened_unless_a_value_needs_it() -> None:
     with pytest.raises(MisfitError) as refused:
         fit(schema, 5, charset="utf-8", rename=True, lengths={"C": 201})
     assert [misfit.becomes for misfit in refused.value.misfits] == [None]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_name_of_a_data_set_is_made_to_fit(version: Version) -> None:
+    for member in ("sales-2024", "2024", "é" * 40, "  ", "€"):
+        schema = pa.schema([numeric("X")], {"sas.member": member})
+        fitted, _ = fit(schema, version, charset="latin-1", rename=True)
+        name = fitted.metadata[b"sas.member"].decode()
+        assert 1 <= len(name.encode("latin-1")) <= LIMITS[version].member
+        assert fit(fitted, version, charset="latin-1").changes == ()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_formats_in_characters_that_the_set_lacks_are_dropped(version: Version) -> None:
+    schema = pa.schema([numeric("X", format="€8.2", informat="BEST99999.")])
+    fitted, changes = fit(schema, version, charset="latin-1", rename=True)
+    assert fitted.field("X").metadata[b"sas.format"] == fitted.field("X").metadata[b"sas.informat"] == b""
+    assert [change.what for change in changes] == ["format", "informat"]
 
 
 def test_bytes_count_and_not_characters() -> None:
