@@ -144,7 +144,8 @@ def _column(number: int, said: Any) -> _Column:
 
 
 def _data_set(metadata: Mapping[str, Any]) -> dict[str, str]:
-    said = {"sas.member": metadata.get("name"), "sas.label": metadata.get("label")}
+    keys = sum(1 for column in metadata["columns"] if column.get("keySequence"))
+    said = {"sas.member": metadata.get("name"), "sas.label": metadata.get("label"), "sas.sort_variables": keys}
     return {key: str(value) for key, value in said.items() if value}
 
 

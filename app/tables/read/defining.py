@@ -17,6 +17,11 @@ from app.tables.read.reading import MISSING_SUFFIX, Reading, Remark
 from app.tables.read.variables import Making
 from app.tables.read.wishes import Defined, Target, VariableWish, Wishes, said_of
 
+_NAMES = frozenset({"library", "member", "label"})
+_KEPT_TEXTS = frozenset({"dataset_type", "compress", "reuse", "encrypt", "sort_collating"})
+_KEPT_SHORTS = frozenset({"sort_variables", "sort_flags"})
+"""What a file says of a data set that is sent as it is."""
+
 
 class Definition(NamedTuple):
     """A data set as it will be sent. Its batches may be asked for where there are no errors."""
@@ -56,6 +61,7 @@ def define(reading: Reading, wishes: Wishes, target: Target) -> Definition:
     errors = chain(
         checks.data_set_name_faults(library, member, target.charset),
         _data_set_faults(label, making, wishes, target),
+        _attribute_faults(said, target),
         chain.from_iterable(each.errors() for each in making),
         _told(reading.remarks, making, wrong=True),
     )
@@ -106,6 +112,15 @@ def _data_set_faults(label: str, making: Sequence[Making], wishes: Wishes, targe
     yield from checks.name_faults([each.name for each in making], target.charset, literals=wishes.names == "literal")
 
 
+def _attribute_faults(said: Mapping[str, str], target: Target) -> Iterator[Fault]:
+    for key in sorted(_KEPT_TEXTS & said.keys()):
+        if not checks.is_in(said[key], target.charset):
+            yield Fault(None, "attribute", f"{key} {said[key]!r} is not in character set {target.charset}")
+    for key in sorted(_KEPT_SHORTS & said.keys()):
+        if not checks.is_short(said[key]):
+            yield Fault(None, "attribute", f"{key} {said[key]!r} is no number of two bytes")
+
+
 def _told(remarks: Sequence[Remark], making: Sequence[Making], *, wrong: bool = False) -> Iterator[Fault]:
     names = {each.column: each.name for each in making}
     for remark in remarks:
@@ -125,8 +140,8 @@ def _schema(making: Sequence[Making], said: Mapping[str, str], target: Target) -
         if each.has_side:
             fields.append(each.side_field(taken))
             taken.add(fields[-1].name.casefold())
-    settled = {**said, "encoding": target.charset, "float": target.float_format}
-    settled.pop("passwords", None)
+    kept = {key: value for key, value in said.items() if key in _KEPT_TEXTS | _KEPT_SHORTS | _NAMES}
+    settled = {**kept, "encoding": target.charset, "float": target.float_format}
     return pa.schema(fields, {f"sas.{key}": value for key, value in settled.items() if value})
 
 

@@ -181,7 +181,7 @@ class Making:
 
     def field(self, position: int) -> pa.Field:
         """The field of its column in the data set's table."""
-        said = {"label": self._label, "informat": str(self._informat), "nsort": self._said.get("nsort", "")}
+        said = {"label": self._label, "informat": str(self._informat), "nsort": self._nsort}
         settled = {
             "type": self._word,
             "length": str(self.length),
@@ -192,6 +192,12 @@ class Making:
         metadata |= {f"sas.{key}": value for key, value in settled.items()}
         data_type = pa.string() if self._conversion is None else self._conversion.data_type
         return pa.field(self.name, data_type, metadata=metadata)
+
+    @property
+    def _nsort(self) -> str:
+        """The place in the sort key that the file tells; nothing where it is no number of one byte."""
+        said = self._said.get("nsort", "")
+        return said if checks.is_short(said) and -128 <= int(said) < 128 else ""
 
     def side_field(self, taken: Container[str]) -> pa.Field:
         return (side.missing_field if self.is_numeric else side.bytes_field)(self.name, taken)

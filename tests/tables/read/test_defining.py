@@ -245,3 +245,26 @@ def test_a_table_without_columns_is_no_data_set() -> None:
 def test_the_name_of_the_file_is_the_last_resort() -> None:
     names = [defined(b"a\n1\n", file_stem=stem).member for stem in ("sales 2024", "2024", "日本", "x" * 40)]
     assert names == ["SALES_2024", "_2024", "DATA", "X" * 32]
+
+
+def test_of_what_a_file_says_only_what_can_be_sent_is_kept() -> None:
+    said = {
+        "sas.compress": "CHAR",
+        "sas.sort_flags": "x",
+        "sas.reuse": "€",
+        "sas.warnings": "old",
+        "sas.passwords": "read",
+    }
+    schema = pa.schema([pa.field("a", pa.int64(), metadata={"sas.nsort": "300", "sas.kind": "date"})], said)
+    refused = defined(whole(pa.table([[1]], schema=schema)), LATIN)
+    assert [(fault.code, fault.why.split()[0]) for fault in refused.errors] == [
+        ("attribute", "reuse"),
+        ("attribute", "sort_flags"),
+    ]
+    kept = schema.remove_metadata().with_metadata({**said, "sas.sort_flags": "3", "sas.reuse": "R"})
+    table = sent(defined(whole(pa.table([[1]], schema=kept)), LATIN))
+    assert {key.decode(): value.decode() for key, value in table.schema.metadata.items()} == {
+        "sas.compress": "CHAR", "sas.sort_flags": "3", "sas.reuse": "R", "sas.library": "WORK", "sas.member": "DATA",
+        "sas.encoding": "latin-1", "sas.float": "ieee",
+    }  # fmt: skip
+    assert set(table.schema.field("a").metadata) == {b"sas.type", b"sas.length", b"sas.format", b"sas.position"}
