@@ -68,7 +68,7 @@ def long(rows: int = 200_000) -> pa.Table:
             field("N", pa.float64()),
             field("Half", pa.float64()),
             field("When", pa.date32()),
-            field("Text", pa.string(), length="154"),
+            field("Text", pa.string(), length="160"),
         ],
         {"sas.member": "LONG"},
     )
@@ -77,7 +77,7 @@ def long(rows: int = 200_000) -> pa.Table:
         "N": pa.array(numbers).cast(pa.float64()),
         "Half": pa.array([n / 2 for n in numbers]),
         "When": pa.array([n % 20_000 for n in numbers], pa.int32()).cast(pa.date32()),
-        "Text": pa.array([f"row {n:>150}" for n in numbers]),
+        "Text": pa.array([f"row {n:>150}" + ('",\\\n!' if n % 1000 == 7 else "") for n in numbers]),
     }
     return pa.table(list(columns.values()), schema=schema)
 

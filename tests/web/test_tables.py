@@ -175,11 +175,13 @@ def test_every_format_has_the_rows(shelf: Shelf) -> None:
 
 def test_a_long_data_set_comes_whole(shelf: Shelf) -> None:
     table = long()
-    read = pa.csv.read_csv(BytesIO(shelf.get("LONG", "format=csv").content))
+    parsing = pa.csv.ParseOptions(newlines_in_values=True)
+    read = pa.csv.read_csv(BytesIO(shelf.get("LONG", "format=csv").content), parse_options=parsing)
     assert read["N"].cast(pa.float64()).equals(table["N"])
     assert read["Half"].equals(table["Half"])
     assert read["Text"].equals(table["Text"])
     assert pa.ipc.open_stream(shelf.get("LONG", "format=arrow").content).read_all().equals(table)
+    assert [row["Text"] for row in shelf.get("LONG", "format=json").json()] == table["Text"].to_pylist()
     piece = shelf.get("LONG", "format=json&columns=n&offset=123456&limit=2").json()
     assert piece == [{"N": 123456}, {"N": 123457}]
 
