@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from app.codecs.ibm_mq.encodings import charset as named_charset
+from app.codecs.ibm_mq.encodings import is_ebcdic
 from app.codecs.sas import correlid, dialect
 from app.codecs.sas.attachment import read_counts, read_header, write_count, write_header
 from app.codecs.sas.dialect import Dialect
@@ -23,6 +24,8 @@ from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord
 from app.wire import WireError
+
+EBCDIC = "cp500"
 
 LONGEST_COUNT = 8
 """Bytes of the longest body that can be a count."""
@@ -68,8 +71,9 @@ def _header(message: PhysicalMessage, known: int) -> tuple[MessageHeader, int]:
 
 def charsets(message: PhysicalMessage) -> Iterator[str]:
     """The character sets to read a message's text in, the one its descriptor names first, Latin-1 last: that one reads
-    any bytes, so that a name in an undeclared character set does not lose an attachment."""
-    named = named_charset(message.ccsid, message.encoding)
+    any bytes, so that a name in an undeclared character set does not lose an attachment. Of EBCDIC that has no codec,
+    code page 500 has the capitals, digits and blanks."""
+    named = named_charset(message.ccsid, message.encoding) or (EBCDIC if is_ebcdic(message.ccsid) else None)
     yield from dict.fromkeys(name for name in (named, "utf-8", "latin-1") if name)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.codecs.ibm_mq.encodings import charset as named_charset
-from app.codecs.ibm_mq.encodings import float_format, integer_order
+from app.codecs.ibm_mq.encodings import float_format, integer_order, is_ebcdic
 from app.codecs.sas import dataset, dialect, indexes
 from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.codecs.sas.entries import TYPE_SIZE
@@ -143,6 +143,8 @@ def _representation(
     warnings = []
     if integer_order(first.encoding) not in {None, chosen.order}:
         warnings.append(f"the descriptor's Encoding {first.encoding} is not the byte order of the definitions")
+    if named_charset(first.ccsid, first.encoding) is None and is_ebcdic(first.ccsid):
+        warnings.append(f"there is no codec of CCSID {first.ccsid}: texts are read as {said.charset}")
     return Representation("big" if chosen.order == ">" else "little", floats, said.charset), warnings
 
 

@@ -101,6 +101,16 @@ def test_every_bit_comes_back(data: st.DataObject, order: ByteOrder, float_forma
     assert again.tobytes() == written.tobytes()
 
 
+def test_floats_of_ibm_that_doubles_lack_become_the_nearest() -> None:
+    """56 bits of fraction, where 53 have room; and a fraction that begins with zeros."""
+    codes = cells_of(
+        [bytes.fromhex(code) for code in ("41FFFFFFFFFFFFFF", "4180000000000005", "4200800000000000")], "big"
+    )
+    assert numeric.decode(codes, "big", "ibm").tolist() == [16.0, 8.0 + 2**-49, 0.5]
+    written = numeric.encode(np.array([16.0, 0.5]), 8, "big", "ibm")
+    assert written.tobytes().hex().upper() == "42100000000000004080000000000000"
+
+
 @given(st.lists(IBM_RANGE, min_size=1))
 def test_floats_of_ibm_are_those_of_another_way_to_make_them(values: list[float]) -> None:
     written = numeric.encode(np.array(values), 8, "big", "ibm")

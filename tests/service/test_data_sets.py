@@ -160,6 +160,16 @@ def test_texts_of_no_declared_character_set_are_read_as_some(tmp_path: Path) -> 
     assert "character set" in said(table, "warnings")
 
 
+def test_ebcdic_without_a_codec_is_read_as_far_as_all_of_it_agrees(tmp_path: Path) -> None:
+    rows = [row("421F800000000000", 0, 0, "ADA 1815".encode("cp500"), "ibm")]
+    with surroundings(tmp_path) as around:
+        sent = messages(around, bodies_of(rows, charset="cp500"), ccsid=1025, encoding=785, charset="cp500")
+        table, _ = stored(around, sent)
+    assert table.column_names == ["amount", "day", "span", "customer"]
+    assert (table["amount"].to_pylist(), table["customer"].to_pylist()) == ([31.5], ["ADA 1815"])
+    assert "CCSID 1025" in said(table, "warnings")
+
+
 def test_a_descriptor_that_contradicts_the_messages_is_a_warning(tmp_path: Path) -> None:
     with surroundings(tmp_path) as around:
         rows = [row("3FF8000000000000", 0, 0, b"Ada     ")]
