@@ -46,14 +46,14 @@ class Prepared(NamedTuple):
     sha256: str = ""
 
 
-def target_of(destination: Destination) -> Target:
-    """What a destination takes. Raises TheirError where its character set is not known."""
+def target_of(destination: Destination, most_bytes: int) -> Target:
+    """What a destination takes, of at most so many bytes. Raises TheirError where its character set is not known."""
     charset = encodings.charset(destination.ccsid, destination.encoding)
     if charset is None:
         why = f"the destination's character set {destination.ccsid} is none that data sets can be written in"
         raise TheirError("charset", "", -1, why)
     is_ibm = encodings.float_format(destination.encoding) == "s390"
-    return Target(charset, "ibm" if is_ibm else "ieee", destination.data_set_version)
+    return Target(charset, "ibm" if is_ibm else "ieee", destination.data_set_version, most_bytes)
 
 
 def prepare(store: ContentStore, uploaded: Uploaded, asked: Asked, target: Target, object_name: str) -> Prepared:

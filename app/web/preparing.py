@@ -83,7 +83,7 @@ def _pointing(number: int, member: str) -> dict[str, Any]:
 def _prepared(
     gateway: Gateway, destination: str, entry: AttachmentDraft, part: StoredPart, object_name: str
 ) -> Prepared:
-    target = target_of(gateway.destinations[destination])
+    target = target_of(gateway.destinations[destination], gateway.settings.limits.upload_bytes)
     uploaded = Uploaded(part.object_name, part.file_name or "", part.content_type)
     return prepare(gateway.store, uploaded, _asked(entry, part), target, object_name)
 

@@ -46,7 +46,7 @@ def prepared(around: Surroundings, data: bytes, name: str, to: Destination, aske
     with around.store.create("outgoing/d/upload") as target:
         target.write(data)
     uploaded = Uploaded("outgoing/d/upload", name)
-    return prepare(around.store, uploaded, asked or Asked(), target_of(to), "outgoing/d/1")
+    return prepare(around.store, uploaded, asked or Asked(), target_of(to, 1 << 30), "outgoing/d/1")
 
 
 def queued(around: Surroundings, made_of: Prepared) -> DeliveryRecord:

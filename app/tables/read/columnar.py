@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from app.tables.read.reading import ROWS_A_BATCH, Options, Reading, unreadable
+from app.tables.read.reading import Options, Reading, check_columns, rows_a_batch, unreadable
 
 Open = Callable[[BinaryIO], tuple[pa.Schema, Iterator[pa.RecordBatch]]]
 
@@ -32,14 +32,16 @@ ARROW_MAGIC = b"ARROW1"
 def _reading(file: BinaryIO, what: str, open_: Open) -> Reading:
     try:
         schema = open_(file)[0]
+        check_columns(len(schema))
     except (pa.ArrowException, OSError) as error:
         raise unreadable(f"not {what}: {error}") from None
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
+            step = rows_a_batch(len(schema))
             for batch in open_(file)[1]:
-                for at in range(0, batch.num_rows, ROWS_A_BATCH):
-                    yield batch.slice(at, ROWS_A_BATCH)
+                for at in range(0, batch.num_rows, step):
+                    yield batch.slice(at, step)
         except (pa.ArrowException, OSError) as error:
             raise unreadable(f"it is damaged: {error}") from None
 
@@ -48,7 +50,7 @@ def _reading(file: BinaryIO, what: str, open_: Open) -> Reading:
 
 def _open_parquet(file: BinaryIO) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     opened = pq.ParquetFile(pa.PythonFile(file, "r"), page_checksum_verification=True)
-    return opened.schema_arrow, opened.iter_batches(ROWS_A_BATCH, use_threads=False)
+    return opened.schema_arrow, opened.iter_batches(rows_a_batch(len(opened.schema_arrow)), use_threads=False)
 
 
 def _open_file(file: BinaryIO) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:

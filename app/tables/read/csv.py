@@ -14,7 +14,7 @@ from app.dataset import side
 from app.model.errors import TheirError
 from app.tables.read import texts
 from app.tables.read.charsets import charset_of
-from app.tables.read.reading import MISSING_SUFFIX, Options, Reading, Remark, unreadable
+from app.tables.read.reading import MISSING_SUFFIX, Options, Reading, Remark, check_columns, unreadable
 
 BLOCK_BYTES = 2 << 20
 """Bytes read at once; no row may be longer."""
@@ -65,6 +65,7 @@ def _form(file: BinaryIO, options: Options) -> _Form:
     if len(rows) < 2 and len(sample) == _SAMPLE:
         raise unreadable(f"its first row is longer than {_SAMPLE} characters")
     first = rows[0]
+    check_columns(len(first))
     names = tuple(first) if options.header else tuple(f"VAR{number}" for number in range(1, len(first) + 1))
     return _Form(charset.name, charset.guessed, delimiter, names, options.header, len(rows) > options.header)
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from app.tables.read import lines, texts
 from app.tables.read.json_document import Document
-from app.tables.read.reading import Options, Reading, Remark, unreadable
+from app.tables.read.reading import Options, Reading, Remark, check_columns, unreadable
 
 Rows = list[list[Any]]
 
@@ -124,6 +124,7 @@ def _columns(metadata: Any) -> list[_Column]:
     described = metadata.get("columns") if isinstance(metadata, dict) else None
     if not isinstance(described, list) or not described:
         raise unreadable("it is no Dataset-JSON: it has no columns")
+    check_columns(len(described))
     return [_column(number, column) for number, column in enumerate(described, 1)]
 
 

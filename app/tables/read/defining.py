@@ -13,7 +13,7 @@ import pyarrow as pa
 from app.dataset import checks, columns, side
 from app.dataset.checks import Fault
 from app.dataset.schema import MOST_VARIABLES
-from app.tables.read.reading import MISSING_SUFFIX, Reading, Remark
+from app.tables.read.reading import MISSING_SUFFIX, Reading, Remark, unreadable
 from app.tables.read.variables import Making
 from app.tables.read.wishes import Defined, Target, VariableWish, Wishes, said_of
 
@@ -55,6 +55,7 @@ def define(reading: Reading, wishes: Wishes, target: Target) -> Definition:
         for each in making:
             each.see(batch, beside.get(each.at), observations)
         observations += batch.num_rows
+        _check_size(observations * sum(each.length for each in making), target)
     library = wishes.library or said.get("library") or "WORK"
     member = wishes.member or said.get("member") or checks.valid_name(wishes.file_stem.upper()) or "DATA"
     label = wishes.label if wishes.label is not None else said.get("label", "")
@@ -78,6 +79,12 @@ def define(reading: Reading, wishes: Wishes, target: Target) -> Definition:
         schema,
         lambda: _converted(reading, making, beside, schema),
     )
+
+
+def _check_size(size: int, target: Target) -> None:
+    """A small file may tell of a vast table: it is not read to its end."""
+    if size > target.most_bytes:
+        raise unreadable(f"its observations have more than {target.most_bytes:,} bytes, as many as may be uploaded")
 
 
 def _sides(schema: pa.Schema, wishes: Wishes) -> dict[int, int]:

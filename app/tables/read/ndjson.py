@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from app.tables.read import lines
 from app.tables.read.json_columns import Column
-from app.tables.read.reading import Options, Reading
+from app.tables.read.reading import Options, Reading, check_columns, rows_a_batch
 
 
 def read(file: BinaryIO, options: Options) -> Reading:
@@ -19,12 +19,16 @@ def read(file: BinaryIO, options: Options) -> Reading:
         for name in dict.fromkeys(chain.from_iterable(rows)):
             column = columns.setdefault(name, Column(options.type_of(name)))
             column.see([row.get(name) for row in rows], first)
+        check_columns(len(columns))
     schema = pa.schema([(name, column.data_type) for name, column in columns.items()])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for _, rows in _rows(file):
-            arrays = [column.values([row.get(name) for row in rows]) for name, column in columns.items()]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        step = rows_a_batch(len(columns))
+        for _, block in _rows(file):
+            for at in range(0, len(block), step):
+                rows = block[at : at + step]
+                arrays = [column.values([row.get(name) for row in rows]) for name, column in columns.items()]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     remarks = chain.from_iterable(column.remarks(name) for name, column in columns.items())
     return Reading(schema, batches, tuple(remarks))

@@ -6,10 +6,15 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
+from app.dataset.schema import MOST_VARIABLES
 from app.model.errors import TheirError
 
 VariableType = Literal["numeric", "character"]
 ROWS_A_BATCH = 16_384
+CELLS_A_BATCH = 4 << 20
+
+MOST_COLUMNS = 2 * MOST_VARIABLES
+"""Columns of a file: its variables, each with a side column."""
 
 MISSING_SUFFIX = "__missing"
 """How a column is called that holds the special missing values of another."""
@@ -34,6 +39,17 @@ class Options:
 
     def type_of(self, column: str) -> VariableType | None:
         return self.types.get(column.casefold())
+
+
+def rows_a_batch(columns: int) -> int:
+    """How many rows of so many columns are held at once."""
+    return max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // max(columns, 1)))
+
+
+def check_columns(columns: int) -> None:
+    """Raises TheirError for more columns than any data set has, before anything is read by them."""
+    if columns > MOST_COLUMNS:
+        raise unreadable(f"it has {columns:,} columns; {MOST_COLUMNS:,} are read at most")
 
 
 class Remark(NamedTuple):

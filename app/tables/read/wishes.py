@@ -14,11 +14,13 @@ NameRule = Literal["strict", "literal", "rename"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the destination takes: a Python codec's name, a format of floats, a version of data sets."""
+    """What the destination takes: a Python codec's name, a format of floats, a version of data sets, and how many bytes
+    all observations may have."""
 
     charset: str = "utf-8"
     float_format: FloatFormat = "ieee"
     version: Version = "V9"
+    most_bytes: int = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,20 @@
 """What variables columns become, and everything that SAS or a destination cannot take."""
 
+import json
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dataset import checks
+from app.model.errors import TheirError
 from app.tables.read.reading import Options
 from app.tables.read.wishes import Target, VariableWish
 from tests.tables.read.reading import defined, sent, whole
@@ -268,3 +272,29 @@ def test_of_what_a_file_says_only_what_can_be_sent_is_kept() -> None:
         "sas.encoding": "latin-1", "sas.float": "ieee",
     }  # fmt: skip
     assert set(table.schema.field("a").metadata) == {b"sas.type", b"sas.length", b"sas.format", b"sas.position"}
+
+
+@pytest.mark.parametrize("extension", ["parquet", "ndjson"])
+def test_a_small_file_of_a_vast_table_is_not_read_to_its_end(extension: str) -> None:
+    if extension == "parquet":
+        sink = BytesIO()
+        pq.write_table(pa.table({f"v{n}": pa.nulls(100_000, pa.float64()) for n in range(100)}), sink)
+        data = sink.getvalue()
+    else:
+        data = b'{"%s": 0}\n' % b'": 0, "'.join(b"v%d" % n for n in range(100)) + b"{}\n" * 100_000
+    assert len(data) < 1 << 20
+    with pytest.raises(TheirError, match="more than 50,000,000 bytes"):
+        defined(data, Target(most_bytes=50_000_000))
+
+
+def test_more_columns_than_a_data_set_has_are_refused() -> None:
+    names = [f"v{n}" for n in range(70_000)]
+    for data in (
+        ",".join(names).encode(),
+        json.dumps(dict.fromkeys(names, 1)).encode(),
+        json.dumps(
+            {"datasetJSONVersion": "1.1", "columns": [{"name": n, "dataType": "string"} for n in names]}
+        ).encode(),
+    ):
+        with pytest.raises(TheirError, match="70,000 columns"):
+            defined(data)
