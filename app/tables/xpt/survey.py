@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from app.dataset import decode
+from app.dataset import decode, text
 from app.dataset.decode import Plan, Unforeseen
 from app.dataset.numeric import Bytes, Words
 from app.dataset.schema import Column
@@ -59,7 +59,7 @@ def _watched(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes], dou
 def _is_doubtful(column: Column, cells: Bytes) -> bool:
     values = cells[:, column.at : column.at + column.variable.length]
     if not column.variable.is_numeric:
-        return bool(np.ascontiguousarray(values).max() >= _BEYOND_ASCII)
+        return bool(text.side_by_side(values).max() >= _BEYOND_ASCII)
     words = _words(values)
     fractionless = words < _TOP_BYTE
     if not fractionless.any():
