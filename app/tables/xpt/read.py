@@ -1,8 +1,8 @@
 """Transport files -> tables."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -17,6 +17,9 @@ from app.tables.xpt import charsets, rows
 from app.tables.xpt.members import Member, read_members
 from app.tables.xpt.records import Records
 from app.tables.xpt.survey import surveyed
+
+MOST_NAMES: Final = 20
+"""An error lists the names of so many data sets."""
 
 
 def members(file: BinaryIO, *, charset: str = charsets.DEFAULT) -> list[str]:
@@ -55,7 +58,7 @@ class _Opened(NamedTuple):
 
 def _opened(file: BinaryIO, member: str | None, charset: str) -> _Opened:
     records = Records(file)
-    chosen = _chosen(list(read_members(records, charsets.checked(charset))), member)
+    chosen = _chosen(read_members(records, charsets.checked(charset)), member)
     count = rows.row_count(records, chosen)
     blocks = partial(rows.blocks, records, chosen, count)
     how = Representation("big", "ibm", charset)
@@ -67,16 +70,18 @@ def _whole(plan: Plan, blocks: Callable[[], Iterator[bytes]]) -> pa.Table:
     return pa.Table.from_batches(decode.batches(plan, blocks(), rows.BATCH_ROWS), plan.schema)
 
 
-def _chosen(found: Sequence[Member], name: str | None) -> Member:
-    wanted = [member for member in found if name is None or member.name.casefold() == name.casefold()]
+def _chosen(found: Iterable[Member], name: str | None) -> Member:
+    names: list[str] = []
+    wanted: list[Member] = []
+    for member in found:
+        names.append(member.name)
+        if len(wanted) < 2 and (name is None or member.name.casefold() == name.casefold()):
+            wanted.append(member)
     if len(wanted) == 1:
         return wanted[0]
-    names = ", ".join(member.name for member in found) or "none"
-    if name is None:
-        raise TheirError("xpt-member", "data set", -1, f"one is to be chosen; the file has {names}")
-    raise TheirError(
-        "xpt-member", "data set", -1, f"{'no' if not wanted else 'more than one'} {name}; the file has {names}"
-    )
+    listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if names[MOST_NAMES:] else "")
+    problem = "one is to be chosen" if name is None else f"{'more than one' if wanted else 'no'} {name}"
+    raise TheirError("xpt-member", "data set", -1, f"{problem}; the file has {listed or 'none'}")
 
 
 def _definition(member: Member, count: int) -> DataSetDefinition:

@@ -3,6 +3,8 @@
 import io
 import math
 import tracemalloc
+from itertools import repeat
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,6 +15,7 @@ from app.model.errors import TheirError
 from app.tables.xpt.layouts import RECORD
 from app.tables.xpt.parts import Version
 from app.tables.xpt.read import members, read
+from app.tables.xpt.write import write
 from tests.tables.xpt.tables import VERSIONS, character, file_of, missing, numeric, table, table_of
 
 versions = pytest.mark.parametrize("version", VERSIONS)
@@ -102,6 +105,12 @@ def test_a_data_set_is_chosen_by_name(version: Version) -> None:
         table_of(data + file_of(one, version)[LIBRARY_SIZE:], member="ONE")
     with pytest.raises(TheirError, match="none"):
         table_of(data[:LIBRARY_SIZE])
+
+
+def test_an_error_lists_some_of_many_data_sets() -> None:
+    one = file_of(small("ONE"), 5)
+    with pytest.raises(TheirError, match="ONE, ONE and 30 more"):
+        table_of(one + one[LIBRARY_SIZE:] * 49)
 
 
 @given(st.lists(st.sampled_from(["", "x"]), max_size=90), st.integers(1, 170), st.sampled_from(VERSIONS))
@@ -210,3 +219,22 @@ def test_thousands_of_equal_names_are_told_apart() -> None:
     found = read(io.BytesIO(data[:at] + header + described + data[-RECORD:]))
     assert found.schema.names[:3] == ["X", "X_2", "X_3"]
     assert len(set(found.schema.names)) == count
+
+
+@versions
+def test_memory_is_flat(version: Version, tmp_path: Path) -> None:
+    batch = table([numeric("X"), character("C", 192)], [[1.5] * 4096, ["text"] * 4096]).to_batches()[0]
+    batches = 50
+    path = tmp_path / "large.xpt"
+    tracemalloc.start()
+    try:
+        with path.open("wb") as file:
+            for piece in write(batch.schema, repeat(batch, batches), version, rows=batches * batch.num_rows):
+                file.write(piece)
+        with path.open("rb") as file:
+            assert sum(found.num_rows for found in read(file).batches()) == batches * batch.num_rows
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert path.stat().st_size > 40_000_000
+    assert peak < 12 << 20
