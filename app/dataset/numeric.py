@@ -69,10 +69,13 @@ def read(cells: Bytes, order: ByteOrder, float_format: FloatFormat = "ieee", cha
     absent = ~np.isfinite(doubles)
     if not absent.any():
         return Numbers(doubles)
-    codes = words[absent]
+    places = np.flatnonzero(absent)
+    codes = words[places]
+    if (codes == MISSING).all():
+        return Numbers(doubles, absent)
     letters = missing.OF_IEEE[((codes & _TAG_MASK) >> _TAG_BITS).astype(np.uint8)]
     letters[codes & ~_TAG_MASK != _UNTAGGED] = 0
-    return _with_letters(doubles, absent, letters)
+    return _with_letters(doubles, absent, places, letters)
 
 
 def _read_ibm(words: Words, charset: str) -> Numbers:
@@ -90,17 +93,19 @@ def _read_ibm(words: Words, charset: str) -> Numbers:
     absent &= (words & ~_SIGN) != 0
     if not absent.any():
         return Numbers(doubles)
-    doubles[absent] = np.nan
-    return _with_letters(doubles, absent, missing.of_ibm(charset)[(words[absent] >> _TOP_BITS).astype(np.uint8)])
+    places = np.flatnonzero(absent)
+    doubles[places] = np.nan
+    letters = missing.of_ibm(charset)[(words[places] >> _TOP_BITS).astype(np.uint8)]
+    return _with_letters(doubles, absent, places, letters)
 
 
-def _with_letters(doubles: Doubles, absent: NDArray[np.bool_], letters: Tags) -> Numbers:
+def _with_letters(doubles: Doubles, absent: NDArray[np.bool_], places: NDArray[np.intp], letters: Tags) -> Numbers:
     odd = len(letters) - int(np.count_nonzero(letters))
     letters[letters == missing.ORDINARY] = 0
     if not letters.any():
         return Numbers(doubles, absent, None, odd)
     tags = np.zeros(len(doubles), np.uint8)
-    tags[absent] = letters
+    tags[places] = letters
     return Numbers(doubles, absent, tags, odd)
 
 
