@@ -1,6 +1,6 @@
 """The data sets of a transport file: what its header records say, and where the observations lie."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -136,27 +136,38 @@ def _variable(described: memoryview, at: int, version: Version, charset: str) ->
 
 
 def _read_labels(records: Records, at: int, variables: list[Variable], charset: str) -> int:
-    """Puts long labels and formats where they belong; the byte behind them."""
+    """Puts long labels and formats where they belong; the byte behind them.
+
+    They say it by number and name. Some programs count from 0, so that the name decides, where it is one.
+    """
+    places = {variable.name: index for index, variable in enumerate(variables)}
     for name, layout in ((LABELS_8, Label8), (LABELS_9, Label9)):
         if records.is_header(name, at):
             count = parts.label_count(records.header(name, at), at)
             at += RECORD
             for _ in range(count):
-                at = _read_label(records, layout, at, variables, charset)
+                at = _read_label(records, layout, at, variables, places, charset)
             at = _record_end(at)
     return at
 
 
-def _read_label(records: Records, layout: type[Label8], at: int, variables: list[Variable], charset: str) -> int:
+def _read_label(
+    records: Records,
+    layout: type[Label8],
+    at: int,
+    variables: list[Variable],
+    places: Mapping[str, int],
+    charset: str,
+) -> int:
     said = records.layout(layout, at)
-    if not 1 <= said.number <= len(variables):
-        why = f"a label for variable {said.number} of {len(variables)}"
-        raise TheirError("xpt-variable", layout.__name__, at, why)
     sizes = [said.name, said.label, *((said.format, said.informat) if isinstance(said, Label9) else (0, 0))]
     data = records.take(at + layout.SIZE, sum(sizes), layout.__name__)
     name, label, output, read = (_text(text, charset) for text in _split(data.decode(CONTEXT.charset), sizes))
-    variable = variables[said.number - 1]
-    variable = replace(variable, name=name or variable.name, label=label)
+    index = places.get(name, said.number - 1)
+    if not 0 <= index < len(variables):
+        why = f"a label for variable {said.number} of {len(variables)}"
+        raise TheirError("xpt-variable", layout.__name__, at, why)
+    variable = replace(variables[index], name=name or variables[index].name, label=label)
     if output:
         reference = formats.parse(output)
         variable = replace(
@@ -167,7 +178,7 @@ def _read_label(records: Records, layout: type[Label8], at: int, variables: list
         variable = replace(
             variable, informat=reference.name, informat_length=reference.width, informat_decimal=reference.decimals
         )
-    variables[said.number - 1] = variable
+    variables[index] = variable
     return at + layout.SIZE + len(data)
 
 

@@ -139,6 +139,16 @@ def test_descriptions_of_vax_are_shorter() -> None:
     assert table_of(shorter).to_pydict() == {"X": [1.0], "Y": [2.0]}
 
 
+def test_labels_that_are_counted_from_0_go_by_their_names() -> None:
+    data = file_of(table([numeric("A"), numeric("B", label="l" * 50)], [[1.0], [2.0]]), 8)
+    at = data.index(b"HEADER RECORD*******LABELV8") + RECORD
+    assert data[at : at + 2] == b"\0\2"
+    for number in (b"\0\1", b"\0\0"):
+        again = table_of(data[:at] + number + data[at + 2 :])
+        assert again.schema.field("B").metadata[b"sas.label"] == b"l" * 50
+        assert b"sas.label" not in again.schema.field("A").metadata
+
+
 def changed(version: Version, old: bytes, new: bytes) -> bytes:
     data = file_of(small(), version)
     assert old in data
@@ -163,6 +173,10 @@ def changed(version: Version, old: bytes, new: bytes) -> bytes:
         (changed(5, b"\0\2\0\0\0\7", b"\0\2\0\0\x70\7"), "xpt-truncated"),
         (
             FILES["version 8, long"].replace(b"LABELV9 HEADER RECORD!!!!!!!1", b"LABELV9 HEADER RECORD!!!!!!!9"),
+            "xpt-truncated",
+        ),
+        (
+            FILES["version 8, long"].replace(b"\0\1\0\x0b", b"\0\x09\0\x0b").replace(b"A_LONG_NAMEl", b"X_LONG_NAMEl"),
             "xpt-variable",
         ),
     ],
