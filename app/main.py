@@ -1,10 +1,11 @@
 """The composition root: settings -> adapters -> service -> web."""
 
+import ctypes
 import gc
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from time import time_ns
 from types import FrameType
 from typing import Any
@@ -23,6 +24,11 @@ from app.web.api import create_app
 GRACE_SECONDS = 10
 GC_THRESHOLDS = (50_000, 20, 50)
 """Messages make many short-lived objects and no cycles: collecting seldom is worth a tenth of the processor."""
+
+
+M_ARENA_MAX = -8
+MOST_ARENAS = 2
+"""Of glibc's allocator, which otherwise keeps for each of many threads what the thread has freed."""
 
 
 class SystemClock:
@@ -74,6 +80,7 @@ def serve(settings: Settings) -> None:
     The port is taken first: a second gateway by mistake must not take the broker's session from the one that runs.
     """
     with closing(_bound(settings.http)) as listener:
+        _share_arenas()
         gateway = build(settings)
         # What is there now stays for good: the collector need not look through it again and again.
         gc.collect()
@@ -84,6 +91,11 @@ def serve(settings: Settings) -> None:
             _Server(gateway).run([listener])
         finally:
             gateway.stop()
+
+
+def _share_arenas() -> None:
+    with suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, MOST_ARENAS)
 
 
 def _bound(http: Http) -> socket.socket:

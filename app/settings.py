@@ -31,7 +31,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from app import plugins
 from app.codecs.sas.dialect import Dialect
-from app.dataset.checks import Version
+from app.model.attachment import DataSetVersion
 from app.model.message import Framing
 from app.model.records import GroupedAs
 
@@ -250,7 +250,7 @@ class Destination(Endpoint):
     body_limit: int = Field(default=32000, ge=1024, le=100 << 20)
     record_length: int | None = Field(default=None, ge=1)
     group: GroupedAs = "messages"
-    data_set_version: Version = "V9"
+    data_set_version: DataSetVersion = "V9"
     attempts: int = Field(default=0, ge=0)
     retry_first: Duration = timedelta(seconds=1)
     retry_longest: Duration = timedelta(minutes=5)

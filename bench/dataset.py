@@ -33,7 +33,7 @@ import pyreadstat
 from app.dataset import decode, encode
 from app.dataset.layout import Representation
 from app.dataset.parquet import write_parquet
-from app.tables.xpt.read import read as read_transport
+from app.tables.xpt.read import read_whole
 from app.tables.xpt.write import write as write_transport
 
 BODY = 32_000
@@ -102,7 +102,7 @@ def exhaust(pieces: Iterable[Any]) -> None:
 
 def read_xpt(path: Path) -> None:
     with path.open("rb") as file:
-        exhaust(read_transport(file).batches())
+        read_whole(file)
 
 
 def write_xpt(sent: pa.Table, path: Path) -> None:

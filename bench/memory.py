@@ -1,6 +1,8 @@
-"""Peak memory of the gateway: one large attachment there and back, and very many that stay unfinished.
+"""Peak memory of the gateway: one large attachment there and back, a data set of many rows, and very many attachments
+that stay unfinished.
 
 large        a file is uploaded by REST, sent over Mosquitto, received, downloaded; its SHA-256 is compared
+data set     a table is uploaded as Parquet, sent and received, and downloaded as Parquet, CSV and transport file
 unfinished   so many attachments of three parts of which two come
 
 Each runs in a gateway process of its own. Figures are the process's peak resident memory (VmHWM) in MiB, pages of
@@ -9,12 +11,19 @@ mapped files included. Run it as `python -m bench.memory`.
 
 import argparse
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from time import perf_counter
+
+import numpy as np
+import polars_readstat
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import csv
 
 from app.model.message import PhysicalMessage
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
@@ -65,6 +74,65 @@ def large(process: GatewayProcess, folder: Path, mebibytes: int) -> None:
         raise AssertionError("what came out is not what was sent")
 
 
+def data_set(process: GatewayProcess, folder: Path, rows: int) -> None:
+    """Sends a table of so many rows to the gateway's own source, and compares what comes out in each format."""
+    sent = folder / "sent.parquet"
+    pq.write_table(made(rows), sent, row_group_size=100_000)
+    step("started", process)
+    with sent.open("rb") as file:
+        files = {"file": ("sent.parquet", file, "application/vnd.apache.parquet")}
+        form = {"destination": "back", "kind": "data-set"}
+        process.client.post("/v1/messages", data=form, files=files, timeout=PATIENCE).raise_for_status()
+    step("uploaded", process)
+    process.until(lambda: process.samples().total("attachments_total", state="finished"), PATIENCE, 0.2)
+    step("sent, received and finished", process)
+    (item,) = process.listing("/v1/attachments", state="finished")
+    expected = sums(pq.read_table(sent))
+    for extension, read in READERS.items():
+        path = folder / f"received.{extension}"
+        query = {"format": extension, "missing": "null"}
+        address = f"/v1/attachments/{item['id']}/content"
+        with process.client.stream("GET", address, params=query, timeout=PATIENCE) as response, path.open("wb") as file:
+            response.raise_for_status()
+            for piece in response.iter_bytes(PIECE):
+                file.write(piece)
+        step(f"downloaded as {extension}, {path.stat().st_size / 2**20:.0f} MiB", process)
+        if (found := sums(read(path))) != expected:
+            raise AssertionError(f"{extension}: {found}, where {expected} was sent")
+
+
+def made(rows: int) -> pa.Table:
+    """Numbers that are exact in every format, some missing, dates, and texts."""
+    numbers = np.arange(rows)
+    return pa.table(
+        {
+            "id": pa.array(numbers.astype(np.float64)),
+            "value": pa.array(numbers / 8, mask=numbers % 10 == 0),
+            "seen": pa.array((numbers % 20_000).astype(np.int32)).cast(pa.date32()),
+            "name": pa.array([f"Somebody {number % 9973}" for number in range(rows)]),
+        }
+    )
+
+
+def sums(table: pa.Table) -> dict[str, float]:
+    """What tells whether every row is there: a total of each column."""
+    return {
+        "rows": table.num_rows,
+        "id": pc.sum(table["id"]).as_py(),
+        "value": pc.sum(table["value"]).as_py(),
+        "missing": table["value"].null_count,
+        "seen": pc.sum(table["seen"].cast(pa.date32()).cast(pa.int32())).as_py(),
+        "name": pc.sum(pc.utf8_length(table["name"])).as_py(),
+    }
+
+
+READERS: Mapping[str, Callable[[Path], pa.Table]] = {
+    "parquet": pq.read_table,
+    "csv": csv.read_csv,
+    "xpt": lambda path: polars_readstat.read_readstat(str(path)).to_arrow(),
+}
+
+
 def unfinished(process: GatewayProcess, port: int, count: int) -> None:
     """Sends so many attachments without their last part and their count."""
     step("started", process)
@@ -113,13 +181,18 @@ def measure(run: Callable[[GatewayProcess, Mosquitto, Path], None]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", type=int, default=1024, help="MiB of the large attachment (1024)")
+    parser.add_argument("--rows", type=int, default=2_000_000, help="rows of the data set (2000000)")
     parser.add_argument("--unfinished", type=int, default=100_000, help="unfinished attachments (100000)")
     chosen = parser.parse_args()
     print(f"an attachment of {chosen.large} MiB")
     of_large = measure(lambda process, _, folder: large(process, folder, chosen.large))
+    print(f"a data set of {chosen.rows} rows")
+    of_rows = measure(lambda process, _, folder: data_set(process, folder, chosen.rows))
     print(f"{chosen.unfinished} unfinished attachments")
     of_unfinished = measure(lambda process, broker, _: unfinished(process, broker.port, chosen.unfinished))
-    print(f"ratios: peak_mib_large={of_large:.0f} peak_mib_unfinished={of_unfinished:.0f}")
+    print(
+        f"ratios: peak_mib_large={of_large:.0f} peak_mib_data_set={of_rows:.0f} peak_mib_unfinished={of_unfinished:.0f}"
+    )
 
 
 if __name__ == "__main__":

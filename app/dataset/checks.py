@@ -6,13 +6,11 @@ Interface's attachment option ATTACH_VERSION=VERSION_8, without which a SAS of v
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from app.dataset import formats, text
 from app.dataset.formats import Format
-
-Version = Literal["V8", "V9"]
-"""The version of the SAS data set that a receiving program expects."""
+from app.model.attachment import DataSetVersion
 
 LONGEST_NAME = 32
 LONGEST_LABEL = 256
@@ -20,7 +18,7 @@ LONGEST_LIBRARY = 8
 WIDEST_FORMAT = 32_767
 MOST_DECIMALS = 31
 
-LONGEST_FORMAT: Mapping[Version, int] = {"V8": 8, "V9": 32}
+LONGEST_FORMAT: Mapping[DataSetVersion, int] = {"V8": 8, "V9": 32}
 """Bytes of a format's name, the `$` of a character format included."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -85,7 +83,7 @@ def label_fault(label: str, charset: str) -> str | None:
     return None if size <= LONGEST_LABEL else f"a label has at most {LONGEST_LABEL} bytes, this one {size}"
 
 
-def format_fault(reference: Format, version: Version, *, is_numeric: bool) -> str | None:
+def format_fault(reference: Format, version: DataSetVersion, *, is_numeric: bool) -> str | None:
     """What is wrong with a format or informat of a variable."""
     name = reference.name
     longest = LONGEST_FORMAT[version]

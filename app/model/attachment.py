@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import Literal
+
+DataSetVersion = Literal["V8", "V9"]
+"""The version of the SAS data set that a receiving program expects."""
 
 
 class AttachmentKind(IntEnum):

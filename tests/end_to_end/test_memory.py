@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.memory import TOPIC, large, peak, unfinished
+from bench.memory import TOPIC, data_set, large, peak, unfinished
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 
 MOST = 300
 """MiB that a gateway may take, whatever comes."""
+
+MOST_WITH_TABLES = 400
+"""The same where tables are made: Arrow's and Parquet's buffers come on top."""
 
 
 @pytest.fixture
@@ -30,6 +33,11 @@ def process(tmp_path: Path, broker: Mosquitto) -> Iterator[GatewayProcess]:
 def test_a_large_attachment_there_and_back(process: GatewayProcess, tmp_path: Path) -> None:
     large(process, tmp_path, 400)
     assert peak(process) < MOST
+
+
+def test_a_data_set_of_many_rows_out_in_every_format(process: GatewayProcess, tmp_path: Path) -> None:
+    data_set(process, tmp_path, 2_000_000)
+    assert peak(process) < MOST_WITH_TABLES
 
 
 def test_many_unfinished_attachments(process: GatewayProcess, broker: Mosquitto) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from app.dataset.checks import Version
 from app.dataset.numeric import FloatFormat
+from app.model.attachment import DataSetVersion
 from app.tables.read.reading import VariableType
 
 Origin = Literal["given", "file", "inferred"]
@@ -19,7 +19,7 @@ class Target:
 
     charset: str = "utf-8"
     float_format: FloatFormat = "ieee"
-    version: Version = "V9"
+    version: DataSetVersion = "V9"
     most_bytes: int = 1 << 40
 
 
