@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from adapters.object_store import ObjectStore
 from app.codecs.sas.dialect import DIALECTS
 from app.dataset import side
 from app.model.attachment import AttachmentKind, AttachmentState
@@ -153,3 +154,21 @@ def test_a_data_set_without_observations(tmp_path: Path) -> None:
     with surroundings(tmp_path) as around:
         again = there_and_back(around, prepared(around, b"a,b\n", "empty.csv", to), cut_of(to, 32_000))
     assert (again.num_rows, again.column_names) == (0, ["a", "b"])
+
+
+class RemoteStore(ObjectStore):
+    """A store whose objects are no files that could be opened."""
+
+    def local_path(self, name: str) -> str | None:
+        return None
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet", "arrow"])
+def test_objects_need_not_be_local_files(tmp_path: Path, name: str) -> None:
+    to = destination(*IEEE_BIG)
+    with surroundings(tmp_path) as around:
+        remote = replace(around, store=RemoteStore(tmp_path / "remote"))
+        sent = prepared(remote, made(visits(), name, missing="column"), f"v.{name}", to)
+        messages = list(Cutter(cut_of(to, 2000), remote.store).cut(queued(remote, sent)))
+        local = prepared(around, made(visits(), name, missing="column"), f"v.{name}", to)
+        assert messages == list(Cutter(cut_of(to, 2000), around.store).cut(queued(around, local)))

@@ -58,7 +58,7 @@ class Document:
                     raise unreadable("it or a row soon after it is no JSON array", count + 1)
                 if rows:
                     yield rows
-                self._tail = _limited(held[cut:] + self._file.read(LONGEST_METADATA))
+                self._tail = self._rest(held[cut:])
                 return
             if rows:
                 yield rows
@@ -67,6 +67,11 @@ class Document:
             if len(held) > LONGEST_LINE:
                 raise unreadable(f"it is longer than {LONGEST_LINE} bytes", count + 1)
         raise unreadable("the file is cut off in its rows")
+
+    def _rest(self, held: bytes) -> bytes:
+        while piece := self._file.read(BLOCK_BYTES):
+            held = _limited(held + piece)
+        return held
 
 
 def _head(file: BinaryIO) -> tuple[bytes, bool]:

@@ -1,0 +1,47 @@
+"""However long a file is, little of it is in memory."""
+
+import tracemalloc
+from io import BytesIO
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from app.tables.read import csv, formats, json_document, lines
+from app.tables.read.defining import define
+from app.tables.read.reading import Options
+from app.tables.read.wishes import Target, Wishes
+from tests.support.tables import long
+from tests.tables.out.making import made
+
+BLOCK = 128 << 10
+MOST = 12 << 20
+"""The table has 20 MiB in Arrow, and up to three times that as objects of Python."""
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    return long(110_000)
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet", "arrow", "ndjson", "dataset-json", "dsjc", "xpt"])
+def test_memory_is_flat(table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for module in (csv, json_document, lines):
+        monkeypatch.setattr(module, "BLOCK_BYTES", BLOCK)
+    path = tmp_path / "long"
+    path.write_bytes(made(table, name, rows_a_group=20_000))
+    before = pa.total_allocated_bytes()
+    arrow = rows = 0
+    with path.open("rb") as file:
+        format_ = formats.format_of(BytesIO(file.read(1 << 16)), "", "")
+        tracemalloc.start()
+        try:
+            definition = define(formats.read(file, format_, Options()), Wishes(), Target("latin-1", "ibm"))
+            for batch in definition.batches():
+                arrow = max(arrow, pa.total_allocated_bytes() - before)
+                rows += batch.num_rows
+            python = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert (definition.errors, rows) == ((), table.num_rows)
+    assert arrow + python < MOST
