@@ -90,7 +90,12 @@ def _variable(field: pa.Field, position: int, beside: pa.Field | None) -> Variab
     said = _sas(field.metadata)
     is_numeric = not columns.is_text(field.type)
     odd = said.get("odd_missing")
-    notes = [said.get("inexact"), f"NaNs and infinities that SAS lacks, taken as missing: {odd}" if odd else None]
+    damaged = beside.name if beside is not None and not is_numeric else None
+    notes = [
+        said.get("inexact"),
+        f"values that do not decode, as bytes in {damaged}" if damaged else None,
+        f"NaNs and infinities that SAS lacks, taken as missing: {odd}" if odd else None,
+    ]
     return VariableContents(
         position=int(said.get("position", position)),
         name=said.get("name", field.name),
@@ -103,7 +108,7 @@ def _variable(field: pa.Field, position: int, beside: pa.Field | None) -> Variab
         kind=said.get("kind", ""),
         arrow_type=str(field.type),
         missing_column=beside.name if beside is not None and is_numeric else None,
-        bytes_column=beside.name if beside is not None and not is_numeric else None,
+        bytes_column=damaged,
         notes=tuple(filter(None, notes)),
     )
 

@@ -33,6 +33,7 @@ Character Set    ASCII
 
                                               Warnings
 
+Name: values that do not decode, as bytes in Name__bytes
 Age: NaNs and infinities that SAS lacks, taken as missing: 1
 Born: observation 2: 1.5 is no exact date
 """
