@@ -61,13 +61,21 @@ def _form(file: BinaryIO, options: Options) -> _Form:
     if not sample.strip():
         raise unreadable("the file is empty; its first row should name the columns")
     delimiter = options.delimiter or _sniff(sample)
-    rows = list(islice(_rows(sample, delimiter), 2))
-    if len(rows) < 2 and len(sample) == _SAMPLE:
+    rows = _rows(sample, delimiter)
+    first = next(rows)
+    has_more = _has_another(rows)
+    if not has_more and len(sample) == _SAMPLE:
         raise unreadable(f"its first row is longer than {_SAMPLE} characters")
-    first = rows[0]
     check_columns(len(first))
     names = tuple(first) if options.header else tuple(f"VAR{number}" for number in range(1, len(first) + 1))
-    return _Form(charset.name, charset.guessed, delimiter, names, options.header, len(rows) > options.header)
+    return _Form(charset.name, charset.guessed, delimiter, names, options.header, has_more or not options.header)
+
+
+def _has_another(rows: Iterator[list[str]]) -> bool:
+    try:
+        return next(rows, None) is not None
+    except TheirError:
+        return True
 
 
 def _sample(file: BinaryIO, charset: str) -> str:
@@ -139,7 +147,10 @@ def _cells(file: BinaryIO, form: _Form) -> Iterator[pa.RecordBatch]:
             for batch in reader:
                 yield batch.cast(pa.schema([(number, pa.string()) for number in numbers]))
     except pa.ArrowInvalid as error:
-        raise unreadable(str(error).removeprefix("CSV parse error: ")) from None
+        why = str(error).removeprefix("CSV parse error: ")
+        if "straddling" in why:
+            why = f"a row is longer than {BLOCK_BYTES} bytes, or a quote is not closed"
+        raise unreadable(why) from None
     except UnicodeDecodeError as error:
         raise unreadable(f"it is not in character set {form.charset}: {error.reason}") from None
 

@@ -32,6 +32,7 @@ _MOMENT_KINDS: Mapping[pa.DataType, frozenset[Kind]] = {
     pa.time64("us"): frozenset({"time", "time-of-day"}),
     pa.duration("us"): frozenset({"time", "time-of-day"}),
 }
+_REPLACED = "bytes that are not in the file's character set are sent as U+FFFD"
 _MOMENT_WORDS: Mapping[pa.DataType, str] = {
     pa.date32(): "dates",
     pa.timestamp("us"): "datetimes",
@@ -121,8 +122,12 @@ class Making:
             self._needed = max(self._needed, self._room(values, held))
         except BadValueError as bad:
             self._value_error = Fault(self.name, "value", bad.why, first + bad.row + 1)
-        if self._value_warning is None and (row := self._conversion.loses(column)) is not None:
+        if self._value_warning is not None:
+            return
+        if (row := self._conversion.loses(column)) is not None:
             self._value_warning = Fault(self.name, "rounded", self._conversion.loss, first + row + 1)
+        elif (row := self._replaced(batch, beside)) is not None:
+            self._value_warning = Fault(self.name, "damaged", _REPLACED, first + row + 1)
 
     def arrays(self, batch: pa.RecordBatch, beside: int | None) -> Iterator[pa.Array]:
         """The variable's columns of a batch: its own, and its side column where it has one."""
@@ -140,6 +145,13 @@ class Making:
             return held.cast(pa.binary()) if self._keeps_bytes else None
         words = pc.utf8_trim_whitespace(columns.strings(held))
         return pc.if_else(pc.is_in(words, value_set=_ORDINARY), pa.scalar(None, pa.string()), pc.ascii_upper(words))
+
+    def _replaced(self, batch: pa.RecordBatch, beside: int | None) -> int | None:
+        """The first text whose bytes do not decode and cannot be sent as they are."""
+        if beside is None or self.is_numeric or self._keeps_bytes:
+            return None
+        held = batch.column(beside)
+        return pc.index(held.is_valid(), pa.scalar(value=True)).as_py() if held.null_count < len(held) else None
 
     def _room(self, values: pa.Array, held: pa.Array | None) -> int:
         """The bytes that each of these values fits. Raises BadValueError for one that fits nothing."""

@@ -54,6 +54,10 @@ def test_tags_in_the_cells_of_a_csv() -> None:
 def test_undecodable_bytes_are_kept_where_the_destination_has_the_same_character_set() -> None:
     table = visits()
     assert sent(defined(opened(made(table, "parquet"))))["City__bytes"].equals(table["City__bytes"])
+    moved = table.replace_schema_metadata({**table.schema.metadata, b"sas.encoding": b"cp1252"})
+    replaced = defined(opened(made(moved, "parquet")))
+    assert [(fault.variable, fault.code, fault.row) for fault in replaced.warnings] == [("City", "damaged", 2)]
+    assert "City__bytes" not in sent(replaced).column_names
     refused = defined(opened(made(table, "parquet")), Target("latin-1"))
     assert ("City", "value", 2) in [(fault.variable, fault.code, fault.row) for fault in refused.errors]
 
@@ -94,6 +98,7 @@ def test_bytes_of_no_known_format_are_refused(data: bytes) -> None:
         (b"", "x.csv", "the file is empty"),
         (b"a,b\n1\n", "x.csv", "Expected 2 columns, got 1"),
         (b"a\n\xff\n", "x.csv", "not in character set"),
+        (b'a,b\n1,"' + b"x\n" * (2 << 20), "x.csv", "or a quote is not closed"),
         (b"no", "x.parquet", "not a Parquet file"),
         (b"PAR1 and no footer", "", "not a Parquet file"),
         (b"ARROW1 and nothing", "", "not an Arrow IPC file"),
