@@ -16,7 +16,7 @@ from app.tables.read import texts
 from app.tables.read.charsets import charset_of
 from app.tables.read.reading import MISSING_SUFFIX, Options, Reading, Remark, check_columns, unreadable
 
-BLOCK_BYTES = 2 << 20
+BLOCK_BYTES = 1 << 20
 """Bytes read at once; no row may be longer."""
 
 
