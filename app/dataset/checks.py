@@ -21,8 +21,11 @@ MOST_DECIMALS = 31
 LONGEST_FORMAT: Mapping[DataSetVersion, int] = {"V8": 8, "V9": 32}
 """Bytes of a format's name, the `$` of a character format included."""
 
+_LONGEST_REFERENCE = 64
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FORMAT_NAME = re.compile(r"\$?(?:[A-Za-z_](?:[A-Za-z0-9_]*[A-Za-z_])?)?")
+# TAB, LF and CR occur in texts; other controls make messages unreadable.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _INTEGER = re.compile(r"-?[0-9]{1,5}")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_]")
 
@@ -61,6 +64,8 @@ def _name_fault(name: str, charset: str, longest: int, *, literals: bool) -> str
         return f"not in character set {charset}"
     if not 1 <= size <= longest or not name.strip():
         return f"a name has 1 to {longest} bytes, this one {size}"
+    if _CONTROL.search(name):
+        return "a name has no control characters"
     if not literals and not _NAME.fullmatch(name):
         return "a name has letters, digits and _ only, and begins with no digit"
     return None
@@ -80,6 +85,8 @@ def label_fault(label: str, charset: str) -> str | None:
     size = _size(label, charset)
     if size is None:
         return f"the label has characters that character set {charset} lacks"
+    if _CONTROL.search(label):
+        return "the label has control characters"
     return None if size <= LONGEST_LABEL else f"a label has at most {LONGEST_LABEL} bytes, this one {size}"
 
 
@@ -100,8 +107,8 @@ def format_fault(reference: Format, version: DataSetVersion, *, is_numeric: bool
 
 
 def is_in(words: str, charset: str) -> bool:
-    """Whether a character set has all of a text."""
-    return _size(words, charset) is not None
+    """Whether a character set has all of a text, and the text no control characters."""
+    return _size(words, charset) is not None and not _CONTROL.search(words)
 
 
 def is_short(written: str) -> bool:
@@ -112,6 +119,8 @@ def is_short(written: str) -> bool:
 def reference(written: str) -> Format:
     """A format as people write it: `DATE9` is `DATE9.`"""
     written = written.strip()
+    if len(written) > _LONGEST_REFERENCE:
+        return Format(written)
     return formats.parse(written if "." in written or not written else f"{written}.")
 
 

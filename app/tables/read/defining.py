@@ -122,7 +122,7 @@ def _data_set_faults(label: str, making: Sequence[Making], wishes: Wishes, targe
 def _attribute_faults(said: Mapping[str, str], target: Target) -> Iterator[Fault]:
     for key in sorted(_KEPT_TEXTS & said.keys()):
         if not checks.is_in(said[key], target.charset):
-            yield Fault(None, "attribute", f"{key} {said[key]!r} is not in character set {target.charset}")
+            yield Fault(None, "attribute", f"{key} {said[key]!r} cannot be written in character set {target.charset}")
     for key in sorted(_KEPT_SHORTS & said.keys()):
         if not checks.is_short(said[key]):
             yield Fault(None, "attribute", f"{key} {said[key]!r} is no number of two bytes")

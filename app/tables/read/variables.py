@@ -82,7 +82,7 @@ class Making:
     def rename(self, name: str) -> None:
         """Takes another name, and keeps the old one as its label where it has none."""
         if name != self.name:
-            self._label = self._label or self.name
+            self._label = self._label or " ".join(self.name.split())
             self.name = name
             self._origins["name"] = "inferred"
 
@@ -94,12 +94,12 @@ class Making:
     def _known_length(self, data_set: Mapping[str, str]) -> int | None:
         """The length that was given, or that the file knows; None where the values decide."""
         said = self._said.get("length", "") if self._said.get("type") == self._word else ""
-        if self._wish.length is not None or not said.isdigit():
+        if self._wish.length is not None or not (checks.is_short(said) and int(said) > 0):
             self._origins["length"] = "inferred" if self._wish.length is None else "given"
             return self._wish.length
         self._origins["length"] = "file"
         if not self.is_numeric:
-            return min(int(said), LONGEST_CHARACTER)
+            return int(said)
         # An IBM float has up to 4 bits more fraction than an IEEE one of the same length.
         widened = data_set.get("float") == "ibm" and self._target.float_format == "ieee"
         return min(max(int(said) + widened, SHORTEST_NUMERIC[self._target.float_format]), DOUBLE)

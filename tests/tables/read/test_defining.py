@@ -174,6 +174,8 @@ LONG = "ä" * 17_000
         ({"x": ["a", LONG]}, Target(), {}, "value", 2, "more than 32767 bytes"),
         ({"x": [1.0]}, LATIN, {"label": "l" * 257}, "label", None, "at most 256 bytes"),
         ({"x": [1.0]}, LATIN, {"label": "€"}, "label", None, "lacks"),
+        ({"x": [1.0]}, LATIN, {"label": "a\0b"}, "label", None, "control characters"),
+        ({"x": [1.0]}, LATIN, {"format": "F" + "9" * 5000 + "."}, "format", None, "is no format"),
         ({"x": [1.0]}, LATIN, {"format": "F" * 33 + "."}, "format", None, "at most 32 bytes"),
         ({"x": [1.0]}, Target(version="V8"), {"format": "NLDATMYMS."}, "format", None, "at most 8 bytes"),
         ({"x": [1.0]}, LATIN, {"format": "$5."}, "format", None, "one without $"),
@@ -298,3 +300,11 @@ def test_more_columns_than_a_data_set_has_are_refused() -> None:
     ):
         with pytest.raises(TheirError, match="70,000 columns"):
             defined(data)
+
+
+@pytest.mark.parametrize("length", ["", "0", "-3", "²", "9" * 5000, "12.5", "40000"])
+def test_a_length_that_is_none_is_not_believed(length: str) -> None:
+    for values, kind, expected in ((["abc"], "character", 3), ([1.5], "numeric", 8)):
+        field = pa.field("x", pa.array(values).type, metadata={"sas.type": kind, "sas.length": length})
+        (variable,) = defined(whole(pa.table([values], schema=pa.schema([field])))).variables
+        assert (variable.length, variable.origins["length"]) == (expected, "inferred")
