@@ -4,6 +4,7 @@ SAS character values have a fixed length in bytes and are padded with blanks; th
 the empty string. Trailing blanks are therefore not kept, leading ones are.
 """
 
+import codecs
 from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
@@ -194,6 +195,9 @@ def _damaged(cells: Bytes, rows: NDArray[np.bool_]) -> pa.BinaryArray | None:
 
 def _encoded(strings: pa.StringArray, charset: str) -> tuple[NDArray[np.int32], Bytes]:
     """Offsets and data of non-null strings in a character set. Raises BadValueError."""
+    if _is_one_way(charset):
+        changed = pc.match_substring_regex(strings, _ONE_WAY).to_numpy(zero_copy_only=False)
+        refuse_any(changed, f"a yen sign or an overline is not in character set {charset}")
     offsets, data = _buffers(strings)
     is_ascii = data.size == 0 or data.max() < 0x80
     if _is_utf8(charset) or (_keeps_ascii(charset) and is_ascii):
@@ -204,6 +208,15 @@ def _encoded(strings: pa.StringArray, charset: str) -> tuple[NDArray[np.int32], 
         with suppress(UnicodeEncodeError):
             return _many_encoded(offsets, data, charset)
     return _each_encoded(strings, charset)
+
+
+_ONE_WAY = "[\u00a5\u203e]"
+"""What Python's Japanese codecs write as the backslash and the tilde of ASCII."""
+
+
+@cache
+def _is_one_way(charset: str) -> bool:
+    return codecs.lookup(charset).name in {"euc_jp", "shift_jis"}
 
 
 def _single_encoded(

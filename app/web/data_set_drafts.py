@@ -41,7 +41,7 @@ class DataSetDraft(Strict):
     encoding: Annotated[str, StringConstraints(max_length=40)] | None = Field(
         default=None, description="character set of a CSV or transport file", examples=["windows-1252"]
     )
-    delimiter: Annotated[str, StringConstraints(pattern=r'^[^"\r\n]$')] | None = Field(
+    delimiter: Annotated[str, StringConstraints(pattern=r"^[\t !#-~]$")] | None = Field(
         default=None, description="what separates a CSV file's cells", examples=[";"]
     )
     decimal: Literal[".", ","] = Field(default=".", description="what stands before a number's fraction in a CSV file")

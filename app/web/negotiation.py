@@ -80,9 +80,10 @@ def _weight(parameters: list[str]) -> float:
         name, _, value = parameter.partition("=")
         if name.strip() == "q":
             try:
-                return min(max(float(value), 0.0), 1.0)
+                weight = float(value)
             except ValueError:
                 return 1.0
+            return min(max(weight, 0.0), 1.0) if weight == weight else 1.0  # noqa: PLR0124 - NaN is no number
     return 1.0
 
 

@@ -65,3 +65,11 @@ def test_damaged_values_are_written_as_they_came() -> None:
     with pytest.raises(BadValueError) as refused:
         text.encode(strings, 2, "latin-1", pa.array([None, b"\xff\xff\xff", None], pa.binary()))
     assert refused.value.row == 1
+
+
+@pytest.mark.parametrize("charset", ["euc_jp", "shift_jis", "euc-jp"])
+@pytest.mark.parametrize("sign", ["\u00a5", "\u203e"])
+def test_what_would_not_come_back_is_refused(charset: str, sign: str) -> None:
+    with pytest.raises(BadValueError) as refused:
+        text.longest(pa.array(["日本", f"{sign}100"]), charset)
+    assert refused.value.row == 1

@@ -146,6 +146,10 @@ def test_parquet_is_a_data_set_only_when_asked_for(
             simple(attachments=[{"part": "a", "kind": "data-set", "data_set": {"format": "xls", "colour": 1}}]),
             ["#/attachments/0/data_set/colour", "#/attachments/0/data_set/format"],
         ),
+        (
+            simple(attachments=[{"part": "a", "kind": "data-set", "data_set": {"delimiter": "¦"}}]),
+            ["#/attachments/0/data_set/delimiter"],
+        ),
         (simple(application_message={}), ["#/application_message"]),
         (simple(application_message={"text": "a", "base64": "YQ=="}), ["#/application_message"]),
         (simple(application_message={"base64": "Y"}), ["#/application_message/base64"]),

@@ -65,6 +65,7 @@ def shelf(shared_stock: Stock, shared_http: httpx.Client) -> Shelf:
         ("", "text/csv;q=0.5, application/json", "json"),
         ("", "text/csv;q=0.5, application/json;q=0.5", "csv"),
         ("", "text/*", "csv"),
+        ("", "text/csv;q=nan", "csv"),
         ("", "application/*;q=0.2, text/csv;q=0.1", "parquet"),
         ("", f"{PARQUET};q=0, application/*", "arrow"),
         ("", f"*/*;q=0.1, {ARROW};q=0.2", "arrow"),

@@ -100,7 +100,8 @@ def _measured(table: Outgoing, widest: dict[int, int]) -> Iterator[pa.RecordBatc
             column = batch.column(at)
             widest[at] = max(seen, pc.max(pc.binary_length(column)).as_py() or 0)
             if b"\r\n" in text.raw(column):
-                kept = kept.set_column(at, batch.schema.field(at), pc.replace_substring(column, "\r\n", "\n"))
+                unbroken = pc.replace_substring_regex(column, "\r+\n", "\n")
+                kept = kept.set_column(at, batch.schema.field(at), unbroken)
         yield kept
 
 

@@ -35,7 +35,7 @@ def _known(name: str) -> str:
     try:
         found = codecs.lookup(name)
         "".encode(found.name)
-    except LookupError:
+    except (LookupError, ValueError):
         raise unreadable(f"{name!r} is no character set that is known") from None
     return found.name
 

@@ -50,6 +50,7 @@ class _Form(NamedTuple):
     is_guessed: bool
     delimiter: str
     names: tuple[str, ...]
+    blank_lines: int
     has_header: bool
     has_rows: bool
 
@@ -62,13 +63,16 @@ def _form(file: BinaryIO, options: Options) -> _Form:
         raise unreadable("the file is empty; its first row should name the columns")
     delimiter = options.delimiter or _sniff(sample)
     rows = _rows(sample, delimiter)
-    first = next(rows)
+    blank_lines = 0
+    while not (first := next(rows)):
+        blank_lines += 1
     has_more = _has_another(rows)
     if not has_more and len(sample) == _SAMPLE:
         raise unreadable(f"its first row is longer than {_SAMPLE} characters")
     check_columns(len(first))
     names = tuple(first) if options.header else tuple(f"VAR{number}" for number in range(1, len(first) + 1))
-    return _Form(charset.name, charset.guessed, delimiter, names, options.header, has_more or not options.header)
+    has_rows = has_more or not options.header
+    return _Form(charset.name, charset.guessed, delimiter, names, blank_lines, options.header, has_rows)
 
 
 def _has_another(rows: Iterator[list[str]]) -> bool:
@@ -84,6 +88,8 @@ def _sample(file: BinaryIO, charset: str) -> str:
         return io.TextIOWrapper(io.BufferedReader(_Unclosed(file)), unmarked, newline="").read(_SAMPLE)
     except UnicodeDecodeError as error:
         raise unreadable(f"byte {error.start} is not in character set {charset}") from None
+    except UnicodeError as error:
+        raise unreadable(f"it is not in character set {charset}: {error}") from None
 
 
 class _Unclosed(io.RawIOBase):
@@ -136,6 +142,7 @@ def _cells(file: BinaryIO, form: _Form) -> Iterator[pa.RecordBatch]:
                 use_threads=False,
                 block_size=BLOCK_BYTES,
                 column_names=numbers,
+                skip_rows=form.blank_lines,
                 skip_rows_after_names=int(form.has_header),
                 encoding="utf8" if form.charset == "utf-8" else form.charset,
             ),
@@ -151,8 +158,8 @@ def _cells(file: BinaryIO, form: _Form) -> Iterator[pa.RecordBatch]:
         if "straddling" in why:
             why = f"a row is longer than {BLOCK_BYTES} bytes, or a quote is not closed"
         raise unreadable(why) from None
-    except UnicodeDecodeError as error:
-        raise unreadable(f"it is not in character set {form.charset}: {error.reason}") from None
+    except UnicodeError as error:
+        raise unreadable(f"it is not in character set {form.charset}: {error}") from None
 
 
 def _columns(names: Sequence[str], options: Options) -> Iterator[texts.Column]:

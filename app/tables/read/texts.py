@@ -173,9 +173,7 @@ class Column:
             is_tag = pc.match_substring_regex(texts, _TAG)
             self.has_tags = self.has_tags or bool(pc.any(is_tag).as_py())
             absent = pc.or_(absent, is_tag)
-        if self._decimal != ".":
-            texts = pc.replace_substring(texts, self._decimal, ".", max_replacements=1)
-        return texts, pc.invert(absent)
+        return (texts if self._decimal == "." else _swapped(texts)), pc.invert(absent)
 
     def _narrow(self, texts: pa.StringArray, present: pa.BooleanArray) -> None:
         values = texts.filter(present)
@@ -187,10 +185,21 @@ class Column:
         if not self._possible:
             at = _first_odd(before[0], values)
             rows = np.flatnonzero(present.to_numpy(zero_copy_only=False))
-            self.odd = self._rows + int(rows[at]) + 1, str(values[at])
+            odd = values.slice(at, 1) if self._decimal == "." else _swapped(values.slice(at, 1))
+            self.odd = self._rows + int(rows[at]) + 1, str(odd[0])
         elif self._possible[0] is NUMBER and self.rounded is None:
             rounded = _first_rounded(texts, present)
             self.rounded = None if rounded is None else self._rows + rounded + 1
+
+
+def _swapped(texts: pa.StringArray) -> pa.StringArray:
+    """Texts that look like numbers, with points for commas and commas for points: what has a point there, such as a
+    number in groups of three digits, is no number then."""
+    looks = pc.match_substring_regex(texts, r"^[-+]?[0-9.,]+([eE][-+]?[0-9]+)?$")
+    swapped = texts
+    for what, by in ((",", "\0"), (".", ","), ("\0", ".")):
+        swapped = pc.replace_substring(swapped, what, by)
+    return pc.if_else(looks, swapped, texts)
 
 
 def _nulled(texts: pa.StringArray, present: pa.BooleanArray) -> pa.StringArray:

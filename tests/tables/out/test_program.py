@@ -67,3 +67,9 @@ def test_no_name_and_no_label_becomes_a_statement() -> None:
     outside = re.sub(r"'(?:[^']|'')*'", "", program)
     assert "x " not in outside
     assert "%m" not in outside
+
+
+def test_no_line_end_inside_of_a_text_ends_the_record() -> None:
+    table = pa.table([["a\r\r\nb", "c\r\nd", "e\nf"]], schema=pa.schema([field("C", pa.string())]))
+    data, _ = unpacked(made(table, "sas"))
+    assert data == b'C\r\n"a\nb"\r\n"c\nd"\r\n"e\nf"\r\n'

@@ -248,3 +248,17 @@ def test_rows_that_do_not_fit_their_columns(rows: list[list[Any]], why: str) -> 
     document = dataset_json(rows, {"name": "N", "dataType": "double"})
     with pytest.raises(TheirError, match=why):
         table_of(opened(json.dumps(document).encode()))
+
+
+# --- CSV files that are not as they should be ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [b"\na\n1\n", b"\r\n\r\na\r\n1\r\n", b"\n\n\na\n1\n\n"])
+def test_blank_lines_before_the_names_are_passed_over(data: bytes) -> None:
+    assert table_of(opened(data, "x.csv"))["a"].to_pylist()[0] == 1.0
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "punycode", "x\0y", "undefined", "idna", "nonsense"])
+def test_an_encoding_that_it_cannot_be_in_is_said(encoding: str) -> None:
+    with pytest.raises(TheirError, match="character set"):
+        table_of(opened("a,b\nä,ö\n".encode(), "x.csv", encoding=encoding))

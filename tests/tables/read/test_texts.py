@@ -136,3 +136,11 @@ def test_special_missing_values_in_cells() -> None:
     assert table_of(opened(as_csv(["1", ".A"]), "x.csv"))["x"].to_pylist() == ["1", ".A"]
     assert table_of(opened(as_csv(["a", ".A"]), "x.csv", tags=True))["x"].to_pylist() == ["a", ".A"]
     assert table_of(opened(as_csv([".B", "."]), "x.csv", tags=True))["x__missing"].to_pylist() == [".B", None]
+
+
+def test_with_a_decimal_comma_a_point_makes_no_number() -> None:
+    data = b"x;y;z\n1,5;1.234;12:30:00.5\n-2;12.500;01:00:00\n1,5e3;7;02:00:00\n"
+    table = table_of(opened(data, "x.csv", decimal=","))
+    assert table["x"].to_pylist() == [1.5, -2.0, 1500.0]
+    assert table["y"].to_pylist() == ["1.234", "12.500", "7"]
+    assert table["z"].type == pa.time64("us")
