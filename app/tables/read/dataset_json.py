@@ -67,6 +67,15 @@ def _plain(data_type: pa.DataType) -> _Type:
     return _Type(data_type, lambda values: pa.array(values, data_type))
 
 
+def _integers(values: list[Any]) -> pa.Array:
+    """Whole numbers, `2.0` among them. Arrow itself would drop a fraction and say nothing."""
+    if float in set(map(type, values)):
+        if any(type(value) is float and not value.is_integer() for value in values):
+            raise pa.ArrowInvalid("a number is not whole")
+        values = [int(value) if type(value) is float else value for value in values]
+    return pa.array(values, pa.int64())
+
+
 def _moments(kind: texts.Kind) -> _Type:
     return _Type(kind.data_type, lambda values: kind.convert(pa.array(values, pa.string())))
 
@@ -80,7 +89,7 @@ _TEXT = _plain(pa.string())
 _TYPES: Mapping[str, _Type] = {
     "string": _TEXT,
     "URI": _TEXT,
-    "integer": _plain(pa.int64()),
+    "integer": _Type(pa.int64(), _integers),
     "float": _plain(pa.float64()),
     "double": _plain(pa.float64()),
     "boolean": _plain(pa.bool_()),

@@ -22,24 +22,35 @@ class Column:
         self._wanted = wanted
         self._types: set[type] = set()
         self._texts = texts.Column(texts.MOMENTS)
+        self._texts_seen = 0
+        self._odd: tuple[int, str] | None = None
         self._least = self._most = 0
         self._nested: int | None = None
         self._vast: int | None = None
 
-    def see(self, values: Sequence[Any], first: int) -> None:
-        """More values, of rows from number `first` on."""
+    def see(self, values: Sequence[Any], rows: Sequence[int]) -> None:
+        """More values, and the numbers of their rows. A row that has none need not be told of."""
         types = set(map(type, values))
         self._types |= types
         if types & _NESTED:
-            self._nested = self._nested or first + next(at for at, v in enumerate(values) if type(v) in _NESTED)
+            self._nested = self._nested or next(row for row, v in zip(rows, values, strict=True) if type(v) in _NESTED)
         if int in types:
             integers = [v for v in values if type(v) is int]
             self._least, self._most = min(self._least, *integers), max(self._most, *integers)
         if float in types and self._vast is None:
-            vast = (at for at, v in enumerate(values) if type(v) is float and abs(v) >= _BEYOND_INTEGERS)
-            self._vast = next((first + at for at in vast), None)
-        if str in types:
-            self._texts.see(pa.array([v if type(v) is str else None for v in values], pa.string()))
+            vast = (n for n, v in zip(rows, values, strict=True) if type(v) is float and abs(v) >= _BEYOND_INTEGERS)
+            self._vast = next(vast, None)
+        if str in types and self._odd is None:
+            self._see_texts(values, rows)
+
+    def _see_texts(self, values: Sequence[Any], rows: Sequence[int]) -> None:
+        found = [v for v in values if type(v) is str]
+        self._texts.see(pa.array(found, pa.string()))
+        if self._texts.odd is not None:
+            number, text = self._texts.odd
+            of_texts = [row for row, v in zip(rows, values, strict=True) if type(v) is str]
+            self._odd = of_texts[number - 1 - self._texts_seen], text
+        self._texts_seen += len(found)
 
     @property
     def data_type(self) -> pa.DataType:
@@ -69,8 +80,8 @@ class Column:
         elif self._is_mixed:
             words = sorted(kind.__name__ for kind in self._found)
             yield Remark(name, f"its values are of several types ({', '.join(words)}) and were made text")
-        elif self._wanted == "numeric" and self.data_type == pa.string() and self._texts.odd is not None:
-            row, text = self._texts.odd
+        elif self._wanted == "numeric" and self.data_type == pa.string() and self._odd is not None:
+            row, text = self._odd
             yield Remark(name, f"{text!r} is no number, ISO date or ISO time", row, wrong=True)
         if self._vast is not None:
             yield Remark(name, "a number beyond 2^64 is read as the nearest double", self._vast)

@@ -12,12 +12,11 @@ from typing import Any, BinaryIO
 import orjson
 
 from app.tables.read.lines import BLOCK_BYTES, LONGEST_LINE
-from app.tables.read.reading import unreadable
+from app.tables.read.reading import MOST_COLUMNS, unreadable
 
 LONGEST_METADATA = 64 << 20
 """Bytes of all that is no rows."""
 
-_ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _TOKEN = re.compile(rb'"[^"]*"|[\[\]{}]')
 _OPENING = re.compile(rb"\s*:\s*\[")
 
@@ -45,14 +44,14 @@ class Document:
         if not self._has_rows:
             return
         self._file.seek(self._start)
-        held, count = b"", 0
+        held, count, brackets = b"", 0, _Brackets()
         while piece := self._file.read(BLOCK_BYTES):
+            end = brackets.last(piece)
+            cut = len(held) + end + 1 if end >= 0 else 0
             held += piece
-            outside = _without_escapes(held)
-            cut = _last_bracket(outside)
-            rows = _parsed(held[: cut + 1], count)
+            rows = _parsed(held[:cut], count)
             if rows is None:
-                cut = _end(outside)
+                cut = _end(_without_escapes(held))
                 rows = _parsed(held[:cut], count) if cut >= 0 else None
                 if rows is None:
                     raise unreadable("it or a row soon after it is no JSON array", count + 1)
@@ -63,7 +62,7 @@ class Document:
             if rows:
                 yield rows
                 count += len(rows)
-                held = held[cut + 1 :]
+                held = held[cut:]
             if len(held) > LONGEST_LINE:
                 raise unreadable(f"it is longer than {LONGEST_LINE} bytes", count + 1)
         raise unreadable("the file is cut off in its rows")
@@ -97,18 +96,41 @@ def _limited(metadata: bytes) -> bytes:
 
 
 def _without_escapes(text: bytes) -> bytes:
-    """The same with other bytes for each escaped character, so that every quote begins or ends a string."""
-    return _ESCAPED.sub(b"__", text) if b"\\" in text else text
+    """The same with other bytes for escaped quotes and backslashes, so that every quote begins or ends a string, and a
+    backslash at the end escapes what comes next."""
+    return text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
 
 
-def _last_bracket(outside: bytes) -> int:
-    """Where the last `]` stands that is in no string; -1 where there is none. The text begins in no string."""
-    end = outside.rfind(b'"') if outside.count(b'"') % 2 else len(outside)
-    while True:
-        bracket, quote = outside.rfind(b"]", 0, end), outside.rfind(b'"', 0, end)
-        if bracket >= quote:
-            return bracket
-        end = outside.rfind(b'"', 0, quote)
+class _Brackets:
+    """Looks for brackets outside strings, in a text that comes in pieces and begins in no string. No piece is looked at
+    twice."""
+
+    def __init__(self) -> None:
+        self._in_string = False
+        self._escape = b""
+
+    def last(self, piece: bytes) -> int:
+        """Where in the next piece the last `]` stands that is in no string; -1 where there is none."""
+        before = len(self._escape)
+        text = _without_escapes(self._escape + piece)
+        self._escape = b"\\" if text.endswith(b"\\") else b""
+        self._in_string ^= bool(text.count(b'"') % 2)
+        bracket = _last_bracket(text, ends_in_string=self._in_string)
+        return bracket - before if bracket >= 0 else -1
+
+
+def _last_bracket(text: bytes, *, ends_in_string: bool) -> int:
+    """Where the last `]` stands that is in no string; -1 where there is none."""
+    end = max(text.rfind(b'"'), 0) if ends_in_string else len(text)
+    bracket = text.rfind(b"]", 0, end)
+    while bracket >= 0:
+        quote = text.rfind(b'"', 0, end)
+        if bracket > quote:
+            break
+        end = max(text.rfind(b'"', 0, quote), 0)
+        if bracket >= end:
+            bracket = text.rfind(b"]", 0, end)
+    return bracket
 
 
 def _end(outside: bytes) -> int:
@@ -122,7 +144,8 @@ def _end(outside: bytes) -> int:
 
 
 def _parsed(text: bytes, count: int) -> Rows | None:
-    """Rows between commas, of which one stands before the first where others came before; None where it is no such."""
+    """Rows between commas, of which one stands before the first where others came before; None where it is no such.
+    Raises TheirError for a row of more values than there may be columns."""
     text = text.strip()
     if count and text:
         if not text.startswith(b","):
@@ -132,4 +155,9 @@ def _parsed(text: bytes, count: int) -> Rows | None:
         rows: Rows = orjson.loads(b"[" + text + b"]")
     except orjson.JSONDecodeError:
         return None
-    return rows if set(map(type, rows)) <= {list} else None
+    if not set(map(type, rows)) <= {list}:
+        return None
+    if max(map(len, rows), default=0) > MOST_COLUMNS:
+        number, width = next((at, len(row)) for at, row in enumerate(rows, count + 1) if len(row) > MOST_COLUMNS)
+        raise unreadable(f"it has {width:,} values; {MOST_COLUMNS:,} are read at most", number)
+    return rows

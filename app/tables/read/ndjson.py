@@ -1,6 +1,7 @@
 """NDJSON: a JSON object a line, whose names are columns. A name that a line lacks is missing there, as null is."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, BinaryIO
 
@@ -10,31 +11,62 @@ from app.tables.read import lines
 from app.tables.read.json_columns import Column
 from app.tables.read.reading import Options, Reading, check_columns, rows_a_batch
 
+RARE = 8
+"""A name that fewer than one row in so many has is rare."""
+
+Row = dict[str, Any]
+Cells = tuple[str, Sequence[Any], Sequence[int]]
+"""A column's name, values, and the numbers of the rows they are from."""
+
 
 def read(file: BinaryIO, options: Options) -> Reading:
     """A file of JSON objects, a line each. A column is what all its values are; where they are of several types, it is
     text. Raises TheirError for lines that are no objects."""
     columns: dict[str, Column] = {}
     for first, rows in _rows(file):
-        for name in dict.fromkeys(chain.from_iterable(rows)):
-            column = columns.setdefault(name, Column(options.type_of(name)))
-            column.see([row.get(name) for row in rows], first)
-        check_columns(len(columns))
+        counts = Counter(chain.from_iterable(rows))
+        check_columns(len(columns.keys() | counts.keys()))
+        for name, values, numbers in _cells(rows, counts, first):
+            if name not in columns:
+                columns[name] = Column(options.type_of(name))
+            columns[name].see(values, numbers)
     schema = pa.schema([(name, column.data_type) for name, column in columns.items()])
+    types = dict.fromkeys(schema.types)
+
+    def arrays(rows: list[Row]) -> Iterator[pa.Array]:
+        there = set(chain.from_iterable(rows))
+        nulls = {data_type: pa.nulls(len(rows), data_type) for data_type in types}
+        for (name, column), data_type in zip(columns.items(), schema.types, strict=True):
+            yield column.values([row.get(name) for row in rows]) if name in there else nulls[data_type]
 
     def batches() -> Iterator[pa.RecordBatch]:
         step = rows_a_batch(len(columns))
         for _, block in _rows(file):
             for at in range(0, len(block), step):
-                rows = block[at : at + step]
-                arrays = [column.values([row.get(name) for row in rows]) for name, column in columns.items()]
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                yield pa.RecordBatch.from_arrays(list(arrays(block[at : at + step])), schema=schema)
 
     remarks = chain.from_iterable(column.remarks(name) for name, column in columns.items())
     return Reading(schema, batches, tuple(remarks))
 
 
-def _rows(file: BinaryIO) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+def _cells(rows: list[Row], counts: Mapping[str, int], first: int) -> Iterator[Cells]:
+    """The cells of each name, in the names' order. To ask every row for a name is fastest where many have it; the rows
+    that have a rare one are found without asking the others."""
+    rare: dict[str, list[tuple[int, Any]]] = {name: [] for name, count in counts.items() if count * RARE < len(rows)}
+    if rare:
+        for number, row in enumerate(rows, first):
+            for name in row.keys() & rare.keys():
+                rare[name].append((number, row[name]))
+    everywhere = range(first, first + len(rows))
+    for name in counts:
+        if name in rare:
+            numbers, values = zip(*rare[name], strict=True)
+            yield name, values, numbers
+        else:
+            yield name, [row.get(name) for row in rows], everywhere
+
+
+def _rows(file: BinaryIO) -> Iterator[tuple[int, list[Row]]]:
     """The file's objects, many at a time, and the number of the first, from 1."""
     first = 1
     for block in lines.blocks(lines.pieces(file)):

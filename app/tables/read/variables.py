@@ -92,11 +92,12 @@ class Making:
         return given if given is not None else said if said is not None else otherwise
 
     def _known_length(self, data_set: Mapping[str, str]) -> int | None:
-        """The length that was given, or that the file knows; None where the values decide."""
+        """The length that was given, if it is one, or that the file knows; None where the values decide."""
         said = self._said.get("length", "") if self._said.get("type") == self._word else ""
         if self._wish.length is not None or not (checks.is_short(said) and int(said) > 0):
-            self._origins["length"] = "inferred" if self._wish.length is None else "given"
-            return self._wish.length
+            given = self._wish.length if self._length_fault() is None else None
+            self._origins["length"] = "inferred" if given is None else "given"
+            return given
         self._origins["length"] = "file"
         if not self.is_numeric:
             return int(said)
@@ -112,10 +113,12 @@ class Making:
 
     def see(self, batch: pa.RecordBatch, beside: int | None, first: int) -> None:
         """The next batch, and where in it this column's side column is; `first` rows came before. Behind an error
-        nothing more is looked at."""
+        nothing more is looked at, nor at what is all missing, as most of a wide and sparse table is."""
         if self._conversion is None or self._value_error is not None or self._length_fault() is not None:
             return
         column = batch.column(self.at)
+        if beside is None and column.null_count == len(column):
+            return
         try:
             values, held = self._conversion.convert(column), self._held(batch, beside)
             self.has_side = self.has_side or (held is not None and held.null_count < len(held))

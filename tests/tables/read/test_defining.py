@@ -289,6 +289,15 @@ def test_a_small_file_of_a_vast_table_is_not_read_to_its_end(extension: str) -> 
         defined(data, Target(most_bytes=50_000_000))
 
 
+@pytest.mark.parametrize("length", [1 << 70, -(1 << 70)])
+def test_a_length_that_cannot_be_is_the_only_fault(length: int) -> None:
+    wishes = {"c": VariableWish(length=length)}
+    definition = defined(b"c,n\na,1\n", Target(most_bytes=1 << 10), variables=wishes)
+    assert [(fault.variable, fault.code) for fault in definition.errors] == [("c", "length")]
+    with pytest.raises(TheirError, match="more than 1,024 bytes"):
+        defined(b"c,n\n" + b"a,1\n" * 1_000, Target(most_bytes=1 << 10), variables=wishes)
+
+
 def test_more_columns_than_a_data_set_has_are_refused() -> None:
     names = [f"v{n}" for n in range(70_000)]
     for data in (

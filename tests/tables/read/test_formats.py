@@ -5,16 +5,20 @@ import json
 import zlib
 from datetime import timedelta
 from io import BytesIO
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.dataset import side
 from app.model.errors import TheirError
 from app.tables.read import formats
+from app.tables.read.reading import MOST_COLUMNS
 from app.tables.read.wishes import Target
 from tests.support.tables import visits
 from tests.tables.out.making import made
@@ -195,6 +199,36 @@ def test_integers_keep_every_digit() -> None:
     assert (remark.column, remark.row) == ("a", 2)
 
 
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9) | st.just("x"), max_size=2), max_size=60)
+)
+def test_sparse_objects_are_what_they_are(objects: list[dict[str, int | str]]) -> None:
+    names = list(dict.fromkeys(chain.from_iterable(objects)))
+    data = b"".join(json.dumps(each).encode() + b"\n" for each in [{"z": 0}, *objects])
+    reading = opened(data, types=dict.fromkeys(names, "character"))
+    expected = {name: [None, *(None if name not in each else str(each[name]) for each in objects)] for name in names}
+    assert table_of(reading).to_pydict() == {"z": [0, *[None] * len(objects)], **expected}
+
+
+def test_the_row_of_a_rare_value_is_told() -> None:
+    rare: dict[int, dict[str, Any]] = {41: {"b": "2024-01-31"}, 78: {"b": "x"}, 90: {"c": []}, 95: {"d": 1e30}}
+    data = b"".join(json.dumps(rare.get(number, {"a": 1})).encode() + b"\n" for number in range(1, 101))
+    remarks = opened(data, types={"b": "numeric"}).remarks
+    assert [(remark.column, remark.row) for remark in remarks] == [("b", 78), ("c", 90), ("d", 95)]
+
+
+def test_every_line_may_have_a_column_of_its_own() -> None:
+    data = b"".join(b'{"v%d":1}\n' % number for number in range(MOST_COLUMNS))
+    assert len(opened(data).schema) == MOST_COLUMNS
+    with pytest.raises(TheirError, match="65,535 columns"):
+        opened(data + b'{"x":1}\n')
+
+
+def test_a_wide_and_sparse_table_is_defined() -> None:
+    definition = defined(b"".join(b'{"v%d":1}\n' % number for number in range(5_000)))
+    assert (definition.errors, definition.observations, len(definition.variables)) == ((), 5_000, 5_000)
+
+
 def test_nested_values_are_wrong() -> None:
     (remark,) = opened(b'{"a": 1}\n{"a": [1]}').remarks
     assert (remark.column, remark.row, remark.wrong) == ("a", 2, True)
@@ -208,6 +242,11 @@ def dataset_json(rows: list[list[Any]], *columns: dict[str, Any]) -> dict[str, A
         "columns": [{"itemOID": "x", "label": "", **column} for column in columns],
         "rows": rows,
     }
+
+
+def test_whole_numbers_of_dataset_json_may_be_written_with_a_point() -> None:
+    document = dataset_json([[2.0], [(1 << 53) + 1], [None], [-1e3]], {"name": "N", "dataType": "integer"})
+    assert table_of(opened(json.dumps(document).encode()))["N"].to_pylist() == [2, (1 << 53) + 1, None, -1000]
 
 
 def test_types_of_dataset_json() -> None:
@@ -237,15 +276,17 @@ def test_types_of_dataset_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "why"),
+    ("data_type", "rows", "why"),
     [
-        ([[1.0], [1, 2]], "row 2: it has 2 values, and there are 1 columns"),
-        ([[1.0], []], "row 2: it has 0 values"),
-        ([[1.0], ["x"]], "row 2: 'x' is no value of column N"),
+        ("double", [[1.0], [1, 2]], "row 2: it has 2 values, and there are 1 columns"),
+        ("double", [[1.0], []], "row 2: it has 0 values"),
+        ("double", [[1.0], ["x"]], "row 2: 'x' is no value of column N"),
+        ("integer", [[1], [2.0], [2.7], [-0.9]], "row 3: 2.7 is no value of column N"),
+        ("integer", [[None], [1e19]], "row 2: 1e[+]19 is no value of column N"),
     ],
 )
-def test_rows_that_do_not_fit_their_columns(rows: list[list[Any]], why: str) -> None:
-    document = dataset_json(rows, {"name": "N", "dataType": "double"})
+def test_rows_that_do_not_fit_their_columns(data_type: str, rows: list[list[Any]], why: str) -> None:
+    document = dataset_json(rows, {"name": "N", "dataType": data_type})
     with pytest.raises(TheirError, match=why):
         table_of(opened(json.dumps(document).encode()))
 

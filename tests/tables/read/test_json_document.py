@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app.model.errors import TheirError
 from app.tables.read import json_document
 from app.tables.read.json_document import Document
+from app.tables.read.reading import MOST_COLUMNS
 
 TRICKY = st.text(st.sampled_from('[]{},:"\\ \n' + "rows" + "é😀"), max_size=8)
 CELLS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-1, 1) | TRICKY
@@ -64,3 +65,23 @@ def test_what_is_no_document_is_refused(text: str) -> None:
 def test_a_document_may_be_metadata_alone() -> None:
     document = Document(BytesIO(b'{"columns": ["rows"]}'))
     assert (document.metadata, list(document.rows())) == ({"columns": ["rows"]}, [])
+
+
+def rows_of(rows: bytes) -> list[list[Any]]:
+    document = Document(BytesIO(b'{"rows": [' + rows + b"]}"))
+    return [row for block in document.rows() for row in block]
+
+
+@pytest.mark.parametrize("value", [b'"a"', b'"]"', b"1"])
+def test_a_row_has_no_more_values_than_there_may_be_columns(value: bytes) -> None:
+    row = b"[" + b",".join([value] * MOST_COLUMNS) + b"]"
+    assert [len(row) for row in rows_of(b"[]," + row)] == [0, MOST_COLUMNS]
+    with pytest.raises(TheirError, match="row 2: it has 65,535 values; 65,534 are read at most"):
+        rows_of(b"[]," + row[:-1] + b"," + value + b"]")
+    with pytest.raises(TheirError, match="row 1: it has 4,000,000 values"):
+        rows_of(b"[" + b",".join([value] * 4_000_000) + b"]")
+
+
+@pytest.mark.parametrize("text", [']"' * 8_000_000, "\\" * 16_000_000, "],[" * 8_000_000])
+def test_a_text_may_be_longer_than_a_piece(text: str) -> None:
+    assert rows_of(json.dumps([text]).encode()) == [[text]]
