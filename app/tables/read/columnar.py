@@ -1,15 +1,22 @@
 """Parquet and Arrow: tables already; every reader of theirs has the schema first."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
+from app.dataset import side
+from app.tables.read import sharing
+from app.tables.read.inflation import ARROW_MAGIC, check_inflation
 from app.tables.read.reading import Options, Reading, check_columns, rows_a_batch, unreadable
 
-Open = Callable[[BinaryIO], tuple[pa.Schema, Iterator[pa.RecordBatch]]]
+Batches = Callable[[], Iterator[pa.RecordBatch]]
+Open = Callable[[BinaryIO], tuple[pa.Schema, Batches]]
+
+_ERRORS = (pa.ArrowException, OSError)
 
 
 def read_parquet(file: BinaryIO, options: Options) -> Reading:
@@ -23,43 +30,76 @@ def read_arrow(file: BinaryIO, options: Options) -> Reading:
     del options
     file.seek(0)
     is_file = file.read(len(ARROW_MAGIC)) == ARROW_MAGIC
-    return _reading(file, "an Arrow IPC file or stream", _open_file if is_file else _open_stream)
-
-
-ARROW_MAGIC = b"ARROW1"
+    return _reading(file, "an Arrow IPC file or stream", partial(_open_arrow, is_file=is_file))
 
 
 def _reading(file: BinaryIO, what: str, open_: Open) -> Reading:
     try:
-        schema = open_(file)[0]
+        schema, open_batches = open_(file)
         check_columns(len(schema))
-    except (pa.ArrowException, OSError) as error:
+        _check_texts(schema)
+    except UnicodeDecodeError:
+        raise unreadable("what it says of its columns is not UTF-8") from None
+    except _ERRORS as error:
         raise unreadable(f"not {what}: {error}") from None
 
     def batches() -> Iterator[pa.RecordBatch]:
         try:
-            step = rows_a_batch(len(schema))
-            for batch in open_(file)[1]:
-                for at in range(0, batch.num_rows, step):
-                    yield batch.slice(at, step)
-        except (pa.ArrowException, OSError) as error:
+            for batch in open_batches():
+                _validate(batch)
+                yield from sharing.slices(batch, rows_a_batch(len(schema)))
+        except _ERRORS as error:
             raise unreadable(f"it is damaged: {error}") from None
 
     return Reading(schema, batches)
 
 
-def _open_parquet(file: BinaryIO) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    opened = pq.ParquetFile(pa.PythonFile(file, "r"), page_checksum_verification=True)
-    return opened.schema_arrow, opened.iter_batches(rows_a_batch(len(opened.schema_arrow)), use_threads=False)
+def _check_texts(schema: pa.Schema) -> None:
+    """Nothing that reads a file makes sure that its names are UTF-8. Raises UnicodeDecodeError."""
+    for field in schema:
+        side.missing_of(field), side.bytes_of(field), field.name, getattr(field.type, "tz", None)
 
 
-def _open_file(file: BinaryIO) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _validate(batch: pa.RecordBatch) -> None:
+    """Arrow believes offsets, texts and the places of a dictionary's values as they stand in a file: those that are
+    wrong lead out of its memory. Raises TheirError."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise unreadable(f"column {field.name} is damaged: {error}") from None
+
+
+def _open_parquet(file: BinaryIO) -> tuple[pa.Schema, Batches]:
+    opened = _parquet(file)
+    schema = opened.schema_arrow
+    rows = rows_a_batch(len(schema))
+    longest = sharing.longest_of_dictionaries(partial(_parquet, file), opened) if len(schema) else 0
+    step = sharing.rows_of(longest, rows)
+    return schema, lambda: _parquet(file).iter_batches(step, use_threads=False)
+
+
+def _parquet(file: BinaryIO, read_dictionary: list[str] | None = None) -> pq.ParquetFile:
+    source = pa.PythonFile(file, "r")
+    return pq.ParquetFile(source, read_dictionary=read_dictionary, page_checksum_verification=True)
+
+
+def _open_arrow(file: BinaryIO, *, is_file: bool) -> tuple[pa.Schema, Batches]:
+    schema = (_file(file) if is_file else _stream(file)).schema
+    check_inflation(file, is_file=is_file)
+    return schema, lambda: _file_batches(file) if is_file else iter(_stream(file))
+
+
+def _file_batches(file: BinaryIO) -> Iterator[pa.RecordBatch]:
+    opened = _file(file)
+    return (opened.get_batch(number) for number in range(opened.num_record_batches))
+
+
+def _file(file: BinaryIO) -> pa.ipc.RecordBatchFileReader:
     file.seek(0)
-    opened = pa.ipc.open_file(pa.PythonFile(file, "r"))
-    return opened.schema, (opened.get_batch(number) for number in range(opened.num_record_batches))
+    return pa.ipc.open_file(pa.PythonFile(file, "r"))
 
 
-def _open_stream(file: BinaryIO) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def _stream(file: BinaryIO) -> pa.ipc.RecordBatchStreamReader:
     file.seek(0)
-    opened = pa.ipc.open_stream(pa.PythonFile(file, "r"))
-    return opened.schema, iter(opened)
+    return pa.ipc.open_stream(pa.PythonFile(file, "r"))

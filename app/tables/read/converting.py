@@ -7,11 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from app.dataset import columns
-from app.dataset.errors import BadValueError
+from app.dataset.errors import BadValueError, refuse_any
 from app.dataset.kinds import Kind
-from app.tables.read import texts
+from app.tables.read import sharing, texts
 
 Convert = Callable[[pa.Array], pa.Array]
 """Raises BadValueError for a value that the other type lacks."""
@@ -45,19 +46,31 @@ def conversion(data_type: pa.DataType, kind: Kind | None, *, as_text: bool = Fal
     if columns.numeric_type(data_type) is None:
         return None
     if as_text:
-        return Conversion(pa.string(), lambda column: _strings(pc.cast(column, pa.string())))
+        return Conversion(pa.string(), _written)
     make = next((make for includes, make in _MAKERS if includes(data_type)), _of_numbers)
     return make(data_type, kind)
 
 
 _SAFE_DIGITS = 15
+_MOST_DIGITS_OF_128_BITS = 38
+_WIDEST_INTEGERS = pa.decimal256(76)
+_TICKS_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_BEYOND_CALENDAR = "<value out of range"
 _ROUNDED = "the number has more digits than a double holds"
 _NANOSECONDS = "what lies below a microsecond is lost"
 _ZONE = "SAS has no time zones: the times are sent in UTC"
 
 
 def _strings(column: pa.Array) -> pa.StringArray:
-    return pc.ascii_rtrim(pc.fill_null(columns.strings(column), ""), characters=" ")
+    return pc.ascii_rtrim(pc.fill_null(columns.strings(sharing.laid_out(column)), ""), characters=" ")
+
+
+def _written(column: pa.Array) -> pa.StringArray:
+    """Values as text. Arrow writes moments that its calendar lacks as a remark."""
+    strings = _strings(_cast(column, pa.string()))
+    if (row := _first(pc.starts_with(strings, _BEYOND_CALENDAR))) is not None:
+        raise BadValueError(row, f"the value is beyond the calendar: {strings[row]}")
+    return strings
 
 
 def _doubles(column: pa.Array) -> pa.DoubleArray:
@@ -68,8 +81,12 @@ def _doubles(column: pa.Array) -> pa.DoubleArray:
 
 def _exact_integers(column: pa.Array) -> pa.Array:
     """Decimals without a fraction are integers to SAS: they must be exact."""
-    if column.type.precision > _SAFE_DIGITS:
-        beyond = pc.greater(pc.abs(column), pa.scalar(columns.MAX_EXACT, pa.decimal128(16)).cast(column.type))
+    digits = column.type.precision - column.type.scale
+    # Arrow computes with decimals of 128 and 256 bits alone.
+    wide = pa.decimal128(_MOST_DIGITS_OF_128_BITS) if digits <= _MOST_DIGITS_OF_128_BITS else _WIDEST_INTEGERS
+    column = _cast(column, wide)
+    if digits > _SAFE_DIGITS:
+        beyond = pc.greater(pc.abs(column), pa.scalar(columns.MAX_EXACT, wide))
         if (row := _first(beyond)) is not None:
             raise BadValueError(row, "the integer is beyond 2^53, where doubles lose exactness")
     return pc.cast(column, pa.int64())
@@ -88,13 +105,37 @@ def _first(wrong: pa.BooleanArray) -> int | None:
     return pc.index(wrong, pa.scalar(value=True)).as_py() if pc.any(wrong).as_py() else None
 
 
-def _cast(data_type: pa.DataType) -> Convert:
-    return lambda column: pc.cast(column, data_type, safe=False)
+def _cast(column: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Of times, what is finer than the type is dropped. Raises BadValueError for a value beyond the type's range."""
+    options = pc.CastOptions(data_type, allow_time_truncate=True)
+    try:
+        return pc.cast(column, options=options)
+    except pa.ArrowInvalid:
+        row = _first_beyond(column, options)
+    raise BadValueError(row, f"the value is beyond the range of {data_type}")
+
+
+def _first_beyond(column: pa.Array, options: pc.CastOptions) -> int:
+    """The first row that cannot be cast, which one of them cannot."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            pc.cast(column.slice(low, middle - low), options=options)
+        except pa.ArrowInvalid:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def _casting(data_type: pa.DataType) -> Convert:
+    return lambda column: _cast(column, data_type)
 
 
 def _decoded(data_type: pa.DataType, inner: Conversion | None) -> Conversion | None:
-    if inner is None:
-        return None
+    if inner is None or columns.is_text(data_type):
+        return inner
     loses = inner.loses
     return inner._replace(
         convert=lambda column: inner.convert(column.cast(data_type.value_type)),
@@ -108,8 +149,30 @@ def _of_numbers(_: pa.DataType, __: Kind | None) -> Conversion:
 
 def _of_dates(_: pa.DataType, kind: Kind | None) -> Conversion:
     if kind == "datetime":
-        return Conversion(pa.timestamp("us"), lambda column: _cast(pa.timestamp("us"))(pc.cast(column, pa.date32())))
-    return Conversion(pa.date32(), _cast(pa.date32()))
+        return Conversion(pa.timestamp("us"), lambda column: _cast(_days(column), pa.timestamp("us")))
+    return Conversion(pa.date32(), _days)
+
+
+def _days(column: pa.Array) -> pa.Date32Array:
+    """Dates or instants by the day. Arrow casts them without a look at the range."""
+    if column.type == pa.date32():
+        return column
+    ticks, a_day = _ticks(column)
+    days = ticks // a_day
+    refuse_any(days != days.astype(np.int32), f"the value is beyond the range of {pa.date32()}")
+    return pa.array(days.astype(np.int32), pa.date32(), mask=_nulls(column))
+
+
+def _ticks(column: pa.Array) -> tuple[NDArray[np.int64], int]:
+    """What a column of date64 or timestamps counts, and how much of it a day has."""
+    unit = "ms" if pa.types.is_date64(column.type) else column.type.unit
+    ticks: NDArray[np.int64] = pc.fill_null(pc.cast(column, pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return ticks, _TICKS_A_DAY[unit]
+
+
+def _nulls(column: pa.Array) -> NDArray[np.bool_]:
+    nulls: NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+    return nulls
 
 
 def _of_timestamps(data_type: pa.TimestampType, kind: Kind | None) -> Conversion:
@@ -120,7 +183,7 @@ def _of_timestamps(data_type: pa.TimestampType, kind: Kind | None) -> Conversion
         return Conversion(pa.date32(), lambda column: _midnights(column.view(local)), warning)
     return Conversion(
         pa.timestamp("us"),
-        lambda column: _cast(pa.timestamp("us"))(column.view(local)),
+        lambda column: _cast(column.view(local), pa.timestamp("us")),
         warning,
         lambda column: _beyond_microseconds(column.view(local)),
         _NANOSECONDS,
@@ -128,11 +191,10 @@ def _of_timestamps(data_type: pa.TimestampType, kind: Kind | None) -> Conversion
 
 
 def _midnights(column: pa.Array) -> pa.Date32Array:
-    days = pc.cast(column, pa.date32(), safe=False)
-    odd = pc.not_equal(pc.cast(days, column.type), column)
-    if (row := _first(odd)) is not None:
-        raise BadValueError(row, "the format is one of days, and the value has a time of day; use one of datetimes")
-    return days
+    ticks, a_day = _ticks(column)
+    why = "the format is one of days, and the value has a time of day; use one of datetimes"
+    refuse_any(ticks % a_day != 0, why)
+    return _days(column)
 
 
 def _beyond_microseconds(column: pa.Array) -> int | None:
@@ -144,7 +206,7 @@ def _beyond_microseconds(column: pa.Array) -> int | None:
 
 
 def _of_spans(data_type: pa.DataType) -> Make:
-    return lambda _, __: Conversion(data_type, _cast(data_type), "", _beyond_microseconds, _NANOSECONDS)
+    return lambda _, __: Conversion(data_type, _casting(data_type), "", _beyond_microseconds, _NANOSECONDS)
 
 
 _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Make], ...] = (

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import BinaryIO, NamedTuple
 
-from app.tables.read import columnar, csv, dataset_json, ndjson, transport
+from app.tables.read import columnar, csv, dataset_json, inflation, ndjson, transport
 from app.tables.read.reading import Options, Reading, unreadable
 
 _LOOKED_AT = 1 << 20
@@ -53,7 +53,7 @@ FORMATS: Mapping[str, Format] = {
     "arrow": Format(
         ("arrow", "arrows", "feather", "ipc"),
         ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file"),
-        lambda head: head.startswith((columnar.ARROW_MAGIC, b"\xff\xff\xff\xff")),
+        lambda head: head.startswith((inflation.ARROW_MAGIC, b"\xff\xff\xff\xff")),
         columnar.read_arrow,
     ),
     "xpt": Format(

@@ -13,6 +13,7 @@ from app.dataset.formats import Format
 from app.dataset.kinds import Kind, kind_of
 from app.dataset.numeric import FloatFormat
 from app.dataset.schema import LONGEST_CHARACTER
+from app.tables.read import sharing
 from app.tables.read.converting import conversion
 from app.tables.read.wishes import Defined, Origin, Target, VariableWish, said_of
 
@@ -120,11 +121,19 @@ class Making:
         if beside is None and column.null_count == len(column):
             return
         try:
+            self._see(batch, column, beside, first)
+        except pa.ArrowException as error:
+            self._value_error = Fault(self.name, "value", f"a value cannot be converted: {error}")
+
+    def _see(self, batch: pa.RecordBatch, column: pa.Array, beside: int | None, first: int) -> None:
+        assert self._conversion is not None
+        try:
             values, held = self._conversion.convert(column), self._held(batch, beside)
             self.has_side = self.has_side or (held is not None and held.null_count < len(held))
             self._needed = max(self._needed, self._room(values, held))
         except BadValueError as bad:
             self._value_error = Fault(self.name, "value", bad.why, first + bad.row + 1)
+            return
         if self._value_warning is not None:
             return
         if (row := self._conversion.loses(column)) is not None:
@@ -143,7 +152,7 @@ class Making:
         """What the side column holds; None where that cannot be sent."""
         if beside is None:
             return None
-        held = batch.column(beside)
+        held = sharing.laid_out(batch.column(beside))
         if not self.is_numeric:
             return held.cast(pa.binary()) if self._keeps_bytes else None
         words = pc.utf8_trim_whitespace(columns.strings(held))

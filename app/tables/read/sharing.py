@@ -1,0 +1,106 @@
+"""Columns whose values share memory, those of dictionaries and views: a small file of theirs may be a vast table.
+
+They are laid out value by value in few rows at a time, and only where each value can be one of SAS.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from app.dataset.errors import BadValueError
+from app.dataset.schema import LONGEST_CHARACTER
+
+BYTES_A_BATCH = 32 << 20
+"""What the values of a batch that share memory may have when they do not."""
+
+LONGEST_VALUE = 4 * LONGEST_CHARACTER
+"""Bytes in UTF-8 that a value may have whatever its destination's character set: no character has more than 4."""
+
+Lengths = NDArray[np.int32] | NDArray[np.int64]
+ReadDictionary = Callable[[list[str]], pq.ParquetFile]
+
+
+def laid_out(column: pa.Array) -> pa.Array:
+    """The column without dictionary or views. Raises BadValueError for a value that is too long for any variable."""
+    if _longest_shared(column) > LONGEST_VALUE and (_lengths(column) > LONGEST_VALUE).any():
+        row = int(np.argmax(_lengths(column) > LONGEST_VALUE))
+        raise BadValueError(row, f"the value has more than {LONGEST_VALUE:,} bytes in UTF-8")
+    data_type = column.type
+    if pa.types.is_dictionary(data_type):
+        return laid_out(column.cast(data_type.value_type))
+    return column.cast(pa.string()) if pa.types.is_string_view(data_type) else column
+
+
+def slices(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    """The batch in parts of at most so many rows, fewer where values that share memory are long. Without columns it may
+    say any number of rows, and is not worth a part."""
+    if not batch.num_columns:
+        return
+    longest = sum(min(_longest_shared(column), LONGEST_VALUE) for column in batch.columns)
+    step = rows_of(longest, rows)
+    for at in range(0, batch.num_rows, step):
+        yield batch.slice(at, step)
+
+
+def rows_of(longest: int, rows: int) -> int:
+    """How many rows of so many bytes are held at once, of at most so many."""
+    return max(1, min(rows, BYTES_A_BATCH // max(longest, 1)))
+
+
+def longest_of_dictionaries(read: ReadDictionary, file: pq.ParquetFile) -> int:
+    """Bytes of the longest row that the dictionaries of a Parquet file can make, and its values of fixed length."""
+    leaves = [file.schema.column(number) for number in range(len(file.schema))]
+    fixed: int = sum(leaf.length for leaf in leaves if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")
+    names = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    if not names:
+        return fixed
+    opened, longest = read(names), 0
+    for group in range(opened.num_row_groups):
+        first = next(opened.iter_batches(1, row_groups=[group], columns=names, use_threads=False), None)
+        if first is not None:
+            longest = max(longest, sum(map(_longest_shared, first.columns)))
+    return fixed + longest
+
+
+def _longest_shared(column: pa.Array) -> int:
+    is_shared = pa.types.is_dictionary(column.type) or _is_view(column.type)
+    return _longest(column) if is_shared else 0
+
+
+def _longest(column: pa.Array) -> int:
+    """Bytes of the longest value, or in a dictionary of one that need not occur; 0 for what is no text or bytes."""
+    if pa.types.is_dictionary(column.type):
+        return _longest(column.dictionary)
+    return int(_lengths(column).max(initial=0))
+
+
+def _lengths(column: pa.Array) -> Lengths:
+    """The bytes of every value; none for columns that are no text or bytes."""
+    data_type = column.type
+    if pa.types.is_dictionary(data_type):
+        values = _lengths(column.dictionary)
+        places = pc.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)
+        return np.where(column.is_valid().to_numpy(zero_copy_only=False), values[places], 0)
+    if _is_view(data_type):
+        # A view is its length in 4 bytes and 12 more.
+        views = np.frombuffer(column.buffers()[1] or b"", np.int32)[::4][column.offset :][: len(column)]
+        return np.where(column.is_valid().to_numpy(zero_copy_only=False), views, 0)
+    if _is_bytes(data_type):
+        lengths: Lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+        return lengths
+    return np.zeros(0, np.int64)
+
+
+def _is_view(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(data_type) or pa.types.is_binary_view(data_type))
+
+
+def _is_bytes(data_type: pa.DataType) -> bool:
+    return any(
+        includes(data_type)
+        for includes in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    )

@@ -1,0 +1,239 @@
+"""Parquet and Arrow that are not as they say: nothing outside of them is read, and no more than can be held."""
+
+import struct
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from decimal import Decimal
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.model.errors import TheirError
+from app.tables.read import inflation, sharing
+from app.tables.read.wishes import Target, VariableWish
+from tests.tables.read.reading import defined, opened, sent, table_of, whole
+
+LONG = "x" * (1 << 20)
+DAMAGED = pa.Array.from_buffers(
+    pa.string(), 2, [None, pa.py_buffer(struct.pack("<3i", 0, 4, 5)), pa.py_buffer(b"Ki\xf6lz")]
+)
+
+
+def stream(table: pa.Table, compression: str | None = None) -> bytes:
+    sink = BytesIO()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def arrow_file(table: pa.Table, compression: str | None = None) -> bytes:
+    sink = BytesIO()
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def parquet(table: pa.Table, **options: Any) -> bytes:
+    sink = BytesIO()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+WRITERS: list[Callable[..., bytes]] = [stream, arrow_file, parquet]
+
+
+def patched(data: bytes, old: bytes, new: bytes) -> bytes:
+    assert len(old) == len(new)
+    assert old in data
+    return data.replace(old, new)
+
+
+@pytest.mark.parametrize("write", [stream, arrow_file])
+@pytest.mark.parametrize("end", [3000, 1 << 30, -8])
+def test_offsets_that_lead_out_of_a_file_are_refused(write: Any, end: int) -> None:
+    data = write(pa.table({"c": ["abcdefg", "z"]}))
+    wrong = patched(data, struct.pack("<3i", 0, 7, 8), struct.pack("<3i", 0, end, end + 1))
+    with pytest.raises(TheirError, match="column c is damaged"):
+        defined(wrong)
+
+
+def test_places_that_a_dictionary_lacks_are_refused() -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 10], pa.int32()), pa.array(list("abcdefghijk")))
+    data = stream(pa.table({"c": column}))
+    wrong = patched(data, struct.pack("<3i", 0, 1, 10), struct.pack("<3i", 0, 5_000_000, -7))
+    with pytest.raises(TheirError, match="column c is damaged"):
+        defined(wrong)
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_text_that_is_not_utf_8_is_refused(write: Any) -> None:
+    with pytest.raises(TheirError, match="column city is damaged: Invalid UTF8"):
+        defined(write(pa.table({"n": [1, 2], "city": DAMAGED})), Target("latin-1"))
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_names_that_are_not_utf_8_are_refused(write: Any) -> None:
+    data = write(pa.table({"Kiel": [1]}), **({"store_schema": False} if write is parquet else {}))
+    with pytest.raises(TheirError, match="not UTF-8"):
+        opened(patched(data, b"Kiel", b"Ki\xf6l"))
+
+
+@pytest.mark.parametrize("key", ["sas.missing_of", "sas.bytes_of"])
+def test_side_columns_of_names_that_are_not_utf_8_are_refused(key: str) -> None:
+    schema = pa.schema([pa.field("x", pa.string(), metadata={key: b"\xff"})])
+    with pytest.raises(TheirError, match="not UTF-8"):
+        opened(stream(pa.table([["a"]], schema=schema)))
+
+
+# --- more than can be held ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pool() -> Iterator[pa.MemoryPool]:
+    """The memory that Arrow takes during a test."""
+    usual = pa.default_memory_pool()
+    counting = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(counting)
+    yield counting
+    pa.set_memory_pool(usual)
+
+
+def repeated(value: Any, rows: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value]))
+
+
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize("column", ["text", "side"])
+def test_a_long_value_of_many_rows_is_not_laid_out(write: Any, column: str, pool: pa.MemoryPool) -> None:
+    table = pa.table({"text": repeated(LONG, 5_000)})
+    if column == "side":
+        table = pa.table({"text": pa.nulls(5_000, pa.float64()), "text__missing": table["text"]})
+    data = write(table, compression="zstd")
+    assert len(data) < 10_000
+    definition = defined(data)
+    assert [fault.code for fault in definition.errors] == ["value"]
+    assert 0 < pool.max_memory() < 4 * sharing.BYTES_A_BATCH
+
+
+def test_views_of_one_long_value_are_not_laid_out() -> None:
+    view = struct.pack("<i4sii", len(LONG), b"xxxx", 0, 0)
+    column = pa.Array.from_buffers(
+        pa.string_view(), 3000, [None, pa.py_buffer(view * 3000), pa.py_buffer(LONG.encode())]
+    )
+    (fault,) = defined(stream(pa.table({"c": column}))).errors
+    assert (fault.code, fault.row) == ("value", 1)
+
+
+def test_only_a_dictionary_s_values_that_occur_count() -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([1, None, 1]), pa.array([LONG, "a"]))
+    assert sent(defined(stream(pa.table({"c": column}))))["c"].to_pylist() == ["a", "", "a"]
+    second = pa.DictionaryArray.from_arrays(pa.array([1, 0]), pa.array([LONG, "a"]))
+    (fault,) = defined(stream(pa.table({"c": second}))).errors
+    assert (fault.row, fault.why) == (2, "the value has more than 131,068 bytes in UTF-8")
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_rows_of_long_values_come_in_small_batches(write: Any) -> None:
+    data = write(pa.table({"c": repeated("y" * 32_000, 5_000)}))
+    rows = [batch.num_rows for batch in opened(data).batches()]
+    assert sum(rows) == 5_000
+    assert max(rows) * 32_000 <= sharing.BYTES_A_BATCH
+
+
+@pytest.mark.parametrize("write", [stream, arrow_file])
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_a_batch_that_asks_for_too_much_is_refused_before_it_is_read(
+    write: Any, compression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = pa.table({"x": np.zeros(100_000), "c": pa.array(["a", "b"] * 50_000).dictionary_encode()})
+    monkeypatch.setattr(inflation, "MOST_INFLATED", 1_200_000)
+    assert table_of(opened(write(numbers, compression))).num_rows == 100_000
+    monkeypatch.setattr(inflation, "MOST_INFLATED", 1_100_000)
+    with pytest.raises(TheirError, match="1,200,000 bytes when decompressed"):
+        opened(write(numbers, compression))
+    assert table_of(opened(write(numbers))).num_rows == 100_000
+    words = pa.table({"c": pa.array([LONG, LONG + "x"]).dictionary_encode()})
+    with pytest.raises(TheirError, match="2,097,165 bytes when decompressed"):
+        opened(write(words, compression))
+
+
+@pytest.mark.parametrize("write", [stream, arrow_file])
+def test_a_length_that_no_buffer_has_is_refused(write: Any) -> None:
+    data = write(pa.table({"x": np.zeros(10_000)}), "zstd")
+    wrong = patched(data, struct.pack("<q", 80_000), struct.pack("<q", 1 << 50))
+    with pytest.raises(TheirError, match="when decompressed"):
+        opened(wrong)
+
+
+def test_rows_without_columns_are_not_counted() -> None:
+    nothing = pa.Array.from_buffers(pa.null(), 1 << 50, [None])
+    batch = pa.record_batch({"x": nothing}).select([])
+    sink = BytesIO()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    assert batch.num_rows == 1 << 50
+    assert [fault.code for fault in defined(sink.getvalue()).errors] == ["variables"]
+
+
+# --- values that another type lacks -------------------------------------------------------------------------------
+
+
+def counted(data_type: pa.DataType, *ticks: int) -> pa.Array:
+    return pa.array(ticks, pa.int32() if data_type.bit_width == 32 else pa.int64()).view(data_type)
+
+
+DAY_64 = 86_400_000
+VAST_DECIMALS = pa.Array.from_buffers(
+    pa.decimal256(20, -72), 2, [None, pa.py_buffer(b"".join(n.to_bytes(32, "little") for n in (0, 10**5)))]
+)
+
+
+@pytest.mark.parametrize(
+    ("column", "reference", "why"),
+    [
+        (counted(pa.timestamp("s"), 0, 10**15), None, "beyond the range of timestamp"),
+        (counted(pa.timestamp("ms"), 0, 1 << 62), None, "beyond the range of timestamp"),
+        (counted(pa.timestamp("s"), 0, 10**13 * 86_400), "DATE9.", "beyond the range of date32"),
+        (counted(pa.duration("s"), 0, -(10**15)), None, "beyond the range of duration"),
+        (counted(pa.date32(), 0, (1 << 31) - 1), "DATETIME20.", "beyond the range of timestamp"),
+        (counted(pa.date64(), 0, (1 << 62) // DAY_64 * DAY_64), None, "beyond the range of date32"),
+        (counted(pa.date64(), 0, (1 << 62) // DAY_64 * DAY_64), "DATETIME20.", "beyond the range of date32"),
+        (pa.array([None, Decimal("1E25")], pa.decimal256(5, -25)), None, "beyond 2^53"),
+        (pa.array([None, Decimal(10) ** 17], pa.decimal64(18, 0)), None, "beyond 2^53"),
+        (pa.array([None, Decimal(10) ** 75], pa.decimal256(76, 0)), None, "beyond 2^53"),
+        (VAST_DECIMALS, None, "beyond the range of decimal256"),
+    ],
+)
+def test_values_beyond_a_type_are_told_and_never_wrap(column: pa.Array, reference: str | None, why: str) -> None:
+    (fault,) = defined(whole(pa.table({"x": column})), variables={"x": VariableWish(format=reference)}).errors
+    assert (fault.code, fault.row) == ("value", 2)
+    assert why in fault.why
+
+
+def test_moments_beyond_the_calendar_are_no_text() -> None:
+    table = pa.table({"x": counted(pa.date32(), 0, (1 << 31) - 1)})
+    (fault,) = defined(whole(table), variables={"x": VariableWish(type="character")}).errors
+    assert (fault.code, fault.row) == ("value", 2)
+
+
+def test_decimals_of_every_width_are_numbers() -> None:
+    types = (pa.decimal32(5, 0), pa.decimal64(18, 0), pa.decimal64(18, 2), pa.decimal128(38, 0), pa.decimal256(76, 0))
+    table = pa.table({f"x{number}": pa.array([Decimal(15), None], kind) for number, kind in enumerate(types)})
+    assert set(map(tuple, sent(defined(whole(table))).to_pydict().values())) == {(15.0, None)}
+
+
+def test_what_lies_below_a_microsecond_is_dropped() -> None:
+    table = pa.table({"t": counted(pa.timestamp("ns"), 1500, -1), "d": counted(pa.duration("ns"), 1500, 0)})
+    definition = defined(whole(table))
+    assert [(fault.variable, fault.code) for fault in definition.warnings] == [("t", "rounded"), ("d", "rounded")]
+    assert sent(definition)["d"].to_pylist() == [timedelta(microseconds=1), timedelta(0)]
+
+
+def test_what_arrow_cannot_convert_is_an_error_of_its_variable() -> None:
+    column = counted(pa.timestamp("us", "No/Where"), 0)
+    (fault,) = defined(whole(pa.table({"x": column})), variables={"x": VariableWish(type="character")}).errors
+    assert (fault.variable, fault.code) == ("x", "value")
