@@ -32,7 +32,25 @@ def laid_out(column: pa.Array) -> pa.Array:
     data_type = column.type
     if pa.types.is_dictionary(data_type):
         return laid_out(column.cast(data_type.value_type))
-    return column.cast(pa.string()) if pa.types.is_string_view(data_type) else column
+    return _without_views(column) if _is_view(data_type) else column
+
+
+def _without_views(column: pa.Array) -> pa.Array:
+    """Arrow follows the views of nulls, which its validation leaves out: they may lead anywhere."""
+    _, views, *data = column.buffers()
+    followed = _views(column, views).copy()
+    valid = column.is_valid()
+    followed[~valid.to_numpy(zero_copy_only=False)] = 0
+    whole = pa.Array.from_buffers(column.type, len(column), [None, pa.py_buffer(followed), *data])
+    data_type = pa.string() if pa.types.is_string_view(column.type) else pa.binary()
+    return pc.if_else(valid, whole.cast(data_type), pa.scalar(None, data_type))
+
+
+def _views(column: pa.Array, buffer: pa.Buffer | None) -> NDArray[np.int32]:
+    """A row of 4 numbers for each view, of which the first is its length."""
+    end = 4 * (column.offset + len(column))
+    numbers = np.frombuffer(buffer, np.int32, end) if buffer is not None and end else np.zeros(0, np.int32)
+    return numbers.reshape(-1, 4)[column.offset :]
 
 
 def slices(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
@@ -75,6 +93,8 @@ def _longest(column: pa.Array) -> int:
     """Bytes of the longest value, or in a dictionary of one that need not occur; 0 for what is no text or bytes."""
     if pa.types.is_dictionary(column.type):
         return _longest(column.dictionary)
+    if _is_bytes(column.type):
+        return int(pc.max(pc.binary_length(column)).as_py() or 0)
     return int(_lengths(column).max(initial=0))
 
 
@@ -86,9 +106,8 @@ def _lengths(column: pa.Array) -> Lengths:
         places = pc.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)
         return np.where(column.is_valid().to_numpy(zero_copy_only=False), values[places], 0)
     if _is_view(data_type):
-        # A view is its length in 4 bytes and 12 more.
-        views = np.frombuffer(column.buffers()[1] or b"", np.int32)[::4][column.offset :][: len(column)]
-        return np.where(column.is_valid().to_numpy(zero_copy_only=False), views, 0)
+        said = _views(column, column.buffers()[1])[:, 0]
+        return np.where(column.is_valid().to_numpy(zero_copy_only=False), said, 0)
     if _is_bytes(data_type):
         lengths: Lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
         return lengths

@@ -128,6 +128,15 @@ def test_views_of_one_long_value_are_not_laid_out() -> None:
     assert (fault.code, fault.row) == ("value", 1)
 
 
+def test_views_of_nulls_are_not_followed() -> None:
+    views = struct.pack("<i12s", 1, b"a") + struct.pack("<i4sii", 100, b"xxxx", 7, 1 << 30)
+    for data_type, value in ((pa.string_view(), "a"), (pa.binary_view(), b"a")):
+        column = pa.Array.from_buffers(data_type, 2, [pa.py_buffer(b"\1"), pa.py_buffer(views + b"\0")])
+        assert sharing.laid_out(column).to_pylist() == [value, None]
+        assert sharing.laid_out(column.slice(1)).to_pylist() == [None]
+        assert sharing.laid_out(column.slice(2)).to_pylist() == []
+
+
 def test_only_a_dictionary_s_values_that_occur_count() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([1, None, 1]), pa.array([LONG, "a"]))
     assert sent(defined(stream(pa.table({"c": column}))))["c"].to_pylist() == ["a", "", "a"]
