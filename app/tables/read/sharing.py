@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from app.dataset.errors import BadValueError
 from app.dataset.schema import LONGEST_CHARACTER
+from app.tables.read.reading import unreadable
 
 BYTES_A_BATCH = 32 << 20
 """What the values of a batch that share memory may have when they do not."""
@@ -70,7 +71,8 @@ def rows_of(longest: int, rows: int) -> int:
 
 
 def longest_of_dictionaries(read: ReadDictionary, file: pq.ParquetFile) -> int:
-    """Bytes of the longest row that the dictionaries of a Parquet file can make, and its values of fixed length."""
+    """Bytes of the longest row that the dictionaries of a Parquet file can make, and its values of fixed length.
+    Raises TheirError for a value that is too long for any variable: what a dictionary holds occurs."""
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
     fixed: int = sum(leaf.length for leaf in leaves if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")
     names = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
@@ -80,7 +82,11 @@ def longest_of_dictionaries(read: ReadDictionary, file: pq.ParquetFile) -> int:
     for group in range(opened.num_row_groups):
         first = next(opened.iter_batches(1, row_groups=[group], columns=names, use_threads=False), None)
         if first is not None:
-            longest = max(longest, sum(map(_longest_shared, first.columns)))
+            lengths = [_longest_shared(column) for column in first.columns]
+            if max(lengths) > LONGEST_VALUE:
+                name = first.schema.names[int(np.argmax(lengths))]
+                raise unreadable(f"column {name} has a value of more than {LONGEST_VALUE:,} bytes")
+            longest = max(longest, sum(lengths))
     return fixed + longest
 
 
