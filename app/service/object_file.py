@@ -1,4 +1,4 @@
-"""Objects of the content store as seekable files."""
+"""Content as seekable files."""
 
 import io
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from app.ports import ContentStore
-from app.service.content import StoredContent
+from app.service.content import Content, StoredContent
 
 READ_BYTES = 1 << 20
 
@@ -21,14 +21,14 @@ def opened(store: ContentStore, name: str) -> Iterator[BinaryIO]:
             yield file
     else:
         content = StoredContent(store, name, store.size(name))
-        with io.BufferedReader(_ContentFile(content), READ_BYTES) as buffered:
+        with io.BufferedReader(ContentFile(content), READ_BYTES) as buffered:
             yield buffered
 
 
-class _ContentFile(io.RawIOBase):
+class ContentFile(io.RawIOBase):
     """Content as a file that is read from any place."""
 
-    def __init__(self, content: StoredContent) -> None:
+    def __init__(self, content: Content) -> None:
         self._content, self._at = content, 0
 
     def readable(self) -> bool:

@@ -1,45 +1,17 @@
 """Stored data sets: their Parquet file, and what variables they have."""
 
-import io
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.dataset.contents import Contents, VariableContents, contents
 from app.service.content import Content
+from app.service.object_file import ContentFile
 from app.web.schemas import IndexView, KeyView, SchemaView, VariableView, shown
-
-
-class _ContentFile(io.RawIOBase):
-    """Content as the seekable file that pyarrow reads a footer from."""
-
-    def __init__(self, content: Content) -> None:
-        self._content, self._at = content, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._content.size}[whence] + offset
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        left = max(self._content.size - self._at, 0)
-        taken = left if size < 0 else min(size, left)
-        data = b"".join(self._content.read(self._at, taken)) if taken else b""
-        self._at += len(data)
-        return data
 
 
 def parquet_file(content: Content) -> pq.ParquetFile:
     """Content as Parquet, for one thread at a time. Raises pa.ArrowInvalid when it is not."""
-    return pq.ParquetFile(_ContentFile(content))
+    return pq.ParquetFile(ContentFile(content))
 
 
 def parquet_schema(content: Content) -> tuple[pa.Schema, int]:
