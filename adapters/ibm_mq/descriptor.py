@@ -9,14 +9,13 @@ from adapters.ibm_mq.client import MqMessage
 from adapters.ibm_mq.reasons import MQRC_BACKOUT_THRESHOLD_REACHED
 from adapters.ibm_mq.settings import DestinationSettings
 from adapters.ibm_mq.words import MQAT_UNIX, MQPER_NOT_PERSISTENT, MQPER_PERSISTENT
-from app.codecs.ibm_mq.encodings import MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN
+from app.codecs.ibm_mq.encodings import LATIN_1_CCSID, MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN
 from app.codecs.ibm_mq.extension import extension, grouping_of
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE
 from app.codecs.ibm_mq.image import described
 from app.codecs.ibm_mq.moments import put_date_and_time
 from app.codecs.ibm_mq.rfh import with_properties
 from app.codecs.ibm_mq.words import (
-    MQ_NO_ID,
     MQEI_UNLIMITED,
     MQFMT_DEAD_LETTER_HEADER,
     MQFMT_MD_EXTENSION,
@@ -25,7 +24,7 @@ from app.codecs.ibm_mq.words import (
     MQMT_DATAGRAM,
     MQPRI_PRIORITY_AS_Q_DEF,
 )
-from app.codecs.ibm_mq.writing import ASCII
+from app.codecs.ibm_mq.writing import ASCII, identifier
 from app.model.message import PhysicalMessage
 from app.wire import Context
 
@@ -33,7 +32,6 @@ NATIVE: Final = Context("<" if sys.byteorder == "little" else ">", ASCII)
 """How the client library has the MQI's structures."""
 NATIVE_ENCODING: Final = MQENC_LITTLE_ENDIAN if NATIVE.order == "<" else MQENC_BIG_ENDIAN
 EXTENSION_SIZE: Final = MQMDE.SIZE
-_LATIN_1_CCSID = 819
 _BACKOUT_COUNT = slice(96, 100)
 _SEGMENT = MQMF_SEGMENT | MQMF_LAST_SEGMENT
 
@@ -58,7 +56,7 @@ def to_put(message: PhysicalMessage, settings: DestinationSettings, ccsid: int) 
     """
     message = message._replace(encoding=message.encoding or NATIVE_ENCODING, ccsid=message.ccsid or ccsid)
     if message.properties and settings.properties == "mqrfh2" and not message.msg_flags & _SEGMENT:
-        message = with_properties(message, NATIVE_ENCODING, _LATIN_1_CCSID)
+        message = with_properties(message, NATIVE_ENCODING, LATIN_1_CCSID)
     fields: dict[str, Any] = {
         "msg_type": message.msg_type or MQMT_DATAGRAM,
         "expiry": MQEI_UNLIMITED if settings.expiry is None else round(settings.expiry * 10),
@@ -67,8 +65,8 @@ def to_put(message: PhysicalMessage, settings: DestinationSettings, ccsid: int) 
         "format": message.format,
         "priority": MQPRI_PRIORITY_AS_Q_DEF if settings.priority is None else settings.priority,
         "persistence": MQPER_PERSISTENT if settings.persistent else MQPER_NOT_PERSISTENT,
-        "msg_id": _identifier(message.message_id),
-        "correl_id": _identifier(message.correl_id),
+        "msg_id": identifier(message.message_id),
+        "correl_id": identifier(message.correl_id),
     }
     if settings.mqmd_version == 2:
         grouping = grouping_of(message)._asdict()
@@ -99,11 +97,7 @@ def dead_letter(message: MqMessage, queue: str, queue_manager: str) -> MqMessage
     headed = replace(
         descriptor,
         encoding=NATIVE_ENCODING,
-        coded_char_set_id=_LATIN_1_CCSID,
+        coded_char_set_id=LATIN_1_CCSID,
         format=MQFMT_DEAD_LETTER_HEADER,
     )
     return MqMessage(headed.encode(NATIVE) + message.descriptor[end:], header.encode(NATIVE) + message.body)
-
-
-def _identifier(given: bytes) -> bytes:
-    return given.ljust(len(MQ_NO_ID), b"\0")

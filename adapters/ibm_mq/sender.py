@@ -18,13 +18,13 @@ from adapters.ibm_mq.words import (
     MQIA_MAX_MSG_LENGTH,
     MQIA_MAX_UNCOMMITTED_MSGS,
 )
+from app.codecs.ibm_mq.encodings import LATIN_1_CCSID
 from app.model.message import PhysicalMessage
 from app.ports import SendFailed
 from app.wire import WireError
 
 _DEFAULT_MAX_MSG_LENGTH = 4 << 20
 _DEFAULT_MAX_UNCOMMITTED = 10_000
-_LATIN_1_CCSID = 819
 _BARE_RFH2 = 64
 """Bytes of an MQRFH2 with a folder `usr`, its properties apart."""
 
@@ -114,7 +114,7 @@ class MqSender:
                 queue,
                 min(known, default=_DEFAULT_MAX_MSG_LENGTH),
                 connection.readable_attribute(MQIA_MAX_UNCOMMITTED_MSGS) or _DEFAULT_MAX_UNCOMMITTED,
-                ccsid or _LATIN_1_CCSID,
+                ccsid or LATIN_1_CCSID,
             )
         except MqiError:
             connection.close()

@@ -25,6 +25,7 @@ from app.codecs.ibm_mq.words import (
     MQMT_REPORT,
     MQOL_UNDEFINED,
 )
+from app.codecs.ibm_mq.writing import identifier
 from app.framing.outgoing import Bodies, message_identifier
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import TheirError
@@ -76,7 +77,7 @@ def attachment_key(message: PhysicalMessage) -> bytes:
     key: bytes = getattr(message, row)
     if len(key) > len(MQ_NO_ID):
         raise TheirError("no-identifier", row, len(MQ_NO_ID), f"{len(key)} bytes, where {len(MQ_NO_ID)} belong")
-    key = key.ljust(len(MQ_NO_ID), b"\0")
+    key = identifier(key)
     if key == MQ_NO_ID:
         raise TheirError("no-identifier", row, -1, "without it nobody can tell what the message is part of")
     return key
@@ -158,7 +159,7 @@ def messages(delivery: DeliveryRecord, how: Cut, bodies: Bodies) -> Iterator[Phy
                 correl_id=delivery.original_correl_id,
                 body=body,
                 message_id=message_identifier(delivery.id, next(numbers)),
-                group_id=attachment.correl_id.ljust(len(MQ_NO_ID), b"\0"),
+                group_id=identifier(attachment.correl_id),
                 encoding=how.encoding,
                 ccsid=how.ccsid if text else 0,
                 format=MQFMT_STRING if text else "",

@@ -22,6 +22,8 @@ MQENC_LITTLE_ENDIAN: Final = 546
 MQENC_S390: Final = 785
 """High byte first with hexadecimal floats, as on z/OS."""
 
+LATIN_1_CCSID: Final = 819
+
 FloatFormat = Literal["ieee-big", "ieee-little", "s390", "tns"]
 
 _ORDERS: dict[int, Order] = {1: ">", 2: "<"}

@@ -41,7 +41,7 @@ from app.codecs.ibm_mq.words import (
     MQRC_OFFSET_ERROR,
     MQRC_ORIGINAL_LENGTH_ERROR,
 )
-from app.codecs.ibm_mq.writing import Heads, written
+from app.codecs.ibm_mq.writing import Heads, identifier, written
 from app.model.message import PhysicalMessage
 from app.wire import Context, WireError
 from app.wire.kinds import Buffer
@@ -79,7 +79,7 @@ class ExtensionError(WireError):
 def grouping_of(message: PhysicalMessage) -> Grouping:
     """The five fields of a message."""
     return Grouping(
-        message.group_id.ljust(len(MQ_NO_ID), b"\0"),
+        identifier(message.group_id),
         message.msg_seq_number,
         message.offset,
         message.msg_flags,

@@ -13,20 +13,19 @@ from functools import lru_cache
 from itertools import product
 from typing import Any, Final, Literal, NamedTuple
 
-from app.codecs.ibm_mq.encodings import MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN, integer_order
+from app.codecs.ibm_mq.encodings import LATIN_1_CCSID, MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN, integer_order
 from app.codecs.ibm_mq.extension import INITIAL, extension, grouping_of
 from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
 from app.codecs.ibm_mq.moments import microseconds, put_date_and_time
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.codecs.ibm_mq.words import MQ_NO_ID, MQFMT_MD_EXTENSION
-from app.codecs.ibm_mq.writing import ASCII, EBCDIC, ORDERS, trimmed
+from app.codecs.ibm_mq.writing import ASCII, EBCDIC, ORDERS, identifier, trimmed
 from app.model.message import PhysicalMessage
 from app.wire import Context, WireError
 from app.wire.kinds import Buffer, Order
 
 _ROWS_1 = "12x i 8x ii 8s 8x 24s 24s 208x 16s 4x"
 _ROWS_2 = _ROWS_1 + "24s iiii"
-_LATIN_1_CCSID = 819
 IMAGE_OVERHEAD: Final = MQMD1.SIZE + MQMDE.SIZE
 """The most bytes that `write_image` puts before a body."""
 
@@ -121,7 +120,7 @@ def write_image(message: PhysicalMessage, version: Literal[1, 2] = 1) -> bytes:
     its row cannot hold.
     """
     context = Context(integer_order(message.encoding) or ">", ASCII)
-    native = MQENC_LITTLE_ENDIAN if context.order == "<" else MQENC_BIG_ENDIAN, _LATIN_1_CCSID
+    native = MQENC_LITTLE_ENDIAN if context.order == "<" else MQENC_BIG_ENDIAN, LATIN_1_CCSID
     prefix = extension(message, *native) if version == 1 else b""
     encoding, ccsid = native if prefix else (message.encoding, message.ccsid)
     put_date, put_time = put_date_and_time(message.put_time)
@@ -130,8 +129,8 @@ def write_image(message: PhysicalMessage, version: Literal[1, 2] = 1) -> bytes:
         "encoding": encoding,
         "coded_char_set_id": ccsid,
         "format": MQFMT_MD_EXTENSION if prefix else message.format,
-        "msg_id": _identifier(message.message_id),
-        "correl_id": _identifier(message.correl_id),
+        "msg_id": identifier(message.message_id),
+        "correl_id": identifier(message.correl_id),
         "put_date": put_date,
         "put_time": put_time,
     }
@@ -147,10 +146,6 @@ def _find(payload: Buffer) -> _Descriptor:
     if head[:4] in _STRUC_IDS:
         raise WireError("MQMD1.version", 4, f"{head[4:].hex().upper()} is neither version 1 nor 2 in any byte order")
     raise WireError("MQMD1.struc_id", 0, f"{head[:4].hex().upper()} is not 'MD  ' in ASCII or EBCDIC")
-
-
-def _identifier(given: bytes) -> bytes:
-    return given.ljust(len(MQ_NO_ID), b"\0")
 
 
 @lru_cache(maxsize=256)

@@ -52,7 +52,6 @@ MQPRI_PRIORITY_AS_Q_DEF = -1
 MQPER_PERSISTENCE_AS_Q_DEF = 2
 
 MQCCSI_INHERIT = -2
-MQCCSI_EMBEDDED = -1
 MQCCSI_UNDEFINED = 0
 """Also MQCCSI_Q_MGR, the queue manager's own: a receiver is not told which."""
 

@@ -11,6 +11,7 @@ from itertools import product
 from typing import Final, Generic, TypeVar
 
 from app.codecs.ibm_mq.encodings import integer_order, is_ebcdic
+from app.codecs.ibm_mq.words import MQ_NO_ID
 from app.wire import Context, Layout
 from app.wire.kinds import PADDING, Buffer, Order
 
@@ -25,6 +26,11 @@ def written(encoding: int, ccsid: int) -> Context:
     """How a program writes structures that has this Encoding and CodedCharSetId: high byte first and ASCII where these
     do not say."""
     return Context(integer_order(encoding) or ">", family(ccsid) or ASCII)
+
+
+def identifier(given: bytes) -> bytes:
+    """A message, correlation or group identifier in its 24 bytes: a shorter one is followed by zeros."""
+    return given.ljust(len(MQ_NO_ID), b"\0")
 
 
 @lru_cache(maxsize=256)
