@@ -13,6 +13,7 @@ from app.dataset.formats import Format
 from app.model.attachment import DataSetVersion
 
 LONGEST_NAME = 32
+"""The longest name of a variable or a member, in bytes."""
 LONGEST_LABEL = 256
 LONGEST_LIBRARY = 8
 WIDEST_FORMAT = 32_767

@@ -14,15 +14,13 @@ import pyarrow as pa
 from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.codecs.sas.words import MessageKind
 from app.dataset import columns, formats, numeric, side, text
+from app.dataset.checks import LONGEST_NAME
 from app.dataset.errors import BadValueError
 from app.dataset.formats import Format
 from app.dataset.layout import Representation
 from app.dataset.numeric import ByteOrder, Bytes, FloatFormat
 from app.dataset.schema import LONGEST_CHARACTER
 from app.model.errors import TheirError
-
-LONGEST_NAME = 32
-"""The longest variable name that SAS has, in bytes."""
 
 BLOCK_BYTES = 1 << 20
 
