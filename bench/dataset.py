@@ -6,7 +6,8 @@ bytes a row. Everything is measured in turn, `--rounds` times, and the best of e
 memcpy          the observations' bytes, copied once
 decode          observations, as messages of 32 KiB bring them, to Arrow: nulls, dates, trimmed text
 parquet         the same to a Parquet file that is thrown away
-xpt read        a transport file of version 5 to Arrow, special missing values kept
+xpt read        a transport file of version 5 to an Arrow table, special missing values kept
+xpt stream      the same in constant memory, as the gateway takes uploads: surveyed first, then read
 xpt write       Arrow to such a file
 polars          the same files by polars-readstat, whole, to a DataFrame, and written from one
 pyreadstat      to a pandas DataFrame, and written from one
@@ -33,7 +34,7 @@ import pyreadstat
 from app.dataset import decode, encode
 from app.dataset.layout import Representation
 from app.dataset.parquet import write_parquet
-from app.tables.xpt.read import read_whole
+from app.tables.xpt.read import read, read_whole
 from app.tables.xpt.write import write as write_transport
 
 BODY = 32_000
@@ -105,6 +106,11 @@ def read_xpt(path: Path) -> None:
         read_whole(file)
 
 
+def stream_xpt(path: Path) -> None:
+    with path.open("rb") as file:
+        exhaust(read(file).batches())
+
+
 def write_xpt(sent: pa.Table, path: Path) -> None:
     with path.open("wb") as file:
         for piece in write_transport(sent.schema, sent.to_batches(max_chunksize=16_384), 5, rows=sent.num_rows):
@@ -128,6 +134,7 @@ def steps(sent: pa.Table, folder: Path) -> dict[str, Callable[[], Any]]:
         "decode": lambda: exhaust(observations.decoded()),
         "parquet": observations.parquet,
         "xpt read": lambda: read_xpt(ours),
+        "xpt stream": lambda: stream_xpt(ours),
         "xpt write": lambda: write_xpt(sent, folder / "again.xpt"),
         "polars read": lambda: polars_readstat.read_readstat(str(ours)),
         "polars write": lambda: polars_readstat.write_xpt(in_polars, str(theirs)),
