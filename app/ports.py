@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from threading import Event as StopSignal
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+import pyarrow as pa
 from pydantic import BaseModel
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
@@ -112,18 +113,8 @@ class Segment(NamedTuple):
     sealed_at: int | None
 
 
-class Journal(Protocol):
-    """Every physical message as received, in order. One writer."""
-
-    def append(self, messages: Sequence[PhysicalMessage]) -> list[Position]:
-        """Writes and flushes messages to disk; they are durable on return. Called by one thread.
-
-        Raises JournalFull when nothing was taken, for want of space; the same call may be repeated later.
-        """
-
-    def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
-        """Batch by batch all that was written behind a position (all there is, for None), in order, as far as it was
-        durable when the call was made. Bodies are memory-mapped views."""
+class JournalReader(Protocol):
+    """What was journalled, to be read back."""
 
     def read(self, position: Position) -> PhysicalMessage:
         """One message again. Raises KeyError when its segment is gone."""
@@ -138,7 +129,33 @@ class Journal(Protocol):
         """The bytes of these extents, memory-mapped and read ahead; a view stays readable while it lives, even when its
         segment is retired. Raises KeyError when a segment is gone."""
 
-    def segments(self) -> list[Segment]: ...
+    def segments(self) -> list[Segment]:
+        """By number."""
+
+
+class JournalArchive(JournalReader, Protocol):
+    """Sealed segments in a folder or an object store. Many processes may read one at the same time, beside the journal
+    that writes it; segments that were not there when it was opened are found when they are asked for."""
+
+    def batch_sizes(self, segment: int) -> list[int]:
+        """The bytes of each record batch of a segment, in order. Raises KeyError when the segment is gone."""
+
+    def record_batch(self, segment: int, batch: int) -> pa.RecordBatch:
+        """A record batch as it was written, memory-mapped. Raises KeyError when there is none."""
+
+
+class Journal(JournalReader, Protocol):
+    """Every physical message as received, in order. One writer."""
+
+    def append(self, messages: Sequence[PhysicalMessage]) -> list[Position]:
+        """Writes and flushes messages to disk; they are durable on return. Called by one thread.
+
+        Raises JournalFull when nothing was taken, for want of space; the same call may be repeated later.
+        """
+
+    def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
+        """Batch by batch all that was written behind a position (all there is, for None), in order, as far as it was
+        durable when the call was made. Bodies are memory-mapped views."""
 
     def seal(self) -> None:
         """Ends the segment being written, if it holds anything; the next append begins a new one."""
@@ -239,8 +256,9 @@ class Catalog(Protocol):
     def part_runs(self, attachment_id: str) -> list[PartRun]:
         """What checkpoints said of an attachment's parts, in the order they said it."""
 
-    def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Takes all of it or nothing.
+    def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
+        """Takes all of it or nothing. Returns the identifiers of those `finished` and `refused` attachments that were
+        not complete when it came to them (deleted meanwhile); no event with one of them as its subject is logged.
 
         Assembly may still say receiving or complete of an attachment that was finished, quarantined or deleted
         meanwhile: such a row keeps its state, and every row keeps what finishing wrote (size, sha256, content type,
@@ -336,6 +354,72 @@ class Catalog(Protocol):
     def prune_events(self, before: int) -> None: ...
 
     def close(self) -> None: ...
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+
+class TableFile(NamedTuple):
+    """A file of rows that belongs to a table once it is committed: `path` within the table, `size` in bytes, and
+    `statistics` as the table format wants them, in JSON."""
+
+    path: str
+    size: int
+    rows: int
+    statistics: str
+
+
+class TableVersion(NamedTuple):
+    """A table as it is: `version` grows by one with every commit; `size` in bytes and `modified_at` (µs)."""
+
+    name: str
+    version: int
+    rows: int
+    files: int
+    size: int
+    modified_at: int
+
+
+class TableStore(Protocol):
+    """Tables by name, in a folder or an object store, each with versions that appear whole.
+
+    A name is any text: what it makes of it as a path is the store's affair.
+    """
+
+    def names(self) -> list[str]: ...
+
+    def schema(self, name: str) -> pa.Schema:
+        """The columns with their metadata as they were committed. Raises KeyError when there is no such table."""
+
+    def describe(self, name: str) -> TableVersion:
+        """Raises KeyError when there is no such table."""
+
+    def reached(self, name: str, application: str) -> int | None:
+        """The transaction number that `application` last committed to a table; None for none, or for no table."""
+
+    def write(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
+        """Writes a file that no reader sees before it is committed. May be called in any process."""
+
+    def commit(
+        self, name: str, schema: pa.Schema, files: Sequence[TableFile], application: str, transaction: int
+    ) -> bool:
+        """Adds files, makes the table where there is none, and widens it to `schema`, which has all its columns. False,
+        and nothing is done, when `application` has reached this transaction before."""
+
+    def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of the newest version. Raises KeyError when there is no such table or column."""
+
+    def location(self, name: str) -> str:
+        """Where a table lies, for programs that read its format themselves. Raises KeyError when there is none."""
+
+    def compact(self, name: str) -> int:
+        """Joins small files; returns how many went."""
+
+    def retain(self, name: str, received_from: int) -> int:
+        """Removes rows received before a time (µs); returns how many."""
+
+    def vacuum(self, name: str, older_than: float) -> int:
+        """Removes files that no version of the last `older_than` seconds has; returns how many."""
 
 
 # --- time ---------------------------------------------------------------------------------------------------------

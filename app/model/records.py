@@ -208,7 +208,8 @@ class Checkpoint:
     """Everything that one step of assembly changed; the catalog takes it in one transaction.
 
     `progress` is the packed position of the last physical message that these changes include. `attachments` and
-    `messages` are upserted whole; `part_runs` are added to what is kept for their attachment.
+    `messages` are upserted whole; `part_runs` are added to what is kept for their attachment. Then complete attachments
+    become finished or quarantined as `finished` and `refused` say, where a host has read their content before it saves.
     """
 
     progress: int | None = None
@@ -219,6 +220,16 @@ class Checkpoint:
     quarantine: list[QuarantineRecord] = field(default_factory=list)
     source_dialects: dict[str, int] = field(default_factory=dict)
     events: list[NewEvent] = field(default_factory=list)
+    finished: list["Finished"] = field(default_factory=list)
+    refused: list["RefusedContent"] = field(default_factory=list)
+
+
+class RefusedContent(NamedTuple):
+    """A complete attachment whose content breaks its specification: a word for programs, a sentence for people."""
+
+    id: str
+    code: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
