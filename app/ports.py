@@ -10,6 +10,7 @@ from threading import Event as StopSignal
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
+from pyarrow.dataset import Dataset
 from pydantic import BaseModel
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
@@ -408,6 +409,11 @@ class TableStore(Protocol):
 
     def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of the newest version. Raises KeyError when there is no such table or column."""
+
+    def dataset(self, name: str) -> Dataset:
+        """The newest version, to be scanned with what a reader pushes down of columns and filters: of the types and the
+        metadata of `schema`, as far as the table format has them. It stays with its version while that is not vacuumed.
+        Raises KeyError when there is no such table."""
 
     def location(self, name: str) -> str:
         """Where a table lies, for programs that read its format themselves. Raises KeyError when there is none."""
