@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Event as StopSignal
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
-from pyarrow.dataset import Dataset
 from pydantic import BaseModel
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
@@ -28,6 +27,9 @@ from app.model.records import (
     QuarantineRecord,
     QuarantineState,
 )
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset  # which takes a quarter of a second to load
 
 T = TypeVar("T")
 
@@ -410,7 +412,7 @@ class TableStore(Protocol):
     def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of the newest version. Raises KeyError when there is no such table or column."""
 
-    def dataset(self, name: str) -> Dataset:
+    def dataset(self, name: str) -> "Dataset":
         """The newest version, to be scanned with what a reader pushes down of columns and filters: of the types and the
         metadata of `schema`, as far as the table format has them. It stays with its version while that is not vacuumed.
         Raises KeyError when there is no such table."""
