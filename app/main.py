@@ -60,7 +60,10 @@ def build(settings: Settings) -> Gateway:
     }
     catalog = _opened("catalog", plugins.load("catalog", "sql"), settings.catalog_url)
     store = _opened("content store", plugins.load("content store", "object_store"), settings.content_url)
-    return Gateway(Surroundings(settings, journal, catalog, store, clock, Metrics()), receivers, senders)
+    around = Surroundings(
+        settings=settings, journal=journal, catalog=catalog, store=store, clock=clock, metrics=Metrics()
+    )
+    return Gateway(around, receivers, senders)
 
 
 def _opened(what: str, make: Callable[..., Any], *given: Any, **named: Any) -> Any:

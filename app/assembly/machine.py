@@ -24,12 +24,13 @@ from typing import NamedTuple
 
 from app.assembly import groups
 from app.assembly.collecting import NOTHING, ApplicationMessage, Attachment, Effect, Key, Refused, Repeated
+from app.assembly.headers import Announcement, Claim, claims, header_key, judge, message_key
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
 from app.codecs.sas.dialect import members
-from app.model.attachment import AttachmentDefinition, AttachmentState, MessageHeader
-from app.model.event import Announced, Event, GroupPart, PartArrived, Unsequenced
-from app.model.identity import attachment_id, message_id
+from app.model.attachment import AttachmentState
+from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Unsequenced
+from app.model.identity import attachment_id
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord
 
 
@@ -58,7 +59,7 @@ class Assembly:
         """The keys whose attachments and messages must be loaded, where they exist, before `event` is applied."""
         if isinstance(event, Announced):
             correl_ids = [entry.correl_id for entry in event.header.attachments]
-            return [_message_key(source, event.header), *((source, correl_id) for correl_id in correl_ids)]
+            return [header_key(source, event.header), *((source, correl_id) for correl_id in correl_ids)]
         return [(source, event.correl_id)]
 
     def apply(self, source: str, event: Event, position: int, received_at: int) -> tuple[Effect, ...]:
@@ -99,7 +100,7 @@ class Assembly:
                 self.attachments[key] = Attachment(record, attachment.parts)
         for message in self._changed_messages.values():
             checkpoint.messages.append(message)
-            key = _message_key(message.source, message)
+            key = message_key(message)
             held = self.messages.pop(key, None)
             if held is not None and held.application_body is None:
                 self.messages[key] = held
@@ -130,6 +131,26 @@ class Assembly:
         if attachment.record.parts_expected == attachment.parts.count:
             return self._check_complete(attachment)
         return NOTHING
+
+    def parts(self, source: str, event: PartsArrived, position: int) -> tuple[Effect, ...]:
+        """Applies parts that were received together; `position` is the packed place of the first."""
+        attachment = self._touch(source, event.correl_id, position, event.received_at[0])
+        record, length = attachment.record, len(event.sizes)
+        most = self.limits.parts if record.parts_expected is None else record.parts_expected
+        fits = event.first + length - 1 <= most and not attachment.has_forgotten_its_parts
+        if not fits or not attachment.parts.add_run(event.first, length, position):
+            return self._one_by_one(source, event, position)
+        attachment.bytes_received += sum(event.sizes)
+        attachment.last_position = max(attachment.last_position, position + length - 1)
+        attachment.last_received_at = max(attachment.last_received_at, *event.received_at)
+        return self._check_complete(attachment) if record.parts_expected == attachment.parts.count else NOTHING
+
+    def _one_by_one(self, source: str, event: PartsArrived, position: int) -> tuple[Effect, ...]:
+        effects: tuple[Effect, ...] = ()
+        for place, (size, received_at) in enumerate(zip(event.sizes, event.received_at, strict=True)):
+            part = PartArrived(event.correl_id, event.first + place, size)
+            effects += self._part(source, part, position + place, received_at)
+        return effects
 
     def _group_part(self, source: str, event: GroupPart, position: int, received_at: int) -> tuple[Effect, ...]:
         if event.message > self.limits.parts:
@@ -173,37 +194,41 @@ class Assembly:
         return self._check_complete(attachment)
 
     def _announced(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
-        header = event.header
-        if len(header.attachments) > self.limits.attachments:
-            why = f"{len(header.attachments)} attachments, at most {self.limits.attachments} are taken"
-            return (Refused(position, "too-many-attachments", "number of attachments", why),)
-        message = _message_record(source, header, position, received_at)
-        if refusals := self._contradictions(source, message.id, header, position):
-            return refusals
-        key = _message_key(source, header)
-        known = self.messages.get(key)
-        if known is not None and known.id == message.id:
-            return () if known.header_position == position else (Repeated(None, known.header_position, position),)
-        if known is None:
-            self.messages[key] = message
-        self._changed_messages[message.id] = message
-        effects = [*self._claim_application(key)]
-        for ordinal, definition in enumerate(header.attachments):
-            effects += self._announce(source, message.id, ordinal, definition, event.dialects, position, received_at)
+        judged = judge(source, event.header, position, received_at, self.limits.attachments, self)
+        if not isinstance(judged, MessageRecord):
+            return judged
+        effects = [*self.address(judged)]
+        for claim in claims(judged, event.header, event.dialects):
+            effects += self.claim(source, claim, position, received_at)
         return tuple(effects)
 
-    def _announce(
-        self,
-        source: str,
-        owner: str,
-        ordinal: int,
-        definition: AttachmentDefinition,
-        dialects: int,
-        position: int,
-        received_at: int,
-    ) -> tuple[Effect, ...]:
+    # --- what an accepted header says, to each that it concerns -------------------------------------------------------
+
+    def addressed(self, key: Key) -> tuple[str, int] | None:
+        """As `app.assembly.headers.EarlierHeaders`."""
+        message = self.messages.get(key)
+        return None if message is None else (message.id, message.header_position)
+
+    def announced(self, key: Key) -> Announcement | None:
+        """As `app.assembly.headers.EarlierHeaders`."""
+        attachment = self.attachments.get(key)
+        if attachment is None or attachment.record.kind is None:
+            return None
+        record = attachment.record
+        return Announcement(record.message_id or "", attachment.record.kind, record.qualifier_1, record.qualifier_2)
+
+    def address(self, message: MessageRecord) -> tuple[Effect, ...]:
+        """An accepted header begins this message."""
+        key = message_key(message)
+        self.messages.setdefault(key, message)
+        self._changed_messages[message.id] = message
+        return self._claim_application(key)
+
+    def claim(self, source: str, claim: Claim, position: int, received_at: int) -> tuple[Effect, ...]:
+        """An accepted header at this position announces an attachment."""
+        definition = claim.definition
         attachment = self._touch(source, definition.correl_id, position, received_at)
-        attachment.define(definition, message_id=owner, ordinal=ordinal, dialects=dialects)
+        attachment.define(definition, message_id=claim.message, ordinal=claim.ordinal, dialects=claim.dialects)
         if (pending := attachment.record.pending_position) is not None:
             return self._count(attachment, attachment.record.pending_counts, pending)
         return self._check_complete(attachment)
@@ -266,45 +291,6 @@ class Assembly:
         if waiting.record.pending_position is None:
             return NOTHING
         return (ApplicationMessage(key, waiting.record.pending_position),)
-
-    def _contradictions(self, source: str, owner: str, header: MessageHeader, position: int) -> tuple[Effect, ...]:
-        """Attachments of this header that another header, or this one with other words, announced before."""
-        listed: set[bytes] = set()
-        for ordinal, definition in enumerate(header.attachments):
-            if definition.correl_id in listed:
-                row, why = f"attachments[{ordinal}]", "this header announces this attachment correlid twice"
-                return (Refused(position, "conflicting-header", row, why),)
-            listed.add(definition.correl_id)
-            known = self.attachments.get((source, definition.correl_id))
-            if known is None or known.record.kind is None:
-                continue
-            record = known.record
-            said = (record.message_id, record.kind, record.qualifier_1, record.qualifier_2)
-            if said != (owner, definition.kind, definition.qualifier_1, definition.qualifier_2):
-                row, why = f"attachments[{ordinal}]", "an earlier header announced this attachment correlid otherwise"
-                return (Refused(position, "conflicting-header", row, why),)
-        return NOTHING
-
-
-def _message_key(source: str, header: MessageHeader | MessageRecord) -> Key:
-    """What an application message would be found by; the header's own correlid where none is announced."""
-    announced = header.message_correl_id.strip(b"\0 @")
-    return source, (header.message_correl_id if announced else header.header_correl_id)[:16]
-
-
-def _message_record(source: str, header: MessageHeader, position: int, received_at: int) -> MessageRecord:
-    return MessageRecord(
-        id=message_id(source, header.header_correl_id),
-        source=source,
-        header_correl_id=header.header_correl_id,
-        message_correl_id=header.message_correl_id,
-        original_msg_type=header.original_msg_type,
-        original_correl_id=header.original_correl_id,
-        attachments=tuple(attachment_id(source, entry.correl_id) for entry in header.attachments),
-        header_position=position,
-        received_at=received_at,
-        complete_at=None if header.attachments or header.message_correl_id.strip(b"\0 @") else received_at,
-    )
 
 
 def _little_endian(sequence: int) -> int:

@@ -34,13 +34,35 @@ class Parts:
         """Adds a part, or answers the position of the part that has this sequence number already."""
         if (there := self._insert(sequence, position)) is not None:
             return there
-        if self._fresh:
-            first, length, start = self._fresh[-1]
-            if sequence == first + length and position == start + length:
-                self._fresh[-1] = PartRun(first, length + 1, start)
-                return None
-        self._fresh.append(PartRun(sequence, 1, position))
+        self._freshen(sequence, 1, position)
         return None
+
+    def add_run(self, first: int, length: int, position: int) -> bool:
+        """Adds parts that lie in consecutive rows of one batch; False, and nothing is done, when one of them is there
+        already."""
+        firsts, lengths, positions = self._firsts, self._lengths, self._positions
+        at = bisect_right(firsts, first) - 1
+        if at >= 0 and first < firsts[at] + lengths[at]:
+            return False
+        if at + 1 < len(firsts) and firsts[at + 1] < first + length:
+            return False
+        if at >= 0 and first == firsts[at] + lengths[at] and position == positions[at] + lengths[at]:
+            lengths[at] += length
+        else:
+            firsts.insert(at + 1, first)
+            lengths.insert(at + 1, length)
+            positions.insert(at + 1, position)
+        self.count += length
+        self._freshen(first, length, position)
+        return True
+
+    def _freshen(self, first: int, length: int, position: int) -> None:
+        if self._fresh:
+            before, so_many, start = self._fresh[-1]
+            if first == before + so_many and position == start + so_many:
+                self._fresh[-1] = PartRun(before, so_many + length, start)
+                return
+        self._fresh.append(PartRun(first, length, position))
 
     def _insert(self, sequence: int, position: int) -> int | None:
         firsts, lengths, positions = self._firsts, self._lengths, self._positions
@@ -58,6 +80,11 @@ class Parts:
         positions.insert(at + 1, position)
         self.count += 1
         return None
+
+    @property
+    def runs(self) -> list[PartRun]:
+        """All of them, by sequence number."""
+        return list(map(PartRun, self._firsts, self._lengths, self._positions))
 
     def take_fresh(self) -> list[PartRun]:
         """The runs added since the last call."""

@@ -1,5 +1,6 @@
 """What a physical message means to assembly. Framings produce events; the machine consumes them."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.model.attachment import AttachmentDefinition, MessageHeader
@@ -22,6 +23,16 @@ class PartArrived(NamedTuple):
     correl_id: bytes
     sequence: int
     size: int
+
+
+class PartsArrived(NamedTuple):
+    """Sequenced parts of one attachment with numbers from `first` on, in consecutive rows of one journal batch: their
+    sizes, and when each was received (µs). It is `PartArrived` for each of them, said at once."""
+
+    correl_id: bytes
+    first: int
+    sizes: Sequence[int]
+    received_at: Sequence[int]
 
 
 class Unsequenced(NamedTuple):

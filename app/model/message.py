@@ -6,6 +6,10 @@ from typing import Literal, NamedTuple
 Framing = Literal["sas_queue", "mq_group"]
 """How attachments are cut into physical messages. One that no transport could read has none of these."""
 
+UNREADABLE = "unreadable"
+"""The framing under which the journal keeps a message whose envelope no transport could read; the reason is in its
+properties `refused-code` and `refused-why`, so that a replay of the journal puts it into quarantine again."""
+
 NO_PROPERTIES: Mapping[str, str] = {}
 
 

@@ -20,7 +20,7 @@ from app.assembly.collecting import ApplicationMessage, Attachment, Completed, E
 from app.assembly.machine import Assembly, Limits
 from app.assembly.parts import Parts
 from app.codecs.sas import dialect
-from app.framing.reading import READINGS
+from app.framing.reading import read_event
 from app.model.errors import TheirError
 from app.model.event import Announced, Event, GroupPart, PartArrived, Unsequenced
 from app.model.message import PhysicalMessage, Position
@@ -28,7 +28,6 @@ from app.model.records import Finished, MessageRecord, QuarantineRecord
 from app.observe import logger
 from app.service.completion import complete_messages
 from app.service.early import EarlyReader
-from app.service.intake import UNREADABLE
 from app.service.quarantining import quarantine_event, quarantine_record
 from app.service.surroundings import Surroundings
 
@@ -200,11 +199,8 @@ class Assembler:
             self._early.group_part(record.id, part, self._around.described(message), Position.unpack(at))
 
     def _read(self, message: PhysicalMessage) -> Event:
-        if message.framing == UNREADABLE:
-            properties = message.properties
-            raise TheirError(properties.get("refused-code", "unreadable"), "", -1, properties.get("refused-why", ""))
         known = self._dialects.get(message.source, dialect.ALL)
-        event = READINGS[message.framing].read(self._around.described(message), known)
+        event = read_event(self._around.described(message), known)
         if isinstance(event, Announced):
             self._remember(message.source, event.dialects)
         return event
@@ -310,4 +306,5 @@ class Assembler:
     def _complete_messages(self, answered: list[MessageRecord]) -> None:
         """Messages whose application message has come may be complete now."""
         attachments = [attachment for message in answered for attachment in message.attachments]
-        complete_messages(self._around, attachments, [message.id for message in answered if not message.attachments])
+        alone = [message.id for message in answered if not message.attachments]
+        complete_messages(self._around.catalog, attachments, self._around.clock.now(), alone)

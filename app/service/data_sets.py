@@ -23,7 +23,7 @@ from app.ports import Journal
 from app.service.content import object_name
 from app.service.measured import Measured
 from app.service.media_types import PARQUET_TYPE
-from app.service.surroundings import Surroundings
+from app.service.surroundings import Stores
 from app.wire import WireError
 
 ANY_BYTES = "latin-1"
@@ -61,28 +61,26 @@ class _Defined:
 
 
 def data_set_content(
-    record: AttachmentRecord, first: PhysicalMessage, positions: list[Position], around: Surroundings
+    record: AttachmentRecord, first: PhysicalMessage, positions: list[Position], stores: Stores
 ) -> Finished:
     """A data set attachment's content as one Parquet object. Raises TheirError and WireError."""
-    messages = _by_kind(positions, around.journal, record.dialects or dialect.ALL)
+    messages = _by_kind(positions, stores.journal, record.dialects or dialect.ALL)
     said = _defined(first, messages, record.dialects or dialect.ALL)
     blocks = dataset.observation_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
-    how, warnings = _representation(record, first, said, around)
+    how, warnings = _representation(record, first, said, stores)
     metadata = _names(record, first, said) | _beside(said, messages, warnings)
     plan = decode.first_plan(said.definition, said.variables, how, lambda: blocks, metadata, warnings)
     try:
-        return _stored(record, plan, blocks, said, around)
+        return _stored(record, plan, blocks, said, stores)
     except Unforeseen as unforeseen:
         plan = unforeseen.plan
         if plan.has_damaged_texts and named_charset(first.ccsid, first.encoding) is None:
             plan = plan.in_charset(ANY_BYTES, f"nothing names a character set, and the texts are not {how.charset}")
-        return _stored(record, plan, blocks, said, around)
+        return _stored(record, plan, blocks, said, stores)
 
 
-def _stored(
-    record: AttachmentRecord, plan: Plan, blocks: decode.Blocks, said: _Defined, around: Surroundings
-) -> Finished:
-    with around.store.create(object_name(record.id)) as target:
+def _stored(record: AttachmentRecord, plan: Plan, blocks: decode.Blocks, said: _Defined, stores: Stores) -> Finished:
+    with stores.store.create(object_name(record.id)) as target:
         measured = Measured(target)
         count = write_parquet(plan.schema, decode.batches(plan, blocks), measured)
     stored = measured.stored(record, PARQUET_TYPE, said.dialects)
@@ -130,13 +128,13 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
 
 
 def _representation(
-    record: AttachmentRecord, first: PhysicalMessage, said: _Defined, around: Surroundings
+    record: AttachmentRecord, first: PhysicalMessage, said: _Defined, stores: Stores
 ) -> tuple[Representation, list[str]]:
     """How the values are written: the byte order as the definitions are, the floats as the descriptor says or else as
     the source is configured; where nothing does, texts in EBCDIC have IBM floats beside them. And what speaks against
     it."""
     chosen = dialect.preferred(said.dialects, first.encoding)
-    source = around.settings.sources.get(record.source)
+    source = stores.settings.sources.get(record.source)
     named = float_format(first.encoding) or float_format((source and source.encoding) or 0)
     is_ibm = missing.is_ebcdic(said.charset) if named is None else named == "s390"
     floats: FloatFormat = "ibm" if is_ibm else "ieee"

@@ -5,29 +5,22 @@ A file of large binary records, and every IBM MQ group, is read where it lies, i
 wrong quarantines the attachment with row, byte and reason; what went wrong here (a full disk) is tried again.
 """
 
-from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event
 from time import monotonic
 
-from app.assembly import groups
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
-from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import TheirError
-from app.model.message import PhysicalMessage, Position
-from app.model.records import AttachmentRecord, Checkpoint, Finished, NewEvent
+from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord, Checkpoint, Finished
 from app.observe import logger
-from app.service.completion import complete_messages
-from app.service.data_sets import data_set_content
-from app.service.finishing import file_content, group_content
+from app.service.completion import complete_messages, finished_event, refusal_event
 from app.service.quarantining import quarantine_record
+from app.service.reading import Spoilt, read_content
 from app.service.surroundings import Surroundings
-from app.wire import WireError
 
 log = logger(__name__)
 
@@ -54,7 +47,7 @@ class Finisher:
         self.put(dict.fromkeys(record.id for record in self._around.catalog.complete_attachments()))
         recent = self._around.catalog.messages(None, None, RECENT_MESSAGES).items
         waiting = [message for message in recent if message.complete_at is None]
-        complete_messages(self._around, [attachment for message in waiting for attachment in message.attachments])
+        self._complete_messages([attachment for message in waiting for attachment in message.attachments])
 
     def stop(self) -> None:
         self._stop.set()
@@ -89,7 +82,7 @@ class Finisher:
         """
         record = self._around.catalog.attachment(attachment_id)
         if record is not None and record.state is AttachmentState.FINISHED:
-            complete_messages(self._around, [record.id])  # an earlier try may have failed just before that
+            self._complete_messages([record.id])  # an earlier try may have failed just before that
             return
         if record is None or record.state is not AttachmentState.COMPLETE or record.parts_expected is None:
             return
@@ -97,48 +90,36 @@ class Finisher:
             self._accept(record, replace(found, finished_at=self._around.clock.now()))
             return
         parts = Parts(self._around.catalog.part_runs(record.id))
-        positions, reader = _how_to_read(record, parts, record.parts_expected)
         try:
-            finished = self._read(record, positions, reader)
-        except (TheirError, WireError) as error:
-            self._refuse(record, positions, error)
-        except KeyError:
-            self._refuse(record, [], TheirError("parts-gone", "", -1, "its parts are no longer in the journal"))
+            finished = read_content(record, parts, self._around)
+        except Spoilt as spoilt:
+            self._refuse(record, spoilt)
         else:
-            self._accept(record, finished)
+            self._accept(record, replace(finished, finished_at=self._around.clock.now()))
 
     def _is_there(self, found: Finished) -> bool:
         """Whether the journal has all that was read early: the segments of what had expired may be gone."""
         held = {segment.number for segment in self._around.journal.segments()}
         return held.issuperset(extent.segment for extent in found.extents)
 
-    def _read(self, record: AttachmentRecord, positions: list[Position], reader: "Reader") -> Finished:
-        if not positions:
-            raise TheirError("no-parts", "number of messages", -1, "an attachment has at least one sequenced message")
-        first = self._around.described(self._around.journal.read(positions[0]))
-        content = reader(record, first, positions, self._around)
-        return replace(content, finished_at=self._around.clock.now())
-
     def _accept(self, record: AttachmentRecord, finished: Finished) -> None:
-        data: dict[str, object] = {"name": record.qualifier_2, "size": finished.size, "sha256": finished.sha256}
-        event = NewEvent("attachment.finished", record.id, finished.finished_at, data)
-        if self._around.catalog.finish(finished, [event]):
+        if self._around.catalog.finish(finished, [finished_event(record, finished)]):
             self._count(record, AttachmentState.FINISHED)
-            complete_messages(self._around, [record.id])
+            self._complete_messages([record.id])
         elif finished.object_name is not None:
             self._around.store.delete(finished.object_name)
         self._around.bell.ring()
 
-    def _refuse(self, record: AttachmentRecord, positions: list[Position], error: TheirError | WireError) -> None:
-        if not isinstance(error, TheirError):
-            error = TheirError("bad-content", error.row, error.at, error.why)
-        now = self._around.clock.now()
+    def _refuse(self, record: AttachmentRecord, spoilt: Spoilt) -> None:
+        error, now = spoilt.error, self._around.clock.now()
         if follow(record.state, Input.CONTENT_REFUSED) is not AttachmentState.QUARANTINED:
             return
-        if positions:
-            spoilt = quarantine_record(positions[0].pack(), self._around.journal.read(positions[0]), error)
-            self._around.catalog.checkpoint(Checkpoint(quarantine=[spoilt]))
-        event = NewEvent("attachment.quarantined", record.id, now, {"code": error.code, "reason": str(error)})
+        if spoilt.first is not None:
+            message = self._around.journal.read(spoilt.first)
+            self._around.catalog.checkpoint(
+                Checkpoint(quarantine=[quarantine_record(spoilt.first.pack(), message, error)])
+            )
+        event = refusal_event(record, error, now)
         state = AttachmentState.QUARANTINED
         self._around.catalog.set_state([record.id], state, reason_code=error.code, reason=str(error), events=[event])
         self._around.metrics.quarantined.labels(record.source, error.code).inc()
@@ -148,23 +129,5 @@ class Finisher:
     def _count(self, record: AttachmentRecord, state: AttachmentState) -> None:
         self._around.metrics.attachments.labels(state, record.kind.word if record.kind else "unknown").inc()
 
-
-Reader = Callable[[AttachmentRecord, PhysicalMessage, list[Position], Surroundings], Finished]
-
-_READERS: dict[AttachmentKind, Reader] = {
-    AttachmentKind.DATA_SET: data_set_content,
-    AttachmentKind.TEXT_FILE: file_content,
-    AttachmentKind.BINARY_FILE: file_content,
-}
-
-
-def _how_to_read(record: AttachmentRecord, parts: Parts, expected: int) -> tuple[list[Position], Reader]:
-    """Where the parts of a complete attachment lie, in order, and what makes content of them."""
-    if record.group is None:
-        reader = _READERS[record.kind or AttachmentKind.BINARY_FILE]
-        return [Position.unpack(packed) for packed in parts.in_order(expected)], reader
-    keys, positions = array("q"), []
-    for key, packed in groups.in_order(parts):
-        keys.append(key)
-        positions.append(Position.unpack(packed))
-    return positions, partial(group_content, keys)
+    def _complete_messages(self, attachment_ids: list[str]) -> None:
+        complete_messages(self._around.catalog, attachment_ids, self._around.clock.now())

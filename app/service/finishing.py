@@ -16,7 +16,7 @@ from app.service.content import object_name
 from app.service.early import EXTENTS_A_PART
 from app.service.measured import Measured
 from app.service.media_types import BINARY_TYPE, text_type
-from app.service.surroundings import Surroundings
+from app.service.surroundings import Stores
 
 WRITE_BYTES = 256 << 10
 
@@ -25,20 +25,20 @@ WRITE_BYTES = 256 << 10
 
 
 def file_content(
-    record: AttachmentRecord, first: PhysicalMessage, positions: list[Position], around: Surroundings
+    record: AttachmentRecord, first: PhysicalMessage, positions: list[Position], stores: Stores
 ) -> Finished:
     """A file attachment's content. Text records become lines of their source, binary records are joined as they are.
 
     Raises TheirError and WireError for what breaks the specification.
     """
-    journal, store = around.journal, around.store
+    journal, store = stores.journal, stores.store
     description, dialects = files.read_file_description(first.body, record.dialects or dialect.ALL)
     parts = positions[1:]
     chosen = files.detect(lambda: journal.bodies(parts), dialects)
     content_type = BINARY_TYPE
     if record.kind is AttachmentKind.TEXT_FILE:
         content_type = text_type(first)
-    elif (extents := _extents(parts, chosen, journal)) is not None:
+    elif stores.in_place and (extents := _extents(parts, chosen, journal)) is not None:
         return Finished(
             record.id,
             content_type=content_type,
@@ -51,7 +51,7 @@ def file_content(
         measured = Measured(target)
         records = files.records(journal.bodies(parts), chosen)
         if record.kind is AttachmentKind.TEXT_FILE:
-            _write_lines(records, around.settings.line_end(record.source).encode(), description.filesize, measured)
+            _write_lines(records, stores.settings.line_end(record.source).encode(), description.filesize, measured)
         else:
             _write_joined(records, measured)
     return measured.stored(record, content_type, dialects)
@@ -127,24 +127,31 @@ def group_content(
     record: AttachmentRecord,
     first: PhysicalMessage,
     positions: list[Position],
-    around: Surroundings,
+    stores: Stores,
 ) -> Finished:
-    """An IBM MQ group's content, which stays in the journal: the bodies at these positions, as they are. `keys` are
-    those of `app.assembly.groups`, in the same order.
+    """An IBM MQ group's content: the bodies at these positions, as they are. `keys` are those of
+    `app.assembly.groups`, in the same order.
 
     Raises TheirError when they do not lie side by side.
     """
-    extents = tuple(around.journal.extents(positions))
+    extents = tuple(stores.journal.extents(positions))
     if (why := groups.misfit(keys, (extent.length for extent in extents))) is not None:
         raise TheirError("bad-group", "offset", -1, why)
+    content_type = text_type(first) if record.kind is AttachmentKind.TEXT_FILE else BINARY_TYPE
+    bodies = stores.journal.bodies(positions)
+    if not stores.in_place:
+        with stores.store.create(object_name(record.id)) as target:
+            measured = Measured(target)
+            _write_joined(bodies, measured)
+        return measured.stored(record, content_type)
     digest = sha256()
-    for body in around.journal.bodies(positions):
+    for body in bodies:
         digest.update(body)
     return Finished(
         record.id,
         size=sum(extent.length for extent in extents),
         sha256=digest.hexdigest(),
-        content_type=text_type(first) if record.kind is AttachmentKind.TEXT_FILE else BINARY_TYPE,
+        content_type=content_type,
         storage="journal",
         finished_at=0,
         extents=tuple(extent for extent in extents if extent.length),

@@ -14,15 +14,11 @@ from time import monotonic, perf_counter
 from typing import NamedTuple
 
 from app.model.errors import OurError
-from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
+from app.model.message import MAX_ROWS_A_BATCH, UNREADABLE, PhysicalMessage, Position
 from app.observe import logger
 from app.service.surroundings import Surroundings
 
 log = logger(__name__)
-
-UNREADABLE = "unreadable"
-"""The framing under which the journal keeps a message whose envelope no transport could read; the reason is in its
-properties `refused-code` and `refused-why`, so that a replay of the journal puts it into quarantine again."""
 
 BATCH_BYTES = 4 << 20
 MESSAGE_BYTES = 2048

@@ -22,7 +22,7 @@ class Measured:
     def sha256(self) -> str:
         return self._digest.hexdigest()
 
-    def stored(self, record: AttachmentRecord, content_type: str, dialects: int) -> Finished:
+    def stored(self, record: AttachmentRecord, content_type: str, dialects: int | None = None) -> Finished:
         """What finishing found out of an attachment whose object this was."""
         return Finished(
             record.id,

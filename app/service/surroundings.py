@@ -4,22 +4,20 @@ from dataclasses import dataclass, field
 
 from app.model.message import PhysicalMessage
 from app.observe import Metrics
-from app.ports import Catalog, Clock, ContentStore, Journal
+from app.ports import Catalog, Clock, ContentStore, Journal, JournalReader
 from app.service.bell import Bell
 from app.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The settings, the adapters of the storing ports, and the bell that rings when the event log may have grown."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """What the content of an attachment is made from and goes to. It may stay in the journal, where it can be read as
+    it lies there, if `in_place`."""
 
     settings: Settings
-    journal: Journal
-    catalog: Catalog
+    journal: JournalReader
     store: ContentStore
-    clock: Clock
-    metrics: Metrics
-    bell: Bell = field(default_factory=Bell)
+    in_place: bool = True
 
     def described(self, message: PhysicalMessage) -> PhysicalMessage:
         """The message with what its source is configured to mean where the message does not say it itself."""
@@ -29,3 +27,14 @@ class Surroundings:
         return message._replace(
             encoding=message.encoding or source.encoding or 0, ccsid=message.ccsid or source.ccsid or 0
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings(Stores):
+    """The settings, the adapters of the storing ports, and the bell that rings when the event log may have grown."""
+
+    journal: Journal
+    catalog: Catalog
+    clock: Clock
+    metrics: Metrics
+    bell: Bell = field(default_factory=Bell)

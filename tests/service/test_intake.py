@@ -6,8 +6,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from app.model.message import PhysicalMessage, Position
-from app.service.intake import UNREADABLE, Journaler
+from app.model.message import UNREADABLE, PhysicalMessage, Position
+from app.service.intake import Journaler
 from app.service.surroundings import Surroundings
 from tests.support.surroundings import surroundings
 

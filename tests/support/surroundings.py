@@ -35,7 +35,14 @@ def surroundings(folder: Path, clock: ManualClock | None = None, **settings: Any
     catalog = SqlCatalog(f"sqlite:///{folder / 'catalog.sqlite'}")
     store = ObjectStore(folder / "content")
     try:
-        yield Surroundings(Settings(data=folder, **settings), journal, catalog, store, clock, Metrics())
+        yield Surroundings(
+            settings=Settings(data=folder, **settings),
+            journal=journal,
+            catalog=catalog,
+            store=store,
+            clock=clock,
+            metrics=Metrics(),
+        )
     finally:
         journal.close()
         catalog.close()

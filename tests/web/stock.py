@@ -75,7 +75,14 @@ class Stock:
         self.clock = Clock()
         self.recorder = Recorder()
         senders = dict.fromkeys(self.settings.destinations, self.recorder)
-        around = Surroundings(self.settings, self.journal, self.catalog, self.store, self.clock, Metrics())
+        around = Surroundings(
+            settings=self.settings,
+            journal=self.journal,
+            catalog=self.catalog,
+            store=self.store,
+            clock=self.clock,
+            metrics=Metrics(),
+        )
         self.gateway = Gateway(around, {}, senders)
         self._count = 0
 

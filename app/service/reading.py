@@ -1,0 +1,61 @@
+"""Complete attachments -> content that can be read, whichever host found them complete."""
+
+from array import array
+from collections.abc import Callable
+from functools import partial
+
+from app.assembly import groups
+from app.assembly.parts import Parts
+from app.model.attachment import AttachmentKind
+from app.model.errors import TheirError
+from app.model.message import PhysicalMessage, Position
+from app.model.records import AttachmentRecord, Finished
+from app.service.data_sets import data_set_content
+from app.service.finishing import file_content, group_content
+from app.service.surroundings import Stores
+from app.wire import WireError
+
+Reader = Callable[[AttachmentRecord, PhysicalMessage, list[Position], Stores], Finished]
+
+_READERS: dict[AttachmentKind, Reader] = {
+    AttachmentKind.TEXT_FILE: file_content,
+    AttachmentKind.BINARY_FILE: file_content,
+    AttachmentKind.DATA_SET: data_set_content,
+}
+
+
+class Spoilt(Exception):
+    """Content breaks its specification; `first` is where the journal keeps the first part, as far as there is one."""
+
+    def __init__(self, error: TheirError, first: Position | None) -> None:
+        super().__init__(str(error))
+        self.error, self.first = error, first
+
+
+def read_content(record: AttachmentRecord, parts: Parts, stores: Stores) -> Finished:
+    """The content of an attachment whose `parts_expected` are all there; when it was finished is not said. Raises
+    Spoilt for what a sender got wrong, and OurError for what goes wrong here."""
+    positions, reader = _how_to_read(record, parts)
+    if not positions:
+        why = "an attachment has at least one sequenced message"
+        raise Spoilt(TheirError("no-parts", "number of messages", -1, why), None)
+    try:
+        first = stores.described(stores.journal.read(positions[0]))
+        return reader(record, first, positions, stores)
+    except TheirError as error:
+        raise Spoilt(error, positions[0]) from error
+    except WireError as error:
+        raise Spoilt(TheirError("bad-content", error.row, error.at, error.why), positions[0]) from error
+    except KeyError as gone:
+        raise Spoilt(TheirError("parts-gone", "", -1, "its parts are no longer in the journal"), None) from gone
+
+
+def _how_to_read(record: AttachmentRecord, parts: Parts) -> tuple[list[Position], Reader]:
+    if record.group is None:
+        reader = _READERS[record.kind or AttachmentKind.BINARY_FILE]
+        return [Position.unpack(packed) for packed in parts.in_order(record.parts_expected or 0)], reader
+    keys, positions = array("q"), []
+    for key, packed in groups.in_order(parts):
+        keys.append(key)
+        positions.append(Position.unpack(packed))
+    return positions, partial(group_content, keys)
