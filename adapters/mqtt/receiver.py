@@ -18,10 +18,10 @@ from typing import Any
 import structlog
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from adapters.mqtt import envelope
 from adapters.mqtt.client import FAILURE, Arrival, Client, Connack
 from adapters.mqtt.connect import BrokerError, Connector
 from adapters.mqtt.settings import SourceSettings
+from app.codecs.mqtt import envelope
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage
 from app.ports import Intake

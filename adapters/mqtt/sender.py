@@ -16,10 +16,10 @@ from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from adapters.mqtt import envelope
 from adapters.mqtt.client import Client
 from adapters.mqtt.connect import BrokerError, Connector
 from adapters.mqtt.settings import DestinationSettings
+from app.codecs.mqtt import envelope
 from app.codecs.mqtt.fixed_header import MAX_REMAINING_LENGTH, largest_payload, length_bytes, publish_size
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.mqtt import envelope
 from app.codecs.ibm_mq.image import write_image
-from app.codecs.mqtt import properties
+from app.codecs.mqtt import envelope, properties
 from app.codecs.mqtt.properties import PublishProperties
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage
