@@ -18,7 +18,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from time import time_ns
@@ -27,7 +27,7 @@ from adapters.arrow_journal.columns import BodyLayout, encode
 from adapters.arrow_journal.reading import Reader
 from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.recovery import recover
-from adapters.arrow_journal.segments import FolderLock, segment_path
+from adapters.arrow_journal.segments import FolderLock, map_segment, segment_path
 from adapters.arrow_journal.writing import SegmentWriter
 from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import JournalFull, OurError
@@ -37,8 +37,6 @@ from app.ports import Clock, Segment
 
 SEGMENT_BYTES = 256 << 20
 SEGMENT_AGE = 3600.0
-READ_AHEAD = 128
-"""Extents that the disk is asked for before those in front of them have been read."""
 
 
 class SystemClock:
@@ -73,8 +71,8 @@ class ArrowJournal:
         except BaseException:
             self._lock.release()
             raise
-        self._reader = Reader(folder, self._states)
         self._recent = Recent()
+        self._reader = Reader(self._states, partial(map_segment, folder), self._recent)
 
     def append(self, messages: Sequence[PhysicalMessage]) -> list[Position]:
         if not messages:
@@ -114,7 +112,6 @@ class ArrowJournal:
                 raise _explained(error) from error
             del self._states[segment]
             self._reader.forget(segment)
-            self._recent.forget(segment)
 
     def close(self) -> None:
         """Seals what is being written, as far as the disk lets it, and unlocks the folder."""
@@ -150,47 +147,16 @@ class ArrowJournal:
                     yield [Position(number, batch, row) for row in range(first, len(messages))], messages[first:]
 
     def read(self, position: Position) -> PhysicalMessage:
-        messages = self._reader.segment(position.segment).messages(position.batch)
-        if position.row >= len(messages):
-            raise KeyError(position)
-        return messages[position.row]
+        return self._reader.read(position)
 
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
-        return self._pieces(self._recent_or_extent(position) for position in positions)
-
-    def _recent_or_extent(self, position: Position) -> memoryview | Extent:
-        number, batch, row = position
-        body = self._recent.body((number, batch), row)
-        return next(self.extents([position])) if body is None else body
+        return self._reader.bodies(positions)
 
     def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
-        at: tuple[int, int] | None = None
-        start, offsets = 0, memoryview(b"")
-        for position in positions:
-            number, batch, row = position
-            if (number, batch) != at:
-                at = number, batch
-                start, offsets = self._recent.layout(at) or self._reader.segment(number).layout(batch)
-            if row + 1 >= len(offsets):
-                raise KeyError(position)
-            begin = offsets[row]
-            yield Extent(number, start + begin, offsets[row + 1] - begin)
+        return self._reader.extents(positions)
 
     def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
-        return self._pieces(extents)
-
-    def _pieces(self, pieces: Iterable[memoryview | Extent]) -> Iterator[memoryview]:
-        """The pieces, those on disk read ahead."""
-        coming = iter(pieces)
-        ahead: list[memoryview | Extent] = []
-        while some := list(islice(coming, READ_AHEAD)):
-            self._reader.read_ahead([piece for piece in some if isinstance(piece, Extent)])
-            yield from map(self._view, ahead)
-            ahead = some
-        yield from map(self._view, ahead)
-
-    def _view(self, piece: memoryview | Extent) -> memoryview:
-        return self._reader.view(piece) if isinstance(piece, Extent) else piece
+        return self._reader.views(extents)
 
     def verify(self, segment: int) -> list[Position]:
         """The positions of a segment that fail their checksums. Raises KeyError when the segment is gone, and
@@ -201,10 +167,7 @@ class ArrowJournal:
         ]
 
     def segments(self) -> list[Segment]:
-        return [
-            Segment(number, state.size, state.created_at, state.sealed_at)
-            for number, state in sorted(self._states.copy().items())
-        ]
+        return self._reader.segments()
 
     def free_bytes(self) -> int:
         status = os.statvfs(self._folder)

@@ -3,21 +3,28 @@
 import mmap
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from itertools import islice, pairwise
 from threading import Lock
 
 import pyarrow as pa
 
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.columns import SCHEMA, BodyLayout, bad_rows, body_layout, decode
-from adapters.arrow_journal.segments import SegmentState, map_segment
+from adapters.arrow_journal.recent import Recent
+from adapters.arrow_journal.segments import SegmentState
 from app.model.errors import OurError
-from app.model.message import PhysicalMessage
+from app.model.message import PhysicalMessage, Position
 from app.model.records import Extent
+from app.ports import Segment
+
+MapSegment = Callable[[SegmentState], memoryview]
+"""Maps the file of a segment, as far as it is durable. Raises KeyError when it is gone."""
 
 OPEN_SEGMENTS = 16
+READ_AHEAD = 128
+"""Extents that the disk is asked for before those in front of them have been read."""
 RESIDENT_BYTES = 8 << 20
 """After so many bytes were handed out, the pages of all maps are given back: what is read of a large attachment must
 not stay with the process. A view that is still used finds its pages again in the system's cache."""
@@ -27,9 +34,9 @@ LAYOUTS_A_SEGMENT = 64
 class OpenSegment:
     """A segment's file, mapped as far as it was durable when this was made; it grows into a new map."""
 
-    def __init__(self, folder: Path, state: SegmentState) -> None:
-        self._folder = folder
+    def __init__(self, state: SegmentState, map_segment: MapSegment) -> None:
         self.state = state
+        self._map_segment = map_segment
         self.view = memoryview(b"")
         self._buffer = pa.py_buffer(b"")
         self._layouts: OrderedDict[int, BodyLayout] = OrderedDict()
@@ -55,6 +62,17 @@ class OpenSegment:
             else:
                 self._layouts.move_to_end(batch)
             return layout
+
+    def record_batch(self, batch: int) -> pa.RecordBatch:
+        """A batch as it lies in the map. Raises KeyError when there is no such batch."""
+        with self._lock:
+            return self._record_batch(batch)
+
+    def batch_sizes(self) -> list[int]:
+        """The bytes of every batch of a sealed segment."""
+        with self._lock:
+            starts = self._batches()
+            return [end - start for start, end in pairwise([*starts, self.state.size - len(ipc.END_OF_STREAM)])]
 
     def messages(self, batch: int) -> list[PhysicalMessage]:
         with self._lock:
@@ -91,7 +109,7 @@ class OpenSegment:
         if end > len(self.view):
             if end > self.state.size:
                 raise KeyError(end)
-            self.view = map_segment(self._folder, self.state.number, self.state.size)
+            self.view = self._map_segment(self.state)
             self._buffer = pa.py_buffer(self.view)
         return self.view
 
@@ -119,34 +137,101 @@ class OpenSegment:
 
 
 class Reader:
-    """Opens segments when they are asked for and keeps the last few open."""
+    """Reads what is asked for by position or extent, as a `JournalReader` promises.
 
-    def __init__(self, folder: Path, states: Mapping[int, SegmentState]) -> None:
-        self._folder = folder
+    It opens segments when they are asked for and keeps the last few open; `recent` is what need not be read.
+    """
+
+    def __init__(self, states: Mapping[int, SegmentState], map_segment: MapSegment, recent: Recent) -> None:
         self._states = states
+        self._map_segment = map_segment
+        self._recent = recent
         self._open: OrderedDict[int, OpenSegment] = OrderedDict()
         self._lock = Lock()
         self._handed_out = 0
+
+    def segments(self) -> list[Segment]:
+        return [
+            Segment(number, state.size, state.created_at, state.sealed_at)
+            for number, state in sorted(dict(self._states).items())
+        ]
+
+    def read(self, position: Position) -> PhysicalMessage:
+        messages = self.segment(position.segment).messages(position.batch)
+        if position.row >= len(messages):
+            raise KeyError(position)
+        return messages[position.row]
+
+    def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
+        return self._pieces(self._recent_or_extent(position) for position in positions)
+
+    def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
+        at: tuple[int, int] | None = None
+        start, offsets = 0, memoryview(b"")
+        for position in positions:
+            number, batch, row = position
+            if (number, batch) != at:
+                at = number, batch
+                start, offsets = self._recent.layout(at) or self.segment(number).layout(batch)
+            if row + 1 >= len(offsets):
+                raise KeyError(position)
+            begin = offsets[row]
+            yield Extent(number, start + begin, offsets[row + 1] - begin)
+
+    def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
+        return self._pieces(extents)
 
     def segment(self, number: int) -> OpenSegment:
         """Raises KeyError when the segment is gone."""
         with self._lock:
             segment = self._open.get(number)
             if segment is None:
-                segment = self._open[number] = OpenSegment(self._folder, self._states[number])
+                segment = self._open[number] = OpenSegment(self._states[number], self._map_segment)
                 if len(self._open) > OPEN_SEGMENTS:
                     self._open.popitem(last=False)
             else:
                 self._open.move_to_end(number)
             return segment
 
-    def view(self, extent: Extent) -> memoryview:
-        """The bytes of an extent. Raises KeyError when the segment is gone."""
-        number, offset, length = extent
+    def record_batch(self, number: int, batch: int) -> pa.RecordBatch:
+        """Raises KeyError when there is no such batch."""
+        found = self.segment(number).record_batch(batch)
+        self._count_resident(found.nbytes)
+        return found
+
+    def forget(self, number: int) -> None:
+        """Forgets a segment that is no more."""
+        with self._lock:
+            self._open.pop(number, None)
+        self._recent.forget(number)
+
+    def close(self) -> None:
+        with self._lock:
+            self._open.clear()
+
+    def _recent_or_extent(self, position: Position) -> memoryview | Extent:
+        number, batch, row = position
+        body = self._recent.body((number, batch), row)
+        return next(self.extents([position])) if body is None else body
+
+    def _pieces(self, pieces: Iterable[memoryview | Extent]) -> Iterator[memoryview]:
+        """The pieces, those on disk read ahead."""
+        coming = iter(pieces)
+        ahead: list[memoryview | Extent] = []
+        while some := list(islice(coming, READ_AHEAD)):
+            self._read_ahead([piece for piece in some if isinstance(piece, Extent)])
+            yield from map(self._view, ahead)
+            ahead = some
+        yield from map(self._view, ahead)
+
+    def _view(self, piece: memoryview | Extent) -> memoryview:
+        if isinstance(piece, memoryview):
+            return piece
+        number, offset, length = piece
         self._count_resident(length)
         return self.segment(number).mapped(offset + length)[offset : offset + length]
 
-    def read_ahead(self, extents: Sequence[Extent]) -> None:
+    def _read_ahead(self, extents: Sequence[Extent]) -> None:
         """Has the system read, in the background, all from the first to the last byte of these extents in a segment."""
         ranges: dict[int, tuple[int, int]] = {}
         for number, offset, length in extents:
@@ -163,11 +248,3 @@ class Reader:
                 self._handed_out = 0
                 for segment in self._open.values():
                     segment.release_pages()
-
-    def forget(self, number: int) -> None:
-        with self._lock:
-            self._open.pop(number, None)
-
-    def close(self) -> None:
-        with self._lock:
-            self._open.clear()

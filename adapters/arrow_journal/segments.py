@@ -50,14 +50,6 @@ def map_file(path: Path, size: int) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
 
 
-def map_segment(folder: Path, number: int, size: int) -> memoryview:
-    """As `map_file`, of a segment that may be sealed meanwhile. Raises KeyError when it is gone."""
-    for sealed in (False, True):
-        with suppress(FileNotFoundError):
-            return map_file(segment_path(folder, number, sealed=sealed), size)
-    raise KeyError(number)
-
-
 @dataclass(slots=True)
 class SegmentState:
     """What is known of a segment whose first `size` bytes are durable.
@@ -70,3 +62,11 @@ class SegmentState:
     created_at: int
     sealed_at: int | None = None
     batches: "array[int] | None" = None
+
+
+def map_segment(folder: Path, state: SegmentState) -> memoryview:
+    """The durable bytes of a segment that may be sealed meanwhile, as `map_file`. Raises KeyError when it is gone."""
+    for sealed in (False, True):
+        with suppress(FileNotFoundError):
+            return map_file(segment_path(folder, state.number, sealed=sealed), state.size)
+    raise KeyError(state.number)
