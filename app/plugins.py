@@ -13,10 +13,20 @@ from app.ports import TransportPlugin
 _GROUPS = {
     "transport": "attachment_gateway.transports",
     "journal": "attachment_gateway.journals",
+    "archive": "attachment_gateway.archives",
     "catalog": "attachment_gateway.catalogs",
     "content store": "attachment_gateway.content_stores",
+    "table store": "attachment_gateway.table_stores",
 }
-_EXTRAS = {"pymqi": "mq", "ibmmq": "mq", "psycopg": "postgresql", "amqtt": "embedded", "pyspark": "pipeline"}
+_EXTRAS = {
+    "pymqi": "mq",
+    "ibmmq": "mq",
+    "psycopg": "postgresql",
+    "amqtt": "embedded",
+    "pyspark": "pipeline",
+    "deltalake": "tables",
+    "duckdb": "tables",
+}
 
 
 class PluginError(LookupError):
@@ -24,7 +34,7 @@ class PluginError(LookupError):
 
 
 def names(kind: str) -> list[str]:
-    """The adapters there are of one kind: "transport", "journal", "catalog" or "content store"."""
+    """The adapters there are of one kind: "transport", "journal", "archive", "catalog" or "content store"."""
     return sorted(_entry_points(kind))
 
 

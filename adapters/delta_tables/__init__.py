@@ -1,0 +1,5 @@
+"""The tables: Delta tables in a local folder or a bucket."""
+
+from adapters.delta_tables.store import DeltaTables
+
+__all__ = ["DeltaTables"]

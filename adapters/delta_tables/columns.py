@@ -1,0 +1,94 @@
+"""Arrow schemas <-> Delta schemas.
+
+Delta has no time of day and no duration: they are stored as `long`, in microseconds, and the field's metadata names the
+Arrow type (`arrow.type`). A timestamp without a zone is Delta's `timestamp_ntz`, a table feature that every table made
+here declares. Metadata of a field are those of Delta's field, those of the schema lie in the table's configuration.
+Source: Delta transaction log protocol, "Schema Serialization Format" and "Timestamp without timezone (TimestampNtz)".
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from app.model.errors import OurError
+
+ARROW_TYPE = "arrow.type"
+PROTOCOL: Mapping[str, Any] = {
+    "minReaderVersion": 3,
+    "minWriterVersion": 7,
+    "readerFeatures": ["timestampNtz"],
+    "writerFeatures": ["timestampNtz"],
+}
+
+_DELTA: Mapping[pa.DataType, str] = {
+    pa.bool_(): "boolean",
+    pa.int32(): "integer",
+    pa.int64(): "long",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.timestamp("us", "UTC"): "timestamp",
+}
+_ARROW: Mapping[str, pa.DataType] = {delta: arrow for arrow, delta in _DELTA.items()}
+_AS_LONG: Mapping[str, pa.DataType] = {str(kind): kind for kind in (pa.time64("us"), pa.duration("us"))}
+
+
+def delta_schema(schema: pa.Schema) -> dict[str, Any]:
+    """Delta's schema as JSON has it. Raises OurError for types that are not stored here."""
+    return {"type": "struct", "fields": [_delta_field(field) for field in schema]}
+
+
+def arrow_schema(schema: Mapping[str, Any], metadata: Mapping[str, str]) -> pa.Schema:
+    """The Arrow schema of a Delta schema, with these metadata. Raises OurError for types that are not stored here."""
+    return pa.schema([_arrow_field(field) for field in schema["fields"]], dict(metadata) or None)
+
+
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of the Parquet files."""
+    return pa.schema([pa.field(field.name, stored_type(field.type)) for field in schema])
+
+
+def stored_type(data_type: pa.DataType) -> pa.DataType:
+    return pa.int64() if str(data_type) in _AS_LONG else data_type
+
+
+def with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns, which are those of a schema, as its types; a column that is missing has nulls. Values stay."""
+    arrays = []
+    for field in schema:
+        at = batch.schema.get_field_index(field.name)
+        arrays.append(pa.nulls(batch.num_rows, field.type) if at < 0 else _as(batch.column(at), field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    if array.type == data_type:
+        return array
+    if {str(array.type), str(data_type)} & _AS_LONG.keys():
+        return array.view(data_type) if stored_type(array.type) == stored_type(data_type) else array.cast(data_type)
+    return array.cast(data_type)
+
+
+def _delta_field(field: pa.Field) -> dict[str, Any]:
+    metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+    if str(field.type) in _AS_LONG:
+        metadata[ARROW_TYPE] = str(field.type)
+    delta = _DELTA.get(stored_type(field.type))
+    if delta is None:
+        raise OurError(f"tables have no columns of type {field.type}, as {field.name} is")
+    return {"name": field.name, "type": delta, "nullable": True, "metadata": metadata}
+
+
+def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
+    said = {key: value if isinstance(value, str) else json.dumps(value) for key, value in field["metadata"].items()}
+    delta = field["type"]
+    arrow = _AS_LONG.get(said.pop(ARROW_TYPE, "")) if delta == "long" else None
+    if arrow is None:
+        arrow = _ARROW.get(delta) if isinstance(delta, str) else None
+    if arrow is None:
+        raise OurError(f"the column {field['name']} has a type that is none of this program's: {delta}")
+    return pa.field(field["name"], arrow, metadata=said or None)

@@ -1,0 +1,86 @@
+"""The folder of a table, by its name, which is any text.
+
+Letters of ASCII, digits, `-`, `_` and `.` stand for themselves and all else is written `=XX`, a byte of UTF-8 in
+hexadecimal; `-`, `_` and `.` are written so where they would come first. As some file systems ignore case, the letters
+of a folder have one case, which is theirs in the name until `==` turns it for those behind: capitals in names with a
+dot (`WORK.TRADES` is `WORK.TRADES`, `Work.x` is `W==ORK.==X`), small letters in others (`files` is `files`, `FILES` is
+`==files`). Of what is longer than 100 characters, a beginning is left, and `=-` and a digest stand behind it.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from string import ascii_letters, digits
+
+LONGEST = 100
+_BEGINNING = 60
+_DIGEST_BYTES = 16
+_KEPT = frozenset(digits + "-_.")
+_NOT_FIRST = frozenset("-_.")
+_LETTERS = frozenset(ascii_letters)
+_EMPTY = "="
+_TURN = "=="
+_CUT = "=-"
+
+
+def folder(name: str) -> str:
+    """Two names never have folders that differ in case alone, or not at all."""
+    encoded = "".join(_pieces(name)) or _EMPTY
+    if len(encoded) <= LONGEST:
+        return encoded
+    digest = hashlib.blake2b(_utf8(name), digest_size=_DIGEST_BYTES).hexdigest()
+    return encoded[:_BEGINNING].rstrip("=") + _CUT + digest
+
+
+def name(folder: str) -> str | None:
+    """The name whose folder this is; None where the folder has only a part of it, or is not one of a table."""
+    if folder == _EMPTY:
+        return ""
+    try:
+        found = _decoded(folder)
+    except ValueError:
+        return None
+    return found if found and "".join(_pieces(found)) == folder else None
+
+
+def _pieces(name: str) -> Iterator[str]:
+    is_upper = in_capitals = "." in name
+    for at, character in enumerate(name):
+        if character in _LETTERS:
+            if character.isupper() != is_upper:
+                yield _TURN
+                is_upper = not is_upper
+            yield character.upper() if in_capitals else character.lower()
+        elif character in _KEPT and (at or character not in _NOT_FIRST):
+            yield character
+        else:
+            yield from (f"={byte:02X}" for byte in _utf8(character))
+
+
+def _decoded(encoded: str) -> str:
+    out = bytearray()
+    turned: list[int] = []
+    at = 0
+    while at < len(encoded):
+        if encoded.startswith(_TURN, at):
+            turned.append(len(out))
+            at += 2
+        elif encoded[at] == "=":
+            out += bytes.fromhex(encoded[at + 1 : at + 3])
+            at += 3
+        else:
+            out += encoded[at].encode("ascii")
+            at += 1
+    return _with_turned_case(bytes(out), turned).decode("utf-8")
+
+
+def _with_turned_case(text: bytes, turned: list[int]) -> bytes:
+    is_upper = b"." in text
+    out = b""
+    for start, end in zip([0, *turned], [*turned, len(text)], strict=True):
+        out += text[start:end].upper() if is_upper else text[start:end].lower()
+        is_upper = not is_upper
+    return out
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8")

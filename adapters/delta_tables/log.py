@@ -1,0 +1,183 @@
+"""A table's log: what it says of the newest version, and the next version.
+
+A version is one file of actions that is put where none was: all of it happens or nothing, and of two who would make the
+same version, one has to look again. deltalake reads the log; it is written here, because the rows of a transaction,
+the columns they need and the transaction's number must appear together, and because what a version names must
+be on disk before it. Source: Delta transaction log protocol, "Delta Log Entries" and "Actions".
+"""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+from uuid import uuid4
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from adapters.delta_tables import columns
+from adapters.delta_tables.place import LOG
+from app.model.errors import OurError
+from app.ports import TableFile
+
+Action = Mapping[str, Mapping[str, Any]]
+
+_METADATA = "attachment_gateway.metadata"
+_CONFIGURATION = {"delta.logRetentionDuration": "interval 7 days"}
+_FEATURES = frozenset(columns.PROTOCOL["writerFeatures"])
+_ENGINE = "attachment-gateway"
+
+
+class Active(NamedTuple):
+    """A file of a version: `least_received` is the least `received_at` in it (µs), None where that is not known."""
+
+    path: str
+    size: int
+    rows: int
+    modified_at: int
+    least_received: int | None
+
+
+class Snapshot:
+    """A table's newest version. Raises KeyError when there is no such table."""
+
+    def __init__(self, location: str, name: str) -> None:
+        try:
+            self.delta = DeltaTable(location)
+        except TableNotFoundError:
+            raise KeyError(name) from None
+        except (DeltaError, OSError, ValueError) as error:
+            raise OurError(f"the log of the table {name!r} cannot be read: {error}") from error
+        features = set(self.delta.protocol().writer_features or ())
+        if not features <= _FEATURES:
+            raise OurError(f"the table {name!r} was given features that are not known here: {', '.join(features)}")
+
+    @property
+    def version(self) -> int:
+        return self.delta.version()
+
+    @property
+    def name(self) -> str:
+        return self.delta.metadata().name or ""
+
+    def schema(self) -> pa.Schema:
+        said = json.loads(self.delta.metadata().configuration.get(_METADATA, "{}"))
+        return columns.arrow_schema(self.delta_schema(), said)
+
+    def delta_schema(self) -> dict[str, Any]:
+        schema: dict[str, Any] = json.loads(self.delta.schema().to_json())
+        return schema
+
+    def reached(self, application: str) -> int | None:
+        return self.delta.transaction_version(application)
+
+    def files(self) -> list[Active]:
+        """In the order in which they were added."""
+        found = pa.table(self.delta.get_add_actions(flatten=True)).to_pylist()
+        return sorted((_active(each) for each in found), key=lambda each: (each.modified_at, each.path))
+
+
+def _active(said: Mapping[str, Any]) -> Active:
+    modified = said["modification_time"]
+    received = said.get("min.received_at")
+    return Active(
+        unquote(said["path"]),
+        said["size_bytes"],
+        said["num_records"],
+        modified if isinstance(modified, int) else int(modified.timestamp() * 1e6),
+        None if received is None else _micros(received),
+    )
+
+
+def version_path(folder: str, version: int) -> str:
+    return f"{folder}/{LOG}/{version:020}.json"
+
+
+def entry(operation: str, parameters: Mapping[str, Any], actions: Iterable[Action], *, appends: bool) -> bytes:
+    """A version's file."""
+    info = {
+        "timestamp": _now(),
+        "operation": operation,
+        "operationParameters": dict(parameters),
+        "engineInfo": _ENGINE,
+        "isBlindAppend": appends,
+    }
+    lines = [{"commitInfo": info}, *actions]
+    return "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines).encode()
+
+
+def protocol() -> Action:
+    return {"protocol": columns.PROTOCOL}
+
+
+def metadata(name: str, schema: pa.Schema, known: Snapshot | None) -> Action | None:
+    """What a table is; None when the newest version says just that."""
+    said = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+    ours = {_METADATA: json.dumps(said, ensure_ascii=False, sort_keys=True)} if said else {}
+    fields = columns.delta_schema(schema)
+    before = None if known is None else known.delta.metadata()
+    configuration = _CONFIGURATION | ours if before is None else dict(before.configuration) | ours
+    if known is not None and before is not None:
+        _check_widens(name, known.delta_schema(), fields)
+        if fields == known.delta_schema() and configuration == before.configuration:
+            return None
+    return {
+        "metaData": {
+            "id": str(uuid4()) if before is None else str(before.id),
+            "name": name,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps(fields, ensure_ascii=False),
+            "partitionColumns": [],
+            "configuration": configuration,
+            "createdTime": _now() if before is None else before.created_time,
+        }
+    }
+
+
+def added(file: TableFile, *, is_new: bool = True) -> Action:
+    """A file that belongs to the table from now on; its rows are new ones, or only lie elsewhere now."""
+    return {
+        "add": {
+            "path": quote(file.path),
+            "partitionValues": {},
+            "size": file.size,
+            "modificationTime": _now(),
+            "dataChange": is_new,
+            "stats": file.statistics,
+        }
+    }
+
+
+def removed(file: Active, *, is_change: bool) -> Action:
+    return {
+        "remove": {
+            "path": quote(file.path),
+            "deletionTimestamp": _now(),
+            "dataChange": is_change,
+            "extendedFileMetadata": True,
+            "partitionValues": {},
+            "size": file.size,
+        }
+    }
+
+
+def transaction(application: str, number: int) -> Action:
+    return {"txn": {"appId": application, "version": number, "lastUpdated": _now()}}
+
+
+def _check_widens(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    types = {field["name"]: field["type"] for field in after["fields"]}
+    for field in before["fields"]:
+        if types.get(field["name"]) != field["type"]:
+            raise OurError(f"the table {name!r} has a column {field['name']!r} ({field['type']}) that others must keep")
+
+
+def _now() -> int:
+    """Milliseconds, as Delta counts them."""
+    return time.time_ns() // 1_000_000
+
+
+def _micros(moment: Any) -> int:
+    return moment if isinstance(moment, int) else pa.scalar(moment, pa.timestamp("us", "UTC")).value

@@ -1,0 +1,246 @@
+"""A `TableStore` of Delta tables."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
+
+from adapters.delta_tables import columns, folders, log
+from adapters.delta_tables.log import Active, Snapshot
+from adapters.delta_tables.place import Place, place
+from adapters.delta_tables.statistics import statistics
+from app.model.errors import OurError
+from app.ports import TableFile, TableVersion
+
+ROW_GROUP_BYTES = 32 << 20
+ROW_GROUP_ROWS = 1 << 20
+ROWS_A_BATCH = 16_384
+SMALL_FILE = 64 << 20
+"""What is smaller is joined with others by `compact`, to files of about twice the size."""
+ATTEMPTS = 100
+"""How often others may be faster before a commit is given up."""
+CHECKPOINT_EVERY = 20
+"""Versions after which the log is summed up, so that a reader reads few of its files."""
+RECEIVED_AT = "received_at"
+
+
+class DeltaTables:
+    """Delta tables by name. A path or `file://` is a local folder, made when the first table is; `s3://`, `gs://` and
+    `az://` are buckets, their credentials in the environment as their own tools want them. Any number of processes may
+    use one store.
+
+    Raises ValueError for another URL. Methods raise OurError, or StoreFull when there is no space left.
+    """
+
+    def __init__(self, url: str | Path) -> None:
+        self._place: Place = place(url)
+
+    def names(self) -> list[str]:
+        found = []
+        for folder in self._place.folders():
+            name = folders.name(folder)
+            if name is None:
+                name = Snapshot(self._place.location(folder), folder).name
+                if folders.folder(name) != folder:
+                    continue  # a table, but none of ours
+            found.append(name)
+        return sorted(found)
+
+    def schema(self, name: str) -> pa.Schema:
+        return self._snapshot(name).schema()
+
+    def describe(self, name: str) -> TableVersion:
+        snapshot = self._snapshot(name)
+        files = snapshot.files()
+        modified = snapshot.delta.history(1)[0]["timestamp"] * 1000
+        rows, size = sum(file.rows for file in files), sum(file.size for file in files)
+        return TableVersion(name, snapshot.version, rows, len(files), size, modified)
+
+    def reached(self, name: str, application: str) -> int | None:
+        known = self._known(name)
+        return None if known is None else known.reached(application)
+
+    def location(self, name: str) -> str:
+        self._snapshot(name)
+        return self._place.location(folders.folder(name))
+
+    def write(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
+        path = f"{uuid4()}.zstd.parquet"
+        whole = f"{folders.folder(name)}/{path}"
+        stored = columns.stored_schema(schema)
+        collector: list[pq.FileMetaData] = []
+        nans: set[str] = set()
+        with self._place.create(whole) as file:
+            options = {"compression": "zstd", "compression_level": 1, "store_schema": False}
+            with pq.ParquetWriter(file, stored, metadata_collector=collector, **options) as writer:
+                for group in _row_groups(stored, batches):
+                    nans.update(_with_nans(group))
+                    writer.write_table(group, row_group_size=max(1, group.num_rows))
+        return TableFile(path, self._place.size(whole), collector[0].num_rows, statistics(collector[0], nans))
+
+    def commit(
+        self, name: str, schema: pa.Schema, files: Sequence[TableFile], application: str, transaction: int
+    ) -> bool:
+        for _ in range(ATTEMPTS):
+            known = self._known(name)
+            reached = None if known is None else known.reached(application)
+            if reached is not None and reached >= transaction:
+                return False
+            described = log.metadata(name, schema, known)
+            actions = [
+                *([log.protocol()] if known is None else []),
+                *([described] if described is not None else []),
+                log.transaction(application, transaction),
+                *(log.added(file) for file in files),
+            ]
+            data = log.entry("WRITE", {"mode": "Append", "partitionBy": "[]"}, actions, appends=True)
+            if self._put(name, known, data):
+                return True
+        raise OurError(f"the table {name!r} is changed by others all the time")
+
+    def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        snapshot = self._snapshot(name)
+        schema = snapshot.schema()
+        if columns is not None:
+            schema = pa.schema([_field(schema, column, name) for column in columns], schema.metadata)
+        return self._read(name, schema, snapshot.files())
+
+    def compact(self, name: str) -> int:
+        for _ in range(ATTEMPTS):
+            snapshot = self._snapshot(name)
+            schema = snapshot.schema()
+            joined = list(_bins([file for file in snapshot.files() if file.size < SMALL_FILE]))
+            if not joined:
+                return 0
+            written = [self.write(name, schema, self._read(name, schema, files)) for files in joined]
+            went = [file for files in joined for file in files]
+            actions = [
+                *(log.removed(file, is_change=False) for file in went),
+                *(log.added(file, is_new=False) for file in written),
+            ]
+            if self._put(name, snapshot, log.entry("OPTIMIZE", {}, actions, appends=False)):
+                return len(went)
+        raise OurError(f"the table {name!r} is changed by others all the time")
+
+    def retain(self, name: str, received_from: int) -> int:
+        """Removes rows received before a time (µs); returns how many. A table without the column `received_at` keeps
+        them all."""
+        bound = pa.scalar(received_from, pa.timestamp("us", "UTC"))
+        for _ in range(ATTEMPTS):
+            snapshot = self._snapshot(name)
+            schema = snapshot.schema()
+            if RECEIVED_AT not in schema.names:
+                return 0
+            old = [f for f in snapshot.files() if f.least_received is None or f.least_received < received_from]
+            actions: list[log.Action] = []
+            went = 0
+            for file in old:
+                kept = self.write(name, schema, _received_from(self._read(name, schema, [file]), bound))
+                if kept.rows == file.rows:
+                    continue
+                went += file.rows - kept.rows
+                actions.append(log.removed(file, is_change=True))
+                if kept.rows:
+                    actions.append(log.added(kept))
+            if not actions:
+                return 0
+            data = log.entry("DELETE", {"predicate": f"received_at < {received_from} µs"}, actions, appends=False)
+            if self._put(name, snapshot, data):
+                return went
+        raise OurError(f"the table {name!r} is changed by others all the time")
+
+    def vacuum(self, name: str, older_than: float) -> int:
+        """Removes files that no version of the last `older_than` seconds has, rounded up to hours; returns how many.
+
+        What a process has written and not yet committed is such a file: an `older_than` shorter than a transaction
+        takes may be had only while nobody writes."""
+        snapshot = self._snapshot(name)
+        hours = math.ceil(older_than / 3600)
+        try:
+            went = snapshot.delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        except (DeltaError, OSError) as error:
+            raise OurError(f"the table {name!r} cannot be vacuumed: {error}") from error
+        self._place.sweep(folders.folder(name), older_than)
+        return len(went)
+
+    def _known(self, name: str) -> Snapshot | None:
+        try:
+            return self._snapshot(name)
+        except KeyError:
+            return None
+
+    def _snapshot(self, name: str) -> Snapshot:
+        return Snapshot(self._place.location(folders.folder(name)), name)
+
+    def _put(self, name: str, known: Snapshot | None, entry: bytes) -> bool:
+        version = 0 if known is None else known.version + 1
+        done = self._place.put_new(log.version_path(folders.folder(name), version), entry)
+        if done and version % CHECKPOINT_EVERY == CHECKPOINT_EVERY - 1:
+            self._sum_up(name)
+        return done
+
+    def _sum_up(self, name: str) -> None:
+        delta = self._snapshot(name).delta
+        try:
+            delta.create_checkpoint()
+            delta.cleanup_metadata()
+        except (DeltaError, OSError) as error:
+            raise OurError(f"the log of the table {name!r} cannot be summed up: {error}") from error
+
+    def _read(self, name: str, schema: pa.Schema, files: Sequence[Active]) -> Iterator[pa.RecordBatch]:
+        for file in files:
+            with self._place.open(f"{folders.folder(name)}/{file.path}") as source:
+                parquet = pq.ParquetFile(source)
+                there = set(parquet.schema_arrow.names)
+                wanted = [column for column in schema.names if column in there]
+                for batch in parquet.iter_batches(ROWS_A_BATCH, columns=wanted):
+                    yield columns.with_types(batch, schema)
+
+
+def _field(schema: pa.Schema, column: str, name: str) -> pa.Field:
+    at = schema.get_field_index(column)
+    if at < 0:
+        raise KeyError(f"{name}: {column}")
+    return schema.field(at)
+
+
+def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    group: list[pa.RecordBatch] = []
+    size = rows = 0
+    for batch in batches:
+        group.append(columns.with_types(batch, schema))
+        size += batch.nbytes
+        rows += batch.num_rows
+        if size >= ROW_GROUP_BYTES or rows >= ROW_GROUP_ROWS:
+            yield pa.Table.from_batches(group, schema)
+            group, size, rows = [], 0, 0
+    if group:
+        yield pa.Table.from_batches(group, schema)
+
+
+def _with_nans(table: pa.Table) -> Iterator[str]:
+    for field in table.schema:
+        if pa.types.is_floating(field.type) and pc.any(pc.is_nan(table[field.name])).as_py():
+            yield field.name
+
+
+def _bins(files: Sequence[Active]) -> Iterator[list[Active]]:
+    """Neighbours to be joined."""
+    gathered: list[Active] = []
+    for file in files:
+        gathered.append(file)
+        if sum(each.size for each in gathered) >= 2 * SMALL_FILE:
+            yield gathered
+            gathered = []
+    if len(gathered) > 1:
+        yield gathered
+
+
+def _received_from(batches: Iterable[pa.RecordBatch], bound: pa.Scalar) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.filter(pc.fill_null(pc.greater_equal(batch.column(RECEIVED_AT), bound), True))
