@@ -27,6 +27,12 @@ def segment_files(folder: Path) -> Iterator[tuple[int, bool, Path]]:
             yield int(number), rest == SEALED, path
 
 
+def sealed_number(name: str) -> int | None:
+    """The number of the sealed segment whose file has this name; None where it is another file's."""
+    number, rest = name[:_DIGITS], name[_DIGITS:]
+    return int(number) if rest == SEALED and number.isascii() and number.isdigit() else None
+
+
 class FolderLock:
     """Says that this process writes in a folder; the system takes it back when the process ends, however it ends."""
 

@@ -4,16 +4,15 @@ import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from adapters.object_store.local import LocalObjects
 from adapters.object_store.remote import RemoteObjects
+from adapters.places import bucket, local_folder
 from app.ports import ContentStore, ObjectWriter
 
 __all__ = ["ObjectStore"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,254})*", re.ASCII)
-_REMOTE_SCHEMES = ("memory", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 
 
 class ObjectStore:
@@ -24,16 +23,8 @@ class ObjectStore:
     """
 
     def __init__(self, url: str | Path) -> None:
-        parts = urlsplit(str(url))
-        self._objects: ContentStore
-        if isinstance(url, Path) or "://" not in url:
-            self._objects = LocalObjects(Path(url))
-        elif parts.scheme == "file" and parts.netloc in ("", "localhost"):
-            self._objects = LocalObjects(Path(unquote(parts.path)))
-        elif parts.scheme in _REMOTE_SCHEMES:
-            self._objects = RemoteObjects(url)
-        else:
-            raise ValueError(f"no content store at {url}: expected a path, or a URL with file, s3, gs or az")
+        folder = local_folder(url)
+        self._objects: ContentStore = RemoteObjects(bucket(str(url))) if folder is None else LocalObjects(folder)
 
     def create(self, name: str) -> AbstractContextManager[ObjectWriter]:
         return self._objects.create(_checked(name))

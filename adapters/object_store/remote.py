@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 
 import obstore
 from obstore.exceptions import BaseError
-from obstore.store import MemoryStore, from_url
+from obstore.store import ObjectStore
 
 from app.model.errors import OurError
 
@@ -16,14 +16,14 @@ _PARTS_AT_ONCE = 4
 
 
 class RemoteObjects:
-    """A `ContentStore` in the bucket (and below the prefix) that a URL names, for names that have been checked.
+    """A `ContentStore` in a bucket, for names that have been checked.
 
     An object of more than one part is a multipart upload: one that is given up is never seen, but what it has sent
     stays with the store until its rule for incomplete uploads removes it.
     """
 
-    def __init__(self, url: str) -> None:
-        self._store = MemoryStore() if url.startswith("memory:") else from_url(url)
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
 
     @contextmanager
     def create(self, name: str) -> "Iterator[_Upload]":

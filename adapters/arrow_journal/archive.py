@@ -1,0 +1,103 @@
+"""Sealed segments of a journal, read wherever they lie and by any number of processes.
+
+Nothing is written, locked or verified here; a segment is sealed, so what was read once stays as it is. Opening costs
+nothing: a segment is looked up when it is asked for. Segments must appear in the order of their numbers, whole: who
+copies one into a folder gives it another name until it is.
+"""
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pyarrow as pa
+
+from adapters.arrow_journal import ipc
+from adapters.arrow_journal.cache import FileCache, own_folder
+from adapters.arrow_journal.columns import created_at
+from adapters.arrow_journal.reading import Reader
+from adapters.arrow_journal.recent import Recent
+from adapters.arrow_journal.segments import SegmentState
+from adapters.arrow_journal.shelves import Bucket, Folder, Shelf
+from adapters.places import bucket, local_folder
+from app.model.errors import OurError
+from app.model.message import PhysicalMessage, Position
+from app.model.records import Extent
+from app.ports import Segment
+
+CACHE_BYTES = 4 << 30
+
+
+class ArrowArchive:
+    """A `JournalArchive` in a folder (path or `file://`), mapped where it lies, or in an object store (`s3://`,
+    `gs://`, `az://`), whose segments are fetched into the folder `cache` of at most `cache_bytes`.
+
+    The cache is by default a folder of this user among the temporary files of the machine, one for each URL. Raises
+    OurError when there is no such folder and ValueError for another URL. Pickled by its place.
+    """
+
+    def __init__(self, place: str | Path, cache: Path | None = None, cache_bytes: int = CACHE_BYTES) -> None:
+        self._arguments = place, cache, cache_bytes
+        self._shelf = _shelf(*self._arguments)
+        self._states = _States(self._shelf)
+        self._reader = Reader(self._states, self._map, Recent())
+
+    def __reduce__(self) -> tuple[type["ArrowArchive"], tuple[str | Path, Path | None, int]]:
+        return ArrowArchive, self._arguments
+
+    def segments(self) -> list[Segment]:
+        """By number, as they are now; `created_at` is the same as `sealed_at`."""
+        listed = self._shelf.listing()
+        for number in self._states.keys() - listed.keys():
+            self._states.pop(number, None)
+            self._reader.forget(number)
+        for number, state in listed.items():
+            self._states.setdefault(number, state)
+        return self._reader.segments()
+
+    def read(self, position: Position) -> PhysicalMessage:
+        return self._reader.read(position)
+
+    def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
+        return self._reader.bodies(positions)
+
+    def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
+        return self._reader.extents(positions)
+
+    def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
+        return self._reader.views(extents)
+
+    def batch_sizes(self, segment: int) -> list[int]:
+        return self._reader.segment(segment).batch_sizes()
+
+    def record_batch(self, segment: int, batch: int) -> pa.RecordBatch:
+        return self._reader.record_batch(segment, batch)
+
+    def _map(self, state: SegmentState) -> memoryview:
+        view = self._shelf.map(state)
+        try:
+            created_at(ipc.schema_of(pa.py_buffer(view)))
+        except (*ipc.READ_ERRORS, EOFError, ValueError) as error:
+            raise OurError(f"{self._shelf.path(state.number)} is no segment of a journal: {error}") from error
+        if view[-len(ipc.END_OF_STREAM) :] != ipc.END_OF_STREAM:
+            raise OurError(f"{self._shelf.path(state.number)} is not whole: it does not end as a sealed segment does")
+        return view
+
+
+class _States(dict[int, SegmentState]):
+    """The segments known so far; one that is asked for and not among them is looked up."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        super().__init__()
+        self._shelf = shelf
+
+    def __missing__(self, number: int) -> SegmentState:
+        return self.setdefault(number, self._shelf.find(number))
+
+
+def _shelf(place: str | Path, cache: Path | None, cache_bytes: int) -> Shelf:
+    folder = local_folder(place)
+    if folder is not None:
+        return Folder(folder)
+    url = str(place)
+    files = FileCache(cache or own_folder(sha256(url.encode()).hexdigest()[:32]), cache_bytes)
+    return Bucket(url, bucket(url), files)

@@ -1,0 +1,139 @@
+"""Sealed segments from afar, as files of a folder that the processes of a machine share.
+
+A segment is written under another name and renamed when it is whole. Whoever writes one holds a lock on that other
+file: a second process that wants the same segment waits and then finds it, and what nobody has locked was left behind
+by a killed process. A file that is removed to make room stays readable where it is mapped.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from stat import S_ISDIR
+from tempfile import gettempdir
+
+from adapters.arrow_journal.columns import Bytes
+from adapters.arrow_journal.segments import map_file
+from adapters.disk import NO_SPACE
+from app.model.errors import OurError, StoreFull
+
+PART = 8 << 20
+PARTS_AT_ONCE = 4
+_PARTIAL = ".partial"
+
+Fetch = Callable[[int, int], Bytes]
+"""Gets bytes [start, end) of an object."""
+
+
+def own_folder(name: str) -> Path:
+    """A folder of this user among the machine's temporary files. Raises OurError where it is another's."""
+    folder = Path(gettempdir()) / f"attachment-gateway-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or not S_ISDIR(status.st_mode):
+        raise OurError(f"{folder} is not a folder of this user: name another cache")
+    return folder / name
+
+
+class FileCache:
+    """Keeps at most `limit` bytes, or the one file in use that is larger; what was used least recently goes. Raises
+    OurError when there can be no such folder."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self._folder = folder
+        self._limit = limit
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OurError(f"no cache at {folder}: {error}") from error
+
+    def map(self, name: str, size: int, fetch: Fetch) -> memoryview:
+        """The file of this name and size, fetched where it is not here. Raises OurError when it cannot be written, and
+        whatever `fetch` raises."""
+        path = self._folder / name
+        while True:
+            with suppress(FileNotFoundError):
+                if path.stat().st_size == size:
+                    os.utime(path)
+                    return map_file(path, size)
+            self._fetch(path, size, fetch)
+
+    def _fetch(self, path: Path, size: int, fetch: Fetch) -> None:
+        try:
+            with _locked(path.with_name(path.name + _PARTIAL)) as (partial, descriptor):
+                if not path.exists() or path.stat().st_size != size:
+                    self._make_room(size)
+                    _write(descriptor, size, fetch)
+                    partial.rename(path)
+        except OSError as error:
+            kind = StoreFull if error.errno in NO_SPACE else OurError
+            raise kind(f"{path} cannot be written: {error}") from error
+
+    def _make_room(self, wanted: int) -> None:
+        found = []
+        for path in self._folder.iterdir():
+            with suppress(FileNotFoundError):
+                status = path.stat()
+                found.append((status.st_mtime_ns, status.st_size, path))
+        kept = sum(size for _, size, _ in found) + wanted
+        for _, size, path in sorted(found):
+            if kept > self._limit and not _is_locked(path):
+                path.unlink(missing_ok=True)
+                kept -= size
+
+
+def _write(descriptor: int, size: int, fetch: Fetch) -> None:
+    def copy(start: int) -> None:
+        end = min(start + PART, size)
+        data = memoryview(fetch(start, end))
+        if len(data) != end - start:
+            raise OurError(f"{len(data)} bytes came where {end - start} were expected")
+        while data:
+            written = os.pwrite(descriptor, data, start)
+            data, start = data[written:], start + written
+
+    os.ftruncate(descriptor, 0)
+    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
+        for _ in pool.map(copy, range(0, size, PART)):
+            pass
+    os.fdatasync(descriptor)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[tuple[Path, int]]:
+    """Opens a file that nobody else has locked; what still has this name at the end is removed."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_named(descriptor, path):
+                try:
+                    yield path, descriptor
+                finally:
+                    if _is_named(descriptor, path):
+                        path.unlink()
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_named(descriptor: int, path: Path) -> bool:
+    """Whether an open file still has this name: another process may have renamed or removed it."""
+    try:
+        return path.stat().st_ino == os.fstat(descriptor).st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _is_locked(path: Path) -> bool:
+    if not path.name.endswith(_PARTIAL):
+        return False
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

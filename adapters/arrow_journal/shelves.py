@@ -1,0 +1,143 @@
+"""Where an archive's segments lie: in a local folder, or in an object store."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+import obstore
+import structlog
+from obstore.exceptions import BaseError
+from obstore.store import ObjectStore
+
+from adapters.arrow_journal.cache import FileCache
+from adapters.arrow_journal.segments import SegmentState, map_file, sealed_number, segment_files, segment_path
+from app.model.errors import OurError
+
+_log = structlog.get_logger(__name__)
+
+
+class Shelf(Protocol):
+    """Sealed segments by number. Of a segment only what a listing says is known: it counts as begun when it was
+    sealed."""
+
+    def listing(self) -> dict[int, SegmentState]: ...
+
+    def find(self, number: int) -> SegmentState:
+        """Raises KeyError when there is no such segment."""
+
+    def map(self, state: SegmentState) -> memoryview:
+        """The whole file. Raises KeyError when it is gone."""
+
+    def path(self, number: int) -> str:
+        """For people."""
+
+
+class Folder:
+    """Segments mapped where they lie."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+        self._waited_for = 0
+        if not folder.is_dir():
+            raise OurError(f"no archive of a journal at {folder}: no such folder")
+
+    def listing(self) -> dict[int, SegmentState]:
+        """Those that come before the first that is not sealed: whoever reads in order must not miss that one."""
+        states: dict[int, SegmentState] = {}
+        files = self._files()
+        for number, sealed, path in files:
+            if not sealed:
+                self._warn(number, files[-1][0])
+                break
+            with suppress(FileNotFoundError):
+                states[number] = _state(number, path)
+        return states
+
+    def _files(self) -> list[tuple[int, bool, Path]]:
+        """A file that is renamed while the folder is being read may be missed; it is not missed twice."""
+        before, files = None, list(segment_files(self._folder))
+        while files != before:
+            before, files = files, list(segment_files(self._folder))
+        return files
+
+    def _warn(self, number: int, last: int) -> None:
+        if number < last and number != self._waited_for:
+            self._waited_for = number
+            _log.warning("archive.waits_for_unsealed_segment", segment=number, last=last, folder=str(self._folder))
+
+    def find(self, number: int) -> SegmentState:
+        try:
+            return _state(number, self._path(number))
+        except FileNotFoundError:
+            raise KeyError(number) from None
+
+    def map(self, state: SegmentState) -> memoryview:
+        try:
+            return map_file(self._path(state.number), state.size)
+        except FileNotFoundError:
+            raise KeyError(state.number) from None
+        except (OSError, ValueError) as error:
+            raise OurError(f"{self.path(state.number)} cannot be read: {error}") from error
+
+    def path(self, number: int) -> str:
+        return str(self._path(number))
+
+    def _path(self, number: int) -> Path:
+        return segment_path(self._folder, number, sealed=True)
+
+
+def _state(number: int, path: Path) -> SegmentState:
+    status = path.stat()
+    modified = status.st_mtime_ns // 1000
+    return SegmentState(number, status.st_size, modified, modified)
+
+
+class Bucket:
+    """Segments fetched whole, once a machine."""
+
+    def __init__(self, url: str, store: ObjectStore, cache: FileCache) -> None:
+        self._url = url
+        self._store = store
+        self._cache = cache
+
+    def listing(self) -> dict[int, SegmentState]:
+        with self._explained(self._url):
+            found = obstore.list_with_delimiter(self._store)["objects"]
+        numbers = {sealed_number(each["path"].rpartition("/")[2]): each for each in found}
+        return {number: _state_of(number, numbers[number]) for number in sorted(filter(None, numbers))}
+
+    def find(self, number: int) -> SegmentState:
+        with self._explained(number):
+            return _state_of(number, obstore.head(self._store, _name(number)))
+
+    def map(self, state: SegmentState) -> memoryview:
+        name = _name(state.number)
+
+        def fetch(start: int, end: int) -> memoryview:
+            with self._explained(state.number):
+                return memoryview(obstore.get_range(self._store, name, start=start, end=end))
+
+        return self._cache.map(name, state.size, fetch)
+
+    def path(self, number: int) -> str:
+        return f"{self._url.rstrip('/')}/{_name(number)}"
+
+    @contextmanager
+    def _explained(self, what: int | str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise KeyError(what) from None
+        except (BaseError, OSError) as error:
+            path = self.path(what) if isinstance(what, int) else what
+            raise OurError(f"{path} cannot be read: {error}") from error
+
+
+def _state_of(number: int, found: "obstore.ObjectMeta") -> SegmentState:
+    modified = int(found["last_modified"].timestamp() * 1_000_000)
+    return SegmentState(number, found["size"], modified, modified)
+
+
+def _name(number: int) -> str:
+    return segment_path(Path(), number, sealed=True).name
