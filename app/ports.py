@@ -413,9 +413,9 @@ class TableStore(Protocol):
         """The rows of the newest version. Raises KeyError when there is no such table or column."""
 
     def dataset(self, name: str) -> "Dataset":
-        """The newest version, to be scanned with what a reader pushes down of columns and filters: of the types and the
-        metadata of `schema`, as far as the table format has them. It stays with its version while that is not vacuumed.
-        Raises KeyError when there is no such table."""
+        """The newest version, to be scanned with what a reader pushes down of columns and filters; it stays with its
+        version as long as that is not vacuumed. What the table format has no type for comes as what it has: times of
+        day and durations as int64, in microseconds. Raises KeyError when there is no such table."""
 
     def location(self, name: str) -> str:
         """Where a table lies, for programs that read its format themselves. Raises KeyError when there is none."""

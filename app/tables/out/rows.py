@@ -67,7 +67,7 @@ def _written(cell: Cell, batch: pa.RecordBatch, options: Options) -> pa.StringAr
     written = cell.written(batch)
     if pa.types.is_floating(cell.type):
         written = _finite(column, written)
-    elif not text.is_number(cell.type):
+    elif not text.is_bare(cell.type):
         written = text.joined('"', written, '"')
     tags = cell.tags(batch)
     return written if tags is None else pc.coalesce(written, text.joined('"', tags, '"'))

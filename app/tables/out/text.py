@@ -1,7 +1,8 @@
 """Columns as text, a column at a time: numbers shortest, dates and times in ISO 8601.
 
-A datetime is `2026-11-21T08:30:00`, with a fraction where it has one; a time of day `08:30:00`. A duration, which is
-what a SAS time outside of 0 to 24 hours is, has as many hours as it needs: `30:15:00`, `-00:00:45`.
+A datetime is `2026-11-21T08:30:00`, with a fraction where it has one, and with a `Z` behind if it is a moment of UTC; a
+time of day `08:30:00`. A duration, which is what a SAS time outside of 0 to 24 hours is, has as many hours as it needs:
+`30:15:00`, `-00:00:45`.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,9 +26,9 @@ def is_text(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_string(data_type))
 
 
-def is_number(data_type: pa.DataType) -> bool:
-    """Whether values of this type are numbers in JSON."""
-    return bool(pa.types.is_floating(data_type) or pa.types.is_integer(data_type))
+def is_bare(data_type: pa.DataType) -> bool:
+    """Whether values of this type stand in JSON without quotes."""
+    return any(includes(data_type) for includes in _BARE)
 
 
 def written(column: pa.Array) -> pa.StringArray:
@@ -70,6 +71,8 @@ def _float(column: pa.Array) -> pa.StringArray:
 
 
 def _datetime(column: pa.Array) -> pa.StringArray:
+    if column.type.tz is not None:
+        return joined(_datetime(column.cast(pa.timestamp(column.type.unit))), "Z")
     return pc.replace_substring(_whole_seconds(column, pa.timestamp("s")), " ", "T")
 
 
@@ -93,6 +96,8 @@ def _duration(column: pa.Array) -> pa.StringArray:
     sign = pc.if_else(pc.less(ticks, 0), "-", "")
     return joined(sign, pc.ascii_lpad(hours.cast(pa.string()), 2, "0"), pc.utf8_slice_codeunits(_time(rest), 2))
 
+
+_BARE = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal, pa.types.is_boolean)
 
 _TEXTS = (
     _Text(pa.types.is_floating, _float),

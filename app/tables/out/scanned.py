@@ -1,0 +1,65 @@
+"""A table of many files as one to write: only the columns, files and row groups that are asked for are read."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from app.tables.out.options import Options
+from app.tables.out.selection import select
+from app.tables.out.stored import ROWS_A_BATCH
+from app.tables.out.table import Outgoing, TableFormat
+
+
+def outgoing(
+    table: ds.Dataset, schema: pa.Schema, rows: int, options: Options, known: TableFormat, created: datetime
+) -> Outgoing:
+    """What settled options choose of a table of so many rows, for a format. The types are those of `schema`; the files
+    may have the integers in them that stand for times. Raises OptionError.
+
+    Reading is from one thread at a time.
+    """
+    selection = select(schema, options, known)
+    first = min(options.offset or 0, rows)
+    taken = rows - first if options.limit is None else min(rows - first, options.limit)
+    batches = (selection.apply(batch) for batch in head(table, schema, selection.sources, first, taken))
+    return Outgoing(selection.schema, batches, taken, created)
+
+
+def head(table: ds.Dataset, schema: pa.Schema, names: Sequence[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:
+    """These columns of so many rows from the first on. One batch of one row group is in memory."""
+    wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
+    begin = 0
+    for piece in _pieces(table) if rows else ():
+        end = begin + piece.count_rows()
+        if first < end:
+            for batch in _batches(piece, table.schema, wanted):
+                taken = batch.slice(max(first - begin, 0), rows)
+                begin += batch.num_rows
+                if taken.num_rows:
+                    yield taken
+                    rows -= taken.num_rows
+                if not rows:
+                    return
+        begin = end
+
+
+def _pieces(table: ds.Dataset) -> Iterator[ds.Fragment]:
+    """The table's row groups, or what else it is made of."""
+    for fragment in table.get_fragments():
+        yield from fragment.split_by_row_group() if isinstance(fragment, ds.ParquetFileFragment) else (fragment,)
+
+
+def _batches(piece: ds.Fragment, schema: pa.Schema, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    reading = {"batch_size": ROWS_A_BATCH, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+    for batch in piece.to_batches(schema=schema, columns=wanted.names, **reading):
+        if wanted:
+            arrays = [_as(column, field.type) for column, field in zip(batch.columns, wanted, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+        else:
+            yield batch
+
+
+def _as(column: pa.Array, data_type: pa.DataType) -> pa.Array:
+    return column if column.type == data_type else column.view(data_type)
