@@ -116,6 +116,31 @@ class Segment(NamedTuple):
     sealed_at: int | None
 
 
+_JOURNAL_TYPES: dict[str, pa.DataType] = {
+    "source": pa.string(),
+    "framing": pa.string(),
+    "message_id": pa.binary(),
+    "msg_type": pa.int64(),
+    "correl_id": pa.binary(),
+    "group_id": pa.binary(),
+    "msg_seq_number": pa.int64(),
+    "offset": pa.int64(),
+    "msg_flags": pa.int64(),
+    "original_length": pa.int64(),
+    "encoding": pa.int64(),
+    "ccsid": pa.int64(),
+    "format": pa.string(),
+    "put_time": pa.timestamp("us", "UTC"),
+    "received_at": pa.timestamp("us", "UTC"),
+    "properties": pa.map_(pa.string(), pa.string()),
+    "body_crc32": pa.uint32(),
+    "body": pa.large_binary(),
+}
+JOURNAL_SCHEMA = pa.schema([pa.field(name, kind, nullable=name == "put_time") for name, kind in _JOURNAL_TYPES.items()])
+"""The columns of a journal's record batches: a physical message a row, and the CRC-32C of its body. A put time that is
+not known is null. A journal may have columns of its own beside these."""
+
+
 class JournalReader(Protocol):
     """What was journalled, to be read back."""
 
@@ -144,7 +169,8 @@ class JournalArchive(JournalReader, Protocol):
         """The bytes of each record batch of a segment, in order. Raises KeyError when the segment is gone."""
 
     def record_batch(self, segment: int, batch: int) -> pa.RecordBatch:
-        """A record batch as it was written, memory-mapped. Raises KeyError when there is none."""
+        """A record batch as it was written, with the columns of JOURNAL_SCHEMA, memory-mapped. Raises KeyError when
+        there is none."""
 
 
 class Journal(JournalReader, Protocol):

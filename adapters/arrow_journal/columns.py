@@ -16,35 +16,17 @@ from crc32c import crc32c
 
 from adapters.arrow_journal import ipc
 from app.model.message import NO_PROPERTIES, PhysicalMessage
+from app.ports import JOURNAL_SCHEMA
 
 FORMAT_VERSION = 1
 
 _U32 = Struct("<I")
 
-_TIME = pa.timestamp("us", "UTC")
-_PROPERTIES = pa.map_(pa.string(), pa.string())
-_TYPES: dict[str, pa.DataType] = {
-    "source": pa.string(),
-    "framing": pa.string(),
-    "message_id": pa.binary(),
-    "msg_type": pa.int64(),
-    "correl_id": pa.binary(),
-    "group_id": pa.binary(),
-    "msg_seq_number": pa.int64(),
-    "offset": pa.int64(),
-    "msg_flags": pa.int64(),
-    "original_length": pa.int64(),
-    "encoding": pa.int64(),
-    "ccsid": pa.int64(),
-    "format": pa.string(),
-    "put_time": _TIME,
-    "received_at": _TIME,
-    "properties": _PROPERTIES,
-    "body_crc32": pa.uint32(),
-    "batch_crc32": pa.uint32(),
-    "body": pa.large_binary(),
-}
-SCHEMA = pa.schema([pa.field(name, kind, nullable=name == "put_time") for name, kind in _TYPES.items()])
+SCHEMA = JOURNAL_SCHEMA.insert(
+    JOURNAL_SCHEMA.get_field_index("body"), pa.field("batch_crc32", pa.uint32(), nullable=False)
+)
+_TYPES: dict[str, pa.DataType] = dict(zip(SCHEMA.names, SCHEMA.types, strict=True))
+_TIME, _PROPERTIES = _TYPES["received_at"], _TYPES["properties"]
 
 _VERSION_KEY, _CREATED_KEY = b"attachment_gateway.journal", b"attachment_gateway.created_at"
 _NO_BYTES = pa.py_buffer(b"")
