@@ -1,0 +1,88 @@
+"""The Java process behind a Spark session: how it is started, and what of its chatter is passed on."""
+
+import os
+import re
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.model.errors import OurError
+from app.pipeline.java import java_home
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+
+_STARTED_BY_SUBMIT = "PYSPARK_GATEWAY_PORT"
+_LOGGING = Path(__file__).with_name("spark-log4j2.properties")
+_LINES_TOLD = 20
+_CHATTER = re.compile(
+    r"\s*$"
+    r"|Streaming TransformWithState\w* Python worker "
+    r"|Starting Streaming TransformWithState"
+    r"|WARNING: Using incubator modules: "
+)
+
+
+def started_by_submit() -> bool:
+    """Whether spark-submit has started this process, so that there is a Java process already."""
+    return _STARTED_BY_SUBMIT in os.environ
+
+
+def logging_option() -> str:
+    """The option by which Java logs as the gateway does: warnings, to standard error."""
+    return f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+
+
+def start(conf: Mapping[str, str]) -> "JavaGateway":
+    """The way to the Java process: spark-submit's, or a new one that gets these settings and ends with this process.
+
+    What a new one says goes to standard error, less what says nothing. Raises OurError where it does not start.
+    """
+    from pyspark import SparkConf  # noqa: PLC0415
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+    if started_by_submit():
+        return launch_gateway()
+    os.environ["JAVA_HOME"] = str(java_home())
+    said = _Said()
+    given = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    try:
+        return launch_gateway(given, {"stdout": said.write_end, "stderr": said.write_end})
+    except PySparkRuntimeError as failed:
+        said.close()
+        raise OurError(f"Spark's Java process did not start; it said:\n{said.last()}") from failed
+    finally:
+        said.close()
+
+
+class _Said:
+    """What the Java process says, line by line, by a thread of its own."""
+
+    def __init__(self) -> None:
+        self._read_end, self.write_end = os.pipe()
+        self._lines: deque[str] = deque(maxlen=_LINES_TOLD)
+        self._open = True
+        self._thread = threading.Thread(target=self._pass_on, name="spark-says", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """To be called when the process has its own copy of the write end, or has not started."""
+        if self._open:
+            self._open = False
+            os.close(self.write_end)
+
+    def last(self) -> str:
+        """The last lines of a process that has ended."""
+        self._thread.join()
+        return "".join(self._lines)
+
+    def _pass_on(self) -> None:
+        with os.fdopen(self._read_end, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                self._lines.append(line)
+                if not _CHATTER.match(line):
+                    sys.stderr.write(line)

@@ -1,0 +1,158 @@
+"""A Spark session with the settings that the measurements call for (docs/spark.md says why).
+
+What the user sets wins: an existing session is used as it is, and what spark-submit, spark-defaults.conf or `--conf`
+set is kept. Only what nobody set is chosen here.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.model.errors import OurError
+from app.pipeline import jvm
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+ARROW_ROWS = 128
+"""Rows of an Arrow batch between Java and Python. With Spark's own 10,000, batches of bodies are 300 MiB."""
+
+_LOOPBACK = "127.0.0.1"
+_MOST_PARTITIONS = 256
+_PARTITIONS_PER_CORE = 2
+_HEAP_SHARE, _LEAST_HEAP, _MOST_HEAP = 4, 1 << 30, 4 << 30
+_CONTROL_GROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_STATE_STORE = "spark.sql.streaming.stateStore"
+
+_CHOSEN = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    f"{_STATE_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+}
+_CHOSEN_LOCALLY = {
+    "spark.driver.bindAddress": _LOOPBACK,
+    "spark.driver.host": _LOOPBACK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """What a run says of Spark. What it leaves open is spark-submit's, or chosen here.
+
+    `memory` is the heap of Java in this process's machine ("2g"), `partitions` into how many tasks a shuffle goes,
+    `conf` any of Spark's own settings, which win over all others.
+    """
+
+    master: str | None = None
+    memory: str | None = None
+    partitions: int | None = None
+    arrow_rows: int = ARROW_ROWS
+    ui: bool = False
+    java_options: str = ""
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def local(self) -> bool:
+        """Whether the executors are on this machine, in processes that Spark starts."""
+        return not jvm.started_by_submit() and (self.master or "local").startswith("local")
+
+
+def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
+    """The session that is active, else a new one of this name.
+
+    Raises OurError where PySpark or a Java that it runs on is missing, and says what to install.
+    """
+    try:
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - an extra, and slow to import
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        how = "pip install 'attachment-gateway[pipeline]'"
+        raise OurError(f"Spark needs the library {missing.name!r}: {how}") from missing
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    settings = settings or SparkSettings()
+    if settings.local:
+        _prepare_this_machine()
+    gateway = jvm.start(_for_java(settings, name))
+    conf = SparkConf(_jvm=gateway.jvm)
+    _settle(conf, settings)
+    SparkContext(conf=conf, gateway=gateway)
+    spark = SparkSession.builder.getOrCreate()
+    if not conf.contains(_SHUFFLE_PARTITIONS):
+        spark.conf.set(_SHUFFLE_PARTITIONS, _partitions(spark))
+    return spark
+
+
+def pairs(texts: Iterable[str]) -> dict[str, str]:
+    """Settings written as `key=value`. Raises ValueError for one that is not."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"{text!r} is not a setting of the form key=value")
+        found[key.strip()] = value
+    return found
+
+
+def _prepare_this_machine() -> None:
+    """Python workers run the interpreter that runs this, and all stay on the loopback interface."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+
+
+def _for_java(settings: SparkSettings, name: str) -> dict[str, str]:
+    """What must be known when Java starts."""
+    conf = dict(settings.conf)
+    conf["spark.app.name"] = name
+    conf["spark.ui.showConsoleProgress"] = "false"
+    if settings.master:
+        conf["spark.master"] = settings.master
+    if settings.local:
+        conf.setdefault("spark.driver.memory", settings.memory or _heap())
+    elif settings.memory:
+        conf.setdefault("spark.driver.memory", settings.memory)
+    given = conf.get("spark.driver.extraJavaOptions", "")
+    conf["spark.driver.extraJavaOptions"] = " ".join(filter(None, [jvm.logging_option(), settings.java_options, given]))
+    return conf
+
+
+def _settle(conf: "SparkConf", settings: SparkSettings) -> None:
+    chosen = dict(_CHOSEN)
+    chosen["spark.sql.execution.arrow.maxRecordsPerBatch"] = str(settings.arrow_rows)
+    chosen["spark.python.unix.domain.socket.enabled"] = str(hasattr(socket, "AF_UNIX")).lower()
+    if settings.local:
+        chosen |= _CHOSEN_LOCALLY
+        chosen["spark.ui.enabled"] = str(settings.ui).lower()
+    if settings.partitions:
+        chosen[_SHUFFLE_PARTITIONS] = str(settings.partitions)
+    for key, value in chosen.items():
+        conf.setIfMissing(key, value)
+    for key, value in settings.conf.items():
+        conf.set(key, value)
+
+
+def _partitions(spark: "SparkSession") -> int:
+    cores = spark.sparkContext.defaultParallelism
+    return min(_PARTITIONS_PER_CORE * cores, _MOST_PARTITIONS)
+
+
+def _heap() -> str:
+    """A quarter of this machine's memory within bounds: what works is in Python, Java moves references."""
+    wanted = min(max(_memory() // _HEAP_SHARE, _LEAST_HEAP), _MOST_HEAP)
+    return f"{wanted >> 20}m"
+
+
+def _memory() -> int:
+    """Bytes that this process may use: the machine's, or fewer by its control group."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [Path(limit).read_text() for limit in _CONTROL_GROUP_LIMITS if Path(limit).exists()]
+    return min([machine, *(int(limit) for limit in limits if limit.strip().isdecimal())])
