@@ -19,7 +19,7 @@ from app.framing.sas_queue import charsets
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Finished
-from app.ports import Journal
+from app.ports import JournalReader
 from app.service.content import object_name
 from app.service.measured import Measured
 from app.service.media_types import PARQUET_TYPE
@@ -36,7 +36,7 @@ MOST_BESIDE = 1 << 20
 class _Bodies:
     """The bodies at some positions of the journal."""
 
-    def __init__(self, journal: Journal, positions: Sequence[Position]) -> None:
+    def __init__(self, journal: JournalReader, positions: Sequence[Position]) -> None:
         self._journal, self._positions = journal, positions
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ def _stored(record: AttachmentRecord, plan: Plan, blocks: decode.Blocks, said: _
     return replace(stored, observations=count, variables=len(said.variables))
 
 
-def _by_kind(positions: Sequence[Position], journal: Journal, dialects: int) -> dict[MessageKind, _Bodies]:
+def _by_kind(positions: Sequence[Position], journal: JournalReader, dialects: int) -> dict[MessageKind, _Bodies]:
     """A data set's messages by their type.
 
     With some senders only the first message of observations has one: what has none continues the observations.

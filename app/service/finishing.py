@@ -11,7 +11,7 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
-from app.ports import Journal
+from app.ports import JournalReader
 from app.service.content import object_name
 from app.service.early import EXTENTS_A_PART
 from app.service.measured import Measured
@@ -63,7 +63,7 @@ class _Extents(NamedTuple):
     extents: tuple[Extent, ...]
 
 
-def _extents(parts: Sequence[Position], chosen: Dialect, journal: Journal) -> _Extents | None:
+def _extents(parts: Sequence[Position], chosen: Dialect, journal: JournalReader) -> _Extents | None:
     """Where a binary file's bytes lie in the journal; None when its records are too small for that."""
     located = list(journal.extents(parts))
     digest, size = sha256(), 0

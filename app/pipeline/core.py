@@ -1,0 +1,220 @@
+"""References of one attachment -> what has become of it: the assembly machine, for one key at a time.
+
+Everything that assembly knows of an attachment or a message depends on the references under its key alone, in the
+journal's order. So the keys can be assembled anywhere, in any order, by `assemble`, which says what the journal has to
+be asked for (`Outcome`) and what must be kept for the references to come (`Held`). Bytes are never looked at here:
+that is `app.pipeline.finishing`.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from app.assembly import groups
+from app.assembly.collecting import NOTHING, ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
+from app.assembly.machine import Assembly, Limits
+from app.model.attachment import AttachmentState
+from app.model.event import PartsArrived
+from app.model.records import AttachmentRecord, MessageRecord, PartRun
+from app.pipeline.references import Reference, What
+
+HOUR = 3_600_000_000
+"""Microseconds."""
+
+MOST_RANGES = 1000
+"""Missing ranges of one attachment that are counted."""
+
+
+class Held(NamedTuple):
+    """What is known under a key, between one time and the next: an attachment, a message, in odd cases both."""
+
+    attachment: Attachment | None = None
+    message: MessageRecord | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether what still comes is late: a duplicate."""
+        attachment, message = self.attachment, self.message
+        is_complete = attachment is None or attachment.record.state is not AttachmentState.RECEIVING
+        return is_complete and (message is None or message.application_body is not None)
+
+
+class Refusal(NamedTuple):
+    """A message that belongs in quarantine: its packed position, and the reason as `TheirError` has it."""
+
+    position: int
+    code: str
+    row: str
+    at: int
+    why: str
+
+
+class Quality(NamedTuple):
+    """How much more there is of what the table `quality` counts, for a source and an hour (µs of its beginning)."""
+
+    source: str
+    hour: int
+    messages: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+    attachments_begun: int = 0
+    attachments_completed: int = 0
+    attachments_quarantined: int = 0
+    missing_ranges: int = 0
+    seconds_to_complete: float = 0.0
+    longest_seconds: float = 0.0
+
+
+class Outcome(NamedTuple):
+    """What references have come to.
+
+    `position` is where the first part lies, `reached` the highest packed position that was seen. `record` and `message`
+    are as they are now, `fresh` the part runs added; `complete` holds all runs once every part is there. `removed`
+    was taken for an attachment. `application` is the place of an application message, `repeated` pairs of places: the
+    earlier message, and the one that came again.
+    """
+
+    position: int
+    reached: int
+    quality: Quality
+    record: AttachmentRecord | None = None
+    fresh: tuple[PartRun, ...] = ()
+    complete: tuple[PartRun, ...] | None = None
+    removed: str | None = None
+    message: MessageRecord | None = None
+    application: int | None = None
+    repeated: tuple[tuple[int | None, int], ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    dialects: int | None = None
+
+
+def by_key(references: Iterable[Reference]) -> Iterator[tuple[Key, list[Reference]]]:
+    """References that are sorted by source and key, together for each."""
+    for key, together in groupby(references, attrgetter("source", "key")):
+        yield key, list(together)
+
+
+def assemble(key: Key, references: Iterable[Reference], held: Held, limits: Limits) -> tuple[list[Outcome], Held]:
+    """Applies what has come under a key to what is held of it. What has no key has an outcome each."""
+    if not key[1]:
+        return [_without_key(reference) for reference in references], held
+    outcome, held = _assembled(key, sorted(references, key=attrgetter("position", "what")), held, limits)
+    return [outcome], held
+
+
+def _without_key(reference: Reference) -> Outcome:
+    position = reference.position
+    received_at = reference.received_at[0] if reference.received_at else 0
+    quality = Quality(reference.source, _hour(received_at), messages=len(reference.sizes))
+    outcome = Outcome(position, position, quality)
+    match reference.what:
+        case What.REFUSED:
+            return outcome._replace(refused=(Refusal(position, *reference.detail),))
+        case What.REPEATED:
+            return outcome._replace(repeated=((reference.detail, position),))
+        case _:
+            return outcome._replace(dialects=reference.detail)
+
+
+def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits) -> tuple[Outcome, Held]:
+    assembly = Assembly(limits)
+    before = _Before.of(held)
+    if held.attachment is not None:
+        assembly.attachments[key] = held.attachment
+    if held.message is not None:
+        assembly.messages[key] = held.message
+    application: int | None = None
+    repeated: list[tuple[int | None, int]] = []
+    refused: list[Refusal] = []
+    is_complete = False
+    for reference in references:
+        for effect in _apply(assembly, key[0], reference):
+            match effect:
+                case Completed():
+                    is_complete = True
+                case Repeated(_, first, again):
+                    repeated.append((first, again))
+                case Refused(position, code, row, why):
+                    refused.append(Refusal(position, code, row, -1, why))
+                case ApplicationMessage(_, position):
+                    application = position
+                    assembly.set_application(key, b"", "", 0, 0)
+    attachment, message = assembly.attachments.get(key), assembly.messages.get(key)
+    changes = assembly.take_changes()
+    record = changes.attachments[0] if changes.attachments else None
+    if attachment is not None:
+        attachment = Attachment(attachment.current(), attachment.parts)
+    after = Held(attachment, message)
+    outcome = Outcome(
+        position=record.first_position if record else references[0].position,
+        reached=max(reference.position + max(len(reference.sizes) - 1, 0) for reference in references),
+        quality=_quality(key[0], references, before, after, is_complete),
+        record=record,
+        fresh=tuple(changes.part_runs.get(record.id, ())) if record else (),
+        complete=tuple(attachment.parts.runs) if is_complete and attachment is not None else None,
+        removed=next(iter(changes.removed_attachments), None),
+        message=next(iter(changes.messages), None),
+        application=application,
+        repeated=tuple(repeated),
+        refused=tuple(refused),
+    )
+    return outcome, after
+
+
+def _apply(assembly: Assembly, source: str, reference: Reference) -> tuple[Effect, ...]:
+    _, key, position, what, first, sizes, received_at, detail = reference
+    match what:
+        case What.PARTS:
+            return assembly.parts(source, PartsArrived(key, first, sizes, received_at), position)
+        case What.EVENT:
+            return assembly.apply(source, detail, position, received_at[0])
+        case What.ADDRESS:
+            return assembly.address(detail)
+        case What.CLAIM:
+            return assembly.claim(source, detail, position, received_at[0])
+    return NOTHING
+
+
+# --- quality ----------------------------------------------------------------------------------------------------------
+
+
+class _Before(NamedTuple):
+    """What quality compares with."""
+
+    is_known: bool
+    missing: int
+
+    @classmethod
+    def of(cls, held: Held) -> "_Before":
+        return cls(held.attachment is not None, _missing(held.attachment))
+
+
+def _quality(source: str, references: list[Reference], before: _Before, after: Held, is_complete: bool) -> Quality:
+    attachment = after.attachment
+    received_at = attachment.record.first_received_at if attachment else references[0].received_at[0]
+    quality = Quality(source, _hour(received_at), messages=sum(len(reference.sizes) for reference in references))
+    if attachment is None:
+        return quality
+    record = attachment.record
+    took = ((record.completed_at or 0) - record.first_received_at) / 1e6 if is_complete else 0.0
+    return quality._replace(
+        attachments_begun=int(not before.is_known),
+        attachments_completed=int(is_complete),
+        missing_ranges=_missing(attachment) - before.missing,
+        seconds_to_complete=took,
+        longest_seconds=took,
+    )
+
+
+def _hour(time: int) -> int:
+    return time - time % HOUR
+
+
+def _missing(attachment: Attachment | None) -> int:
+    """In how many pieces an attachment lacks parts; a segmented message of a group counts until the group is whole."""
+    if attachment is None or attachment.record.state is not AttachmentState.RECEIVING:
+        return 0
+    if attachment.group is not None:
+        return len(groups.missing(attachment.parts, attachment.group.last, lambda at: [0] * len(at), MOST_RANGES))
+    return len(attachment.parts.missing(attachment.record.parts_expected, MOST_RANGES))

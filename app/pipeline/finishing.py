@@ -1,0 +1,177 @@
+"""Outcomes -> results: the journal is asked for what assembly only referred to.
+
+Complete attachments are read and finished, messages that took another's place are compared with it, application
+messages and what belongs in quarantine are fetched. Runs wherever the outcomes are, beside many others of its kind:
+nothing here writes but the content store, and that under names that follow from the attachment.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import structlog
+
+from app.assembly.parts import Parts
+from app.model.attachment import AttachmentKind
+from app.model.errors import TheirError
+from app.model.message import PhysicalMessage, Position
+from app.model.records import (
+    AttachmentRecord,
+    Finished,
+    MessageRecord,
+    PartRun,
+    QuarantineRecord,
+    RefusedContent,
+)
+from app.pipeline.core import Outcome, Quality, Refusal
+from app.pipeline.references import messages
+from app.ports import JournalArchive
+from app.service.object_file import opened
+from app.service.quarantining import quarantine_record
+from app.service.reading import Spoilt, read_content
+from app.service.surroundings import Stores
+
+AT_ONCE = 2048
+"""Outcomes whose messages are fetched together, in the journal's order."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class Result(NamedTuple):
+    """What the catalog and the tables are told. `schema` is that of a finished data set, serialised."""
+
+    reached: int
+    quality: Quality
+    record: AttachmentRecord | None = None
+    fresh: tuple[PartRun, ...] = ()
+    removed: str | None = None
+    message: MessageRecord | None = None
+    finished: Finished | None = None
+    refused: RefusedContent | None = None
+    quarantine: tuple[QuarantineRecord, ...] = ()
+    dialects: int | None = None
+    schema: bytes | None = None
+
+
+def finish(outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive) -> Iterator[Result]:
+    """The results of outcomes, in no order that matters. `archive` is the journal of `stores`."""
+    waiting: list[Outcome] = []
+    for outcome in outcomes:
+        waiting.append(outcome)
+        if len(waiting) >= AT_ONCE:
+            yield from _finish(waiting, stores, archive)
+            waiting = []
+    yield from _finish(waiting, stores, archive)
+
+
+def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) -> Iterator[Result]:
+    outcomes.sort(key=lambda outcome: outcome.position)
+    fetched = fetch(archive, {place for outcome in outcomes for place in _asked_for(outcome)})
+    for outcome in outcomes:
+        yield _result(outcome, stores, fetched)
+
+
+def _asked_for(outcome: Outcome) -> Iterator[int]:
+    """The places of single messages that an outcome is about."""
+    yield from (refusal.position for refusal in outcome.refused)
+    yield from (place for pair in outcome.repeated for place in pair if place is not None)
+    if outcome.application is not None:
+        yield outcome.application
+
+
+def fetch(archive: JournalArchive, places: Collection[int]) -> dict[int, PhysicalMessage]:
+    """The messages at packed positions, as far as the journal still has them."""
+    found: dict[int, PhysicalMessage] = {}
+    for (segment, batch), together in groupby(map(Position.unpack, sorted(places)), lambda place: place[:2]):
+        wanted = list(together)
+        try:
+            record_batch = archive.record_batch(segment, batch)
+        except KeyError:
+            log.warning("messages are no longer in the journal", segment=segment, batch=batch, messages=len(wanted))
+            continue
+        rows = [place.row for place in wanted]
+        found.update(zip([place.pack() for place in wanted], messages(record_batch, rows), strict=True))
+    return found
+
+
+def _result(outcome: Outcome, stores: Stores, fetched: dict[int, PhysicalMessage]) -> Result:
+    conflicts = _conflicts(outcome.repeated, fetched)
+    quarantine = [_quarantined(refusal, fetched) for refusal in (*outcome.refused, *conflicts)]
+    quality = outcome.quality._replace(duplicates=len(outcome.repeated) - len(conflicts), conflicts=len(conflicts))
+    result = Result(
+        outcome.reached,
+        quality,
+        outcome.record,
+        outcome.fresh,
+        outcome.removed,
+        _answered(outcome, fetched),
+        quarantine=tuple(record for record in quarantine if record is not None),
+        dialects=outcome.dialects,
+    )
+    if outcome.complete is None or outcome.record is None:
+        return result
+    return with_content(result, outcome.record, Parts(list(outcome.complete)), stores)
+
+
+def with_content(result: Result, record: AttachmentRecord, parts: Parts, stores: Stores) -> Result:
+    """The result with what a complete attachment's content is."""
+    try:
+        finished = read_content(record, parts, stores)
+    except Spoilt as spoilt:
+        error = spoilt.error
+        quarantine = result.quarantine
+        if spoilt.first is not None:
+            message = stores.journal.read(spoilt.first)
+            quarantine = (*quarantine, quarantine_record(spoilt.first.pack(), message, error))
+        return result._replace(
+            refused=RefusedContent(record.id, error.code, str(error)),
+            quarantine=quarantine,
+            quality=result.quality._replace(attachments_quarantined=1),
+        )
+    return result._replace(finished=finished, schema=_schema(record, finished, stores))
+
+
+def _schema(record: AttachmentRecord, finished: Finished, stores: Stores) -> bytes | None:
+    if record.kind is not AttachmentKind.DATA_SET or finished.object_name is None:
+        return None
+    with opened(stores.store, finished.object_name) as file:
+        schema: pa.Schema = pq.read_schema(file)
+    serialised: bytes = schema.serialize().to_pybytes()
+    return serialised
+
+
+def _conflicts(repeated: Sequence[tuple[int | None, int]], fetched: dict[int, PhysicalMessage]) -> list[Refusal]:
+    """Messages whose place is taken by another with other bytes; one that is no longer in the journal counts as the
+    same."""
+    why = "its place is taken by an earlier message with other bytes"
+    return [
+        Refusal(again, "conflicting-part", "body", -1, why)
+        for first, again in repeated
+        if first in fetched and again in fetched and fetched[first].body != fetched[again].body
+    ]
+
+
+def _quarantined(refusal: Refusal, fetched: dict[int, PhysicalMessage]) -> QuarantineRecord | None:
+    position, code, row, at, why = refusal
+    message = fetched.get(position)
+    return None if message is None else quarantine_record(position, message, TheirError(code, row, at, why))
+
+
+def _answered(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> MessageRecord | None:
+    """The message with its application message, where that has come."""
+    message = outcome.message
+    if message is None or message.application_body is None:
+        return message
+    answer = fetched.get(outcome.application) if outcome.application is not None else None
+    if answer is None:
+        return replace(message, application_body=None)
+    return replace(
+        message,
+        application_body=bytes(answer.body),
+        application_format=answer.format,
+        application_ccsid=answer.ccsid,
+        complete_at=None if message.attachments else answer.received_at,
+    )

@@ -1,0 +1,127 @@
+"""The headers of a source, one after the other: header references -> references to what each announces.
+
+What a header may say depends on the headers before it (`app.assembly.headers`), and in which dialect it is read on the
+dialects that its source has used. That is all that assembly needs an order over many attachments for, and there are few
+headers: behind this pass every attachment is assembled by itself.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from app.assembly.collecting import Effect, Key, Refused, Repeated
+from app.assembly.headers import Announcement, EarlierHeaders, claims, judge, message_key
+from app.codecs.sas import dialect
+from app.framing.reading import read_event
+from app.model.errors import TheirError
+from app.model.event import Announced
+from app.model.message import PhysicalMessage
+from app.model.records import MessageRecord
+from app.pipeline.references import Reference, What
+
+
+class Memory(EarlierHeaders, Protocol):
+    """What the headers of one source have said so far, wherever a host keeps it."""
+
+    def dialects(self) -> int | None:
+        """What they have in common, None before the first."""
+
+    def keep_dialects(self, dialects: int) -> None: ...
+
+    def keep_address(self, key: Key, message: str, position: int) -> None: ...
+
+    def keep_announcement(self, key: Key, announcement: Announcement) -> None: ...
+
+
+class Remembered:
+    """A `Memory` that lasts as long as the process."""
+
+    def __init__(self, dialects: int | None = None) -> None:
+        self._dialects = dialects
+        self._addressed: dict[Key, tuple[str, int]] = {}
+        self._announced: dict[Key, Announcement] = {}
+
+    def dialects(self) -> int | None:
+        return self._dialects
+
+    def keep_dialects(self, dialects: int) -> None:
+        self._dialects = dialects
+
+    def addressed(self, key: Key) -> tuple[str, int] | None:
+        return self._addressed.get(key)
+
+    def keep_address(self, key: Key, message: str, position: int) -> None:
+        self._addressed[key] = message, position
+
+    def announced(self, key: Key) -> Announcement | None:
+        return self._announced.get(key)
+
+    def keep_announcement(self, key: Key, announcement: Announcement) -> None:
+        self._announced[key] = announcement
+
+
+class HeaderPass:
+    """Reads the headers of one source in the journal's order.
+
+    `described` tells what the source is configured to mean where a message does not say it, `configured` the dialects
+    it is configured to speak; `most` bounds the attachments of a header.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        described: Callable[[PhysicalMessage], PhysicalMessage],
+        most: int,
+        configured: int | None = None,
+    ) -> None:
+        self._memory, self._described, self._most, self._configured = memory, described, most, configured
+
+    def read(self, position: int, message: PhysicalMessage) -> Iterator[Reference]:
+        """What the header at a packed position announces, or why it is refused."""
+        known = self._configured or self._memory.dialects() or dialect.ALL
+        try:
+            event = read_event(self._described(message), known)
+        except TheirError as error:
+            yield _refused(position, message, error.code, error.row, error.at, error.why)
+            return
+        assert isinstance(event, Announced)
+        yield from self._narrowed(position, message, known, event.dialects)
+        judged = judge(message.source, event.header, position, message.received_at, self._most, self._memory)
+        if isinstance(judged, MessageRecord):
+            yield from self._accepted(position, message, judged, event)
+        else:
+            for effect in judged:
+                yield _instead(position, message, effect)
+
+    def _narrowed(self, position: int, message: PhysicalMessage, known: int, dialects: int) -> Iterator[Reference]:
+        if self._configured is None and (common := dialect.narrow(known, dialects)) != known:
+            self._memory.keep_dialects(common)
+            yield Reference(message.source, b"", position, What.DIALECTS, detail=common)
+
+    def _accepted(
+        self, position: int, message: PhysicalMessage, record: MessageRecord, event: Announced
+    ) -> Iterator[Reference]:
+        source, key, received_at = message.source, message_key(record), (message.received_at,)
+        if self._memory.addressed(key) is None:
+            self._memory.keep_address(key, record.id, position)
+        yield Reference(source, key[1], position, What.ADDRESS, 0, (len(message.body),), received_at, record)
+        for claim in claims(record, event.header, event.dialects):
+            entry = claim.definition
+            said = Announcement(record.id, entry.kind, entry.qualifier_1, entry.qualifier_2)
+            self._memory.keep_announcement((source, entry.correl_id), said)
+            yield Reference(source, entry.correl_id, position, What.CLAIM, 0, (), received_at, claim)
+
+
+def _instead(position: int, message: PhysicalMessage, effect: Effect) -> Reference:
+    """What becomes of a header that is not accepted."""
+    if isinstance(effect, Refused):
+        return _refused(position, message, effect.code, effect.row, -1, effect.why)
+    assert isinstance(effect, Repeated)
+    return _of(position, message, What.REPEATED, effect.first)
+
+
+def _refused(position: int, message: PhysicalMessage, code: str, row: str, at: int, why: str) -> Reference:
+    return _of(position, message, What.REFUSED, (code, row, at, why))
+
+
+def _of(position: int, message: PhysicalMessage, what: What, detail: object) -> Reference:
+    return Reference(message.source, b"", position, what, 0, (len(message.body),), (message.received_at,), detail)
