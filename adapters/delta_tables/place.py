@@ -65,7 +65,7 @@ class LocalPlace:
         self._folder = folder.absolute()
 
     def folders(self) -> Iterator[str]:
-        with suppress(FileNotFoundError), _explained():
+        with _explained(), suppress(FileNotFoundError):
             for entry in os.scandir(self._folder):
                 if (self._folder / entry.name / LOG).is_dir() and any((self._folder / entry.name / LOG).iterdir()):
                     yield entry.name

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
+from pyarrow.dataset import Dataset, FileSystemDataset
 
 from adapters.delta_tables import columns, folders, log
 from adapters.delta_tables.log import Active, Snapshot
@@ -109,6 +110,17 @@ class DeltaTables:
         if columns is not None:
             schema = pa.schema([_field(schema, column, name) for column in columns], schema.metadata)
         return self._read(name, schema, snapshot.files())
+
+    def dataset(self, name: str) -> Dataset:
+        """Its files are in the order in which they were added."""
+        snapshot = self._snapshot(name)
+        try:
+            found = snapshot.delta.to_pyarrow_dataset()
+        except (DeltaError, OSError) as error:
+            raise OurError(f"the table {name!r} cannot be read: {error}") from error
+        order = {file.path: at for at, file in enumerate(snapshot.files())}
+        fragments = sorted(found.get_fragments(), key=lambda fragment: order[fragment.path])
+        return FileSystemDataset(fragments, found.schema, found.format, found.filesystem)
 
     def compact(self, name: str) -> int:
         for _ in range(ATTEMPTS):
