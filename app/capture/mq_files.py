@@ -1,0 +1,135 @@
+"""Messages of IBM MQ as files: an MQ image, or a body whose descriptor is given beside it.
+
+A descriptor is a JSON object with fields of a physical message: `msg_type`, `encoding`, `ccsid`, `msg_seq_number`,
+`offset`, `msg_flags` and `original_length` are numbers; `correl_id`, `message_id` and `group_id` hexadecimal digits;
+`format` and the values of `properties` are texts; `put_time` and `received_at` times of ISO 8601 or microseconds since
+1970. A field that is not there has its initial value.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from app.capture.entries import Origin, Refused
+from app.capture.hexadecimal import microseconds
+from app.codecs.ibm_mq.image import is_image, read_image
+from app.codecs.ibm_mq.unwrap import unwrap
+from app.codecs.ibm_mq.words import MQ_NO_ID
+from app.codecs.ibm_mq.writing import identifier
+from app.codecs.mqtt.envelope import FRAMINGS_WITH_DESCRIPTOR
+from app.model.message import PhysicalMessage
+from app.wire import WireError
+
+LONGEST_DESCRIPTOR: Final = 1 << 20
+"""Bytes of the longest descriptor that is read."""
+
+_MQLONG = range(-(1 << 31), 1 << 31)
+_LAST_TIME = 1 << 62
+
+
+def _long(value: Any) -> int:
+    if type(value) is not int or value not in _MQLONG:
+        raise ValueError("a number of 32 bits")
+    return value
+
+
+def _correl_id(value: Any) -> bytes:
+    try:
+        found = bytes.fromhex(value)
+    except (TypeError, ValueError):
+        found = bytes(len(MQ_NO_ID) + 1)
+    if len(found) > len(MQ_NO_ID):
+        raise ValueError("hexadecimal digits, 48 at most")
+    return identifier(found)
+
+
+def _id(value: Any) -> bytes:
+    found = _correl_id(value)
+    return b"" if found == MQ_NO_ID else found
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a text")  # noqa: TRY004 - of a value, all errors are one
+    return value.rstrip(" ")
+
+
+def _time(value: Any) -> int:
+    try:
+        found = value if type(value) is int else microseconds(value)
+    except (TypeError, ValueError):
+        found = -1
+    if not 0 <= found < _LAST_TIME:
+        raise ValueError("a time of ISO 8601, or microseconds since 1970")
+    return found
+
+
+def _properties(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise ValueError("an object of texts")
+    return value
+
+
+_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "msg_type": _long,
+    "correl_id": _correl_id,
+    "message_id": _id,
+    "group_id": _id,
+    "msg_seq_number": _long,
+    "offset": _long,
+    "msg_flags": _long,
+    "original_length": _long,
+    "encoding": _long,
+    "ccsid": _long,
+    "format": _text,
+    "put_time": _time,
+    "received_at": _time,
+    "properties": _properties,
+}
+
+
+def read(content: bytes, descriptor: bytes | None, origin: Origin) -> PhysicalMessage | Refused:
+    """The message of a file's bytes, as the IBM MQ transport would have received it.
+
+    `descriptor` is what is given beside it. A file that has one is a body, whatever it begins with; one without is an
+    MQ image, or else a body that the values of `origin` describe. Refused are `bad-mq-image`, `bad-mq-header`,
+    `bad-descriptor` and `no-descriptor`.
+    """
+    initial = origin.initial._replace(body=content, received_at=origin.now())
+    if descriptor is not None:
+        try:
+            initial = initial._replace(**_fields(descriptor))
+        except ValueError as error:
+            return Refused(initial, "bad-descriptor", str(error))
+    elif is_image(content):
+        try:
+            return origin.completed(read_image(content, initial.source, initial.framing, initial.received_at))
+        except WireError as error:
+            return Refused(initial, "bad-mq-image", f"{error.row}: {error.why}", at=error.at)
+    elif initial.framing in FRAMINGS_WITH_DESCRIPTOR and not initial.msg_type:
+        why = "neither an MQ image, nor a descriptor beside it, nor a message type for all bodies"
+        return Refused(initial, "no-descriptor", why)
+    try:
+        return unwrap(initial)
+    except WireError as error:
+        return Refused(initial, "bad-mq-header", f"{error.row}: {error.why}", at=error.at)
+
+
+def _fields(descriptor: bytes) -> dict[str, Any]:
+    """Raises ValueError."""
+    try:
+        found = json.loads(descriptor)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the descriptor is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError("the descriptor is no JSON object")  # noqa: TRY004
+    fields = {}
+    for name, value in found.items():
+        read_value = _FIELDS.get(name)
+        if read_value is None:
+            raise ValueError(f"the descriptor has a field {name[:40]!r}, which is none of: {', '.join(_FIELDS)}")
+        try:
+            fields[name] = read_value(value)
+        except ValueError as error:
+            raise ValueError(f"the descriptor's {name} is not {error}") from None
+    return fields

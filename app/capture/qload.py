@@ -1,0 +1,284 @@
+"""The text that IBM's dmpmqmsg unloads a queue to, formerly that of qload (SupportPac MO03).
+
+Sources: IBM MQ, "Using the dmpmqmsg utility" and "Meaning of three letter codes in dmpmqmsg output file"; of the lines'
+grammar no page tells, and the authority is the source of qload as IBM published it.
+
+    * QLOAD Version:1.9 Created:Sat Nov 21 07:30:00 2026
+    * Qmgr  = QM1
+    * Queue = Q1
+
+    A VER 2
+    A MST 8
+    A COI 414D5120514D31202020202020202020...
+    X 48656C6C6F                                         <Hello>
+    S ", ~"world~""
+
+| line | is |
+|---|---|
+| `*` | a comment, wherever it stands, as an empty line is |
+| `A code value` | a field of the descriptor; one without a value is as if it were not there |
+| `N` | in place of the descriptor: there is none |
+| `X digits` | bytes of the body in hexadecimal; what stands behind them in `<>` shows them again |
+| `S "text"` | bytes of the body as they are, with `~"` for a quotation mark and `~~` for a tilde |
+| `S text` | the same without blanks around it; nothing is escaped |
+| `T text` | bytes of the body as they are, and a line feed behind them |
+
+A message is its descriptor and one or more lines of its body. Unlike IBM's program, this one refuses what that one
+takes for something else without a word: numbers and identifiers with anything else in them or behind them, texts behind
+a closing quotation mark, and a field that is given twice, which is how a message without a body reads. And the last
+character of `S text`, which IBM's program loses, is kept.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from app.capture.entries import LONGEST_MESSAGE, Entry, Origin, Refused
+from app.capture.lines import Line, LineError
+from app.codecs.ibm_mq.moments import microseconds
+from app.codecs.ibm_mq.unwrap import unwrap
+from app.codecs.ibm_mq.words import MQ_NO_ID, MQMT_DATAGRAM
+from app.wire import WireError
+
+HEADS: Final = (b"* QLOAD", b"* DMPMQMSG")
+"""How a file begins; IBM's program takes no other."""
+
+_BODY = (b"X", b"S", b"T")
+_VALUE_AT = 6
+_MOST_KEPT = 2 * LONGEST_MESSAGE
+_MQLONG = range(-(1 << 31), 1 << 31)
+_NUMBER = re.compile(rb" *[+-]?\d{1,10} *")
+_DIGITS = re.compile(rb"[0-9A-Fa-f]*")
+_SHOWN_AGAIN = re.compile(rb" *(?:<.*>)? *", re.DOTALL)
+_QUOTED = re.compile(rb'"([^"~]*(?:~["~][^"~]*)*)"')
+_ESCAPED = re.compile(rb'~(["~])')
+
+
+def _long(value: bytes, at: int, _: int) -> int:
+    if not _NUMBER.fullmatch(value) or (number := int(value)) not in _MQLONG:
+        raise LineError(at, f"{value[:40]!r} is no number of 32 bits")
+    return number
+
+
+def _bytes(value: bytes, at: int, size: int) -> bytes:
+    value = value.rstrip(b" ")
+    if (end := _digits_end(value, 0)) != len(value):
+        raise LineError(at + end, f"this is not hexadecimal: {chr(value[end])!r}")
+    if len(value) % 2 or len(value) > 2 * size:
+        raise LineError(at, f"{len(value):,} digits, where {size} bytes have {2 * size}")
+    return bytes.fromhex(str(value, "ascii")).ljust(size, b"\0")
+
+
+def _text(value: bytes, at: int, size: int) -> str:
+    text = value.rstrip(b" \0")
+    if len(text) > size:
+        raise LineError(at, f"{len(text):,} characters, where {size} are the most")
+    return str(text, "latin-1")
+
+
+class _Attribute(NamedTuple):
+    """How a value is read, its size in bytes, and the field that it becomes; most become none and are only checked."""
+
+    read: Callable[[bytes, int, int], Any]
+    size: int = 4
+    field: str = ""
+
+
+_ATTRIBUTES = {
+    b"VER": _Attribute(_long),
+    b"RPT": _Attribute(_long),
+    b"MST": _Attribute(_long, field="msg_type"),
+    b"EXP": _Attribute(_long),
+    b"FDB": _Attribute(_long),
+    b"ENC": _Attribute(_long, field="encoding"),
+    b"CCS": _Attribute(_long, field="ccsid"),
+    b"FMT": _Attribute(_text, 8, "format"),
+    b"PRI": _Attribute(_long),
+    b"PER": _Attribute(_long),
+    b"MSI": _Attribute(_bytes, 24, "message_id"),
+    b"COI": _Attribute(_bytes, 24, "correl_id"),
+    b"BOC": _Attribute(_long),
+    b"RTQ": _Attribute(_text, 48),
+    b"RTM": _Attribute(_text, 48),
+    b"USR": _Attribute(_text, 12),
+    b"ACC": _Attribute(_bytes, 32),
+    b"AID": _Attribute(_text, 32),
+    b"AIX": _Attribute(_bytes, 32),
+    b"PAT": _Attribute(_long),
+    b"PAN": _Attribute(_text, 28),
+    b"PTD": _Attribute(_text, 8, "put_date"),
+    b"PTT": _Attribute(_text, 8, "put_time"),
+    b"AOD": _Attribute(_text, 4),
+    b"AOX": _Attribute(_bytes, 4),
+    b"GRP": _Attribute(_bytes, 24, "group_id"),
+    b"MSQ": _Attribute(_long, field="msg_seq_number"),
+    b"OFF": _Attribute(_long, field="offset"),
+    b"MSF": _Attribute(_long, field="msg_flags"),
+    b"ORL": _Attribute(_long, field="original_length"),
+}
+
+
+def read(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
+    """The messages of a file in their order, as the IBM MQ transport would have received them.
+
+    What is refused is a whole message, with its lines for its body: `bad-unload`; or, where its headers are bad,
+    `bad-mq-header`, with the message as its descriptor describes it.
+    """
+    draft: _Draft | None = None
+    for line in lines:
+        if not line.content.strip(b" \t") or line.content.startswith(b"*"):
+            continue
+        if draft is not None and draft.ends_before(line):
+            yield draft.entry(origin)
+            draft = None
+        if draft is None:
+            draft = _Draft(line.number)
+        draft.add(line)
+    if draft is not None:
+        yield draft.entry(origin)
+
+
+class _Draft:
+    """A message as its lines come."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._given: set[bytes] = set()
+        self._fields: dict[str, Any] = {}
+        self._body: bytearray | None = None
+        self._lines = bytearray()
+        self._refused: tuple[int, int, str] | None = None
+
+    def ends_before(self, line: Line) -> bool:
+        """Whether this line begins another message."""
+        if not line.content.startswith((b"A", b"N")):
+            return False
+        return self._body is not None or line.content[:5] in self._given
+
+    def add(self, line: Line) -> None:
+        self._keep(line.content)
+        if self._refused is None:
+            try:
+                self._take(line)
+            except LineError as error:
+                self._refused = line.number, error.at, error.why
+        elif line.content.startswith(_BODY) and self._body is None:
+            self._body = bytearray()
+
+    def entry(self, origin: Origin) -> Entry:
+        """What the lines have come to."""
+        if self._refused is None and self._body is None:
+            self._refused = self._number, -1, "a descriptor without a body: a line X, S or T should follow"
+        if self._refused is not None:
+            line, at, why = self._refused
+            return origin.refused(bytes(self._lines), "bad-unload", why, line, at)
+        fields = self._fields
+        put_at = fields.pop("put_date", "").ljust(8) + fields.pop("put_time", "")
+        initial = origin.initial
+        found = initial._replace(
+            **{"msg_type": initial.msg_type or MQMT_DATAGRAM, **fields},
+            body=bytes(self._body or b""),
+            put_time=microseconds(put_at),
+            received_at=origin.now(),
+        )
+        found = origin.completed(found)
+        try:
+            return unwrap(found)
+        except WireError as error:
+            return Refused(found, "bad-mq-header", str(error), self._number)
+
+    def _keep(self, content: bytes) -> None:
+        if (room := _MOST_KEPT - len(self._lines)) > 0:
+            self._lines += content[:room]
+            self._lines += b"\n"
+
+    def _take(self, line: Line) -> None:
+        """Raises LineError."""
+        content, kind = line.content, line.content[:1]
+        line.require_whole()
+        if content[1:2] not in (b"", b" "):
+            raise LineError(0, f"{_shown(content)} is no line of an unloaded queue")
+        if kind in _BODY:
+            self._append(content)
+        elif kind == b"A":
+            self._describe(content)
+        elif kind != b"N":
+            raise LineError(0, f"{_shown(content)} is no line of an unloaded queue")
+        elif self._given:
+            raise LineError(0, "a line N stands in place of a descriptor, and here one has begun")
+        else:
+            self._given.add(content[:5])
+
+    def _describe(self, content: bytes) -> None:
+        code = content[2:5]
+        attribute = _ATTRIBUTES.get(code)
+        if attribute is None or content[5:_VALUE_AT].strip(b" "):
+            raise LineError(
+                2, f"{_shown(content[2:])} is none of: {', '.join(str(known, 'ascii') for known in _ATTRIBUTES)}"
+            )
+        self._given.add(content[:5])
+        if not content[_VALUE_AT:].strip(b" "):
+            return
+        value = attribute.read(content[_VALUE_AT:], _VALUE_AT, attribute.size)
+        if attribute.field:
+            self._fields[attribute.field] = b"" if value == MQ_NO_ID and code != b"COI" else value
+
+    def _append(self, content: bytes) -> None:
+        if self._body is None:
+            self._body = bytearray()
+            if not self._given:
+                raise LineError(0, "a body without a descriptor: lines A, or a line N, should stand before it")
+        self._body += _READ_BODY[content[:1]](content)
+        if len(self._body) > LONGEST_MESSAGE:
+            self._body = bytearray()
+            raise LineError(0, f"here the message has more than {LONGEST_MESSAGE:,} bytes, the most that are read")
+
+
+def _hexadecimal(content: bytes) -> bytes:
+    start = _blanks_end(content, 1)
+    end = _digits_end(content, start)
+    if not _SHOWN_AGAIN.fullmatch(content, end):
+        raise LineError(end, f"this is not hexadecimal: {chr(content[end])!r}")
+    if (end - start) % 2:
+        raise LineError(end, f"{end - start:,} digits are an odd number")
+    return bytes.fromhex(str(content[start:end], "ascii"))
+
+
+def _string(content: bytes) -> bytes:
+    start = _blanks_end(content, 1)
+    if content[start : start + 1] != b'"':
+        return content[start:].rstrip(b" ")
+    found = _QUOTED.match(content, start)
+    if found is None:
+        at = start + 1
+        while (at := content.find(b"~", at)) >= 0 and content[at + 1 : at + 2] in (b'"', b"~"):
+            at += 2
+        why = (
+            "no quotation mark ends this text" if at < 0 or at + 1 == len(content) else 'behind ~ only ~ or " may stand'
+        )
+        raise LineError(max(at, start), why)
+    if content[found.end() :].strip(b" "):
+        raise LineError(
+            found.end(), "something stands behind the text's end; a quotation mark within it is written ~\""
+        )
+    return _ESCAPED.sub(rb"\1", found[1])
+
+
+def _text_line(content: bytes) -> bytes:
+    return content[2:] + b"\n"
+
+
+_READ_BODY: dict[bytes, Callable[[bytes], bytes]] = {b"X": _hexadecimal, b"S": _string, b"T": _text_line}
+
+
+def _blanks_end(content: bytes, at: int) -> int:
+    return len(content) - len(content[at:].lstrip(b" "))
+
+
+def _digits_end(content: bytes, at: int) -> int:
+    found = _DIGITS.match(content, at)
+    return found.end() if found else at
+
+
+def _shown(content: bytes) -> str:
+    return repr(str(content[:20], "latin-1"))

@@ -1,0 +1,65 @@
+"""What a capture is, by how it begins."""
+
+import re
+from io import BytesIO
+from typing import Final, Literal, get_args
+
+from app.capture import qload, rendezvous
+from app.capture.hexadecimal import capture
+from app.capture.lines import Line, LineError, lines
+from app.codecs.ibm_mq.image import is_image
+from app.codecs.mqtt.fixed_header import FixedHeader
+from app.codecs.mqtt.packets import require_flags
+from app.wire import WireError
+
+Format = Literal["qload", "raw", "mqtt", "rendezvous"]
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
+
+LOOKED_AT: Final = 1 << 16
+"""Bytes of a file's beginning that recognition looks at."""
+
+_AMQSBCG = b"AMQSBCG0"
+_DESCRIPTOR = re.compile(rb"A [A-Z]{3}( |$)|N$")
+_ENOUGH = 1024
+
+
+def recognise(head: bytes, framing: str) -> Format:
+    """The format of a file that begins with these bytes: all of it, or at least `LOOKED_AT` bytes.
+
+    `framing` is what its messages are wanted as. Raises ValueError, which says what to do.
+    """
+    if is_image(head):
+        return "raw"
+    for line in lines(BytesIO(head)):
+        if line.content.startswith(_AMQSBCG):
+            raise ValueError("this is the output of amqsbcg, which is not read: unload the queue with dmpmqmsg")
+        if line.content.startswith(qload.HEADS) or _DESCRIPTOR.match(line.content):
+            return "qload"
+        if line.content.strip() and not line.content.startswith((b"*", b"#")):
+            return _of_digits(line.content[:_ENOUGH], framing)
+    raise ValueError("there is no capture in it")
+
+
+def _of_digits(line: bytes, framing: str) -> Format:
+    data = _beginning(line)
+    if not data:
+        raise ValueError("it is none of: " + ", ".join(FORMATS))
+    if framing == "order_packet" or rendezvous.is_message(data):
+        return "rendezvous"
+    try:
+        header, _ = FixedHeader.decode(data)
+        require_flags(header, 0)
+    except WireError:
+        raise ValueError("it has hexadecimal digits, of neither MQTT packets nor a tibrvMsg") from None
+    return "mqtt"
+
+
+def _beginning(line: bytes) -> bytes:
+    """What a line that may be cut begins with; nothing where that is not hexadecimal."""
+    for end in (len(line), len(line) - 1):
+        try:
+            found = capture(Line(0, line[:end]))
+        except LineError:
+            continue
+        return b"" if found is None else found.data
+    return b""

@@ -1,0 +1,42 @@
+"""Messages of TIB/Rendezvous in lines of hexadecimal: one tibrvMsg on each, taken as it is."""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from app.capture.entries import Entry, Origin, Refused
+from app.capture.hexadecimal import captures
+from app.capture.lines import Line
+from app.model.message import PhysicalMessage
+
+MAGIC: Final = bytes.fromhex("9955EEAA")
+_HEAD = struct.Struct(">I4s")
+
+
+def read(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
+    """The messages of a capture in their order. Refused are `bad-capture`: a line; `bad-rendezvous-message`: bytes that
+    are not one whole message."""
+    initial = origin.initial
+    for found in captures(lines, origin):
+        if isinstance(found, Refused):
+            yield found
+        elif why := _wrong(found.data):
+            yield origin.refused(found.data, "bad-rendezvous-message", why, found.line)
+        else:
+            received_at = found.time or origin.now()
+            yield PhysicalMessage(initial.source, initial.framing, body=found.data, received_at=received_at)
+
+
+def is_message(data: bytes) -> bool:
+    """Whether this begins as a tibrvMsg does."""
+    return data[4:8] == MAGIC
+
+
+def _wrong(data: bytes) -> str:
+    """Why this is not one whole message; empty where it is."""
+    if len(data) < _HEAD.size:
+        return f"{len(data)} bytes, where a message has at least {_HEAD.size}"
+    size, magic = _HEAD.unpack_from(data)
+    if magic != MAGIC:
+        return f"{magic.hex().upper()} stands at byte 4, where a message has {MAGIC.hex().upper()}"
+    return "" if size == len(data) else f"a message of {size:,} bytes by its length, and there are {len(data):,}"

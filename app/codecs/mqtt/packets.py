@@ -1,0 +1,99 @@
+"""Whole MQTT packets, and what a PUBLISH consists of.
+
+Sources: "WebSphere MQ Telemetry Transport fixed header"; OASIS, MQTT Version 3.1.1 and 5.0, section 3.3.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal, NamedTuple
+
+from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
+from app.wire import Layout, Num, Varint, WireError, row
+
+_WITH_FLAG_1 = {PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE}
+_LONGEST_LENGTH: Final = 4
+
+Version = Literal["5", "3.1.1"]
+
+
+class Packet(NamedTuple):
+    """A packet at byte `at`; what follows its fixed header is at bytes `start` to `end`."""
+
+    at: int
+    header: FixedHeader
+    start: int
+    end: int
+
+    @property
+    def type(self) -> PacketType:
+        return PacketType(self.header.type)
+
+
+class Publish(NamedTuple):
+    """A publish: `properties` without their length in front, empty before MQTT 5; the payload is a slice."""
+
+    topic: str
+    properties: bytes
+    payload: memoryview
+
+
+class _Topic(Layout):
+    """The length of a topic name."""
+
+    length: Annotated[int, Num("H")] = row("bytes of the topic name")
+
+
+class _Properties(Layout):
+    """The length of a property section."""
+
+    length: Annotated[int, Varint()] = row("bytes of properties")
+
+
+def packets(data: memoryview) -> Iterator[Packet]:
+    """Whole packets, one behind the other, from the first byte to the last. Raises WireError."""
+    at = 0
+    while at < len(data):
+        header, start = FixedHeader.decode(data, at)
+        require_flags(header, at)
+        end = start + header.remaining_length
+        if end > len(data):
+            why = f"{header.remaining_length} bytes should follow, and {len(data) - start} do"
+            raise WireError("FixedHeader.remaining_length", len(data), why)
+        yield Packet(at, header, start, end)
+        at = end
+
+
+def require_flags(header: FixedHeader, at: int) -> None:
+    """Type and flags of a packet that exists; DUP is let be, which MQTT 3.1 has on more packets than later versions.
+
+    Raises WireError.
+    """
+    if header.type == PacketType.RESERVED_0:
+        raise WireError("FixedHeader.type", at, "0 is no message type")
+    if header.type == PacketType.PUBLISH:
+        if header.qos == 3:
+            raise WireError("FixedHeader.qos", at, "3 is reserved")
+    elif (header.qos, header.retain) != (1 if header.type in _WITH_FLAG_1 else 0, 0):
+        raise WireError("FixedHeader.qos", at, f"QoS and RETAIN are not those of {PacketType(header.type).name}")
+
+
+def read_publish(data: memoryview, packet: Packet, version: Version) -> Publish:
+    """What a packet of type PUBLISH consists of. Its properties are not read. Raises WireError."""
+    body = data[: packet.end]
+    head, at = _Topic.decode(body, packet.start)
+    topic, at = _taken(body, at, head.length, "PUBLISH.topic")
+    if packet.header.qos:
+        _, at = _taken(body, at, 2, "PUBLISH.packet_identifier")
+    properties = b""
+    if version == "5":
+        section, at = _Properties.decode(body, at)
+        properties, at = _taken(body, at, section.length, "PUBLISH.properties")
+    try:
+        return Publish(str(topic, "utf-8"), properties, body[at:])
+    except UnicodeDecodeError as error:
+        raise WireError("PUBLISH.topic", packet.start + 2 + error.start, f"not UTF-8: {error.reason}") from None
+
+
+def _taken(body: memoryview, at: int, size: int, name: str) -> tuple[bytes, int]:
+    if size > len(body) - at:
+        raise WireError(name, at, f"{size:,} bytes, where {len(body) - at:,} are left in the packet")
+    return bytes(body[at : at + size]), at + size
