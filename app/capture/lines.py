@@ -19,7 +19,7 @@ class LineError(ValueError):
     """A line that does not hold what it should; `at` is the byte where."""
 
     def __init__(self, at: int, why: str) -> None:
-        super().__init__(f"byte {at}: {why}")
+        super().__init__(f"{why} (byte {at})")
         self.at, self.why = at, why
 
 

@@ -2,20 +2,20 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from enum import Enum
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from app.capture.hexadecimal import Capture, capture
+from app.capture.lines import Line, lines
 from app.cli.console import FAILED, Failure, err
 from app.trace import FORMATS, Frame, explain
 
 _SHOWN = 24
 """Bytes of a value that people are shown."""
-
-_IGNORED_IN_HEX = str.maketrans("", "", " \t:-")
 
 
 def trace(
@@ -33,20 +33,21 @@ def trace(
     content = _read(file)
     if not content:
         raise Failure("there is nothing to explain: no bytes came")
-    captures = _lines(content) if as_hex else [(0, content)]
     refused = 0
-    for line, capture in captures:
+    for line in lines(BytesIO(content)) if as_hex else [Line(0, content)]:
         try:
-            frames = explain(_from_hex(capture) if isinstance(capture, str) else capture, as_format)
+            found = capture(line) if as_hex else Capture(line.number, content)
+            frames = explain(found.data, as_format) if found else []
         except ValueError as error:
-            err.print(f"line {line}: {error}" if line else str(error), markup=False, highlight=False, soft_wrap=True)
+            where = f"line {line.number}: " if as_hex else ""
+            err.print(f"{where}{error}", markup=False, highlight=False, soft_wrap=True)
             refused += 1
             continue
         for frame in frames:
             if as_json:
-                _print_json(frame, line)
+                _print_json(frame, line.number)
             else:
-                _print(frame, line)
+                _print(frame, line.number)
     if refused:
         raise typer.Exit(FAILED)
 
@@ -56,21 +57,6 @@ def _read(file: str) -> bytes:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise Failure(f"cannot read {file}: {error.strerror}") from error
-
-
-def _lines(content: bytes) -> Iterator[tuple[int, str]]:
-    """The lines that hold captures, by their numbers: not the empty ones, nor those that begin with #."""
-    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield number, line
-
-
-def _from_hex(line: str) -> bytes:
-    """Raises ValueError."""
-    try:
-        return bytes.fromhex(line.translate(_IGNORED_IN_HEX))
-    except ValueError:
-        raise ValueError("this is not hexadecimal") from None
 
 
 def _print(frame: Frame, line: int) -> None:
