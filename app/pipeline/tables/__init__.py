@@ -1,0 +1,55 @@
+"""Tables of all data sets, of all files, and of what receiving was like. No Spark in it.
+
+The driver plans, any process writes, the driver commits; `application` names the pipeline, `transaction` is the number
+of the batch, which grows, and with which all of it happens once:
+
+    plans = plan(tables, data_sets, application, transaction)
+    written = [write(task, tables, content) for each in plans for task in each.tasks]
+    for table, rows, warnings in commit(plans, written, tables, application, transaction): ...
+    append(tables, FILES, file_rows(files), application, transaction)
+    append(tables, QUALITY, quality_rows(increments), application, transaction)
+
+Tasks are plain data that can be pickled; `DataSet`s become Arrow rows with `to_rows` and come back with `from_rows`.
+`file_rows` takes pairs of an `AttachmentRecord` and what `Finished` it; `summed(tables.rows(QUALITY))` reads quality.
+"""
+
+from app.pipeline.tables.building import (
+    Committed,
+    DataSet,
+    Part,
+    TablePlan,
+    TableTask,
+    Written,
+    append,
+    commit,
+    from_rows,
+    plan,
+    to_rows,
+    write,
+)
+from app.pipeline.tables.files import file_rows
+from app.pipeline.tables.naming import FILES, QUALITY, table_name
+from app.pipeline.tables.quality import Increment, hour_of, quality_rows, summed
+
+__all__ = [
+    "FILES",
+    "QUALITY",
+    "Committed",
+    "DataSet",
+    "Increment",
+    "Part",
+    "TablePlan",
+    "TableTask",
+    "Written",
+    "append",
+    "commit",
+    "file_rows",
+    "from_rows",
+    "hour_of",
+    "plan",
+    "quality_rows",
+    "summed",
+    "table_name",
+    "to_rows",
+    "write",
+]

@@ -1,0 +1,232 @@
+"""Data sets -> tables: planned in one place, written in many, committed in one.
+
+A plan skips the tables that have reached its transaction, so that one that was broken off half-way is only finished.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.pipeline.tables.evolution import FIXED, Mapping, evolve
+from app.pipeline.tables.naming import table_name
+from app.ports import ContentStore, TableFile, TableStore
+from app.service.object_file import opened
+
+TASK_BYTES = 128 << 20
+"""The stored data sets that one task reads, and one file holds. A longer one is a task by itself."""
+TASK_DATA_SETS = 1000
+ROWS_A_BATCH = 16_384
+CELLS_A_BATCH = 4 << 20
+"""Tables may have more columns than memory has room for at so many rows."""
+
+
+class DataSet(NamedTuple):
+    """A finished data set attachment: the names its sender gave it, and the stored object, its size and its schema.
+    `received_at` is when its first message was received (µs)."""
+
+    attachment: str
+    message: str | None
+    source: str
+    received_at: int
+    library: str
+    member: str
+    object_name: str
+    size: int
+    schema: pa.Schema
+
+
+class Part(NamedTuple):
+    """A data set in a task: what the fixed columns say, its object, and which of the task's mappings it has."""
+
+    attachment: str
+    message: str | None
+    source: str
+    received_at: int
+    object_name: str
+    mapping: int
+
+
+class TableTask(NamedTuple):
+    """The data sets that make one file of a table. `schema` is the table's, in the form of Arrow IPC."""
+
+    table: str
+    schema: bytes
+    mappings: tuple[Mapping, ...]
+    parts: tuple[Part, ...]
+
+
+class TablePlan(NamedTuple):
+    """What a transaction does to one table."""
+
+    table: str
+    schema: bytes
+    tasks: list[TableTask]
+    warnings: list[str]
+
+
+class Written(NamedTuple):
+    """What a task has written, which no reader sees yet."""
+
+    table: str
+    file: TableFile
+
+
+class Committed(NamedTuple):
+    """A table that a transaction has changed, by how many rows, and what is doubtful about it, for people."""
+
+    table: str
+    rows: int
+    warnings: list[str]
+
+
+def to_rows(data_sets: Iterable[DataSet]) -> pa.Table:
+    """Data sets as Arrow rows, for the way between processes."""
+    rows = [each._asdict() | {"schema": each.schema.serialize().to_pybytes()} for each in data_sets]
+    return pa.Table.from_pylist(rows, ROWS)
+
+
+def from_rows(table: pa.Table) -> list[DataSet]:
+    return [DataSet(**{**row, "schema": _schema(row["schema"])}) for row in table.to_pylist()]
+
+
+ROWS = pa.schema(
+    [
+        pa.field("attachment", pa.string()),
+        pa.field("message", pa.string()),
+        pa.field("source", pa.string()),
+        pa.field("received_at", pa.int64()),
+        pa.field("library", pa.string()),
+        pa.field("member", pa.string()),
+        pa.field("object_name", pa.string()),
+        pa.field("size", pa.int64()),
+        pa.field("schema", pa.binary()),
+    ]
+)
+"""The rows of `to_rows`."""
+
+
+def plan(tables: TableStore, data_sets: Iterable[DataSet], application: str, transaction: int) -> list[TablePlan]:
+    """What has to be done so that the tables hold these data sets, by table."""
+    by_table: dict[str, list[DataSet]] = {}
+    for each in data_sets:
+        by_table.setdefault(table_name(each.library, each.member), []).append(each)
+    return [
+        _planned(tables, table, sorted(found, key=lambda each: (each.received_at, each.attachment)))
+        for table, found in sorted(by_table.items())
+        if not _has_reached(tables, table, application, transaction)
+    ]
+
+
+def write(task: TableTask, tables: TableStore, content: ContentStore) -> Written:
+    """Does a task, in any process. Holds a row group in memory, however large the data sets are."""
+    schema = _schema(task.schema)
+    return Written(task.table, tables.write(task.table, schema, _batches(task, schema, content)))
+
+
+def commit(
+    plans: Iterable[TablePlan], written: Iterable[Written], tables: TableStore, application: str, transaction: int
+) -> list[Committed]:
+    """Makes what the tasks have written visible, table by table. Gives the tables that had not reached the
+    transaction."""
+    files: dict[str, list[TableFile]] = {}
+    for each in written:
+        files.setdefault(each.table, []).append(each.file)
+    done = []
+    for table, schema, _, warnings in plans:
+        added = files.get(table, [])
+        if tables.commit(table, _schema(schema), added, application, transaction):
+            done.append(Committed(table, sum(file.rows for file in added), warnings))
+    return done
+
+
+def append(tables: TableStore, table: str, rows: pa.Table, application: str, transaction: int) -> Committed | None:
+    """Adds rows to a table of the pipeline's own, in one step; None, and nothing is done, when there are none, or when
+    the table has reached the transaction."""
+    if not rows.num_rows or _has_reached(tables, table, application, transaction):
+        return None
+    file = tables.write(table, rows.schema, rows.to_batches())
+    is_done = tables.commit(table, rows.schema, [file], application, transaction)
+    return Committed(table, file.rows, []) if is_done else None
+
+
+def _has_reached(tables: TableStore, table: str, application: str, transaction: int) -> bool:
+    reached = tables.reached(table, application)
+    return reached is not None and reached >= transaction
+
+
+def _planned(tables: TableStore, table: str, data_sets: Sequence[DataSet]) -> TablePlan:
+    try:
+        current = tables.schema(table)
+    except KeyError:
+        current = None
+    evolution = evolve(current, [each.schema for each in data_sets])
+    schema = evolution.schema.serialize().to_pybytes()
+    mapped = zip(data_sets, evolution.mappings, strict=True)
+    tasks = [_task(table, schema, some) for some in _cut(mapped)]
+    return TablePlan(table, schema, tasks, evolution.warnings)
+
+
+def _cut(mapped: Iterable[tuple[DataSet, Mapping]]) -> Iterator[list[tuple[DataSet, Mapping]]]:
+    gathered: list[tuple[DataSet, Mapping]] = []
+    size = 0
+    for data_set, mapping in mapped:
+        if gathered and (size + data_set.size > TASK_BYTES or len(gathered) == TASK_DATA_SETS):
+            yield gathered
+            gathered, size = [], 0
+        gathered.append((data_set, mapping))
+        size += data_set.size
+    yield gathered
+
+
+def _task(table: str, schema: bytes, mapped: Sequence[tuple[DataSet, Mapping]]) -> TableTask:
+    numbers = {mapping: number for number, mapping in enumerate(dict.fromkeys(mapping for _, mapping in mapped))}
+    parts = tuple(
+        Part(each.attachment, each.message, each.source, each.received_at, each.object_name, numbers[mapping])
+        for each, mapping in mapped
+    )
+    return TableTask(table, schema, tuple(numbers), parts)
+
+
+def _batches(task: TableTask, schema: pa.Schema, content: ContentStore) -> Iterator[pa.RecordBatch]:
+    rows_a_batch = max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // len(schema)))
+    for part in task.parts:
+        places = {target: column for column, target in task.mappings[part.mapping]}
+        first = 1
+        with opened(content, part.object_name) as file:
+            for batch in _stored(file, rows_a_batch):
+                yield _in_table(batch, schema, places, part, first)
+                first += batch.num_rows
+
+
+def _stored(file: object, rows_a_batch: int) -> Iterator[pa.RecordBatch]:
+    parquet = pq.ParquetFile(file)
+    for group in range(parquet.num_row_groups):  # one by one, or a batch would hold as many as it takes to fill it
+        yield from parquet.iter_batches(rows_a_batch, row_groups=[group])
+
+
+def _in_table(
+    batch: pa.RecordBatch, schema: pa.Schema, places: dict[str, str], part: Part, first: int
+) -> pa.RecordBatch:
+    rows = batch.num_rows
+    arrays = {
+        "message": pa.repeat(pa.scalar(part.message, pa.string()), rows),
+        "attachment": pa.repeat(pa.scalar(part.attachment, pa.string()), rows),
+        "source": pa.repeat(pa.scalar(part.source, pa.string()), rows),
+        "received_at": pa.repeat(pa.scalar(part.received_at, FIXED.field("received_at").type), rows),
+        "row": pa.array(range(first, first + rows), pa.int64()),
+    }
+    for target, column in places.items():
+        arrays[target] = _as(batch.column(column), schema.field(target).type)
+    columns = [arrays[field.name] if field.name in arrays else pa.nulls(rows, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Values in the type of their column in the table: times of a day may have become durations."""
+    return array if array.type == data_type else array.view(pa.int64()).view(data_type)
+
+
+def _schema(data: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(data))

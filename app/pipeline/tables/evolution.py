@@ -1,0 +1,223 @@
+"""How a table's columns follow from the data sets that are appended to it. Nothing here reads or writes.
+
+A table begins with the columns of `FIXED`. Behind them a column is added for each new variable (SAS ignores the case
+of names) and each new side column, and never goes again. One variable may have several columns: as soon as data sets
+give it values of another type than before, those go to a column of their own that is named with the type
+(`VALUE__text`), and that is a warning. Times of a day and durations are one type, as a duration holds both exactly: the
+column becomes a duration when the first one comes. A variable with the name of a fixed column has it as
+`SOURCE__variable`, and characters that tables do not allow in the name of a column become `_`.
+
+Which column belongs to which variable is kept in the fields' metadata, so that no name is ever taken apart:
+
+- `table.variable`: the variable, by its case-folded column name in data sets;
+- `table.warning`: why the column is not named like its variable;
+- `table.former_labels`, `table.former_formats`: JSON, other ones that data sets gave it.
+
+Label, format and informat are those of the newest data set that has any, the length is the longest there was. The data
+sets of one call are taken in order, so the same ones in the same order always give the same table.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from app.dataset import side
+
+FIXED = pa.schema(
+    [
+        pa.field("message", pa.string()),
+        pa.field("attachment", pa.string()),
+        pa.field("source", pa.string()),
+        pa.field("received_at", pa.timestamp("us", "UTC")),
+        pa.field("row", pa.int64()),
+    ]
+)
+"""What stands before the variables: identifiers, the source's name, when the attachment was received, and the number of
+the observation, from 1."""
+
+VARIABLE = "table.variable"
+WARNING = "table.warning"
+MOST_FORMER = 10
+"""Former labels of a column that are kept, and formats: the newest ones."""
+
+_FORMER = {"sas.label": "table.former_labels", "sas.format": "table.former_formats"}
+_NEWEST = ("sas.label", "sas.format", "sas.informat", "sas.kind")
+_OF_TABLE = ("sas.library", "sas.member", "sas.label")
+_FIXED_NAMES = frozenset(FIXED.names)
+_SIDES = {side.MISSING_OF.decode(): "missing", side.BYTES_OF.decode(): "bytes"}
+_WORDS = {
+    pa.float64(): "number",
+    pa.string(): "text",
+    pa.date32(): "date",
+    pa.timestamp("us"): "datetime",
+    pa.time64("us"): "time",
+    pa.duration("us"): "time",
+}
+_KINDS = tuple(dict.fromkeys(_WORDS.values()))
+_REFUSED = frozenset(" ,;{}()=\x7f") | frozenset(map(chr, range(32)))
+"""Characters that some readers of tables do not allow in the name of a column."""
+
+
+class Source(NamedTuple):
+    """A column of a data set, and the column of the table that its values go to."""
+
+    column: str
+    target: str
+
+
+Mapping = tuple[Source, ...]
+
+
+class Evolution(NamedTuple):
+    """A table's new schema; of each data set, where its columns go; and what is new and doubtful, for people."""
+
+    schema: pa.Schema
+    mappings: list[Mapping]
+    warnings: list[str]
+
+
+def evolve(current: pa.Schema | None, data_sets: Sequence[pa.Schema]) -> Evolution:
+    """The schema of a table (None: there is none yet) when these data sets, oldest first, have been appended."""
+    columns = _Columns(FIXED if current is None else current)
+    keys = [schema.serialize().to_pybytes() for schema in data_sets]
+    before = None
+    for key, schema in zip(keys, data_sets, strict=True):
+        if key != before:
+            columns.take(schema)
+        before = key
+    mappings = {key: columns.mapping(schema) for key, schema in dict(zip(keys, data_sets, strict=True)).items()}
+    return Evolution(columns.schema(), [mappings[key] for key in keys], columns.warnings)
+
+
+@dataclass(slots=True)
+class _Column:
+    name: str
+    type: pa.DataType
+    said: dict[str, str]
+
+
+class _Columns:
+    """A table's columns, while data sets are taken."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.warnings: list[str] = []
+        self._said = _decoded(schema.metadata)
+        self._columns = [_Column(field.name, field.type, _decoded(field.metadata)) for field in schema]
+        self._taken = {column.name.casefold() for column in self._columns}
+        self._of_variable = {
+            (column.said[VARIABLE], word(column.type)): column for column in self._columns if VARIABLE in column.said
+        }
+        self._of_side = {
+            (column.said[key], key): column for column in self._columns for key in _SIDES if key in column.said
+        }
+
+    def take(self, schema: pa.Schema) -> None:
+        """Makes room for the columns of a data set."""
+        for field in schema:
+            owner, kind = _owner(schema, field)
+            if owner is None:
+                self._take_variable(field)
+            else:
+                self._take_side(self._column(owner), kind, field)
+        said = _decoded(schema.metadata)
+        self._said |= {key: said[key] for key in _OF_TABLE if said.get(key)}
+
+    def mapping(self, schema: pa.Schema) -> Mapping:
+        """Where the columns of a data set that has been taken go."""
+        sources = []
+        for field in schema:
+            owner, kind = _owner(schema, field)
+            column = self._column(field) if owner is None else self._of_side[self._column(owner).name, kind]
+            sources.append(Source(field.name, column.name))
+        return tuple(sources)
+
+    def schema(self) -> pa.Schema:
+        fields = [pa.field(column.name, column.type, metadata=column.said or None) for column in self._columns]
+        return pa.schema(fields, self._said or None)
+
+    def _column(self, variable: pa.Field) -> _Column:
+        return self._of_variable[variable.name.casefold(), word(variable.type)]
+
+    def _take_variable(self, field: pa.Field) -> None:
+        key = (field.name.casefold(), word(field.type))
+        column = self._of_variable.get(key)
+        if column is None:
+            column = self._of_variable[key] = self._new_variable(field)
+        elif column.type != field.type:
+            column.type = pa.duration("us")
+        self._describe(column, _decoded(field.metadata))
+
+    def _new_variable(self, field: pa.Field) -> _Column:
+        key, kind = field.name.casefold(), word(field.type)
+        others = [other for other in _KINDS if (key, other) in self._of_variable]
+        name = "".join("_" if character in _REFUSED else character for character in field.name)
+        said = {VARIABLE: key}
+        if others:
+            name = f"{name}__{kind}"
+            said[WARNING] = f"{field.name} is {kind} in some data sets, and {' or '.join(others)} in others"
+        elif key in _FIXED_NAMES:
+            name = f"{name}__variable"
+            said[WARNING] = f"{field.name} is a column that every table has"
+        column = self._new(name, field.type, said)
+        if column.name != field.name:
+            said["sas.name"] = _decoded(field.metadata).get("sas.name") or field.name
+        if WARNING in said:
+            self.warnings.append(f"{said[WARNING]}: the values are in {column.name}")
+        return column
+
+    def _take_side(self, owner: _Column, kind: str, field: pa.Field) -> None:
+        if (owner.name, kind) not in self._of_side:
+            name = f"{owner.name}__{_SIDES[kind]}"
+            self._of_side[owner.name, kind] = self._new(name, field.type, {kind: owner.name})
+
+    def _new(self, name: str, data_type: pa.DataType, said: dict[str, str]) -> _Column:
+        while name.casefold() in self._taken:
+            name += "_"
+        self._taken.add(name.casefold())
+        column = _Column(name, data_type, said)
+        self._columns.append(column)
+        return column
+
+    def _describe(self, column: _Column, said: dict[str, str]) -> None:
+        for key in _NEWEST:
+            if said.get(key):
+                if key in _FORMER:
+                    self._note_former(column, key, said[key])
+                column.said[key] = said[key]
+        if "sas.type" in said:
+            column.said["sas.type"] = said["sas.type"]
+        lengths = [int(each["sas.length"]) for each in (column.said, said) if "sas.length" in each]
+        if lengths:
+            column.said["sas.length"] = str(max(lengths))
+
+    def _note_former(self, column: _Column, key: str, new: str) -> None:
+        old = column.said.get(key)
+        if not old or old == new:
+            return
+        former: list[str] = json.loads(column.said.get(_FORMER[key], "[]"))
+        if new not in former:
+            self.warnings.append(f"{column.name} had the {key.removeprefix('sas.')} {old!r}, and now has {new!r}")
+        noted = [each for each in former if each not in {old, new}] + [old]
+        column.said[_FORMER[key]] = json.dumps(noted[-MOST_FORMER:], ensure_ascii=False)
+
+
+def word(data_type: pa.DataType) -> str:
+    """A type, as columns are named with it."""
+    return _WORDS.get(data_type, str(data_type))
+
+
+def _owner(schema: pa.Schema, field: pa.Field) -> tuple[pa.Field | None, str]:
+    """The variable that a side column belongs to, and the kind of side column; None where the field is a variable."""
+    for kind in _SIDES:
+        owner = (field.metadata or {}).get(kind.encode())
+        at = -1 if owner is None else schema.get_field_index(owner.decode())
+        if at >= 0:
+            return schema.field(at), kind
+    return None, ""
+
+
+def _decoded(metadata: dict[bytes, bytes] | None) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in (metadata or {}).items()}
