@@ -1,0 +1,104 @@
+"""Which sealed journal segments a job reads, and in which shares."""
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from math import ceil
+from typing import NamedTuple
+
+from pydantic import BaseModel, ByteSize, ConfigDict, NonNegativeInt, PositiveInt
+from pyspark.sql.datasource import InputPartition
+
+from app import plugins
+from app.ports import JournalArchive, Segment
+
+
+class SourceOptions(BaseModel):
+    """Options of every source, as text. Sizes are bytes, or have a unit: `64MiB`.
+
+    `path` is a folder or URL of sealed segments; `archive` names the adapter that reads it, `cache` the folder and
+    `cache_bytes` the size of its cache of segments from an object store. `partition_bytes` is what one task reads.
+    A trigger takes at most `max_bytes_per_trigger` and `max_segments_per_trigger`, but at least one segment. A stream
+    begins behind segment `starting_after_segment`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: str
+    archive: str = "arrow"
+    cache: str | None = None
+    cache_bytes: ByteSize | None = None
+    partition_bytes: ByteSize = ByteSize(64 << 20)
+    max_bytes_per_trigger: ByteSize = ByteSize(256 << 20)
+    max_segments_per_trigger: PositiveInt | None = None
+    starting_after_segment: NonNegativeInt = 0
+
+    def open(self) -> JournalArchive:
+        """The archive, opened anew. Raises OurError, and PluginError when there is no such adapter."""
+        settings = {"cache": self.cache, "cache_bytes": self.cache_bytes}
+        given = {name: value for name, value in settings.items() if value is not None}
+        opened: JournalArchive = plugins.load("archive", self.archive)(self.path, **given)
+        return opened
+
+    @property
+    def is_local(self) -> bool:
+        """Whether segments are read where they lie."""
+        return "://" not in self.path or self.path.startswith("file:")
+
+
+class Piece(NamedTuple):
+    """The record batches of a segment that begin at bytes [begin, end), counted from its first batch."""
+
+    segment: int
+    begin: int
+    end: int
+
+    def batches(self, sizes: Iterable[int]) -> Iterator[int]:
+        """Their numbers, of a segment with batches of these sizes."""
+        for number, start in enumerate(accumulate(sizes, initial=0)):
+            if self.begin <= start < self.end:
+                yield number
+
+
+class Share(InputPartition):
+    """What one task reads, in order."""
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        super().__init__(tuple(pieces))
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        pieces: tuple[Piece, ...] = self.value
+        return pieces
+
+
+def shares(segments: Iterable[Segment], partition_bytes: int, *, cut: bool) -> list[Share]:
+    """The work in even shares of at most so many bytes, in order; without `cut`, of whole segments."""
+    sizes = {segment.number: max(segment.size, 1) for segment in segments}
+    total = sum(sizes.values())
+    most = ceil(total / ceil(total / max(partition_bytes, 1))) if total else 0
+    made: list[Share] = []
+    pieces: list[Piece] = []
+    room = most
+    for number, size in sizes.items():
+        begin = 0
+        while begin < size:
+            end = min(size, begin + room) if cut else size
+            pieces.append(Piece(number, begin, end))
+            room -= end - begin
+            begin = end
+            if room <= 0:
+                made.append(Share(pieces))
+                pieces, room = [], most
+    return [*made, Share(pieces)] if pieces else made
+
+
+def admitted(coming: Iterable[Segment], most_bytes: int, most_segments: int | None) -> int | None:
+    """The number of the last segment that fits into one trigger, of those behind its start: the first always fits.
+    None when there is none."""
+    last, taken = None, 0
+    for count, segment in enumerate(coming):
+        taken += segment.size
+        if count and (taken > most_bytes or count == most_segments):
+            break
+        last = segment.number
+    return last

@@ -1,0 +1,265 @@
+"""Sealed journal segments as data sources of Spark, for batch jobs and for streams.
+
+`attachment_journal` gives the physical messages with their columns, packed position and size, and their bodies only
+when the option `bodies` asks for them. `attachment_references` gives what they mean to assembly
+(`app.pipeline.references`). A new source is a `SegmentSource` that says what a record batch becomes.
+
+- A share of the work is some pieces of segments, cut by bytes without looking into the files: a piece is the record
+  batches that begin in its range. Segments of an object store are never cut, since whoever reads of one fetches it
+  whole.
+- A stream's offset `{"segment": n}` says that the segments up to and including number n were taken. Numbers that are
+  not there were retired. One that goes between planning and reading fails the job.
+- Spark has no column pruning for such sources. Who wants few columns names them: `.schema("position long, ...")`.
+- Filters on `source` are pushed down.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    In,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from app.model.errors import OurError
+from app.model.message import Position
+from app.pipeline.references import SCHEMA as REFERENCES_SCHEMA
+from app.pipeline.references import references
+from app.pipeline.shares import Share, SourceOptions, admitted, shares
+from app.ports import JOURNAL_SCHEMA, Segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BATCH_BYTES = 16 << 20
+"""A record batch for Spark that is larger is halved: both sides hold whole batches in memory."""
+
+Rows = Callable[[pa.RecordBatch, int], pa.RecordBatch]
+"""What the rows of a journal's record batch become; the number is the packed position of the first of them."""
+
+Offset = dict[str, int]
+
+_FILTER_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+_FOR_SPARK = {pa.uint32(): pa.int64(), pa.large_binary(): pa.binary()}
+
+
+class JournalOptions(SourceOptions):
+    """`bodies` says whether there is a column of them."""
+
+    bodies: bool = False
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+class SegmentSource(DataSource):
+    """A data source over segments; `columns` and `rows` say of what."""
+
+    options_model: ClassVar[type[SourceOptions]] = SourceOptions
+
+    @abstractmethod
+    def columns(self) -> pa.Schema:
+        """What `rows` makes."""
+
+    @abstractmethod
+    def rows(self) -> Rows:
+        """Called once a task, where it runs."""
+
+    @property
+    def checked(self) -> SourceOptions:
+        """The options. Raises ValidationError."""
+        return self.options_model.model_validate(dict(self.options))
+
+    def schema(self) -> StructType:
+        fields = [field.with_type(_FOR_SPARK.get(field.type, field.type)) for field in self.columns()]
+        return from_arrow_schema(pa.schema(fields))
+
+    def reader(self, schema: StructType) -> "BatchReader":
+        return BatchReader(self, schema)
+
+    def streamReader(self, schema: StructType) -> "StreamReader":
+        return StreamReader(self, schema)
+
+    def read(self, share: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
+        """The rows of a share with the columns of `schema`, as Spark takes them. Raises OurError."""
+        options, rows = self.checked, self.rows()
+        wanted = to_arrow_schema(schema, timezone="UTC")
+        archive = options.open()
+        for piece in share.pieces if isinstance(share, Share) else ():
+            try:
+                for batch in piece.batches(archive.batch_sizes(piece.segment)):
+                    first = Position(piece.segment, batch, 0).pack()
+                    made = rows(archive.record_batch(piece.segment, batch), first)
+                    yield from map(partial(_cast, wanted), _pieces(made.select(wanted.names)))
+            except KeyError:
+                raise OurError(f"journal segment {piece.segment} of {options.path} is gone") from None
+
+
+class BatchReader(DataSourceReader):
+    """All segments that there are."""
+
+    def __init__(self, source: SegmentSource, schema: StructType) -> None:
+        self._source, self._schema = source, schema
+        self._only: frozenset[str] | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        for each in filters:
+            match each:
+                case EqualTo(("source",), str(name)):
+                    self._restrict([name])
+                case In(("source",), names):
+                    self._restrict(names)
+                case _:
+                    yield each
+
+    def _restrict(self, names: Iterable[str]) -> None:
+        self._only = frozenset(names) if self._only is None else self._only & frozenset(names)
+
+    def partitions(self) -> list[Share]:
+        options = self._source.checked
+        return shares(options.open().segments(), options.partition_bytes, cut=options.is_local)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        batches = self._source.read(partition, self._schema)
+        if self._only is None:
+            return batches
+        return map(partial(_of_sources, pa.array(sorted(self._only), pa.string())), batches)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Segments as they are sealed."""
+
+    def __init__(self, source: SegmentSource, schema: StructType) -> None:
+        self._source, self._schema = source, schema
+        self._options = source.checked
+        self._archive = self._options.open()
+        self._target: int | None = None
+
+    def initialOffset(self) -> Offset:
+        return {"segment": self._options.starting_after_segment}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxBytes(self._options.max_bytes_per_trigger)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = max((segment.number for segment in self._archive.segments()), default=0)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        coming = self._behind(start, self._target)
+        if isinstance(limit, ReadAllAvailable):
+            last = coming[-1].number if coming else None
+        else:
+            last = admitted(coming, self._options.max_bytes_per_trigger, self._options.max_segments_per_trigger)
+        return start if last is None else {"segment": last}
+
+    def reportLatestOffset(self) -> Offset | None:
+        segments = self._archive.segments()
+        return {"segment": segments[-1].number} if segments else None
+
+    def partitions(self, start: Offset, end: Offset) -> list[Share]:
+        options = self._options
+        return shares(self._behind(start, end["segment"]), options.partition_bytes, cut=options.is_local)
+
+    def _behind(self, start: Offset, last: int | None) -> list[Segment]:
+        return [
+            segment
+            for segment in self._archive.segments()
+            if segment.number > start["segment"] and (last is None or segment.number <= last)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._source.read(partition, self._schema)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in pieces that are small enough for Spark."""
+    if batch.nbytes <= BATCH_BYTES or len(batch) < 2:
+        yield batch
+    else:
+        middle = len(batch) // 2
+        yield from _pieces(batch.slice(0, middle))
+        yield from _pieces(batch.slice(middle))
+
+
+def _cast(wanted: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Only offsets of bodies are copied, never bodies."""
+    return batch.cast(wanted)
+
+
+def _of_sources(names: pa.Array, batch: pa.RecordBatch) -> pa.RecordBatch:
+    belongs = pc.is_in(batch.column("source"), names)
+    return batch if pc.all(belongs).as_py() else batch.filter(belongs)
+
+
+# --- the sources ------------------------------------------------------------------------------------------------------
+
+
+class JournalSource(SegmentSource):
+    """Physical messages as they were received."""
+
+    options_model = JournalOptions
+
+    @classmethod
+    def name(cls) -> str:
+        return "attachment_journal"
+
+    def columns(self) -> pa.Schema:
+        added = [pa.field(name, pa.int64(), nullable=False) for name in ("position", "size")]
+        fields = [field for field in JOURNAL_SCHEMA if field.name != "body"]
+        return pa.schema([*fields, *added, *([JOURNAL_SCHEMA.field("body")] if self._with_bodies() else [])])
+
+    def rows(self) -> Rows:
+        return partial(_messages, self.columns())
+
+    def _with_bodies(self) -> bool:
+        options = self.checked
+        assert isinstance(options, JournalOptions)
+        return options.bodies
+
+
+def _messages(columns: pa.Schema, batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
+    made: Mapping[str, Any] = {
+        "position": pa.array(np.arange(first_position, first_position + len(batch))),
+        "size": pc.binary_length(batch.column("body")),
+    }
+    arrays = [made[name] if name in made else batch.column(name) for name in columns.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+class ReferenceSource(SegmentSource):
+    """What physical messages mean to assembly, and where they are."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "attachment_references"
+
+    def columns(self) -> pa.Schema:
+        return REFERENCES_SCHEMA
+
+    def rows(self) -> Rows:
+        return references
+
+
+def register(spark: "SparkSession") -> None:
+    """Makes both sources known to a session, and lets it push filters down to them."""
+    spark.conf.set(_FILTER_PUSH_DOWN, "true")
+    for source in (JournalSource, ReferenceSource):
+        spark.dataSource.register(source)
