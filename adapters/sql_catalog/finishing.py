@@ -6,9 +6,7 @@ from sqlalchemy import (
     Connection,
     Integer,
     Row,
-    delete,
     exists,
-    insert,
     literal_column,
     select,
     union,
@@ -16,8 +14,9 @@ from sqlalchemy import (
 )
 
 from adapters.sql_catalog import tables
+from adapters.sql_catalog.closing import complete_ones, finish, forget_pieces
 from adapters.sql_catalog.part import CatalogPart, chunks, log_events
-from adapters.sql_catalog.rows import attachment_record, pack_triplets, unpack_extents
+from adapters.sql_catalog.rows import attachment_record, unpack_extents
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, Extent, Finished, NewEvent
 
@@ -67,28 +66,10 @@ class Finishing(CatalogPart):
         return self._all(stale.order_by(last_received_at, _attachments.c.id).limit(limit), attachment_record)
 
     def finish(self, finished: Finished, events: Sequence[NewEvent]) -> bool:
-        values = {
-            "state": _FINISHED,
-            "size": finished.size,
-            "sha256": finished.sha256,
-            "content_type": finished.content_type,
-            "storage": finished.storage,
-            "finished_at": finished.finished_at,
-            "object_name": finished.object_name,
-            "observations": finished.observations,
-            "variables": finished.variables,
-        }
-        if finished.dialects is not None:
-            values["dialects"] = finished.dialects
-        complete = update(_attachments).where(_attachments.c.id == finished.id, _state == _COMPLETE)
         with self._database.write() as connection:
-            if not connection.execute(complete.values(values)).rowcount:
+            if not complete_ones(connection, [finished.id]):
                 return False
-            if finished.storage == "store":
-                _forget_pieces(connection, [finished.id])
-            else:
-                packed = pack_triplets(finished.extents)
-                connection.execute(insert(tables.extents).values(attachment_id=finished.id, extents=packed))
+            finish(connection, [finished])
             log_events(connection, events)
         return True
 
@@ -97,7 +78,7 @@ class Finishing(CatalogPart):
         with self._database.write() as connection:
             if not connection.execute(settled.values(storage="store", object_name=object_name)).rowcount:
                 return False
-            _forget_pieces(connection, [attachment_id])
+            forget_pieces(connection, [attachment_id])
         return True
 
     def extents(self, attachment_id: str) -> tuple[Extent, ...]:
@@ -138,7 +119,7 @@ class Finishing(CatalogPart):
             for some in chunks(attachment_ids):
                 connection.execute(update(_attachments).where(_attachments.c.id.in_(some), allowed).values(values))
                 if state is AttachmentState.DELETED:
-                    _forget_pieces(connection, some)
+                    forget_pieces(connection, some)
             log_events(connection, events)
 
     def needed_segments(self) -> set[int]:
@@ -149,11 +130,6 @@ class Finishing(CatalogPart):
             # Any durable write takes the quick ones before it to disk; this one changes nothing else.
             connection.execute(update(tables.progress).values(position=tables.progress.c.position))
         return {segment for first, last in ranges for segment in range(first, last + 1)}
-
-
-def _forget_pieces(connection: Connection, attachment_ids: Sequence[str]) -> None:
-    for table in (tables.part_runs, tables.extents):
-        connection.execute(delete(table).where(table.c.attachment_id.in_(attachment_ids)))
 
 
 def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> Iterator[Row[tuple[str, list[str]]]]:

@@ -5,8 +5,9 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Select, insert
 
+from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.database import Database
-from adapters.sql_catalog.rows import event_values
+from adapters.sql_catalog.rows import columns_of
 from adapters.sql_catalog.tables import events
 from app.model.records import NewEvent
 
@@ -15,7 +16,7 @@ T = TypeVar("T")
 # Well under what SQLite (32,766) and PostgreSQL (65,535) take as parameters of one statement.
 _PARAMETERS = 1000
 
-_INSERT_EVENTS = insert(events)
+_INSERT_EVENTS = Bulk(insert(events), NewEvent._fields)
 
 
 class CatalogPart:
@@ -41,10 +42,4 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def log_events(connection: Connection, new: Sequence[NewEvent]) -> None:
     """Adds events in the caller's transaction: they are there exactly if what they tell of is."""
-    execute_many(connection, _INSERT_EVENTS, [event_values(event) for event in new])
-
-
-def execute_many(connection: Connection, statement: Any, values: list[dict[str, Any]]) -> None:
-    """A statement once for each row of values, none for none."""
-    if values:
-        connection.execute(statement, values)
+    _INSERT_EVENTS.run(connection, columns_of(NewEvent, new))

@@ -17,15 +17,16 @@ from app.model.records import (
     Extent,
     GroupProgress,
     MessageRecord,
-    NewEvent,
     OutgoingAttachment,
     PartRun,
     QuarantineRecord,
 )
 
 Values = dict[str, Any]
+Columns = dict[str, Sequence[Any]]
 
 _GROUP = ("group_last", "group_ended", "group_size")
+_NO_GROUP = (None, None, None)
 _ENDED = (DeliveryState.SENT, DeliveryState.FAILED)
 
 
@@ -35,9 +36,12 @@ def _reader(record: type[Any]) -> Callable[[Any], Values]:
     return lambda value: dict(zip(names, get(value), strict=True))
 
 
-_attachment_fields = _reader(AttachmentRecord)
-_message_fields = _reader(MessageRecord)
-_quarantine_fields = _reader(QuarantineRecord)
+def columns_of(record: type[Any], records: Sequence[Any]) -> Columns:
+    """The fields of records of one kind."""
+    names = getattr(record, "_fields", None) or [field.name for field in fields(record)]
+    return {name: [*map(attrgetter(name), records)] for name in names}
+
+
 _delivery_fields = _reader(DeliveryRecord)
 _outgoing_fields = _reader(OutgoingAttachment)
 
@@ -52,13 +56,14 @@ def correl_key(correl_id: bytes) -> bytes:
     return bytes(correl_id[:16])
 
 
-def attachment_values(record: AttachmentRecord) -> Values:
-    values = _attachment_fields(record)
-    values["state"] = record.state.value
-    values["kind"] = None if record.kind is None else int(record.kind)
-    values["name_folded"] = folded(record.qualifier_2)
-    progress = values.pop("group") or (None, None, None)
-    return values | dict(zip(_GROUP, progress, strict=True))
+def attachment_columns(records: Sequence[AttachmentRecord]) -> Columns:
+    columns = columns_of(AttachmentRecord, records)
+    columns["state"] = [state.value for state in columns["state"]]
+    columns["kind"] = [None if kind is None else int(kind) for kind in columns["kind"]]
+    columns["name_folded"] = [folded(name) for name in columns["qualifier_2"]]
+    groups = [progress or _NO_GROUP for progress in columns.pop("group")]
+    columns.update((name, [progress[place] for progress in groups]) for place, name in enumerate(_GROUP))
+    return columns
 
 
 def attachment_record(row: Row[Any]) -> AttachmentRecord:
@@ -72,8 +77,10 @@ def attachment_record(row: Row[Any]) -> AttachmentRecord:
     return AttachmentRecord(**values)
 
 
-def message_values(record: MessageRecord) -> Values:
-    return _message_fields(record) | {"correl_key": correl_key(record.message_correl_id)}
+def message_columns(records: Sequence[MessageRecord]) -> Columns:
+    columns = columns_of(MessageRecord, records)
+    columns["correl_key"] = [correl_key(correl_id) for correl_id in columns["message_correl_id"]]
+    return columns
 
 
 def message_record(row: Row[Any]) -> MessageRecord:
@@ -81,10 +88,6 @@ def message_record(row: Row[Any]) -> MessageRecord:
     del values["correl_key"]
     values["attachments"] = tuple(values["attachments"])
     return MessageRecord(**values)
-
-
-def quarantine_values(record: QuarantineRecord) -> Values:
-    return _quarantine_fields(record)
 
 
 def quarantine_record(row: Row[Any]) -> QuarantineRecord:
@@ -115,10 +118,6 @@ def delivery_record(row: Row[Any]) -> DeliveryRecord:
         for outgoing in values["attachments"]
     )
     return DeliveryRecord(**values)
-
-
-def event_values(event: NewEvent) -> Values:
-    return event._asdict()
 
 
 def event_record(row: Row[Any]) -> EventRecord:

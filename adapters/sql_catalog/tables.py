@@ -11,7 +11,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     Table,
     TextClause,
@@ -19,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from adapters.sql_catalog.column_types import AnyText, BitMask, RowNumber
+from adapters.sql_catalog.column_types import AnyText, BitMask, Octets, RowNumber
 
 metadata = MetaData(
     naming_convention={
@@ -33,7 +32,9 @@ metadata = MetaData(
 # Literals, as statements run for many rows at once take no lists. No part of a checkpoint opens what is closed, and
 # what is ended needs its parts no more.
 IS_CLOSED = text("attachments.state IN ('finished', 'quarantined', 'deleted')")
+IS_NOT_CLOSED = text("attachments.state NOT IN ('finished', 'quarantined', 'deleted')")
 IS_ENDED = text("attachments.state IN ('finished', 'deleted')")
+IS_COMPLETE = text("attachments.state = 'complete'")
 
 # Conditions of partial indexes. A query uses such an index only if it says the very same, with literals; and SQLite
 # prefers an index on a column that is said to be equal to something, so that these name no state beside it.
@@ -66,7 +67,7 @@ attachments = Table(
     metadata,
     Column("id", AnyText, primary_key=True),
     Column("source", AnyText, nullable=False),
-    Column("correl_id", LargeBinary, nullable=False),
+    Column("correl_id", Octets, nullable=False),
     Column("state", AnyText, nullable=False),
     Column("message_id", AnyText),
     Column("ordinal", BigInteger, nullable=False),
@@ -116,9 +117,7 @@ part_runs = Table(
     metadata,
     Column("number", RowNumber, primary_key=True, autoincrement=True),
     Column("attachment_id", AnyText, ForeignKey("attachments.id", ondelete="CASCADE"), nullable=False, index=True),
-    Column(
-        "runs", LargeBinary, nullable=False, comment="what one checkpoint added: triplets of first, length, position"
-    ),
+    Column("runs", Octets, nullable=False, comment="what one checkpoint added: triplets of first, length, position"),
     comment="append-only, so that a checkpoint costs what it adds and not what is there",
 )
 
@@ -126,7 +125,7 @@ extents = Table(
     "extents",
     metadata,
     Column("attachment_id", AnyText, ForeignKey("attachments.id", ondelete="CASCADE"), primary_key=True),
-    Column("extents", LargeBinary, nullable=False, comment="triplets of segment, offset, length"),
+    Column("extents", Octets, nullable=False, comment="triplets of segment, offset, length"),
 )
 
 messages = Table(
@@ -134,18 +133,18 @@ messages = Table(
     metadata,
     Column("id", AnyText, primary_key=True),
     Column("source", AnyText, nullable=False),
-    Column("header_correl_id", LargeBinary, nullable=False),
-    Column("message_correl_id", LargeBinary, nullable=False),
+    Column("header_correl_id", Octets, nullable=False),
+    Column("message_correl_id", Octets, nullable=False),
     Column("original_msg_type", BigInteger, nullable=False),
-    Column("original_correl_id", LargeBinary, nullable=False),
+    Column("original_correl_id", Octets, nullable=False),
     Column("attachments", JSON, nullable=False, comment="identifiers in the header's order"),
     Column("header_position", BigInteger, nullable=False),
     Column("received_at", BigInteger, nullable=False),
-    Column("application_body", LargeBinary),
+    Column("application_body", Octets),
     Column("application_format", AnyText, nullable=False),
     Column("application_ccsid", BigInteger, nullable=False),
     Column("complete_at", BigInteger),
-    Column("correl_key", LargeBinary, nullable=False, comment="the first 16 bytes of message_correl_id"),
+    Column("correl_key", Octets, nullable=False, comment="the first 16 bytes of message_correl_id"),
     Index(None, "source", "correl_key", "header_position"),
     Index(None, "received_at", "id"),
     Index(None, "source", "received_at", "id"),
@@ -162,7 +161,7 @@ quarantine = Table(
     Column("at", BigInteger, nullable=False),
     Column("why", AnyText, nullable=False),
     Column("msg_type", BigInteger, nullable=False),
-    Column("correl_id", LargeBinary, nullable=False),
+    Column("correl_id", Octets, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("received_at", BigInteger, nullable=False),
     Column("state", AnyText, nullable=False),
@@ -176,8 +175,8 @@ deliveries = Table(
     metadata,
     Column("id", AnyText, primary_key=True),
     Column("destination", AnyText, nullable=False),
-    Column("header_correl_id", LargeBinary, nullable=False),
-    Column("message_correl_id", LargeBinary, nullable=False),
+    Column("header_correl_id", Octets, nullable=False),
+    Column("message_correl_id", Octets, nullable=False),
     Column(
         "attachments",
         JSON,
@@ -188,8 +187,8 @@ deliveries = Table(
     Column("updated_at", BigInteger, nullable=False),
     Column("state", AnyText, nullable=False),
     Column("original_msg_type", BigInteger, nullable=False),
-    Column("original_correl_id", LargeBinary, nullable=False),
-    Column("application_body", LargeBinary),
+    Column("original_correl_id", Octets, nullable=False),
+    Column("application_body", Octets),
     Column("application_format", AnyText, nullable=False),
     Column("application_ccsid", BigInteger, nullable=False),
     Column("cut", JSON(none_as_null=True), comment="named as Cut's fields; the first attempt sets it"),

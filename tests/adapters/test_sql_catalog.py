@@ -21,7 +21,7 @@ from sqlalchemy import URL, Engine, create_engine, event, inspect, text
 from adapters.sql_catalog import SqlCatalog
 from adapters.sql_catalog.database import _ON_CONNECT, Database
 from adapters.sql_catalog.migrations import configuration
-from adapters.sql_catalog.rows import attachment_values, delivery_values
+from adapters.sql_catalog.rows import attachment_columns, delivery_values
 from adapters.sql_catalog.tables import attachments, deliveries, metadata
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import OurError
@@ -83,7 +83,7 @@ class SqlCatalogContract(CatalogContract):
         engine.dispose()
 
     def test_the_first_schema_is_brought_up_to_date_with_all_that_was_in_it(self, url: str) -> None:
-        received, sent = attachment_values(attachment(1, parts_received=7)), delivery_values(delivery(1))
+        columns, sent = attachment_columns([attachment(1, parts_received=7)]), delivery_values(delivery(1))
         sent["cut"] = {"body_limit": 1, "dialect": "d", "ccsid": 2, "encoding": 3, "record_length": None}
         engine = create_engine(url)
         if engine.dialect.name == "sqlite":
@@ -91,7 +91,7 @@ class SqlCatalogContract(CatalogContract):
         with engine.begin() as connection:
             command.upgrade(configuration(connection), "0001")
             known = {column["name"] for column in inspect(connection).get_columns("attachments")}
-            received = {name: value for name, value in received.items() if name in known}
+            received = {name: value for name, (value,) in columns.items() if name in known}
             connection.execute(attachments.insert().values(received))
             connection.execute(deliveries.insert().values(sent))
         engine.dispose()

@@ -29,6 +29,7 @@ from app.model.records import (
     OutgoingAttachment,
     PartRun,
     QuarantineRecord,
+    RefusedContent,
 )
 from app.ports import AttachmentFilter, BadCursor, Catalog, IdempotencyConflict, Page
 
@@ -251,6 +252,133 @@ class CatalogContract:
         counted: dict[str, Any] = {"parts_received": 4, "bytes_received": 99, "duplicates": 2, "last_received_at": 8}
         keep(catalog, attachment(1, said, dialects=2, size=9, object_name="other", finished_at=1, **counted))
         assert known(catalog, 1) == replace(before, **counted)
+
+    @pytest.mark.parametrize("decided", [State.FINISHED, State.QUARANTINED, State.DELETED])
+    def test_who_has_forgotten_a_closed_attachment_spoils_nothing_of_it(self, catalog: Catalog, decided: State) -> None:
+        first, last = Position(7, 0, 1).pack(), Position(9, 0, 0).pack()
+        whole = attachment(
+            1,
+            State.COMPLETE,
+            message_id="m1",
+            ordinal=2,
+            kind=AttachmentKind.TEXT_FILE,
+            qualifier_1="FILENAME",
+            qualifier_2="a.txt",
+            description="text",
+            parts_expected=3,
+            parts_received=3,
+            bytes_received=90,
+            duplicates=1,
+            group=GroupProgress(2, 2, 9),
+            first_position=first,
+            last_position=last,
+            last_received_at=70,
+            completed_at=70,
+        )
+        keep(catalog, whole)
+        if decided is State.FINISHED:
+            assert catalog.finish(finished(1), [])
+        else:
+            catalog.set_state(["a1"], decided)
+        before = known(catalog, 1)
+        late = Position(12, 0, 0).pack()
+        keep(
+            catalog,
+            attachment(
+                1,
+                parts_received=1,
+                bytes_received=30,
+                pending_counts=(9,),
+                pending_position=late,
+                first_position=late,
+                last_position=late,
+                last_received_at=80,
+            ),
+        )
+        assert known(catalog, 1) == replace(before, last_position=late, last_received_at=80)
+        earlier = Position(8, 0, 0).pack()
+        keep(catalog, attachment(1, duplicates=5, first_position=earlier, last_position=earlier, last_received_at=60))
+        counted = replace(before, duplicates=5, last_position=late, last_received_at=80)
+        assert known(catalog, 1) == counted
+
+    # --- checkpoints that close -----------------------------------------------------------------------------------
+
+    def test_a_checkpoint_finishes_and_refuses_what_it_completes(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1), attachment(2, State.COMPLETE))
+        catalog.checkpoint(Checkpoint(part_runs={"a1": [PartRun(1, 1, 1)], "a2": [PartRun(1, 1, 2)]}))
+        keep(catalog, attachment(4))
+        catalog.set_state(["a4"], State.EXPIRED, reason_code="expired", reason="silence")
+        extents = (Extent(1, 2, 3), Extent(1, 9, 1 << 40))
+        complete = [
+            attachment(number, State.COMPLETE, dialects=6, parts_received=number, message_id="m1")
+            for number in (1, 3, 4, 5)
+        ]
+        missed = catalog.checkpoint(
+            Checkpoint(
+                progress=9,
+                attachments=complete,
+                part_runs={f"a{number}": [PartRun(2, 1, 3)] for number in (1, 3, 4, 5)},
+                messages=[message(1, "a1")],
+                events=[HAPPENED._replace(subject=f"a{number}") for number in range(1, 6)],
+                finished=[
+                    finished(1, dialects=2, observations=4, variables=2),
+                    finished(2),
+                    finished(3, storage="journal", object_name=None, extents=extents),
+                ],
+                refused=[RefusedContent("a4", "bad-\0content", "why"), RefusedContent("a5", "bad-content", "too")],
+            )
+        )
+        assert missed == set()
+        outcome: dict[str, Any] = {"size": 3, "sha256": "5e", "content_type": "text/plain", "finished_at": 50}
+        stored = outcome | {"storage": "store", "state": State.FINISHED}
+        assert known(catalog, 1) == replace(
+            complete[0], **stored, object_name="attachments/a1", dialects=2, observations=4, variables=2
+        )
+        assert known(catalog, 2) == replace(attachment(2), **stored, object_name="attachments/a2")
+        assert known(catalog, 3) == replace(complete[1], **stored | {"storage": "journal"})
+        for number, code, why in ((4, "bad-\0content", "why"), (5, "bad-content", "too")):
+            said = replace(complete[number - 2], state=State.QUARANTINED, reason_code=code, reason=why)
+            assert known(catalog, number) == said
+        assert catalog.extents("a3") == extents
+        kept = [len(catalog.part_runs(f"a{number}")) for number in range(1, 6)]
+        assert kept == [0, 0, 1, 1, 1]
+        assert [event.subject for event in catalog.events_after(0, 9)] == [f"a{number}" for number in range(1, 6)]
+        assert (catalog.progress(), catalog.message("m1")) == (9, message(1, "a1"))
+
+    def test_a_checkpoint_closes_only_what_is_complete(self, catalog: Catalog) -> None:
+        keep(catalog, *(attachment(number, State.COMPLETE) for number in range(1, 5)), attachment(5))
+        catalog.set_state(["a1"], State.DELETED)
+        catalog.set_state(["a2"], State.QUARANTINED, reason_code="word", reason="first")
+        assert catalog.finish(finished(3), [])
+        before = [known(catalog, number) for number in range(1, 6)]
+        missed = catalog.checkpoint(
+            Checkpoint(
+                attachments=[attachment(number, State.COMPLETE) for number in (1, 2, 3)],
+                part_runs={"a1": [PartRun(1, 1, 1)]},
+                events=[HAPPENED._replace(subject=f"a{number}") for number in range(1, 8)],
+                finished=[finished(number, sha256="other") for number in (1, 2, 4, 5, 6)],
+                refused=[RefusedContent("a3", "bad", "bad")],
+            )
+        )
+        assert missed == {"a1", "a2", "a3", "a5", "a6"}
+        assert [known(catalog, number) for number in (1, 2, 3, 5)] == [before[place] for place in (0, 1, 2, 4)]
+        assert (known(catalog, 4).state, known(catalog, 4).sha256) == (State.FINISHED, "other")
+        assert catalog.part_runs("a1") == []
+        assert [event.subject for event in catalog.events_after(0, 9)] == ["a4", "a7"]
+
+    def test_very_many_are_closed_and_their_messages_completed_at_once(self, catalog: Catalog) -> None:
+        many = range(2500)
+        step = Checkpoint(
+            attachments=[attachment(number, State.COMPLETE, message_id=f"m{number}") for number in many],
+            messages=[message(number, f"a{number}") for number in many],
+            finished=[finished(number) for number in many],
+        )
+        assert catalog.checkpoint(step) == set()
+        assert catalog.counts()["attachments"][State.FINISHED] == len(many)
+        assert sorted(catalog.complete_messages([f"a{number}" for number in many], 60)) == sorted(
+            f"m{number}" for number in many
+        )
+        assert catalog.checkpoint(step) == {f"a{number}" for number in many}
 
     def test_an_expired_attachment_is_revived(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1))

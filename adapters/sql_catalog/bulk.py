@@ -1,0 +1,58 @@
+"""Statements for very many rows at once.
+
+SQLAlchemy prepares each parameter of each row by itself, which takes several times as long as the database does with
+them. Here values come as columns: a column's type is asked once what it does to values, and most do nothing.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+from sqlalchemy import Connection, Delete, Insert, Update
+from sqlalchemy.engine import Dialect
+
+from adapters.sql_catalog.rows import Columns
+
+
+class Bulk:
+    """A statement whose parameters are called `names`, and which has no other: constants in it are literals."""
+
+    def __init__(self, statement: Insert | Update | Delete, names: Sequence[str]) -> None:
+        self._statement, self._names = statement, tuple(names)
+        self._prepared: dict[str, _Prepared] = {}
+
+    def run(self, connection: Connection, columns: Columns) -> None:
+        """Once for each row, not at all for none. `columns` may hold more than the statement asks for."""
+        if not len(columns[self._names[0]]):
+            return
+        dialect = connection.dialect
+        prepared = self._prepared.get(dialect.name)
+        if prepared is None:
+            prepared = self._prepared[dialect.name] = _Prepared(self._statement, self._names, dialect)
+        # SQLAlchemy would make a list of all rows first, which is memory to collect again and again.
+        cursor: Any = connection.connection.cursor()
+        with closing(cursor):
+            cursor.executemany(prepared.sql, prepared.rows(columns))
+
+
+class _Prepared:
+    """The statement as a dialect's driver takes it."""
+
+    def __init__(self, statement: Insert | Update | Delete, names: Sequence[str], dialect: Dialect) -> None:
+        columns = list(names) if isinstance(statement, Insert) and statement.select is None else None
+        compiled: Any = statement.compile(dialect=dialect, column_keys=columns)
+        self.sql = str(compiled)
+        self._positional: bool = dialect.positional
+        self._order: Sequence[str] = compiled.positiontup if dialect.positional else names
+        self._processors: dict[str, Callable[[Any], Any] | None] = {
+            name: compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect) for name in names
+        }
+
+    def rows(self, columns: Columns) -> Iterator[Any]:
+        processed = {name: self._processed(name, columns[name]) for name in self._processors}
+        rows = zip(*(processed[name] for name in self._order), strict=True)
+        return rows if self._positional else (dict(zip(self._order, row, strict=True)) for row in rows)
+
+    def _processed(self, name: str, values: Sequence[Any]) -> Sequence[Any]:
+        process = self._processors[name]
+        return values if process is None else [process(value) for value in values]
