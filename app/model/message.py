@@ -39,6 +39,11 @@ class PhysicalMessage(NamedTuple):
     received_at: int = 0
     properties: Mapping[str, str] = NO_PROPERTIES
 
+    def unreadable(self, code: str, why: str) -> "PhysicalMessage":
+        """The message as the journal keeps it when it could not be read: a word for programs, a sentence for people."""
+        reason = {**self.properties, "refused-code": code, "refused-why": why}
+        return self._replace(framing=UNREADABLE, properties=reason)
+
 
 class Position(NamedTuple):
     """Where the journal keeps a physical message. Positions are ordered as the messages were written."""

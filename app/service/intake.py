@@ -14,7 +14,7 @@ from time import monotonic, perf_counter
 from typing import NamedTuple
 
 from app.model.errors import OurError
-from app.model.message import MAX_ROWS_A_BATCH, UNREADABLE, PhysicalMessage, Position
+from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.observe import logger
 from app.service.surroundings import Surroundings
 
@@ -67,8 +67,7 @@ class Journaler:
 
     def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
         """As `app.ports.Intake.refuse`."""
-        reason = {**message.properties, "refused-code": code, "refused-why": why}
-        self.submit([message._replace(framing=UNREADABLE, properties=reason)], on_durable)
+        self.submit([message.unreadable(code, why)], on_durable)
 
     def run(self) -> None:
         """Writes until `stop`, and then what had been submitted before."""
