@@ -99,7 +99,7 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise ValueError(f"{text!r} is not a setting of the form key=value")
-        found[key.strip()] = value
+        found[key.strip()] = value.strip()
     return found
 
 

@@ -1,0 +1,31 @@
+"""The one Spark session of all tests, as starting one takes seconds."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from app.pipeline.session import SparkSettings, session
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session of two cores and two partitions. A test that needs a data source registers it."""
+    folder = tmp_path_factory.mktemp("spark")
+    settings = SparkSettings(
+        master="local[2]",
+        memory="1g",
+        partitions=2,
+        java_options="-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        conf={
+            "spark.executorEnv.PYTHONPATH": str(ROOT),
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        },
+    )
+    session_ = session("tests", settings)
+    yield session_
+    session_.stop()

@@ -1,0 +1,128 @@
+"""The session's settings, and what it says while it works."""
+
+import io
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from rich.console import Console
+
+from app.model.errors import OurError
+from app.pipeline import jvm
+from app.pipeline.progress import progress
+from app.pipeline.session import SparkSettings, pairs, session
+from tests.support.waiting import until
+
+
+def test_settings_are_those_chosen_unless_somebody_set_them(spark: SparkSession) -> None:
+    conf = spark.sparkContext.getConf()
+    assert conf.get("spark.app.name") == "tests"
+    assert conf.get("spark.driver.host") == "127.0.0.1"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert "RocksDB" in str(spark.conf.get("spark.sql.streaming.stateStore.providerClass"))
+    assert conf.get("spark.python.unix.domain.socket.enabled") == str(hasattr(socket, "AF_UNIX")).lower()
+    assert spark.sparkContext.uiWebUrl is None
+
+
+def test_an_active_session_is_used_as_it_is(spark: SparkSession) -> None:
+    assert session("another", SparkSettings(master="local[7]", conf={"spark.ui.enabled": "true"})) is spark
+    assert spark.sparkContext.appName == "tests"
+
+
+def test_workers_run_this_interpreter_and_have_this_package(spark: SparkSession) -> None:
+    def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import app.model.message  # noqa: PLC0415 - on the worker
+
+        for batch in batches:
+            here = {"python": [sys.executable], "app": [app.model.message.__file__]}
+            yield pa.record_batch({name: value * batch.num_rows for name, value in here.items()})
+
+    found = spark.range(2).mapInArrow(where, "python string, app string").distinct().collect()
+    assert [(row.python, Path(row.app).parents[2]) for row in found] == [(sys.executable, Path(__file__).parents[2])]
+
+
+class Counting(StatefulProcessor):
+    """How many rows each key has had."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._count = handle.getValueState("count", "count long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        (before,) = self._count.get() or (0,)
+        count = before + sum(1 for _ in rows)
+        self._count.update((count,))
+        yield Row(key=key[0], count=count)
+
+    def close(self) -> None: ...
+
+
+def test_a_stream_with_state_ends_keeps_a_log_of_changes_and_is_quiet(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "abc":
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / f"{name}.json").write_text('{"key": 1}\n{"key": 2}\n{"key": 1}\n')
+    counts: dict[int, int] = {}
+    lines = spark.readStream.schema("key long").option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
+    query = (
+        lines.groupBy("key")
+        .transformWithState(Counting(), "key long, count long", "update", "processingTime")
+        .writeStream.outputMode("update")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .foreachBatch(lambda batch, _: counts.update(batch.collect()))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    assert counts == {1: 6, 2: 3}
+    assert list((tmp_path / "checkpoint" / "state").rglob("*.changelog"))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_spark_works_on_is_shown_on_a_terminal_only(spark: SparkSession, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+
+    class Screen(io.StringIO):
+        def write(self, text: str) -> int:
+            if "0/2 tasks" in text:
+                seen.touch()
+            return super().write(text)
+
+    def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        until(seen.exists)
+        yield from batches
+
+    screen = Screen()
+    with progress(spark, "reading", Console(file=screen, force_terminal=True, color_system=None, width=100)):
+        assert spark.range(6, numPartitions=2).mapInArrow(wait, "id long").count() == 6
+    assert "reading, stage " in screen.getvalue()
+    file = io.StringIO()
+    with progress(spark, "reading", Console(file=file)):
+        assert spark.range(6).count() == 6
+    assert file.getvalue() == ""
+
+
+def test_without_pyspark_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(OurError, match=r"pip install 'attachment-gateway\[pipeline\]'"):
+        session("without")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # PySpark leaves a pipe to it open.
+def test_a_java_that_does_not_start_is_quoted() -> None:
+    with pytest.raises(OurError, match="Invalid maximum heap size: -Xmxplenty"):
+        jvm.start({"spark.driver.memory": "plenty"})
+
+
+def test_settings_are_written_as_pairs() -> None:
+    assert pairs(["spark.a=1", "spark.b = x=y"]) == {"spark.a": "1", "spark.b": "x=y"}
+    for wrong in ("spark.a", "=1"):
+        with pytest.raises(ValueError, match="key=value"):
+            pairs([wrong])
