@@ -18,9 +18,7 @@ from app.model.attachment import AttachmentState
 from app.model.event import PartsArrived
 from app.model.records import AttachmentRecord, MessageRecord, PartRun
 from app.pipeline.references import Reference, What
-
-HOUR = 3_600_000_000
-"""Microseconds."""
+from app.pipeline.tables.quality import Increment, hour_of
 
 MOST_RANGES = 1000
 """Missing ranges of one attachment that are counted."""
@@ -50,34 +48,18 @@ class Refusal(NamedTuple):
     why: str
 
 
-class Quality(NamedTuple):
-    """How much more there is of what the table `quality` counts, for a source and an hour (µs of its beginning)."""
-
-    source: str
-    hour: int
-    messages: int = 0
-    duplicates: int = 0
-    conflicts: int = 0
-    attachments_begun: int = 0
-    attachments_completed: int = 0
-    attachments_quarantined: int = 0
-    missing_ranges: int = 0
-    seconds_to_complete: float = 0.0
-    longest_seconds: float = 0.0
-
-
 class Outcome(NamedTuple):
     """What references have come to.
 
     `position` is where the first part lies, `reached` the highest packed position that was seen. `record` and `message`
     are as they are now, `fresh` the part runs added; `complete` holds all runs once every part is there. `removed`
     was taken for an attachment. `application` is the place of an application message, `repeated` pairs of places: the
-    earlier message, and the one that came again.
+    earlier message, and the one that came again. `state` is how many bytes are kept of it, where they are counted.
     """
 
     position: int
     reached: int
-    quality: Quality
+    quality: Increment
     record: AttachmentRecord | None = None
     fresh: tuple[PartRun, ...] = ()
     complete: tuple[PartRun, ...] | None = None
@@ -87,6 +69,7 @@ class Outcome(NamedTuple):
     repeated: tuple[tuple[int | None, int], ...] = ()
     refused: tuple[Refusal, ...] = ()
     dialects: int | None = None
+    state: int = 0
 
 
 def by_key(references: Iterable[Reference]) -> Iterator[tuple[Key, list[Reference]]]:
@@ -106,7 +89,7 @@ def assemble(key: Key, references: Iterable[Reference], held: Held, limits: Limi
 def _without_key(reference: Reference) -> Outcome:
     position = reference.position
     received_at = reference.received_at[0] if reference.received_at else 0
-    quality = Quality(reference.source, _hour(received_at), messages=len(reference.sizes))
+    quality = Increment(reference.source, hour_of(received_at), messages=len(reference.sizes))
     outcome = Outcome(position, position, quality)
     match reference.what:
         case What.REFUSED:
@@ -190,10 +173,10 @@ class _Before(NamedTuple):
         return cls(held.attachment is not None, _missing(held.attachment))
 
 
-def _quality(source: str, references: list[Reference], before: _Before, after: Held, is_complete: bool) -> Quality:
+def _quality(source: str, references: list[Reference], before: _Before, after: Held, is_complete: bool) -> Increment:
     attachment = after.attachment
     received_at = attachment.record.first_received_at if attachment else references[0].received_at[0]
-    quality = Quality(source, _hour(received_at), messages=sum(len(reference.sizes) for reference in references))
+    quality = Increment(source, hour_of(received_at), messages=sum(len(reference.sizes) for reference in references))
     if attachment is None:
         return quality
     record = attachment.record
@@ -205,10 +188,6 @@ def _quality(source: str, references: list[Reference], before: _Before, after: H
         seconds_to_complete=took,
         longest_seconds=took,
     )
-
-
-def _hour(time: int) -> int:
-    return time - time % HOUR
 
 
 def _missing(attachment: Attachment | None) -> int:

@@ -26,8 +26,9 @@ from app.model.records import (
     QuarantineRecord,
     RefusedContent,
 )
-from app.pipeline.core import Outcome, Quality, Refusal
+from app.pipeline.core import Outcome, Refusal
 from app.pipeline.references import messages
+from app.pipeline.tables.quality import Increment
 from app.ports import JournalArchive
 from app.service.object_file import opened
 from app.service.quarantining import quarantine_record
@@ -44,7 +45,7 @@ class Result(NamedTuple):
     """What the catalog and the tables are told. `schema` is that of a finished data set, serialised."""
 
     reached: int
-    quality: Quality
+    quality: Increment
     record: AttachmentRecord | None = None
     fresh: tuple[PartRun, ...] = ()
     removed: str | None = None

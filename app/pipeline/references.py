@@ -131,6 +131,20 @@ def references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
     return pa.concat_batches([parts, to_batch(read)])
 
 
+def header_references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
+    """The headers among the messages of a journal batch, as rows of `SCHEMA`."""
+    rows = np.flatnonzero(_is_of(batch, HEADER_MSG_TYPE)).tolist()
+    return to_batch(
+        [_read(first_position + row, message) for row, message in zip(rows, messages(batch, rows), strict=True)]
+    )
+
+
+def other_references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
+    """As `references`, of all messages but headers."""
+    read = references(batch, first_position)
+    return read.filter(pc.not_equal(read.column("what"), int(What.HEADER)))
+
+
 def messages(batch: pa.RecordBatch, rows: Sequence[int]) -> list[PhysicalMessage]:
     """The messages in these rows of a journal batch; their bodies are views of it."""
     offsets, bodies = _bodies(batch)
@@ -159,11 +173,7 @@ def _read(position: int, message: PhysicalMessage) -> Reference:
 def _parts(batch: pa.RecordBatch, first_position: int) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
     """References to sequenced parts, and which rows those are."""
     starts, lengths = _places(batch.column("correl_id"))
-    are_parts = (
-        pc.equal(batch.column("framing"), "sas_queue").to_numpy(zero_copy_only=False)
-        & (batch.column("msg_type").to_numpy() == SUBORDINATE_MSG_TYPE)
-        & (lengths >= correlid.COMPARED_SIZE)
-    )
+    are_parts = _is_of(batch, SUBORDINATE_MSG_TYPE) & (lengths >= correlid.COMPARED_SIZE)
     rows = np.flatnonzero(are_parts)
     correl_ids = _correl_ids(batch.column("correl_id"), starts[rows])
     sequences = correl_ids[:, correlid.KEY_SIZE :].copy().view(">u4")[:, 0].astype(np.int64)
@@ -189,6 +199,12 @@ def _parts(batch: pa.RecordBatch, first_position: int) -> tuple[pa.RecordBatch, 
         _binary(np.zeros(0, np.uint8), np.zeros(count + 1, np.int64)),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA), are_parts
+
+
+def _is_of(batch: pa.RecordBatch, msg_type: int) -> npt.NDArray[np.bool_]:
+    """Which messages are of the framing `sas_queue` and of this type."""
+    framed: npt.NDArray[np.bool_] = pc.equal(batch.column("framing"), "sas_queue").to_numpy(zero_copy_only=False)
+    return framed & (batch.column("msg_type").to_numpy() == msg_type)
 
 
 def _run_starts(rows: Numbers, sequences: Numbers, keys: npt.NDArray[np.uint8], sources: Numbers) -> Numbers:

@@ -1,6 +1,6 @@
 """Which sealed journal segments a job reads, and in which shares."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
@@ -17,8 +17,8 @@ class SourceOptions(BaseModel):
 
     `path` is a folder or URL of sealed segments; `archive` names the adapter that reads it, `cache` the folder and
     `cache_bytes` the size of its cache of segments from an object store. `partition_bytes` is what one task reads.
-    A trigger takes at most `max_bytes_per_trigger` and `max_segments_per_trigger`, but at least one segment. A stream
-    begins behind segment `starting_after_segment`.
+    A trigger takes at most `max_bytes_per_trigger` and `max_segments_per_trigger`, but at least one segment. Segments
+    up to `starting_after_segment` are left out; a batch ends with `last_segment`, where that is given.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -31,6 +31,7 @@ class SourceOptions(BaseModel):
     max_bytes_per_trigger: ByteSize = ByteSize(256 << 20)
     max_segments_per_trigger: PositiveInt | None = None
     starting_after_segment: NonNegativeInt = 0
+    last_segment: NonNegativeInt | None = None
 
     def open(self) -> JournalArchive:
         """The archive, opened anew. Raises OurError, and PluginError when there is no such adapter."""
@@ -38,6 +39,11 @@ class SourceOptions(BaseModel):
         given = {name: value for name, value in settings.items() if value is not None}
         opened: JournalArchive = plugins.load("archive", self.archive)(self.path, **given)
         return opened
+
+    def has(self, segment: Segment) -> bool:
+        """Whether a batch reads it."""
+        is_late = self.last_segment is not None and segment.number > self.last_segment
+        return segment.number > self.starting_after_segment and not is_late
 
     @property
     def is_local(self) -> bool:
@@ -52,11 +58,12 @@ class Piece(NamedTuple):
     begin: int
     end: int
 
-    def batches(self, sizes: Iterable[int]) -> Iterator[int]:
+    def batches(self, sizes: Sequence[int]) -> list[int]:
         """Their numbers, of a segment with batches of these sizes."""
-        for number, start in enumerate(accumulate(sizes, initial=0)):
-            if self.begin <= start < self.end:
-                yield number
+        starts = accumulate(sizes, initial=0)
+        return [
+            number for number, start in zip(range(len(sizes)), starts, strict=False) if self.begin <= start < self.end
+        ]
 
 
 class Share(InputPartition):

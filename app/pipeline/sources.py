@@ -16,7 +16,7 @@ when the option `bodies` asks for them. `attachment_references` gives what they 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +42,7 @@ from pyspark.sql.types import StructType
 from app.model.errors import OurError
 from app.model.message import Position
 from app.pipeline.references import SCHEMA as REFERENCES_SCHEMA
-from app.pipeline.references import references
+from app.pipeline.references import header_references, other_references, references
 from app.pipeline.shares import Share, SourceOptions, admitted, shares
 from app.ports import JOURNAL_SCHEMA, Segment
 
@@ -100,17 +100,23 @@ class SegmentSource(DataSource):
 
     def read(self, share: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
         """The rows of a share with the columns of `schema`, as Spark takes them. Raises OurError."""
-        options, rows = self.checked, self.rows()
+        rows = self.rows()
         wanted = to_arrow_schema(schema, timezone="UTC")
+        for first, batch in self._record_batches(share):
+            yield from map(partial(_cast, wanted), _pieces(rows(batch, first).select(wanted.names)))
+
+    def _record_batches(self, share: InputPartition) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """With the packed position of each one's first row."""
+        options = self.checked
         archive = options.open()
         for piece in share.pieces if isinstance(share, Share) else ():
+            number = piece.segment
             try:
-                for batch in piece.batches(archive.batch_sizes(piece.segment)):
-                    first = Position(piece.segment, batch, 0).pack()
-                    made = rows(archive.record_batch(piece.segment, batch), first)
-                    yield from map(partial(_cast, wanted), _pieces(made.select(wanted.names)))
+                batches = piece.batches(archive.batch_sizes(number))
+                found = ((Position(number, batch, 0).pack(), archive.record_batch(number, batch)) for batch in batches)
+                yield from found
             except KeyError:
-                raise OurError(f"journal segment {piece.segment} of {options.path} is gone") from None
+                raise OurError(f"journal segment {number} of {options.path} is gone") from None
 
 
 class BatchReader(DataSourceReader):
@@ -135,7 +141,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[Share]:
         options = self._source.checked
-        return shares(options.open().segments(), options.partition_bytes, cut=options.is_local)
+        segments = [segment for segment in options.open().segments() if options.has(segment)]
+        return shares(segments, options.partition_bytes, cut=options.is_local)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         batches = self._source.read(partition, self._schema)
@@ -244,8 +251,19 @@ def _messages(columns: pa.Schema, batch: pa.RecordBatch, first_position: int) ->
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
+class ReferenceOptions(SourceOptions):
+    """`only` leaves out all but attachment headers, or those."""
+
+    only: Literal["all", "headers", "others"] = "all"
+
+
+_REFERENCES: Mapping[str, Rows] = {"all": references, "headers": header_references, "others": other_references}
+
+
 class ReferenceSource(SegmentSource):
     """What physical messages mean to assembly, and where they are."""
+
+    options_model = ReferenceOptions
 
     @classmethod
     def name(cls) -> str:
@@ -255,7 +273,9 @@ class ReferenceSource(SegmentSource):
         return REFERENCES_SCHEMA
 
     def rows(self) -> Rows:
-        return references
+        options = self.checked
+        assert isinstance(options, ReferenceOptions)
+        return _REFERENCES[options.only]
 
 
 def register(spark: "SparkSession") -> None:

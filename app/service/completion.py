@@ -16,6 +16,11 @@ def refusal_event(record: AttachmentRecord, error: TheirError, now: int) -> NewE
     return NewEvent("attachment.quarantined", record.id, now, {"code": error.code, "reason": str(error)})
 
 
+def expiry_event(record: AttachmentRecord, now: int) -> NewEvent:
+    received, expected = record.parts_received, record.parts_expected
+    return NewEvent("attachment.expired", record.id, now, {"parts_received": received, "parts_expected": expected})
+
+
 def complete_messages(catalog: Catalog, attachment_ids: Sequence[str], now: int, already: Sequence[str] = ()) -> None:
     """Completes the messages of these attachments as far as nothing of them is missing; `already` are the identifiers
     of others that have become complete."""

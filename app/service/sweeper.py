@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from app.model.attachment import AttachmentState
 from app.model.message import Position
-from app.model.records import AttachmentRecord, NewEvent
+from app.model.records import AttachmentRecord
 from app.observe import logger
+from app.service.completion import expiry_event
 from app.service.content import object_name, open_content
 from app.service.surroundings import Surroundings
 from app.settings import microseconds
@@ -45,7 +46,7 @@ class Sweeper:
         )
         if not stale:
             return
-        events = [_expired(record, now) for record in stale]
+        events = [expiry_event(record, now) for record in stale]
         why = "no physical message of it came in the configured time"
         ids = [record.id for record in stale]
         self._around.catalog.set_state(ids, AttachmentState.EXPIRED, reason_code="expired", reason=why, events=events)
@@ -118,8 +119,3 @@ class Sweeper:
                 self._around.store.delete(attachment.object_name)
             emptied = tuple(replace(attachment, object_name="") for attachment in delivery.attachments)
             self._around.catalog.update_delivery(replace(delivery, attachments=emptied))
-
-
-def _expired(record: AttachmentRecord, now: int) -> NewEvent:
-    received, expected = record.parts_received, record.parts_expected
-    return NewEvent("attachment.expired", record.id, now, {"parts_received": received, "parts_expected": expected})

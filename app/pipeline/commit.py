@@ -1,0 +1,222 @@
+"""Results -> tables, then the catalog: all of a batch, or nothing that anybody sees.
+
+A batch is known by the packed journal position that it ends at, which only grows. Tables take it as the number of their
+transaction, the catalog as its progress; neither takes a number that it has reached. A job that is killed at any moment
+runs the same batch again: content objects are written again under the same names with the same bytes, tables that had
+the batch let it be, and the catalog, which is last, says that it is done.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from app.assembly.parts import Parts
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.errors import TheirError
+from app.model.records import AttachmentRecord, Checkpoint, Finished, MessageRecord, NewEvent
+from app.pipeline import tables
+from app.pipeline.finishing import Result, with_content
+from app.pipeline.job import Opened
+from app.pipeline.tables import DataSet, TableTask, Written
+from app.pipeline.tables.quality import Increment, hour_of
+from app.ports import Catalog, Clock
+from app.service.completion import complete_messages, expiry_event, finished_event, refusal_event
+from app.service.quarantining import quarantine_event
+
+APPLICATION = "attachment-gateway"
+"""By which tables know the transactions of this pipeline."""
+
+AT_ONCE = 5000
+"""Finished attachments that the catalog takes in one transaction, where there are very many."""
+
+WriteTables = Callable[[Sequence[TableTask]], Iterable[Written]]
+"""Has tasks done, wherever."""
+
+
+class Committed(NamedTuple):
+    """What a batch came to. `reached` is the packed position that it ended at; it `was_known` when an earlier run had
+    committed it."""
+
+    reached: int
+    finished: int = 0
+    refused: int = 0
+    quarantined: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+    tables: tuple[tables.Committed, ...] = ()
+    was_known: bool = False
+
+
+class Committer:
+    """Commits the batches of one job, one after the other, in the process that drives it."""
+
+    def __init__(self, opened: Opened, catalog: Catalog, clock: Clock, write_tables: WriteTables) -> None:
+        self._opened, self._catalog, self._clock, self._write_tables = opened, catalog, clock, write_tables
+
+    def commit(self, results: Sequence[Result]) -> Committed | None:
+        """Makes known what a batch came to; None for a batch without messages."""
+        if not results:
+            return None
+        reached = max(result.reached for result in results)
+        progress = self._catalog.progress()
+        if progress is not None and progress >= reached:
+            self._complete_messages(results)
+            return Committed(reached, was_known=True)
+        results = [*results, *self._left_behind(reached)]
+        now = self._clock.now()
+        results = [_dated(result, now) for result in results]
+        changed = self._commit_tables(results, reached)
+        self._commit_catalog(results, reached, now)
+        self._complete_messages(results)
+        return _summary(results, reached, changed)
+
+    # --- tables -------------------------------------------------------------------------------------------------------
+
+    def _commit_tables(self, results: Sequence[Result], transaction: int) -> tuple[tables.Committed, ...]:
+        store = self._opened.tables
+        if store is None:
+            return ()
+        news = list(self._news(results))
+        plans = tables.plan(store, _data_sets(news), APPLICATION, transaction)
+        written = list(self._write_tables([task for each in plans for task in each.tasks]))
+        committed = tables.commit(plans, written, store, APPLICATION, transaction)
+        own: tuple[tuple[str, pa.Table], ...] = (
+            (tables.FILES, tables.file_rows(_files(news))),
+            (tables.QUALITY, tables.quality_rows(result.quality for result in results)),
+        )
+        appended = [tables.append(store, name, rows, APPLICATION, transaction) for name, rows in own]
+        return (*committed, *(each for each in appended if each is not None))
+
+    def _news(self, results: Sequence[Result]) -> Iterator[Result]:
+        """The finished ones that no earlier batch has finished, and that nobody has deleted meanwhile."""
+        finished = [result for result in results if result.finished is not None and result.record is not None]
+        by_source: dict[str, list[bytes]] = {}
+        for result in finished:
+            assert result.record is not None
+            by_source.setdefault(result.record.source, []).append(result.record.correl_id)
+        over: set[str] = set()
+        for source, correl_ids in by_source.items():
+            known = self._catalog.attachments_by_key(source, correl_ids).values()
+            over.update(record.id for record in known if record.state in _OVER)
+        return (result for result in finished if result.record is not None and result.record.id not in over)
+
+    # --- the catalog --------------------------------------------------------------------------------------------------
+
+    def _commit_catalog(self, results: Sequence[Result], reached: int, now: int) -> None:
+        """Very many finished attachments are taken beforehand, some at a time: that they are there already changes
+        nothing for a batch that is run again."""
+        finished = [result for result in results if result.finished is not None]
+        split = len(finished) - len(finished) % AT_ONCE if len(finished) > AT_ONCE else 0
+        for start in range(0, split, AT_ONCE):
+            self._take(_checkpoint(finished[start : start + AT_ONCE], now))
+        rest = [result for result in results if result.finished is None]
+        checkpoint = _checkpoint([*finished[split:], *rest], now)
+        checkpoint.progress = reached
+        self._take(checkpoint)
+
+    def _take(self, checkpoint: Checkpoint) -> None:
+        objects = {finished.id: finished.object_name for finished in checkpoint.finished}
+        for attachment_id in self._catalog.checkpoint(checkpoint):
+            record = self._catalog.attachment(attachment_id)
+            name = objects.get(attachment_id)
+            if name is not None and record is not None and record.state is AttachmentState.DELETED:
+                self._opened.stores.store.delete(name)
+
+    def _left_behind(self, reached: int) -> Iterator[Result]:
+        """What the catalog has as complete already: attachments that an operator has asked another try of."""
+        for record in self._catalog.complete_attachments():
+            quality = Increment(record.source, hour_of(record.first_received_at))
+            parts = Parts(self._catalog.part_runs(record.id))
+            yield with_content(Result(reached, quality, record), record, parts, self._opened.stores)
+
+    def _complete_messages(self, results: Sequence[Result]) -> None:
+        finished = [result.finished.id for result in results if result.finished is not None]
+        answered = [result.message for result in results if result.message is not None and _is_answered(result.message)]
+        listed = [attachment for message in answered for attachment in message.attachments]
+        alone = [message.id for message in answered if not message.attachments]
+        complete_messages(self._catalog, [*finished, *listed], self._clock.now(), alone)
+
+
+_OVER = frozenset({AttachmentState.FINISHED, AttachmentState.DELETED})
+
+
+def _dated(result: Result, now: int) -> Result:
+    return result if result.finished is None else result._replace(finished=replace(result.finished, finished_at=now))
+
+
+def _is_answered(message: MessageRecord) -> bool:
+    return message.application_body is not None
+
+
+def _checkpoint(results: Sequence[Result], now: int) -> Checkpoint:
+    checkpoint = Checkpoint()
+    for result in results:
+        record = result.record
+        if record is not None:
+            checkpoint.attachments.append(record)
+            checkpoint.events += _events(record, result, now)
+            if result.fresh and result.finished is None:
+                checkpoint.part_runs[record.id] = list(result.fresh)
+        if result.finished is not None:
+            checkpoint.finished.append(result.finished)
+        if result.refused is not None:
+            checkpoint.refused.append(result.refused)
+        if result.removed is not None:
+            checkpoint.removed_attachments.append(result.removed)
+        if result.message is not None:
+            checkpoint.messages.append(result.message)
+        checkpoint.quarantine += result.quarantine
+        checkpoint.events += map(quarantine_event, result.quarantine)
+    for result in sorted(results, key=attrgetter("reached")):
+        if result.dialects is not None:
+            checkpoint.source_dialects[result.quality.source] = result.dialects
+    return checkpoint
+
+
+def _events(record: AttachmentRecord, result: Result, now: int) -> Iterator[NewEvent]:
+    if result.finished is not None:
+        yield finished_event(record, result.finished)
+    if result.refused is not None:
+        error = TheirError(result.refused.code, "", -1, result.refused.reason)
+        yield refusal_event(record, error, now)
+    if record.state is AttachmentState.EXPIRED:
+        yield expiry_event(record, now)
+
+
+def _data_sets(results: Iterable[Result]) -> Iterator[DataSet]:
+    for result in results:
+        record, finished = result.record, result.finished
+        if record is not None and finished is not None and finished.object_name and result.schema is not None:
+            yield DataSet(
+                record.id,
+                record.message_id,
+                record.source,
+                record.first_received_at,
+                record.qualifier_1,
+                record.qualifier_2,
+                finished.object_name,
+                finished.size,
+                pa.ipc.read_schema(pa.py_buffer(result.schema)),
+            )
+
+
+def _files(results: Iterable[Result]) -> Iterator[tuple[AttachmentRecord, Finished]]:
+    for result in results:
+        record, finished = result.record, result.finished
+        if record is not None and finished is not None and record.kind is not AttachmentKind.DATA_SET:
+            yield record, finished
+
+
+def _summary(results: Sequence[Result], reached: int, changed: tuple[tables.Committed, ...]) -> Committed:
+    return Committed(
+        reached,
+        finished=sum(result.finished is not None for result in results),
+        refused=sum(result.refused is not None for result in results),
+        quarantined=sum(len(result.quarantine) for result in results),
+        duplicates=sum(result.quality.duplicates for result in results),
+        conflicts=sum(result.quality.conflicts for result in results),
+        tables=changed,
+    )

@@ -1,0 +1,90 @@
+"""What a job is about, as its tasks are told: plain data, which travels to every worker, and no secret in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from app import plugins
+from app.assembly.machine import Limits
+from app.codecs.sas import dialect
+from app.ports import ContentStore, JournalArchive, TableStore
+from app.service.surroundings import Stores
+from app.settings import Section, Settings, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Where things lie, by path or URL, and what the sources' messages mean where they do not say it.
+
+    Credentials of object stores are in the environment of whoever opens them. `forget_finished` (seconds) is how long
+    late duplicates are known for what they are; an attachment without news for `expire_unfinished` seconds is expired.
+    """
+
+    journal: str
+    content: str
+    tables: str | None
+    settings: Settings
+    in_place: bool = True
+    forget_finished: float = 7 * 86400.0
+    expire_unfinished: float = 7 * 86400.0
+
+    @classmethod
+    def of(cls, settings: Settings, journal: str, *, in_place: bool, tables: bool = True) -> "Job":
+        return cls(
+            journal=journal,
+            content=settings.content_url,
+            tables=settings.tables_url if tables else None,
+            settings=_conventions(settings),
+            in_place=in_place,
+            forget_finished=settings.pipeline.forget_finished.total_seconds(),
+            expire_unfinished=settings.expiry.unfinished.total_seconds(),
+        )
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.settings.limits.parts, self.settings.limits.attachments_a_message)
+
+    def configured_dialects(self, source: str) -> int | None:
+        """The dialects that a source is configured to speak, None where they are to be found out."""
+        known = self.settings.sources.get(source)
+        return None if known is None or known.dialect is None else dialect.mask_of(dialect.Dialect.parse(known.dialect))
+
+
+class Opened(NamedTuple):
+    """What a job's tasks work with."""
+
+    stores: Stores
+    archive: JournalArchive
+    tables: TableStore | None
+
+
+_opened: dict[str, Opened] = {}
+
+
+def open_job(job: Job) -> Opened:
+    """The adapters of a job, opened once a process. Raises PluginError and OurError."""
+    key = repr((job.journal, job.content, job.tables, job.in_place))
+    if key not in _opened:
+        archive: JournalArchive = plugins.load("archive", "arrow")(job.journal)
+        store: ContentStore = plugins.load("content store", "object_store")(job.content)
+        tables = None if job.tables is None else plugins.load("table store", "delta")(job.tables)
+        stores = Stores(settings=job.settings, journal=archive, store=store, in_place=job.in_place)
+        _opened[key] = Opened(stores, archive, tables)
+    return _opened[key]
+
+
+def _conventions(settings: Settings) -> Settings:
+    """Of the settings what it takes to read messages: no place, no password."""
+    sources: Mapping[str, Source] = {
+        name: Source.model_construct(
+            transport=source.transport,
+            framing=source.framing,
+            options=Section(),
+            dialect=source.dialect,
+            ccsid=source.ccsid,
+            encoding=source.encoding,
+            line_end=source.line_end,
+        )
+        for name, source in settings.sources.items()
+    }
+    return Settings.model_construct(text=settings.text, limits=settings.limits, sources=dict(sources))

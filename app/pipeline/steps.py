@@ -1,0 +1,99 @@
+"""The steps of a job as Spark runs them: iterators of Arrow batches in and out, for `mapInArrow`.
+
+Nothing of Spark is in here; a step is given the job and opens what it needs in the worker.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Any
+
+import pyarrow as pa
+
+from app.pipeline.core import Held, Outcome, assemble, by_key
+from app.pipeline.finishing import Result, fetch, finish
+from app.pipeline.headers import HeaderPass, Memory, Remembered
+from app.pipeline.job import Job, Opened, open_job
+from app.pipeline.references import Reference, from_batch, to_batch
+
+HEADERS_AT_ONCE = 1024
+"""Headers whose messages are fetched together."""
+
+RESULTS_A_ROW = 64
+"""Results that travel to the driver together."""
+
+OUTCOMES = pa.schema([pa.field("outcome", pa.binary(), nullable=False)])
+RESULTS = pa.schema([pa.field("results", pa.binary(), nullable=False)])
+"""One column of pickled `Outcome` and of pickled lists of `Result`: they are read by the same job that wrote them."""
+
+Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def headers(job: Job) -> Step:
+    """Header references, sorted by source and position -> references to what the headers announce."""
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        opened = open_job(job)
+        rows = (row for batch in batches for row in from_batch(batch))
+        for source, together in groupby(rows, attrgetter("source")):
+            found = read_headers(job, opened, source, (row.position for row in together), Remembered())
+            while some := list(islice(found, HEADERS_AT_ONCE)):
+                yield to_batch(some)
+
+    return step
+
+
+def read_headers(
+    job: Job, opened: Opened, source: str, positions: Iterable[int], memory: Memory
+) -> Iterator[Reference]:
+    """What the headers of a source at these packed positions, which ascend, announce."""
+    header_pass = HeaderPass(memory, opened.stores.described, job.limits.attachments, job.configured_dialects(source))
+    coming = iter(positions)
+    while some := list(islice(coming, HEADERS_AT_ONCE)):
+        fetched = fetch(opened.archive, some)
+        for position in some:
+            if (message := fetched.get(position)) is not None:
+                yield from header_pass.read(position, message)
+
+
+def assemble_all(job: Job) -> Step:
+    """All references there are, sorted by source, key and position -> results."""
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        opened = open_job(job)
+        rows = (row for batch in batches for row in from_batch(batch))
+        limits = job.limits
+        outcomes = (outcome for key, some in by_key(rows) for outcome in assemble(key, some, Held(), limits)[0])
+        return _results(outcomes, opened)
+
+    return step
+
+
+def finish_all(job: Job) -> Step:
+    """Outcomes -> results."""
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        outcomes = (unpack(outcome) for batch in batches for outcome in batch.column("outcome").to_pylist())
+        return _results(outcomes, open_job(job))
+
+    return step
+
+
+def results_of(table: pa.Table) -> list[Result]:
+    """The results that came to the driver."""
+    return [result for row in table.column("results").to_pylist() for result in unpack(row)]
+
+
+def pack(value: Outcome | list[Result]) -> bytes:
+    return pickle.dumps(value)
+
+
+def unpack(packed: bytes) -> Any:
+    return pickle.loads(packed)  # noqa: S301 - written by the same job
+
+
+def _results(outcomes: Iterable[Outcome], opened: Opened) -> Iterator[pa.RecordBatch]:
+    found = finish(outcomes, opened.stores, opened.archive)
+    while some := list(islice(found, RESULTS_A_ROW)):
+        yield pa.RecordBatch.from_arrays([pa.array([pack(some)], pa.binary())], schema=RESULTS)
