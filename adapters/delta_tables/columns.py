@@ -68,9 +68,9 @@ def with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
     if array.type == data_type:
         return array
-    if {str(array.type), str(data_type)} & _AS_LONG.keys():
-        return array.view(data_type) if stored_type(array.type) == stored_type(data_type) else array.cast(data_type)
-    return array.cast(data_type)
+    if str(data_type) in _AS_LONG:
+        return _as(array, pa.int64()).view(data_type)
+    return array.view(data_type) if str(array.type) in _AS_LONG else array.cast(data_type)
 
 
 def _delta_field(field: pa.Field) -> dict[str, Any]:

@@ -95,6 +95,11 @@ def version_path(folder: str, version: int) -> str:
     return f"{folder}/{LOG}/{version:020}.json"
 
 
+def checkpoint_paths(folder: str, version: int) -> tuple[str, str]:
+    """What sums up a log, and what says that it does."""
+    return f"{folder}/{LOG}/{version:020}.checkpoint.parquet", f"{folder}/{LOG}/_last_checkpoint"
+
+
 def entry(operation: str, parameters: Mapping[str, Any], actions: Iterable[Action], *, appends: bool) -> bytes:
     """A version's file."""
     info = {

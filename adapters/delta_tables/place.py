@@ -1,7 +1,7 @@
 """Where tables lie: a local folder, whose files are flushed to disk before they count, or a bucket, through obstore."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -40,7 +40,13 @@ class Place(Protocol):
         """Makes a file whole and durable at once; False, and nothing is done, when there is one of that name."""
 
     def open(self, path: str) -> AbstractContextManager[Any]:
-        """A file to read, from any place. Raises KeyError when there is none."""
+        """A file to read, from any place."""
+
+    def flush(self, paths: Iterable[str]) -> None:
+        """Makes durable what a library has written."""
+
+    def delete(self, path: str) -> None:
+        """No error if there is none."""
 
     def sweep(self, folder: str, older_than: float) -> None:
         """Forgets what killed processes left in a table's log so many seconds ago."""
@@ -111,10 +117,19 @@ class LocalPlace:
         return True
 
     def open(self, path: str) -> AbstractContextManager[Any]:
-        try:
+        with _explained():
             return (self._folder / path).open("rb")
-        except FileNotFoundError:
-            raise KeyError(path) from None
+
+    def flush(self, paths: Iterable[str]) -> None:
+        with _explained():
+            for path in map(self._folder.joinpath, paths):
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+                sync_folder(path.parent)
+
+    def delete(self, path: str) -> None:
+        with _explained():
+            (self._folder / path).unlink(missing_ok=True)
 
     def sweep(self, folder: str, older_than: float) -> None:
         with _explained():
@@ -162,13 +177,21 @@ class Bucket:
     @contextmanager
     def open(self, path: str) -> Iterator[Any]:
         with _explained():
-            try:
-                yield obstore.open_reader(self._store, path)
-            except FileNotFoundError:
-                raise KeyError(path) from None
+            yield obstore.open_reader(self._store, path)
+
+    def flush(self, paths: Iterable[str]) -> None:
+        """Nothing is to be done: a bucket forgets nothing."""
+
+    def delete(self, path: str) -> None:
+        with _explained(), suppress(FileNotFoundError):
+            obstore.delete(self._store, path)
 
     def sweep(self, folder: str, older_than: float) -> None:
         """Nothing is to be done: a bucket has no half of a file."""
+
+
+def _is_visible(path: Path) -> bool:
+    return not path.name.startswith(".")
 
 
 @contextmanager

@@ -14,13 +14,14 @@ from pyarrow.dataset import Dataset, FileSystemDataset
 from adapters.delta_tables import columns, folders, log
 from adapters.delta_tables.log import Active, Snapshot
 from adapters.delta_tables.place import Place, place
-from adapters.delta_tables.statistics import statistics
+from adapters.delta_tables.statistics import COLUMNS, statistics
 from app.model.errors import OurError
 from app.ports import TableFile, TableVersion
 
 ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 20
 ROWS_A_BATCH = 16_384
+CELLS_A_BATCH = 4 << 20
 SMALL_FILE = 64 << 20
 """What is smaller is joined with others by `compact`, to files of about twice the size."""
 ATTEMPTS = 100
@@ -102,7 +103,7 @@ class DeltaTables:
             data = log.entry("WRITE", {"mode": "Append", "partitionBy": "[]"}, actions, appends=True)
             if self._put(name, known, data):
                 return True
-        raise OurError(f"the table {name!r} is changed by others all the time")
+        raise _busy(name)
 
     def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         snapshot = self._snapshot(name)
@@ -126,59 +127,61 @@ class DeltaTables:
         for _ in range(ATTEMPTS):
             snapshot = self._snapshot(name)
             schema = snapshot.schema()
-            joined = list(_bins([file for file in snapshot.files() if file.size < SMALL_FILE]))
+            joined = list(_neighbours([file for file in snapshot.files() if file.size < SMALL_FILE]))
             if not joined:
                 return 0
-            written = [self.write(name, schema, self._read(name, schema, files)) for files in joined]
             went = [file for files in joined for file in files]
+            written = [self.write(name, schema, self._read(name, schema, files)) for files in joined]
             actions = [
                 *(log.removed(file, is_change=False) for file in went),
                 *(log.added(file, is_new=False) for file in written),
             ]
-            if self._put(name, snapshot, log.entry("OPTIMIZE", {}, actions, appends=False)):
+            if self._replaced(name, went, "OPTIMIZE", actions):
                 return len(went)
-        raise OurError(f"the table {name!r} is changed by others all the time")
+        raise _busy(name)
 
     def retain(self, name: str, received_from: int) -> int:
         """Removes rows received before a time (µs); returns how many. A table without the column `received_at` keeps
         them all."""
-        bound = pa.scalar(received_from, pa.timestamp("us", "UTC"))
         for _ in range(ATTEMPTS):
             snapshot = self._snapshot(name)
             schema = snapshot.schema()
             if RECEIVED_AT not in schema.names:
                 return 0
-            old = [f for f in snapshot.files() if f.least_received is None or f.least_received < received_from]
-            actions: list[log.Action] = []
-            went = 0
-            for file in old:
-                kept = self.write(name, schema, _received_from(self._read(name, schema, [file]), bound))
-                if kept.rows == file.rows:
-                    continue
-                went += file.rows - kept.rows
-                actions.append(log.removed(file, is_change=True))
-                if kept.rows:
-                    actions.append(log.added(kept))
-            if not actions:
+            went = [
+                file for file in snapshot.files() if file.least_received is None or file.least_received < received_from
+            ]
+            kept = [
+                self.write(name, schema, _received_from(self._read(name, schema, [file]), received_from))
+                for file in went
+            ]
+            if not went:
                 return 0
-            data = log.entry("DELETE", {"predicate": f"received_at < {received_from} µs"}, actions, appends=False)
-            if self._put(name, snapshot, data):
-                return went
-        raise OurError(f"the table {name!r} is changed by others all the time")
+            actions = [
+                *(log.removed(file, is_change=True) for file in went),
+                *(log.added(file) for file in kept if file.rows),
+            ]
+            if self._replaced(name, went, "DELETE", actions):
+                return sum(file.rows for file in went) - sum(file.rows for file in kept)
+        raise _busy(name)
 
     def vacuum(self, name: str, older_than: float) -> int:
         """Removes files that no version of the last `older_than` seconds has, rounded up to hours; returns how many.
 
-        What a process has written and not yet committed is such a file: an `older_than` shorter than a transaction
-        takes may be had only while nobody writes."""
+        What a process has written and not yet committed is such a file: `older_than` must be more than a transaction
+        takes, or nobody may be writing."""
         snapshot = self._snapshot(name)
-        hours = math.ceil(older_than / 3600)
-        try:
-            went = snapshot.delta.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+        folder = folders.folder(name)
+        try:  # only asked: what deltalake itself removes it tells in the log, and does not flush it to disk
+            gone = snapshot.delta.vacuum(
+                math.ceil(older_than / 3600), dry_run=True, enforce_retention_duration=False, full=True
+            )
         except (DeltaError, OSError) as error:
             raise OurError(f"the table {name!r} cannot be vacuumed: {error}") from error
-        self._place.sweep(folders.folder(name), older_than)
-        return len(went)
+        for path in gone:
+            self._place.delete(f"{folder}/{path}")
+        self._place.sweep(folder, older_than)
+        return len(gone)
 
     def _known(self, name: str) -> Snapshot | None:
         try:
@@ -189,29 +192,42 @@ class DeltaTables:
     def _snapshot(self, name: str) -> Snapshot:
         return Snapshot(self._place.location(folders.folder(name)), name)
 
-    def _put(self, name: str, known: Snapshot | None, entry: bytes) -> bool:
-        version = 0 if known is None else known.version + 1
-        done = self._place.put_new(log.version_path(folders.folder(name), version), entry)
-        if done and version % CHECKPOINT_EVERY == CHECKPOINT_EVERY - 1:
-            self._sum_up(name)
-        return done
+    def _replaced(self, name: str, went: Sequence[Active], operation: str, actions: Sequence[log.Action]) -> bool:
+        """Whether files could be replaced; not where somebody else has replaced one of them before."""
+        data = log.entry(operation, {}, actions, appends=False)
+        for _ in range(ATTEMPTS):
+            snapshot = self._snapshot(name)
+            if not {file.path for file in went} <= {file.path for file in snapshot.files()}:
+                return False
+            if self._put(name, snapshot, data):
+                return True
+        raise _busy(name)
 
-    def _sum_up(self, name: str) -> None:
-        delta = self._snapshot(name).delta
+    def _put(self, name: str, known: Snapshot | None, entry: bytes) -> bool:
+        """Whether this is the version behind the known one; another one may be faster."""
+        version = 0 if known is None else known.version + 1
+        if known is not None and version % CHECKPOINT_EVERY == 0:
+            self._sum_up(name, known)
+        return self._place.put_new(log.version_path(folders.folder(name), version), entry)
+
+    def _sum_up(self, name: str, known: Snapshot) -> None:
         try:
-            delta.create_checkpoint()
-            delta.cleanup_metadata()
+            known.delta.create_checkpoint()
+            self._place.flush(log.checkpoint_paths(folders.folder(name), known.version))
+            known.delta.cleanup_metadata()
         except (DeltaError, OSError) as error:
             raise OurError(f"the log of the table {name!r} cannot be summed up: {error}") from error
 
     def _read(self, name: str, schema: pa.Schema, files: Sequence[Active]) -> Iterator[pa.RecordBatch]:
+        rows_a_batch = max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // max(1, len(schema))))
         for file in files:
             with self._place.open(f"{folders.folder(name)}/{file.path}") as source:
                 parquet = pq.ParquetFile(source)
                 there = set(parquet.schema_arrow.names)
                 wanted = [column for column in schema.names if column in there]
-                for batch in parquet.iter_batches(ROWS_A_BATCH, columns=wanted):
-                    yield columns.with_types(batch, schema)
+                for group in range(parquet.num_row_groups):  # or a batch of long rows would hold any number of groups
+                    for batch in parquet.iter_batches(rows_a_batch, [group], wanted):
+                        yield columns.with_types(batch, schema)
 
 
 def _field(schema: pa.Schema, column: str, name: str) -> pa.Field:
@@ -236,13 +252,13 @@ def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterato
 
 
 def _with_nans(table: pa.Table) -> Iterator[str]:
-    for field in table.schema:
+    for field in list(table.schema)[:COLUMNS]:
         if pa.types.is_floating(field.type) and pc.any(pc.is_nan(table[field.name])).as_py():
             yield field.name
 
 
-def _bins(files: Sequence[Active]) -> Iterator[list[Active]]:
-    """Neighbours to be joined."""
+def _neighbours(files: Sequence[Active]) -> Iterator[list[Active]]:
+    """Which ones to join to files of some size."""
     gathered: list[Active] = []
     for file in files:
         gathered.append(file)
@@ -253,6 +269,11 @@ def _bins(files: Sequence[Active]) -> Iterator[list[Active]]:
         yield gathered
 
 
-def _received_from(batches: Iterable[pa.RecordBatch], bound: pa.Scalar) -> Iterator[pa.RecordBatch]:
+def _received_from(batches: Iterable[pa.RecordBatch], time: int) -> Iterator[pa.RecordBatch]:
+    bound = pa.scalar(time, pa.timestamp("us", "UTC"))
     for batch in batches:
-        yield batch.filter(pc.fill_null(pc.greater_equal(batch.column(RECEIVED_AT), bound), True))
+        yield batch.filter(pc.fill_null(pc.greater_equal(batch.column(RECEIVED_AT), bound), fill_value=True))
+
+
+def _busy(name: str) -> OurError:
+    return OurError(f"the table {name!r} is changed by others all the time")

@@ -132,7 +132,8 @@ def commit(
     transaction."""
     files: dict[str, list[TableFile]] = {}
     for each in written:
-        files.setdefault(each.table, []).append(each.file)
+        if each.file.rows:
+            files.setdefault(each.table, []).append(each.file)
     done = []
     for table, schema, _, warnings in plans:
         added = files.get(table, [])

@@ -2,8 +2,8 @@
 
 A table is named as SAS names data sets: `LIBRARY.MEMBER`, in capitals, as SAS ignores case. A data set without a
 library is one of `WORK`, as a one-level name is in SAS. The name of a data set's table always has a dot, so that no
-sender can take those of the tables beside them. A library with a dot or a quote, which SAS has not, is written as a name
-literal.
+sender can take those of the tables beside them. A library with a dot or a quote, which SAS has not, is written as a
+name literal.
 """
 
 FILES = "files"

@@ -2,7 +2,7 @@
 
 The table holds increments, as many for an hour as transactions had something to say of it, and `summed` adds them up.
 An hour is that in which the first physical message of an attachment was received; what is no attachment's counts in its
-own hour. An increment may be negative where it takes back what one before it said: a range that was missing and has come.
+own hour. An increment may be negative where it takes back what one before it said, of a missing range that has come.
 """
 
 from collections.abc import Iterable
