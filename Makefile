@@ -8,7 +8,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve test check format docs lock system
+.PHONY: help run serve pipeline test check format docs lock system
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,7 +19,12 @@ run: $(VENV)/run.done ## Set up, then show attachments going through a broker an
 serve: $(VENV)/run.done ## Run the gateway by its configuration: make serve ARGS="--config docs/gateway.toml"
 	@exec $(BIN)/attachment-gateway serve $(ARGS)
 
+pipeline: $(VENV)/pipeline.done ## Set up, then let Spark put a journal's attachments together and make tables of them
+	@.ci/java $(VENV)
+	@exec $(BIN)/attachment-gateway pipeline demo $(ARGS)
+
 test: system $(VENV)/dev.done ## Set up, then run the whole test suite: make test ARGS="-k journal"
+	@.ci/java $(VENV)
 	$(BIN)/pytest $(ARGS)
 
 check: $(VENV)/dev.done ## Style, types and the direction of imports

@@ -23,6 +23,7 @@ _CHATTER = re.compile(
     r"|Streaming TransformWithState\w* Python worker "
     r"|Starting Streaming TransformWithState"
     r"|WARNING: Using incubator modules: "
+    r"|WARNING: package \S+ not in java\.base"
 )
 
 
