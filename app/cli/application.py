@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from app.cli import configuring, fetching, listing, sending, serving, tracing, watching
+from app.cli import configuring, fetching, importing, listing, sending, serving, tracing, watching
 from app.cli.console import Failure, err
 from app.cli.demo.command import demo
 
@@ -25,6 +25,7 @@ application.command()(listing.deliveries)
 application.command()(tracing.trace)
 application.add_typer(listing.quarantine, name="quarantine")
 application.add_typer(configuring.config, name="config")
+application.add_typer(importing.journal, name="journal")
 
 
 def main() -> None:

@@ -1,0 +1,138 @@
+"""Captures as files and folders, read by what they are."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Literal, NamedTuple
+
+from app.capture import mq_files, mqtt, qload, rendezvous
+from app.capture.entries import LONGEST_MESSAGE, Entry, Origin
+from app.capture.lines import Line, lines
+from app.capture.recognising import FORMATS, LOOKED_AT, recognise
+from app.cli.console import Failure
+from app.codecs.mqtt.envelope import FRAMINGS_WITH_DESCRIPTOR
+from app.codecs.mqtt.packets import Version
+from app.model.message import PhysicalMessage
+
+Framing = Literal["sas_queue", "mq_group", "sas_rendezvous", "order_packet"]
+"""What captures may carry."""
+
+_OF_RENDEZVOUS = ("sas_rendezvous", "order_packet")
+_DESCRIPTOR = ".json"
+
+
+class Wanted(NamedTuple):
+    """What is said of captures. `format` None is what they are recognised as, `framing` None what their format usually
+    carries; `initial` has the source, and the fields that a capture may leave unsaid."""
+
+    initial: PhysicalMessage
+    format: str | None = None
+    framing: str | None = None
+    version: Version | None = None
+
+
+class Capture:
+    """A file or a folder of captured messages. Raises Failure when it cannot be read."""
+
+    def __init__(self, path: Path, wanted: Wanted) -> None:
+        self.path = path
+        self._wanted = wanted
+        try:
+            self._files = _files(path)
+            self.bytes = sum(file.stat().st_size for file in self._files)
+            self.format = "raw" if path.is_dir() else wanted.format or _recognised(path, wanted)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        self.framing = wanted.framing or ("sas_rendezvous" if self.format == "rendezvous" else "sas_queue")
+        self.done = 0
+        """Bytes that have been read so far."""
+        self._require_sense()
+
+    def entries(self, now: Callable[[], int]) -> Iterator[tuple[Path, Entry]]:
+        """What it holds, and in which file; `now` is in µs since 1970. Raises Failure."""
+        origin = Origin(self._wanted.initial._replace(framing=self.framing), now)
+        read = self._file if self.format == "raw" else self._lines
+        for file in self._files:
+            try:
+                for entry in read(file, origin):
+                    yield file, entry
+            except OSError as error:
+                raise _unreadable(file, error) from error
+
+    def _require_sense(self) -> None:
+        """Raises Failure."""
+        if self.path.is_dir() and self._wanted.format not in (None, "raw"):
+            raise Failure(f"{self.path} is a folder, which only message files come in", "name the files in it")
+        if (self.format == "rendezvous") != (self.framing in _OF_RENDEZVOUS) and self.format != "mqtt":
+            raise Failure(f"{self.path} is {self.format}, which does not carry {self.framing}")
+        if self.format == "mqtt" and self.framing not in FRAMINGS_WITH_DESCRIPTOR and self._wanted.version is None:
+            raise Failure(
+                f"{self.path}: nothing in a publish of {self.framing} tells its version of MQTT",
+                "--mqtt-version 5 or --mqtt-version 3.1.1",
+            )
+
+    def _lines(self, path: Path, origin: Origin) -> Iterator[Entry]:
+        with path.open("rb") as file:
+            for entry in self._reader(file, origin):
+                self.done = file.tell()
+                yield entry
+
+    def _reader(self, file: BinaryIO, origin: Origin) -> Iterator[Entry]:
+        readers: dict[str, Callable[[Iterable[Line], Origin], Iterator[Entry]]] = {
+            "qload": qload.read,
+            "mqtt": partial(mqtt.read, version=self._wanted.version),
+            "rendezvous": rendezvous.read,
+        }
+        return readers[self.format](lines(file), origin)
+
+    def _file(self, path: Path, origin: Origin) -> Iterator[Entry]:
+        length = path.stat().st_size
+        self.done += length
+        if self._describes_another(path):
+            return
+        beside = path.with_name(path.name + _DESCRIPTOR)
+        described = beside.exists()
+        if length > LONGEST_MESSAGE:
+            yield origin.refused(b"", "message-too-long", _too_long(length, LONGEST_MESSAGE))
+        elif described and beside.stat().st_size > mq_files.LONGEST_DESCRIPTOR:
+            why = f"its descriptor has {_too_long(beside.stat().st_size, mq_files.LONGEST_DESCRIPTOR)}"
+            yield origin.refused(path.read_bytes(), "bad-descriptor", why)
+        else:
+            yield mq_files.read(path.read_bytes(), beside.read_bytes() if described else None, origin)
+
+    def _describes_another(self, path: Path) -> bool:
+        name = path.name.removesuffix(_DESCRIPTOR)
+        return name not in ("", path.name) and path.with_name(name).exists()
+
+
+def _files(path: Path) -> list[Path]:
+    """The files of a folder in the order of their names, or a file itself. Raises OSError and Failure."""
+    if not path.is_dir():
+        path.stat()
+        return [path]
+    found = sorted(path.iterdir(), key=lambda each: each.name)
+    if odd := next((each for each in found if not each.is_file()), None):
+        raise Failure(f"{odd} is no file", "a folder of message files holds nothing else")
+    if not found:
+        raise Failure(f"{path} is empty")
+    return found
+
+
+def _recognised(path: Path, wanted: Wanted) -> str:
+    """Raises OSError and Failure."""
+    if path.with_name(path.name + _DESCRIPTOR).exists():
+        return "raw"
+    with path.open("rb") as file:
+        head = file.read(LOOKED_AT)
+    try:
+        return recognise(head, wanted.framing or "")
+    except ValueError as error:
+        raise Failure(f"{path}: {error}", f"if you know what it is: --format {'|'.join(FORMATS)}") from error
+
+
+def _too_long(length: int, most: int) -> str:
+    return f"{length:,} bytes, at most {most:,} are read"
+
+
+def _unreadable(path: Path, error: OSError) -> Failure:
+    return Failure(f"cannot read {path}: {error.strerror or error}")

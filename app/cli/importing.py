@@ -1,0 +1,224 @@
+"""`journal`: captures as journal segments, and what segments hold."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from re import fullmatch
+from time import time_ns
+from typing import Annotated, Literal, NamedTuple
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from app import plugins
+from app.capture.entries import Refused, Skipped
+from app.cli.captures import Capture, Framing, Wanted
+from app.cli.console import Failure, bars, err, out, size, table
+from app.codecs.mqtt.packets import Version
+from app.model.errors import OurError
+from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage
+from app.ports import Journal, JournalArchive, Segment
+
+FormatWord = Literal["auto", "qload", "raw", "mqtt", "rendezvous"]
+
+_LEAST, _MOST = -(1 << 31), (1 << 31) - 1
+_SOURCE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+_BATCH_BYTES = 4 << 20
+_MOST_TOLD = 20
+
+journal = typer.Typer(no_args_is_help=True, help="Journals: captures as segments, and what segments hold.")
+
+
+@journal.command("import")
+def import_(
+    captures: Annotated[list[Path], typer.Argument(metavar="CAPTURE...", help="Files, or folders of message files.")],
+    to: Annotated[Path, typer.Option("--to", help="The journal's folder.")],
+    *,
+    as_format: Annotated[FormatWord, typer.Option("--format", help="What they are.")] = "auto",
+    source: Annotated[str, typer.Option(help="The source that the messages are taken to be from.")] = "imported",
+    framing: Annotated[
+        Framing | None,
+        typer.Option(help="How attachments were cut; of Rendezvous sas_rendezvous if not said, else sas_queue."),
+    ] = None,
+    msg_type: Annotated[
+        int, typer.Option(min=_LEAST, max=_MOST, help="The message type of bodies without a descriptor.")
+    ] = 0,
+    encoding: Annotated[int, typer.Option(min=_LEAST, max=_MOST, help="The Encoding of messages that say none.")] = 0,
+    ccsid: Annotated[
+        int, typer.Option(min=_LEAST, max=_MOST, help="The CodedCharSetId of messages that say none.")
+    ] = 0,
+    mq_format: Annotated[str, typer.Option(help="The Format of bodies without a descriptor, such as MQSTR.")] = "",
+    mqtt_version: Annotated[Version | None, typer.Option(help="The version of MQTT; else envelopes tell.")] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Take what cannot be read along, for quarantine, and go on.")
+    ] = False,
+) -> None:
+    """Turn captures into journal segments: unloaded queues, message files, MQTT and Rendezvous in hexadecimal."""
+    if not fullmatch(_SOURCE, source):
+        raise Failure(f"{source!r} is no name of a source", "letters, digits, . _ and -, 64 at most")
+    wanted = Wanted(
+        PhysicalMessage(source, "", msg_type, encoding=encoding, ccsid=ccsid, format=mq_format),
+        None if as_format == "auto" else as_format,
+        framing,
+        mqtt_version,
+    )
+    found = [Capture(path, wanted) for path in captures]
+    try:
+        with closing(plugins.load("journal", "arrow")(to)) as target:
+            before = {segment.number for segment in target.segments()}
+            importer = Importer(target, lambda: time_ns() // 1000, keep_going=keep_going)
+            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+            with bars(*columns) as progress:
+                told = [importer.take(capture, progress) for capture in found]
+            target.seal()
+            written = [segment for segment in target.segments() if segment.number not in before]
+    except (OurError, OSError, plugins.PluginError) as error:
+        raise Failure(str(error)) from error
+    grid = table("Capture", "Format", "Framing", ">Messages", ">Bytes", ">Unreadable", "Skipped")
+    for capture, count in zip(found, told, strict=True):
+        grid.add_row(escape(str(capture.path)), capture.format, capture.framing, *count.cells())
+    out.print(grid)
+    new = f"{len(written)} new segment{'' if len(written) == 1 else 's'}"
+    err.print(f"{new}, {size(sum(each.size for each in written))}, in {to}", markup=False, highlight=False)
+
+
+@journal.command("ls")
+def segments(
+    folder: Annotated[str, typer.Argument(help="A journal, or an archive of segments: a folder or a URL.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line; times in µs since 1970.")] = False,
+) -> None:
+    """List sealed segments: messages, bytes of their bodies, when they were received, and their sources."""
+    try:
+        archive: JournalArchive = plugins.load("archive", "arrow")(folder)
+        found = [_held(archive, segment) for segment in archive.segments()]
+    except (OurError, OSError, ValueError, plugins.PluginError) as error:
+        raise Failure(str(error)) from error
+    if not found:
+        raise Failure(
+            f"there is no sealed segment in {folder}",
+            "a gateway seals one when it is large or old enough, and when it stops; journal import seals at once",
+        )
+    if as_json:
+        for held in found:
+            typer.echo(json.dumps(held._asdict(), ensure_ascii=False))
+        return
+    grid = table(">Segment", ">Messages", ">Bytes", "Received from", "to", "Sources")
+    for held in found:
+        sources = ", ".join(f"{name} {count:,}" for name, count in held.sources.items())
+        moments = (_moment(held.received_from), _moment(held.received_to))
+        grid.add_row(str(held.segment), f"{held.messages:,}", size(held.bytes), *moments, escape(sources))
+    out.print(grid)
+
+
+class Held(NamedTuple):
+    """What a segment holds. `bytes` are those of its messages' bodies; times in µs since 1970; `sources` with the
+    number of their messages."""
+
+    segment: int
+    messages: int
+    bytes: int
+    received_from: int
+    received_to: int
+    sources: dict[str, int]
+
+
+def _held(archive: JournalArchive, segment: Segment) -> Held:
+    """Raises OurError when the segment cannot be read."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - no other command should wait for it
+
+    messages = bytes_ = last = 0
+    first: int | None = None
+    sources: Counter[str] = Counter()
+    for number in range(len(archive.batch_sizes(segment.number))):
+        batch = archive.record_batch(segment.number, number)
+        messages += batch.num_rows
+        bytes_ += pc.sum(pc.binary_length(batch["body"])).as_py() or 0
+        received = pc.min_max(batch["received_at"].cast("int64")).as_py()
+        first = received["min"] if first is None else min(first, received["min"])
+        last = max(last, received["max"])
+        for counted in pc.value_counts(batch["source"]).to_pylist():
+            sources[counted["values"]] += counted["counts"]
+    return Held(segment.number, messages, bytes_, first or 0, last, dict(sources.most_common()))
+
+
+def _moment(microseconds: int) -> str:
+    return f"{datetime.fromtimestamp(microseconds / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+class Count:
+    """What has come of a capture."""
+
+    def __init__(self) -> None:
+        self.messages = self.bytes = self.refused = 0
+        self.skipped: Counter[str] = Counter()
+
+    def cells(self) -> tuple[str, str, str, str]:
+        skipped = ", ".join(f"{count:,} {what}" for what, count in sorted(self.skipped.items()))
+        return f"{self.messages:,}", size(self.bytes), f"{self.refused:,}", skipped
+
+
+class Importer:
+    """Appends captures to a journal, one after the other. `now` is the clock, in µs since 1970."""
+
+    def __init__(self, target: Journal, now: Callable[[], int], *, keep_going: bool) -> None:
+        self._journal, self._now, self._keep_going = target, now, keep_going
+        self._batch: list[PhysicalMessage] = []
+        self._batch_bytes = 0
+        self._told = 0
+
+    def take(self, capture: Capture, progress: Progress) -> Count:
+        """Appends all of a capture, or all in front of the first piece that cannot be read. Raises Failure for that,
+        and OurError when the journal takes nothing more."""
+        count = Count()
+        bar = progress.add_task(capture.path.name, total=capture.bytes)
+        for path, entry in capture.entries(self._now):
+            if isinstance(entry, Skipped):
+                count.skipped[entry.what] += 1
+                continue
+            if isinstance(entry, Refused):
+                count.refused += 1
+                message = self._refused(path, entry)
+            else:
+                count.messages += 1
+                message = entry
+            count.bytes += len(message.body)
+            self._append(message)
+            if not self._batch:
+                progress.update(bar, completed=capture.done)
+        self._flush()
+        progress.update(bar, completed=capture.bytes)
+        return count
+
+    def _refused(self, path: Path, entry: Refused) -> PhysicalMessage:
+        """The message as which the journal keeps what cannot be read. Raises Failure when it is not to be kept."""
+        why = f"{_place(path, entry)}: {entry.why}"
+        if not self._keep_going:
+            self._flush()
+            hint = "what stands before it is in the journal; --keep-going takes such pieces along, for quarantine"
+            raise Failure(why, hint)
+        self._told += 1
+        if self._told <= _MOST_TOLD:
+            err.print(why, markup=False, highlight=False)
+        if self._told == _MOST_TOLD:
+            err.print("what else cannot be read is only counted", style="dim")
+        return entry.message.unreadable(entry.code, why)
+
+    def _append(self, message: PhysicalMessage) -> None:
+        self._batch.append(message)
+        self._batch_bytes += len(message.body)
+        if len(self._batch) == MAX_ROWS_A_BATCH or self._batch_bytes >= _BATCH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._journal.append(self._batch)
+        self._batch, self._batch_bytes = [], 0
+
+
+def _place(path: Path, entry: Refused) -> str:
+    line = f", line {entry.line:,}" if entry.line else ""
+    return f"{path}{line}" + (f", byte {entry.at:,}" if entry.at >= 0 else "")
