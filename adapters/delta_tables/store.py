@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
@@ -12,8 +13,10 @@ from deltalake.exceptions import DeltaError
 from pyarrow.dataset import Dataset, FileSystemDataset
 
 from adapters.delta_tables import columns, folders, log
+from adapters.delta_tables.bucket import Bucket
+from adapters.delta_tables.local import LocalFolder
 from adapters.delta_tables.log import Active, Snapshot
-from adapters.delta_tables.place import Place, place
+from adapters.delta_tables.place import Place
 from adapters.delta_tables.statistics import COLUMNS, statistics
 from app.model.errors import OurError
 from app.ports import TableFile, TableVersion
@@ -30,6 +33,8 @@ CHECKPOINT_EVERY = 20
 """Versions after which the log is summed up, so that a reader reads few of its files."""
 RECEIVED_AT = "received_at"
 
+_REMOTE_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
+
 
 class DeltaTables:
     """Delta tables by name. A path or `file://` is a local folder, made when the first table is; `s3://`, `gs://` and
@@ -40,7 +45,7 @@ class DeltaTables:
     """
 
     def __init__(self, url: str | Path) -> None:
-        self._place: Place = place(url)
+        self._place = _place(url)
 
     def names(self) -> list[str]:
         found = []
@@ -228,6 +233,17 @@ class DeltaTables:
                 for group in range(parquet.num_row_groups):  # or a batch of long rows would hold any number of groups
                     for batch in parquet.iter_batches(rows_a_batch, [group], wanted):
                         yield columns.with_types(batch, schema)
+
+
+def _place(url: str | Path) -> Place:
+    parts = urlsplit(str(url))
+    if isinstance(url, Path) or "://" not in url:
+        return LocalFolder(Path(url))
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return LocalFolder(Path(unquote(parts.path)))
+    if parts.scheme in _REMOTE_SCHEMES:
+        return Bucket(url)
+    raise ValueError(f"no table store at {url}: expected a path, or a URL with file, s3, gs or az")
 
 
 def _field(schema: pa.Schema, column: str, name: str) -> pa.Field:

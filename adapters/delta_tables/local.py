@@ -1,0 +1,96 @@
+"""Tables in a local folder, whose files are flushed to disk before they count."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from time import time
+from typing import Any
+
+from adapters.delta_tables.place import LOG, explained
+from adapters.disk import make_folders, sync_folder
+
+_PARTIAL = ".partial-"
+
+
+class LocalFolder:
+    """A folder, made when the first table is. Raises ValueError for one with a percent sign in its path, which the
+    library that reads logs takes for an escape."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+        if "%" in str(self._folder):
+            raise ValueError(f"no table store at {folder}: its path has a percent sign")
+
+    def folders(self) -> Iterator[str]:
+        with explained(), suppress(FileNotFoundError):
+            for entry in os.scandir(self._folder):
+                if (self._folder / entry.name / LOG).is_dir() and any((self._folder / entry.name / LOG).iterdir()):
+                    yield entry.name
+
+    def location(self, folder: str) -> str:
+        return str(self._folder / folder)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Any]:
+        target = self._folder / path
+        with explained():
+            make_folders(target.parent)
+            try:
+                with target.open("xb") as file:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+            except BaseException:
+                target.unlink(missing_ok=True)
+                raise
+            sync_folder(target.parent)
+
+    def size(self, path: str) -> int:
+        with explained():
+            return (self._folder / path).stat().st_size
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        target = self._folder / path
+        partial = target.with_name(_PARTIAL + token_hex(16))
+        with explained():
+            make_folders(target.parent)
+            try:
+                with partial.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                target.hardlink_to(partial)
+            except FileExistsError:
+                return False
+            finally:
+                partial.unlink(missing_ok=True)
+            sync_folder(target.parent)
+        return True
+
+    def open(self, path: str) -> AbstractContextManager[Any]:
+        with explained():
+            return (self._folder / path).open("rb")
+
+    def flush(self, paths: Iterable[str]) -> None:
+        with explained():
+            for path in map(self._folder.joinpath, paths):
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+                sync_folder(path.parent)
+
+    def delete(self, path: str) -> None:
+        with explained():
+            (self._folder / path).unlink(missing_ok=True)
+
+    def sweep(self, folder: str, older_than: float) -> None:
+        with explained():
+            for path in (self._folder / folder / LOG).glob(f"{_PARTIAL}*"):
+                with suppress(FileNotFoundError):
+                    if time() - path.stat().st_mtime >= older_than:
+                        path.unlink()
+
+
+def _is_visible(path: Path) -> bool:
+    return not path.name.startswith(".")
