@@ -1,7 +1,8 @@
 """What assembly asks before a step and hands over behind it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import cached_property
+from itertools import compress
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +15,6 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
-    exists,
     func,
     insert,
     or_,
@@ -24,8 +24,8 @@ from sqlalchemy import (
 
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.bulk import Bulk
-from adapters.sql_catalog.closing import complete_ones, finish, refuse
-from adapters.sql_catalog.column_types import AnyText, Octets
+from adapters.sql_catalog.closing import as_finished, finish, place, refuse, states
+from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.part import CatalogPart, chunks, log_events
 from adapters.sql_catalog.rows import (
     Columns,
@@ -38,6 +38,7 @@ from adapters.sql_catalog.rows import (
     pack_triplets,
     unpack_runs,
 )
+from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, PartRun, QuarantineRecord
 
 Merge = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
@@ -56,20 +57,16 @@ _CONTENT = frozenset(
 # begins to count anew: nothing goes back, and all else stays as it was when the attachment was closed.
 _COUNTED = frozenset(("parts_received", "bytes_received", "duplicates", "last_position", "last_received_at"))
 
+# No part of a checkpoint opens what is closed, and what is ended needs its parts no more.
+_ENDED = (AttachmentState.FINISHED, AttachmentState.DELETED)
+_CLOSED = (*_ENDED, AttachmentState.QUARANTINED)
+
 # Indexed, and seldom other than before. SQLite rewrites the indexes of every column that a statement sets, even to what
 # it was; so these have a statement of their own, which sets them only where they change. That halves what is written.
 _SELDOM = ("state", "kind", "message_id")
 
 _id = bindparam("attachment", type_=AnyText)
-_ADD_RUNS = Bulk(
-    insert(_part_runs).from_select(
-        ["attachment_id", "runs"],
-        select(_id, bindparam("new_runs", type_=Octets)).where(
-            ~exists().where(_attachments.c.id == _id, tables.IS_ENDED)
-        ),
-    ),
-    ("attachment", "new_runs"),
-)
+_ADD_RUNS = Bulk(insert(tables.part_runs), ("attachment_id", "runs"))
 _REMOVE = Bulk(delete(_attachments).where(_attachments.c.id == _id), ("attachment",))
 _new = {name: bindparam(f"new_{name}", type_=_attachments.c[name].type) for name in _SELDOM}
 _SET_SELDOM = Bulk(
@@ -123,12 +120,8 @@ class Assembly(CatalogPart):
             return unpack_runs(connection.scalars(runs.order_by(_part_runs.c.number)))
 
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
-        attachments = attachment_columns(checkpoint.attachments)
         with self._database.write() as connection:
-            self._upsert_attachment.run(connection, attachments)
-            _SET_SELDOM.run(connection, _seldom(attachments))
-            missed = _close(connection, checkpoint)
-            _REMOVE.run(connection, {"attachment": checkpoint.removed_attachments})
+            missed = self._save_attachments(connection, checkpoint)
             self._upsert_message.run(connection, message_columns(checkpoint.messages))
             self._upsert_quarantine.run(connection, columns_of(QuarantineRecord, checkpoint.quarantine))
             masks = checkpoint.source_dialects
@@ -136,6 +129,33 @@ class Assembly(CatalogPart):
             log_events(connection, [event for event in checkpoint.events if event.subject not in missed])
             if checkpoint.progress is not None:
                 connection.execute(_ADVANCE, {"reached": checkpoint.progress})
+        return missed
+
+    def _save_attachments(self, connection: Connection, checkpoint: Checkpoint) -> set[str]:
+        """Returns the identifiers of what is to be closed and is not complete.
+
+        Rows that were not there before are inserted as what they become: most of a large checkpoint are such.
+        """
+        to_close = {each.id for each in checkpoint.finished}.union(each.id for each in checkpoint.refused)
+        said = {record.id: record.state for record in checkpoint.attachments}
+        before = states(connection, to_close.union(said, checkpoint.part_runs))
+        behind = before | {each: state for each, state in said.items() if before.get(each) not in _CLOSED}
+        missed = {each for each in to_close if behind.get(each) is not AttachmentState.COMPLETE}
+        finished = {each.id: each for each in checkpoint.finished if each.id not in missed}
+
+        attachments = attachment_columns(checkpoint.attachments)
+        at_once = {each: found for each, found in finished.items() if each not in before}
+        self._upsert_attachment.run(connection, as_finished(attachments, at_once) if at_once else attachments)
+        _SET_SELDOM.run(connection, _seldom(attachments, before))
+        no_more = {each for each, state in before.items() if state in _ENDED}
+        no_more.update(each.id for each in finished.values() if each.storage == "store")
+        runs = {each: added for each, added in checkpoint.part_runs.items() if added and each not in no_more}
+        packed = [pack_triplets(added) for added in runs.values()]
+        _ADD_RUNS.run(connection, {"attachment_id": [*runs], "runs": packed})
+        finish(connection, [found for each, found in finished.items() if each in before])
+        place(connection, [*finished.values()])
+        refuse(connection, [each for each in checkpoint.refused if each.id not in missed])
+        _REMOVE.run(connection, {"attachment": checkpoint.removed_attachments})
         return missed
 
     @cached_property
@@ -171,22 +191,11 @@ class Assembly(CatalogPart):
         return Bulk(statement.on_conflict_do_update(index_elements=[key], set_=changes), names)
 
 
-def _seldom(attachments: Columns) -> Columns:
-    return {"attachment": attachments["id"], **{f"new_{name}": attachments[name] for name in _SELDOM}}
-
-
-def _close(connection: Connection, checkpoint: Checkpoint) -> set[str]:
-    """Adds part runs and closes what is complete; returns the identifiers of what was to be closed and is not."""
-    told = {each.id for each in checkpoint.finished}.union(each.id for each in checkpoint.refused)
-    complete = complete_ones(connection, told)
-    finished = [each for each in checkpoint.finished if each.id in complete]
-    stored = {each.id for each in finished if each.storage == "store"}
-    runs = {each: added for each, added in checkpoint.part_runs.items() if added and each not in stored}
-    packed = [pack_triplets(added) for added in runs.values()]
-    _ADD_RUNS.run(connection, {"attachment": [*runs], "new_runs": packed})
-    finish(connection, finished)
-    refuse(connection, [each for each in checkpoint.refused if each.id in complete])
-    return told - complete
+def _seldom(attachments: Columns, known: Container[str]) -> Columns:
+    """What `_SET_SELDOM` sets of those attachments that were there before."""
+    old = [each in known for each in attachments["id"]]
+    changed = {f"new_{name}": [*compress(attachments[name], old)] for name in _SELDOM}
+    return {"attachment": [*compress(attachments["id"], old)], **changed}
 
 
 def _unless_closed(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:

@@ -1,6 +1,6 @@
 """Complete attachments become finished or quarantined, one or very many in a transaction."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, literal_column, select, update
 
@@ -8,10 +8,13 @@ from adapters.sql_catalog import tables
 from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.part import chunks
-from adapters.sql_catalog.rows import columns_of, pack_triplets
+from adapters.sql_catalog.rows import Columns, columns_of, pack_triplets
+from app.model.attachment import AttachmentState
 from app.model.records import Finished, RefusedContent
 
 _attachments = tables.attachments
+_STATES = {state.value: state for state in AttachmentState}
+_FINISHED = AttachmentState.FINISHED.value
 _id = bindparam("attachment", type_=AnyText)
 _COMPLETE = update(_attachments).where(_attachments.c.id == _id, tables.IS_COMPLETE)
 
@@ -39,20 +42,44 @@ _FORGET = [
 ]
 
 
-def complete_ones(connection: Connection, attachment_ids: Collection[str]) -> set[str]:
-    """Those of these attachments that are complete."""
-    found: set[str] = set()
+def states(connection: Connection, attachment_ids: Collection[str]) -> dict[str, AttachmentState]:
+    """The states of these attachments, as far as they are known."""
+    found: dict[str, AttachmentState] = {}
     for some in chunks(list(attachment_ids)):
-        complete = select(_attachments.c.id).where(_attachments.c.id.in_(some), tables.IS_COMPLETE)
-        found.update(connection.scalars(complete))
+        known = select(_attachments.c.id, _attachments.c.state).where(_attachments.c.id.in_(some))
+        found.update((row[0], _STATES[row[1]]) for row in connection.execute(known))
     return found
 
 
+def as_finished(attachments: Columns, finished: Mapping[str, Finished]) -> Columns:
+    """Rows to be inserted, those of `finished` as if they had been finished a moment later."""
+    outcomes = [*map(finished.get, attachments["id"])]
+    changed: Columns = {
+        name: [
+            value if found is None else getattr(found, name)
+            for value, found in zip(attachments[name], outcomes, strict=True)
+        ]
+        for name in _FOUND
+    }
+    changed["state"] = [
+        value if found is None else _FINISHED for value, found in zip(attachments["state"], outcomes, strict=True)
+    ]
+    changed["dialects"] = [
+        value if found is None or found.dialects is None else found.dialects
+        for value, found in zip(attachments["dialects"], outcomes, strict=True)
+    ]
+    return attachments | changed
+
+
 def finish(connection: Connection, finished: Sequence[Finished]) -> None:
-    """complete -> finished. Content in the store needs neither parts nor extents any more."""
+    """complete -> finished."""
     columns = columns_of(Finished, finished)
     found = {f"found_{name}": columns[name] for name in (*_FOUND, "dialects")}
     _FINISH.run(connection, {"attachment": columns["id"], **found})
+
+
+def place(connection: Connection, finished: Sequence[Finished]) -> None:
+    """Where finished content is: what is in the store needs neither parts nor extents any more."""
     forget_pieces(connection, [each.id for each in finished if each.storage == "store"])
     in_journal = [each for each in finished if each.storage == "journal"]
     packed = [pack_triplets(each.extents) for each in in_journal]

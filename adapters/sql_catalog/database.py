@@ -1,8 +1,9 @@
 """Connections: who reads, who writes, and what a write's return promises.
 
-There is one writer at a time in the process (`_write_lock`), so that threads never meet SQLITE_BUSY and never
-deadlock in PostgreSQL. Readers have connections of their own and wait for nobody: SQLite's write-ahead log and
-PostgreSQL both show them the last committed state.
+There is one writer at a time: in the process by `_write_lock`, so that threads never meet SQLITE_BUSY, and among
+processes (the gateway, and the job that assembles for it) by a lock of the database, which a transaction takes as it
+begins; so nobody deadlocks, and what a transaction has read stays true while it writes. Readers have connections of
+their own and wait for nobody: SQLite's write-ahead log and PostgreSQL both show them the last committed state.
 
 Two kinds of write differ in when they reach the disk:
 
@@ -50,6 +51,11 @@ _ON_CONNECT: dict[tuple[str, str], tuple[str, ...]] = {
     ("postgresql", "quick"): ("SET synchronous_commit TO off",),
     ("postgresql", "durable"): ("SET synchronous_commit TO on",),
 }
+_BEGIN_WRITING = {
+    # An ordinary BEGIN takes the lock with the first write, and fails when another wrote since the first read.
+    "sqlite": "BEGIN IMMEDIATE",
+    "postgresql": "SELECT pg_advisory_xact_lock(7017280452245743460)",
+}
 _READERS = {"pool_size": 8, "max_overflow": 8, "isolation_level": "AUTOCOMMIT"}
 _WRITER = {"pool_size": 1, "max_overflow": 0}
 
@@ -87,7 +93,7 @@ class Database:
 
     @contextmanager
     def write(self, *, durable: bool = False) -> Iterator[Connection]:
-        """A transaction, alone in this process; it is undone when the block raises."""
+        """A transaction, alone on this database; it is undone when the block raises."""
         with self._write_lock, (self._durable if durable else self._quick).begin() as connection:
             yield connection
 
@@ -130,10 +136,10 @@ def _engine(address: URL, role: str, **options: Any) -> Engine:
         if dialect == "postgresql":
             connection.commit()
 
-    if dialect == "sqlite" and role != "reader":
+    if role != "reader":
 
         @event.listens_for(engine, "begin")
         def begin(connection: Connection) -> None:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            connection.exec_driver_sql(_BEGIN_WRITING[dialect])
 
     return engine

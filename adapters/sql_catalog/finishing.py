@@ -1,12 +1,16 @@
 """From complete to finished, settled, expired, quarantined or deleted; and what of the journal may go."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     Connection,
     Integer,
     Row,
+    bindparam,
     exists,
+    func,
     literal_column,
     select,
     union,
@@ -14,7 +18,9 @@ from sqlalchemy import (
 )
 
 from adapters.sql_catalog import tables
-from adapters.sql_catalog.closing import complete_ones, finish, forget_pieces
+from adapters.sql_catalog.bulk import Bulk
+from adapters.sql_catalog.closing import finish, forget_pieces, place, states
+from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.part import CatalogPart, chunks, log_events
 from adapters.sql_catalog.rows import attachment_record, unpack_extents
 from app.model.attachment import AttachmentState
@@ -44,6 +50,21 @@ _NEEDED = union(
     select(_kept, _kept).where(tables.quarantine.c.state != "dismissed"),
 )
 
+_theirs = _attachments.c.message_id == _messages.c.id
+_INCOMPLETE = select(
+    _messages.c.id,
+    _messages.c.attachments,
+    _messages.c.message_correl_id,
+    _messages.c.application_body.is_not(None).label("answered"),
+    select(func.count()).where(_theirs, _state == _FINISHED).scalar_subquery().label("finished"),
+).where(_messages.c.complete_at.is_(None), ~exists().where(_theirs, _state.in_(_NOT_FINISHED)))
+_COMPLETE_MESSAGE = Bulk(
+    update(_messages)
+    .where(_messages.c.id == bindparam("message", type_=AnyText))
+    .values(complete_at=bindparam("now", type_=BigInteger)),
+    ("message", "now"),
+)
+
 
 class Finishing(CatalogPart):
     """The calls of `app.ports.Catalog` under "finishing"."""
@@ -67,9 +88,10 @@ class Finishing(CatalogPart):
 
     def finish(self, finished: Finished, events: Sequence[NewEvent]) -> bool:
         with self._database.write() as connection:
-            if not complete_ones(connection, [finished.id]):
+            if states(connection, [finished.id]).get(finished.id) is not AttachmentState.COMPLETE:
                 return False
             finish(connection, [finished])
+            place(connection, [finished])
             log_events(connection, events)
         return True
 
@@ -89,14 +111,13 @@ class Finishing(CatalogPart):
         return unpack_extents(packed or b"")
 
     def complete_messages(self, attachment_ids: Sequence[str], now: int) -> list[str]:
-        done: list[str] = []
         with self._database.write() as connection:
-            waiting = list(_waiting_messages(connection, attachment_ids))
-            listed = {attachment for message in waiting for attachment in message.attachments}
-            finished = _finished(connection, list(listed))
-            done = [message.id for message in waiting if finished.issuperset(message.attachments)]
-            for some in chunks(done):
-                connection.execute(update(_messages).where(_messages.c.id.in_(some)).values(complete_at=now))
+            waiting = {row.id: row for some in chunks(attachment_ids) for row in _waiting_messages(connection, some)}
+            doubtful = [row for row in waiting.values() if row.finished != len(row.attachments)]
+            finished = _finished(connection, {each for row in doubtful for each in row.attachments})
+            open_ones = {row.id for row in doubtful if not finished.issuperset(row.attachments)}
+            done = [each for each in waiting if each not in open_ones]
+            _COMPLETE_MESSAGE.run(connection, {"message": done, "now": [now] * len(done)})
         return done
 
     def set_state(
@@ -132,26 +153,15 @@ class Finishing(CatalogPart):
         return {segment for first, last in ranges for segment in range(first, last + 1)}
 
 
-def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> Iterator[Row[tuple[str, list[str]]]]:
-    """The incomplete messages of these attachments that miss no application message and have nothing unfinished.
+def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> list[Row[Any]]:
+    """The incomplete messages of these attachments that miss no application message and have nothing unfinished, with
+    how many of their attachments are `finished`.
 
-    The last is asked of the index first: a message may list very many attachments, and each of them asks.
+    That is asked of the index: a message may list very many attachments, and each of them asks.
     """
-    seen = set()
-    unfinished = exists().where(_attachments.c.message_id == _messages.c.id, _state.in_(_NOT_FINISHED))
-    for some in chunks(attachment_ids):
-        theirs = select(_attachments.c.message_id).where(_attachments.c.id.in_(some))
-        incomplete = select(
-            _messages.c.id,
-            _messages.c.attachments,
-            _messages.c.message_correl_id,
-            _messages.c.application_body.is_(None),
-        ).where(_messages.c.id.in_(theirs), _messages.c.complete_at.is_(None), ~unfinished)
-        for row in connection.execute(incomplete):
-            missing = row[3] and _announces_application_message(row.message_correl_id)
-            if row.id not in seen and not missing:
-                seen.add(row.id)
-                yield row
+    theirs = select(_attachments.c.message_id).where(_attachments.c.id.in_(attachment_ids))
+    rows = connection.execute(_INCOMPLETE.where(_messages.c.id.in_(theirs)))
+    return [row for row in rows if row.answered or not _announces_application_message(row.message_correl_id)]
 
 
 def _announces_application_message(message_correl_id: bytes) -> bool:
@@ -159,9 +169,9 @@ def _announces_application_message(message_correl_id: bytes) -> bool:
     return bool(message_correl_id.strip(b"\0 @"))
 
 
-def _finished(connection: Connection, attachment_ids: Sequence[str]) -> set[str]:
+def _finished(connection: Connection, attachment_ids: Collection[str]) -> set[str]:
     found: set[str] = set()
-    for some in chunks(attachment_ids):
+    for some in chunks([*attachment_ids]):
         finished = select(_attachments.c.id).where(_attachments.c.id.in_(some), _state == _FINISHED)
         found.update(connection.scalars(finished))
     return found

@@ -29,11 +29,9 @@ metadata = MetaData(
     }
 )
 
-# Literals, as statements run for many rows at once take no lists. No part of a checkpoint opens what is closed, and
-# what is ended needs its parts no more.
+# Literals, as statements run for many rows at once have no other parameters than those of their rows.
 IS_CLOSED = text("attachments.state IN ('finished', 'quarantined', 'deleted')")
 IS_NOT_CLOSED = text("attachments.state NOT IN ('finished', 'quarantined', 'deleted')")
-IS_ENDED = text("attachments.state IN ('finished', 'deleted')")
 IS_COMPLETE = text("attachments.state = 'complete'")
 
 # Conditions of partial indexes. A query uses such an index only if it says the very same, with literals; and SQLite

@@ -163,6 +163,31 @@ class SqlCatalogContract(CatalogContract):
         catalog.finish(finished(1), [])
         assert catalog.complete_messages(["a1"], 60) == ["m1"]
 
+    def test_two_catalogs_on_one_database_write_in_turns(self, catalog: SqlCatalog, url: str) -> None:
+        """As the gateway and a job beside it do: neither overwrites, deadlocks with or fails because of the other."""
+        many = [attachment(number, AttachmentState.COMPLETE, message_id=f"m{number}") for number in range(400)]
+        other = SqlCatalog(url)
+
+        def assemble() -> set[str]:
+            missed = set()
+            for _ in range(5):
+                step = Checkpoint(attachments=many, finished=[finished(number) for number in range(400)])
+                missed = catalog.checkpoint(step)
+            return missed
+
+        def delete(numbers: range) -> None:
+            for number in numbers:
+                other.set_state([f"a{number}", f"a{number - 1}"], AttachmentState.DELETED)
+
+        with ThreadPoolExecutor(2) as pool:
+            deleting = pool.submit(delete, range(399, 300, -1))
+            assert pool.submit(assemble).result() == {record.id for record in many}
+            deleting.result()
+        delete(range(399, 300, -1))
+        counted = catalog.counts()["attachments"]
+        assert (counted[AttachmentState.DELETED], counted[AttachmentState.FINISHED]) == (100, 300)
+        other.close()
+
     def test_a_killed_writer_leaves_whole_checkpoints(self, url: str) -> None:
         writes_for_ever = [sys.executable, "-m", __name__, url]
         done = 0
