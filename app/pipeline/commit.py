@@ -20,6 +20,7 @@ from app.model.records import AttachmentRecord, Checkpoint, Finished, MessageRec
 from app.pipeline import tables
 from app.pipeline.finishing import Result, with_content
 from app.pipeline.job import Opened
+from app.pipeline.tables import Committed as TableCommitted
 from app.pipeline.tables import DataSet, TableTask, Written
 from app.pipeline.tables.quality import Increment, hour_of
 from app.ports import Catalog, Clock
@@ -46,7 +47,7 @@ class Committed(NamedTuple):
     quarantined: int = 0
     duplicates: int = 0
     conflicts: int = 0
-    tables: tuple[tables.Committed, ...] = ()
+    tables: tuple[TableCommitted, ...] = ()
     was_known: bool = False
 
 
@@ -75,7 +76,7 @@ class Committer:
 
     # --- tables -------------------------------------------------------------------------------------------------------
 
-    def _commit_tables(self, results: Sequence[Result], transaction: int) -> tuple[tables.Committed, ...]:
+    def _commit_tables(self, results: Sequence[Result], transaction: int) -> tuple[TableCommitted, ...]:
         store = self._opened.tables
         if store is None:
             return ()
@@ -210,7 +211,7 @@ def _files(results: Iterable[Result]) -> Iterator[tuple[AttachmentRecord, Finish
             yield record, finished
 
 
-def _summary(results: Sequence[Result], reached: int, changed: tuple[tables.Committed, ...]) -> Committed:
+def _summary(results: Sequence[Result], reached: int, changed: tuple[TableCommitted, ...]) -> Committed:
     return Committed(
         reached,
         finished=sum(result.finished is not None for result in results),

@@ -42,7 +42,8 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Result(NamedTuple):
-    """What the catalog and the tables are told. `schema` is that of a finished data set, serialised."""
+    """What the catalog and the tables are told. `schema` is that of a finished data set, serialised;
+    `state` is how many bytes are kept of what still waits, where they are counted."""
 
     reached: int
     quality: Increment
@@ -55,6 +56,7 @@ class Result(NamedTuple):
     quarantine: tuple[QuarantineRecord, ...] = ()
     dialects: int | None = None
     schema: bytes | None = None
+    state: int = 0
 
 
 def finish(outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive) -> Iterator[Result]:
@@ -111,6 +113,7 @@ def _result(outcome: Outcome, stores: Stores, fetched: dict[int, PhysicalMessage
         _answered(outcome, fetched),
         quarantine=tuple(record for record in quarantine if record is not None),
         dialects=outcome.dialects,
+        state=outcome.state,
     )
     if outcome.complete is None or outcome.record is None:
         return result

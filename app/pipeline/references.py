@@ -204,7 +204,8 @@ def _parts(batch: pa.RecordBatch, first_position: int) -> tuple[pa.RecordBatch, 
 def _is_of(batch: pa.RecordBatch, msg_type: int) -> npt.NDArray[np.bool_]:
     """Which messages are of the framing `sas_queue` and of this type."""
     framed: npt.NDArray[np.bool_] = pc.equal(batch.column("framing"), "sas_queue").to_numpy(zero_copy_only=False)
-    return framed & (batch.column("msg_type").to_numpy() == msg_type)
+    typed: npt.NDArray[np.bool_] = batch.column("msg_type").to_numpy() == msg_type
+    return framed & typed
 
 
 def _run_starts(rows: Numbers, sequences: Numbers, keys: npt.NDArray[np.uint8], sources: Numbers) -> Numbers:

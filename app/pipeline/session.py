@@ -7,7 +7,8 @@ set is kept. Only what nobody set is chosen here.
 import os
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,16 +70,13 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
 
     Raises OurError where PySpark or a Java that it runs on is missing, and says what to install.
     """
-    try:
-        from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - an extra, and slow to import
-        from pyspark.sql import SparkSession  # noqa: PLC0415
-    except ModuleNotFoundError as missing:
-        how = "pip install 'attachment-gateway[pipeline]'"
-        raise OurError(f"Spark needs the library {missing.name!r}: {how}") from missing
-
-    active = SparkSession.getActiveSession()
+    active = _active()
     if active is not None:
         return active
+
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - an extra, and slow to import
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
     settings = settings or SparkSettings()
     if settings.local:
         _prepare_this_machine()
@@ -92,6 +90,18 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
     return spark
 
 
+@contextmanager
+def running(name: str, settings: SparkSettings | None = None) -> Iterator["SparkSession"]:
+    """The session while a block runs. One that was there before goes on; another ends with the block."""
+    before = _active()
+    spark = session(name, settings)
+    try:
+        yield spark
+    finally:
+        if before is None:
+            spark.stop()
+
+
 def pairs(texts: Iterable[str]) -> dict[str, str]:
     """Settings written as `key=value`. Raises ValueError for one that is not."""
     found: dict[str, str] = {}
@@ -101,6 +111,15 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
             raise ValueError(f"{text!r} is not a setting of the form key=value")
         found[key.strip()] = value.strip()
     return found
+
+
+def _active() -> "SparkSession | None":
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        how = "pip install 'attachment-gateway[pipeline]'"
+        raise OurError(f"Spark needs the library {missing.name!r}: {how}") from missing
+    return SparkSession.getActiveSession()
 
 
 def _prepare_this_machine() -> None:

@@ -17,6 +17,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -278,8 +279,14 @@ class ReferenceSource(SegmentSource):
         return _REFERENCES[options.only]
 
 
+_registered: WeakSet["SparkSession"] = WeakSet()
+
+
 def register(spark: "SparkSession") -> None:
     """Makes both sources known to a session, and lets it push filters down to them."""
+    if spark in _registered:
+        return
     spark.conf.set(_FILTER_PUSH_DOWN, "true")
     for source in (JournalSource, ReferenceSource):
         spark.dataSource.register(source)
+    _registered.add(spark)

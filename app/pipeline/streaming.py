@@ -1,0 +1,100 @@
+"""The journal as it grows: micro-batches of sealed segments -> attachments, the catalog and tables.
+
+    references --+-- headers --> by source: HeaderProcessor --+
+                 |                                            +--> by attachment: AttachmentProcessor --> outcomes
+                 +-- all others ------------------------------+
+    outcomes --> finished where they are --> results --> this process commits them
+
+Spark's checkpoint remembers which segments a micro-batch has, and the state before it. A driver that is killed does its
+last micro-batch again, over the same segments and from the same state, and `app.pipeline.commit` knows it again.
+"""
+
+from collections.abc import Callable, Sequence
+
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+
+from app.pipeline import steps
+from app.pipeline.batch import table_writer
+from app.pipeline.commit import Committed, Committer
+from app.pipeline.finishing import Result
+from app.pipeline.job import Job, open_job
+from app.pipeline.processors import OUTCOMES, REFERENCES, AttachmentProcessor, HeaderProcessor
+from app.pipeline.references import What
+from app.pipeline.sources import register
+from app.ports import Catalog, Clock
+
+Watch = Callable[[int, Sequence[Result], Committed], None]
+"""Is told of every micro-batch: its number, and what it came to."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+def start(
+    spark: SparkSession,
+    job: Job,
+    catalog: Catalog,
+    clock: Clock,
+    *,
+    checkpoint: str,
+    bytes_per_trigger: int,
+    every: float | None,
+    watch: Watch = lambda _number, _results, _committed: None,
+) -> StreamingQuery:
+    """Begins, or goes on where the checkpoint says. A micro-batch takes at most so many bytes of journal; a new one
+    begins `every` so many seconds, or with None until all that is sealed now is done."""
+    committer = Committer(open_job(job), catalog, clock, table_writer(spark, job))
+    results_in_spark = from_arrow_schema(steps.RESULTS)
+
+    def take(outcomes: DataFrame, number: int) -> None:
+        results = steps.results_of(outcomes.mapInArrow(steps.finish_all(job), results_in_spark).toArrow())
+        committed = committer.commit(results)
+        if committed is not None:
+            log.info("micro-batch committed", batch=number, **_told(committed, results))
+            watch(number, results, committed)
+
+    writer = (
+        outcomes(spark, job, bytes_per_trigger)
+        .writeStream.queryName("attachments")
+        .outputMode("append")
+        .option("checkpointLocation", checkpoint)
+        .foreachBatch(take)
+    )
+    writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
+    return writer.start()
+
+
+def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int) -> DataFrame:
+    """The stream of outcomes, in rows of `steps.OUTCOMES`."""
+    register(spark)
+    references = (
+        spark.readStream.format("attachment_references")
+        .option("max_bytes_per_trigger", str(bytes_per_trigger))
+        .load(job.journal)
+    )
+    is_header = references.what == int(What.HEADER)
+    announced = (
+        references.filter(is_header)
+        .select("source", "position")
+        .groupBy("source")
+        .transformWithState(HeaderProcessor(job), REFERENCES, "Append", "ProcessingTime")
+    )
+    return (
+        references.filter(~is_header)
+        .unionByName(announced)
+        .groupBy("source", "key")
+        .transformWithState(AttachmentProcessor(job), OUTCOMES, "Append", "ProcessingTime")
+    )
+
+
+def _told(committed: Committed, results: Sequence[Result]) -> dict[str, object]:
+    told: dict[str, object] = {
+        "finished": committed.finished,
+        "refused": committed.refused,
+        "quarantined": committed.quarantined,
+        "tables": len(committed.tables),
+        "state_bytes": sum(result.state for result in results),
+    }
+    return told | ({"again": True} if committed.was_known else {})
