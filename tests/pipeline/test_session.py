@@ -16,7 +16,7 @@ from rich.console import Console
 from app.model.errors import OurError
 from app.pipeline import jvm
 from app.pipeline.progress import progress
-from app.pipeline.session import SparkSettings, pairs, session
+from app.pipeline.session import SparkSettings, pairs, running, session
 from tests.support.waiting import until
 
 
@@ -33,7 +33,9 @@ def test_settings_are_those_chosen_unless_somebody_set_them(spark: SparkSession)
 
 def test_an_active_session_is_used_as_it_is(spark: SparkSession) -> None:
     assert session("another", SparkSettings(master="local[7]", conf={"spark.ui.enabled": "true"})) is spark
-    assert spark.sparkContext.appName == "tests"
+    with running("another") as found:
+        assert found is spark
+    assert spark.range(1).count() == 1
 
 
 def test_workers_run_this_interpreter_and_have_this_package(spark: SparkSession) -> None:
