@@ -59,6 +59,11 @@ class Bucket:
     def flush(self, paths: Iterable[str]) -> None:
         """Nothing is to be done: a bucket forgets nothing."""
 
+    def files(self, folder: str) -> list[str]:
+        with explained():
+            found = obstore.list_with_delimiter(self._store, folder)["objects"]
+        return [each["path"].rpartition("/")[2] for each in found]
+
     def delete(self, path: str) -> None:
         with explained(), suppress(FileNotFoundError):
             obstore.delete(self._store, path)

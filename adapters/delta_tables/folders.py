@@ -32,7 +32,7 @@ def folder(name: str) -> str:
 
 
 def name(folder: str) -> str | None:
-    """The name whose folder this is; None where the folder has only a part of it, or is not one of a table."""
+    """The name whose folder this is; None where it has only a part of it, or is no folder of a table."""
     if folder == _EMPTY:
         return ""
     try:
@@ -40,6 +40,11 @@ def name(folder: str) -> str | None:
     except ValueError:
         return None
     return found if found and "".join(_pieces(found)) == folder else None
+
+
+def is_cut(folder: str) -> bool:
+    """Whether only the table itself knows its name."""
+    return _CUT in folder
 
 
 def _pieces(name: str) -> Iterator[str]:

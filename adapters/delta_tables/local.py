@@ -24,10 +24,10 @@ class LocalFolder:
             raise ValueError(f"no table store at {folder}: its path has a percent sign")
 
     def folders(self) -> Iterator[str]:
-        with explained(), suppress(FileNotFoundError):
-            for entry in os.scandir(self._folder):
-                if (self._folder / entry.name / LOG).is_dir() and any((self._folder / entry.name / LOG).iterdir()):
-                    yield entry.name
+        with explained():
+            for log in self._folder.glob(f"*/{LOG}"):
+                if any(log.glob("*.json")):
+                    yield log.parent.name
 
     def location(self, folder: str) -> str:
         return str(self._folder / folder)
@@ -80,6 +80,10 @@ class LocalFolder:
                     os.fsync(file.fileno())
                 sync_folder(path.parent)
 
+    def files(self, folder: str) -> list[str]:
+        with explained():
+            return [path.name for path in (self._folder / folder).iterdir() if path.is_file()]
+
     def delete(self, path: str) -> None:
         with explained():
             (self._folder / path).unlink(missing_ok=True)
@@ -90,7 +94,3 @@ class LocalFolder:
                 with suppress(FileNotFoundError):
                     if time() - path.stat().st_mtime >= older_than:
                         path.unlink()
-
-
-def _is_visible(path: Path) -> bool:
-    return not path.name.startswith(".")

@@ -34,6 +34,9 @@ class Place(Protocol):
     def flush(self, paths: Iterable[str]) -> None:
         """Makes durable what a library has written."""
 
+    def files(self, folder: str) -> list[str]:
+        """The files of a table, without its log."""
+
     def delete(self, path: str) -> None:
         """No error if there is none."""
 

@@ -48,15 +48,8 @@ class DeltaTables:
         self._place = _place(url)
 
     def names(self) -> list[str]:
-        found = []
-        for folder in self._place.folders():
-            name = folders.name(folder)
-            if name is None:
-                name = Snapshot(self._place.location(folder), folder).name
-                if folders.folder(name) != folder:
-                    continue  # a table, but none of ours
-            found.append(name)
-        return sorted(found)
+        found = ((folder, self._name(folder)) for folder in self._place.folders())
+        return sorted(name for folder, name in found if name is not None and folders.folder(name) == folder)
 
     def schema(self, name: str) -> pa.Schema:
         return self._snapshot(name).schema()
@@ -183,10 +176,16 @@ class DeltaTables:
             )
         except (DeltaError, OSError) as error:
             raise OurError(f"the table {name!r} cannot be vacuumed: {error}") from error
-        for path in gone:
+        there = sorted({*gone} & {*self._place.files(folder)})
+        for path in there:
             self._place.delete(f"{folder}/{path}")
         self._place.sweep(folder, older_than)
-        return len(gone)
+        return len(there)
+
+    def _name(self, folder: str) -> str | None:
+        if folders.is_cut(folder):
+            return Snapshot(self._place.location(folder), folder).name
+        return folders.name(folder)
 
     def _known(self, name: str) -> Snapshot | None:
         try:
