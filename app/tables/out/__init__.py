@@ -90,6 +90,7 @@ _ALL = (
         missing=("tag", "null"),
         options=_TRANSPORT,
         keeps_bytes=True,
+        needs_lengths=True,
     ),
     TableFormat(
         "xpt-v5",
@@ -100,6 +101,7 @@ _ALL = (
         missing=("tag", "null"),
         options=_TRANSPORT,
         keeps_bytes=True,
+        needs_lengths=True,
     ),
     TableFormat(
         "sas",

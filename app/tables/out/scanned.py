@@ -1,11 +1,13 @@
 """A table of many files as one to write: only the columns, files and row groups that are asked for are read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from app.dataset import side
 from app.tables.out.options import Options
 from app.tables.out.selection import select
 from app.tables.out.stored import ROWS_A_BATCH
@@ -23,6 +25,10 @@ def outgoing(
     selection = select(schema, options, known)
     first = min(options.offset or 0, rows)
     taken = rows - first if options.limit is None else min(rows - first, options.limit)
+    unknown = [name for name in selection.sources if _lacks_length(schema.field(name))]
+    if known.needs_lengths and unknown:
+        longest = _longest(head(table, schema, unknown, first, taken))
+        selection = select(_with_lengths(schema, dict(zip(unknown, longest, strict=True))), options, known)
     batches = (selection.apply(batch) for batch in head(table, schema, selection.sources, first, taken))
     return Outgoing(selection.schema, batches, taken, created)
 
@@ -31,8 +37,8 @@ def head(table: ds.Dataset, schema: pa.Schema, names: Sequence[str], first: int,
     """These columns of so many rows from the first on. One batch of one row group is in memory."""
     wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
     begin = 0
-    for piece in _pieces(table) if rows else ():
-        end = begin + piece.count_rows()
+    for piece, size in _pieces(table) if rows else ():
+        end = begin + size
         if first < end:
             for batch in _batches(piece, table.schema, wanted):
                 taken = batch.slice(max(first - begin, 0), rows)
@@ -45,10 +51,33 @@ def head(table: ds.Dataset, schema: pa.Schema, names: Sequence[str], first: int,
         begin = end
 
 
-def _pieces(table: ds.Dataset) -> Iterator[ds.Fragment]:
-    """The table's row groups, or what else it is made of."""
+def _lacks_length(field: pa.Field) -> bool:
+    is_told = (field.metadata or {}).get(b"sas.type") == b"character" and b"sas.length" in field.metadata
+    return pa.types.is_string(field.type) and not is_told and not side.is_side(field)
+
+
+def _longest(batches: Iterator[pa.RecordBatch]) -> list[int]:
+    """The bytes of the longest text of each column."""
+    of_batches = [[pc.max(pc.binary_length(column)).as_py() or 0 for column in batch.columns] for batch in batches]
+    return [max(lengths) for lengths in zip(*of_batches, strict=True)]
+
+
+def _with_lengths(schema: pa.Schema, lengths: Mapping[str, int]) -> pa.Schema:
+    for name, length in lengths.items():
+        at = schema.get_field_index(name)
+        told = {b"sas.type": b"character", b"sas.length": str(max(length, 1)).encode()}
+        said = {**(schema.field(at).metadata or {}), **told}
+        schema = schema.set(at, schema.field(at).with_metadata(said))
+    return schema
+
+
+def _pieces(table: ds.Dataset) -> Iterator[tuple[ds.Fragment, int]]:
+    """The table's row groups, or what else it is made of, with their rows."""
     for fragment in table.get_fragments():
-        yield from fragment.split_by_row_group() if isinstance(fragment, ds.ParquetFileFragment) else (fragment,)
+        if isinstance(fragment, ds.ParquetFileFragment):
+            yield from ((piece, piece.row_groups[0].num_rows) for piece in fragment.split_by_row_group())
+        else:
+            yield fragment, fragment.count_rows()
 
 
 def _batches(piece: ds.Fragment, schema: pa.Schema, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:

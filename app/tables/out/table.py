@@ -42,6 +42,7 @@ class TableFormat(NamedTuple):
     `missing` are the ways of it to tell special missing values, its default first. `options` are those options
     that mean something to it, beside those that say which rows and columns come.
     `as_numbers` are the dates and times that it has no type for. `keeps_bytes`: it keeps undecodable values' bytes.
+    `needs_lengths`: before any value come the bytes that texts have at most.
     """
 
     name: str
@@ -53,6 +54,7 @@ class TableFormat(NamedTuple):
     options: frozenset[str] = frozenset()
     as_numbers: Callable[[pa.DataType], bool] = _none
     keeps_bytes: bool = False
+    needs_lengths: bool = False
 
     @property
     def content_type(self) -> str:
