@@ -45,6 +45,7 @@ from app.model.message import Position
 from app.pipeline.references import SCHEMA as REFERENCES_SCHEMA
 from app.pipeline.references import header_references, other_references, references
 from app.pipeline.shares import Share, SourceOptions, admitted, shares
+from app.pipeline.workers import at_task_start
 from app.ports import JOURNAL_SCHEMA, Segment
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class SegmentSource(DataSource):
 
     def read(self, share: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
         """The rows of a share with the columns of `schema`, as Spark takes them. Raises OurError."""
+        at_task_start()
         rows = self.rows()
         wanted = to_arrow_schema(schema, timezone="UTC")
         for first, batch in self._record_batches(share):
