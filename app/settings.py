@@ -130,9 +130,10 @@ class Http(Section):
 
 
 class JournalSettings(Section):
-    """Where the journal lies, and when a segment is sealed."""
+    """Where the journal lies, when a segment is sealed, and where sealed ones are copied to before they go."""
 
     folder: Path | None = None
+    archive_url: str | None = None
     segment_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=1 << 16)
     segment_age: Duration = timedelta(hours=1)
 
@@ -148,6 +149,24 @@ class ContentSettings(Section):
 
     url: str | None = None
     settle_after: Duration = timedelta(seconds=30)
+
+
+class TableSettings(Section):
+    """Where tables of data sets lie."""
+
+    url: str | None = None
+
+
+class PipelineSettings(Section):
+    """How Spark assembles. A micro-batch begins every `trigger` and takes at most `bytes_per_trigger` of the journal;
+    late duplicates of a finished attachment are known for what they are for `forget_finished`. `partitions` of None are
+    as many as Spark's own default; `checkpoint` is a folder or URL that the driver and all executors reach."""
+
+    checkpoint: str | None = None
+    trigger: Duration = timedelta(seconds=2)
+    bytes_per_trigger: ByteSize = Field(default=ByteSize(256 << 20), ge=1 << 20)
+    forget_finished: Duration = timedelta(days=7)
+    partitions: int | None = Field(default=None, ge=1)
 
 
 class Limits(Section):
@@ -256,18 +275,27 @@ class Destination(Endpoint):
     retry_longest: Duration = timedelta(minutes=5)
 
 
+SEGMENTS_FOR_SPARK = {"segment_bytes": ByteSize(64 << 20), "segment_age": timedelta(seconds=5)}
+"""Spark sees only sealed segments: what it is to assemble soon has to be sealed soon."""
+
+
 class Settings(BaseSettings):
-    """The whole configuration. Values given to the constructor are the file's: the environment wins over them."""
+    """The whole configuration. Values given to the constructor are the file's: the environment wins over them.
+
+    What `assembler` names puts attachments together: this process, or a Spark job that reads the journal."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
     )
 
     data: Path = Path("var")
+    assembler: Literal["embedded", "spark"] = "embedded"
     http: Http = Http()
     journal: JournalSettings = JournalSettings()
     catalog: CatalogSettings = CatalogSettings()
     content: ContentSettings = ContentSettings()
+    tables: TableSettings = TableSettings()
+    pipeline: PipelineSettings = PipelineSettings()
     limits: Limits = Limits()
     expiry: Expiry = Expiry()
     retention: Retention = Retention()
@@ -288,6 +316,14 @@ class Settings(BaseSettings):
         del settings_cls, dotenv_settings, file_secret_settings
         return env_settings, init_settings
 
+    @model_validator(mode="before")
+    @classmethod
+    def _seal_for_spark(cls, given: dict[str, Any]) -> dict[str, Any]:
+        journal = given.get("journal", {})
+        if given.get("assembler") != "spark" or not isinstance(journal, Mapping):
+            return given
+        return given | {"journal": SEGMENTS_FOR_SPARK | dict(journal)}
+
     @property
     def journal_folder(self) -> Path:
         return self.journal.folder or self.data / "journal"
@@ -299,6 +335,14 @@ class Settings(BaseSettings):
     @property
     def content_url(self) -> str:
         return self.content.url or (self.data / "content").absolute().as_uri()
+
+    @property
+    def tables_url(self) -> str:
+        return self.tables.url or (self.data / "tables").absolute().as_uri()
+
+    @property
+    def pipeline_checkpoint(self) -> str:
+        return self.pipeline.checkpoint or str((self.data / "pipeline").absolute())
 
     def line_end(self, source: str) -> str:
         """What joins the records of a source's text files; sources that are no more have the default."""

@@ -177,6 +177,23 @@ def test_folders_follow_from_data(file: Path, tmp_path: Path) -> None:
     assert settings.journal_folder == tmp_path / "journal"
     assert settings.catalog_url == f"sqlite:///{tmp_path}/catalog.sqlite"
     assert settings.content_url == f"file://{tmp_path}/content"
+    assert settings.tables_url == f"file://{tmp_path}/tables"
+    assert settings.pipeline_checkpoint == f"{tmp_path}/pipeline"
+
+
+def test_segments_are_sealed_sooner_where_spark_assembles(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def segments(text: str) -> tuple[int, float]:
+        file.write_text(text)
+        journal = load(file).journal
+        return journal.segment_bytes, journal.segment_age.total_seconds()
+
+    assert segments('assembler = "embedded"') == (256 << 20, 3600)
+    assert segments('assembler = "spark"') == (64 << 20, 5)
+    assert segments('assembler = "spark"\n[journal]\nsegment_age = "1m"') == (64 << 20, 60)
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_JOURNAL__SEGMENT_BYTES", "1 MiB")
+    assert segments('assembler = "spark"\n[journal]\nsegment_age = "1m"') == (1 << 20, 60)
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_ASSEMBLER", "spark")
+    assert segments("") == (1 << 20, 5)
 
 
 @pytest.mark.parametrize("kind", ["transport", "journal", "catalog", "content store"])
