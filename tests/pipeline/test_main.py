@@ -12,7 +12,6 @@ def run(*command: str | Path) -> tuple[int, str]:
     return ended.returncode, ended.stdout + ended.stderr
 
 
-def test_as_a_file_and_as_a_module_it_is_the_command_line() -> None:
+def test_as_a_file_it_is_the_command_line() -> None:
     as_command = run(Path(sys.executable).with_name("attachment-gateway"), "pipeline", "--help")
     assert run(Path(main.__file__), "--help") == as_command
-    assert run("-m", "app.pipeline.main", "--help") == as_command
