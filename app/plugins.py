@@ -47,7 +47,7 @@ def load(kind: str, name: str) -> Any:
         return found.load()
     except ModuleNotFoundError as missing:
         library = (missing.name or "").partition(".")[0]
-        raise PluginError(f"{kind} {name!r} needs the library {library!r}: {_how_to_install(library)}") from missing
+        raise PluginError(f"{kind} {name!r} needs the library {library!r}: {how_to_install(library)}") from missing
     except (ImportError, AttributeError, OSError) as broken:
         raise PluginError(f"{kind} {name!r} ({found.value}) cannot be loaded: {broken}") from broken
 
@@ -58,7 +58,7 @@ def transport(name: str) -> TransportPlugin:
     return plugin
 
 
-def _how_to_install(library: str) -> str:
+def how_to_install(library: str) -> str:
     extra = _EXTRAS.get(library)
     return f"pip install 'attachment-gateway[{extra}]'" if extra else f"pip install {library}"
 

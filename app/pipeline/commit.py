@@ -22,10 +22,10 @@ from app.pipeline.finishing import Result, with_content
 from app.pipeline.job import Opened
 from app.pipeline.tables import Committed as TableCommitted
 from app.pipeline.tables import DataSet, TableTask, Written
-from app.pipeline.tables.quality import Increment, hour_of
 from app.ports import Catalog, Clock
 from app.service.completion import complete_messages, expiry_event, finished_event, refusal_event
 from app.service.quarantining import quarantine_event
+from app.tables.quality import Increment, hour_of
 
 APPLICATION = "attachment-gateway"
 """By which tables know the transactions of this pipeline."""

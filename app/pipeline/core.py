@@ -18,7 +18,7 @@ from app.model.attachment import AttachmentState
 from app.model.event import PartsArrived
 from app.model.records import AttachmentRecord, MessageRecord, PartRun
 from app.pipeline.references import Reference, What
-from app.pipeline.tables.quality import Increment, hour_of
+from app.tables.quality import Increment, hour_of
 
 MOST_RANGES = 1000
 """Missing ranges of one attachment that are counted."""

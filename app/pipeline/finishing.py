@@ -28,12 +28,12 @@ from app.model.records import (
 )
 from app.pipeline.core import Outcome, Refusal
 from app.pipeline.references import messages
-from app.pipeline.tables.quality import Increment
 from app.ports import JournalArchive
 from app.service.object_file import opened
 from app.service.quarantining import quarantine_record
 from app.service.reading import Spoilt, read_content
 from app.service.surroundings import Stores
+from app.tables.quality import Increment
 
 AT_ONCE = 2048
 """Outcomes whose messages are fetched together, in the journal's order."""

@@ -24,7 +24,7 @@ from app.pipeline.headers import Memory
 from app.pipeline.job import Job, open_job
 from app.pipeline.references import Reference
 from app.pipeline.steps import pack, read_headers
-from app.pipeline.tables.quality import Increment, hour_of
+from app.tables.quality import Increment, hour_of
 
 REFERENCES = StructType(
     [

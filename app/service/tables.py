@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from app.dataset.contents import Contents, contents
 from app.ports import TableStore, TableVersion
+from app.tables.quality import QUALITY, summed
+from app.tables.remarks import remarks
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
@@ -18,6 +21,16 @@ class OpenTable:
     version: TableVersion
     schema: pa.Schema
     dataset: "Dataset"
+
+
+def described(table: OpenTable) -> Contents:
+    """What is known of a table's columns, as of a data set's variables; notes tell how they came to be, too."""
+    found = contents(table.schema, table.version.rows)
+    variables = [
+        variable._replace(notes=(*variable.notes, *remarks(table.schema.field(variable.column))))
+        for variable in found.variables
+    ]
+    return found._replace(variables=tuple(variables))
 
 
 def find_name(store: TableStore, name: str) -> str:
@@ -44,4 +57,13 @@ def open_table(store: TableStore, name: str) -> OpenTable:
 
 
 def _open(store: TableStore, name: str) -> OpenTable:
-    return OpenTable(store.describe(name), store.schema(name), store.dataset(name))
+    opened = OpenTable(store.describe(name), store.schema(name), store.dataset(name))
+    return _summed(opened) if name == QUALITY else opened
+
+
+def _summed(table: OpenTable) -> OpenTable:
+    """Quality, which is kept as increments, as the sums of them."""
+    from pyarrow.dataset import InMemoryDataset  # noqa: PLC0415 - takes a quarter of a second to load
+
+    rows = summed(table.dataset.to_batches())
+    return OpenTable(table.version._replace(rows=rows.num_rows), rows.schema, InMemoryDataset(rows))

@@ -28,8 +28,8 @@ from app.pipeline.tables.building import (
     write,
 )
 from app.pipeline.tables.files import file_rows
-from app.pipeline.tables.naming import FILES, QUALITY, table_name
-from app.pipeline.tables.quality import Increment, hour_of, quality_rows, summed
+from app.pipeline.tables.naming import FILES, table_name
+from app.tables.quality import QUALITY, Increment, hour_of, quality_rows, summed
 
 __all__ = [
     "FILES",

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from app.dataset import side
+from app.tables.remarks import FORMER_FORMATS, FORMER_LABELS, VARIABLE, WARNING
 
 FIXED = pa.schema(
     [
@@ -38,12 +39,10 @@ FIXED = pa.schema(
 """What stands before the variables: identifiers, the source's name, when the attachment was received, and the number of
 the observation, from 1."""
 
-VARIABLE = "table.variable"
-WARNING = "table.warning"
 MOST_FORMER = 10
 """Former labels of a column that are kept, and formats: the newest ones."""
 
-_FORMER = {"sas.label": "table.former_labels", "sas.format": "table.former_formats"}
+_FORMER = {"sas.label": FORMER_LABELS, "sas.format": FORMER_FORMATS}
 _NEWEST = ("sas.label", "sas.format", "sas.informat", "sas.kind")
 _OF_TABLE = ("sas.library", "sas.member", "sas.label")
 _FIXED_NAMES = frozenset(FIXED.names)

@@ -9,9 +9,6 @@ name literal.
 FILES = "files"
 """The table of all file attachments."""
 
-QUALITY = "quality"
-"""The table of what receiving was like."""
-
 DEFAULT_LIBRARY = "WORK"
 UNNAMED = "_UNNAMED_"
 

@@ -1,4 +1,4 @@
-"""The rows of the table that tells what receiving was like, by source and hour.
+"""The table that tells what receiving was like, by source and hour.
 
 The table holds increments, as many for an hour as transactions had something to say of it, and `summed` adds them up.
 An hour is that in which the first physical message of an attachment was received; what is no attachment's counts in its
@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+QUALITY = "quality"
+"""The table's name."""
 
 HOUR = 3_600_000_000
 """In microseconds."""
