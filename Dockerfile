@@ -1,6 +1,8 @@
 # docker build -t attachment-gateway .
 # With IBM MQ, of which the client is only IBM's to give (docs/ibm-mq.md), unpacked in /opt/mqm:
 # docker build --target ibm-mq --build-context mq-client=/opt/mqm -t attachment-gateway .
+# With Spark, for drivers and executors alike (docs/spark.md):
+# docker build --target pipeline -t attachment-gateway-pipeline .
 FROM python:3.11-slim-bookworm AS build
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
@@ -22,6 +24,18 @@ COPY --from=mq-client / /opt/mqm/
 COPY requirements-mq.lock /src/
 RUN MQ_FILE_PATH=/opt/mqm pip install --disable-pip-version-check --no-cache-dir --no-deps --require-hashes \
     --target /opt/mq-packages --requirement /src/requirements-mq.lock
+
+FROM python:3.11-slim-bookworm AS build-pipeline
+
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+RUN python -m venv /opt/gateway
+COPY requirements-pipeline.lock /src/
+RUN /opt/gateway/bin/pip install --require-hashes --requirement /src/requirements-pipeline.lock
+COPY pyproject.toml README.md /src/
+COPY app /src/app
+COPY adapters /src/adapters
+RUN /opt/gateway/bin/pip install --no-deps --no-build-isolation --no-index /src \
+    && /opt/gateway/bin/pip uninstall --yes pip setuptools
 
 FROM python:3.11-slim-bookworm AS gateway
 
@@ -47,6 +61,29 @@ FROM gateway AS ibm-mq
 COPY --from=mq-client / /opt/mqm/
 COPY --from=build-ibm-mq /opt/mq-packages /opt/gateway/lib/python3.11/site-packages/
 ENV LD_LIBRARY_PATH=/opt/mqm/lib64
+
+# The user is the gateway's, whose journal and content Spark works with where they share a volume.
+FROM python:3.11-slim-bookworm AS pipeline
+
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps tini \
+    && rm -rf /var/lib/apt/lists/*
+RUN groupadd --gid 10001 gateway \
+    && useradd --uid 10001 --gid gateway --no-create-home --home-dir /var/lib/gateway --shell /usr/sbin/nologin gateway \
+    && install --directory --owner gateway --group gateway /var/lib/gateway /etc/gateway
+COPY --from=build-pipeline /opt/gateway /opt/gateway
+
+ENV PATH=/opt/gateway/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    PYSPARK_PYTHON=/opt/gateway/bin/python \
+    SPARK_HOME=/opt/gateway/lib/python3.11/site-packages/pyspark \
+    ATTACHMENT_GATEWAY_DATA=/var/lib/gateway
+WORKDIR /var/lib/gateway
+USER 10001:10001
+VOLUME /var/lib/gateway
+ENTRYPOINT ["tini", "-s", "--", "python", "-m", "app.pipeline.container"]
+CMD ["pipeline", "stream"]
 
 # The one that is built when no other is asked for.
 FROM gateway

@@ -45,6 +45,52 @@ def test_the_locks_agree() -> None:
     assert pins[0] < pins[1] < pins[2]
 
 
+@pytest.mark.parametrize("name", ["requirements-mq.lock", "requirements-java.lock"])
+def test_what_is_installed_by_the_way_has_hashes_too(name: str) -> None:
+    entries = (ROOT / name).read_text().count("==")
+    assert 0 < entries <= (ROOT / name).read_text().count("--hash=sha256:")
+
+
+def docker_stages() -> dict[str, list[str]]:
+    """The instructions of each stage of the Dockerfile, the last one as "" where it has no name."""
+    text = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE))
+    stages: dict[str, list[str]] = {}
+    for line in filter(None, text.splitlines()):
+        if line.startswith("FROM "):
+            stages[line.partition(" AS ")[2]] = instructions = [line]
+        else:
+            instructions.append(line)
+    return stages
+
+
+def test_what_the_image_copies_is_sent_to_its_build() -> None:
+    copied = {
+        source
+        for instructions in docker_stages().values()
+        for line in instructions
+        if line.startswith("COPY ") and "--from" not in line
+        for source in line.split()[1:-1]
+    }
+    sent = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[0] == "!"}
+    assert copied == sent
+    assert [source for source in copied if not (ROOT / source).exists()] == []
+
+
+@pytest.mark.parametrize("stage", ["gateway", "pipeline"])
+def test_an_image_runs_as_nobody_special_from_a_locked_build(stage: str) -> None:
+    stages = docker_stages()
+    instructions = stages[stage]
+    assert instructions.index("USER 10001:10001") > max(
+        place for place, line in enumerate(instructions) if line.startswith(("RUN ", "COPY "))
+    )
+    build = next(line for line in instructions if line.startswith("COPY --from=")).split("=")[1].split()[0]
+    for line in stages[build]:
+        if " pip install" in line or "/pip install" in line:
+            assert "--require-hashes" in line or "--no-index" in line
+    folders = [line.split()[1] for line in instructions if line.startswith(("VOLUME", "WORKDIR"))]
+    assert set(folders) == {"/var/lib/gateway"}
+
+
 def test_the_chart_knows_every_section_of_the_configuration() -> None:
     schema = json.loads((ROOT / "helm" / "values.schema.json").read_text())
     # `data` is the chart's own: the volume.
