@@ -1,0 +1,88 @@
+"""Lines of hexadecimal: digits, times, comments, and where something else stands."""
+
+from io import BytesIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.capture import lines as lines_module
+from app.capture.entries import Refused
+from app.capture.hexadecimal import Capture, captures
+from app.capture.lines import Line, lines
+from tests.support.captures import origin
+
+MOMENT = 1_795_246_200_125_000
+"""2026-11-21T07:30:00.125Z"""
+
+
+def read(text: bytes) -> list[Capture | Refused]:
+    return list(captures(lines(BytesIO(text)), origin()))
+
+
+@pytest.mark.parametrize(
+    ("line", "time"),
+    [
+        ("0aFf", 0),
+        (" 0a:ff\t", 0),
+        ("0a-ff # what it is", 0),
+        ("2026-11-21T07:30:00.125Z 0aff", MOMENT),
+        ("2026-11-21T07:30:00.125 0aff", MOMENT),
+        ("2026-11-21T08:30:00.125+01:00\t0aff#", MOMENT),
+        ("2026-11-21T07:30Z 0a ff", MOMENT - 125_000),
+        ("1795246200125000 0aff", MOMENT),
+    ],
+)
+def test_a_line_holds_bytes_and_perhaps_a_time(line: str, time: int) -> None:
+    assert read(line.encode()) == [Capture(1, b"\x0a\xff", time)]
+
+
+def test_sixteen_digits_that_nothing_follows_are_bytes() -> None:
+    assert read(b"1795246200125000") == [Capture(1, bytes.fromhex("1795246200125000"))]
+    assert read(b"0795246200125000 00") == [Capture(1, bytes.fromhex("079524620012500000"))]
+
+
+def test_empty_lines_and_comments_mean_nothing() -> None:
+    assert read(b"# a capture\r\n\r\n  \n  # of two lines\n01\r\n02") == [Capture(5, b"\1"), Capture(6, b"\2")]
+
+
+@pytest.mark.parametrize(
+    ("line", "at", "why"),
+    [
+        ("zz", 0, "this is not hexadecimal: 'z'"),
+        ("0a fx", 4, "this is not hexadecimal: 'x'"),
+        ("0af", 3, "3 digits are an odd number"),
+        ("2026-11-21T07:30:00Z", 20, "a time, and no bytes behind it"),
+        ("2026-13-21T07:30:00Z 00", 0, "no time of ISO 8601"),
+        ("2026-11-21 07:30:00 0", 21, "odd number"),
+    ],
+)
+def test_what_is_wrong_has_its_place(line: str, at: int, why: str) -> None:
+    _, refused = read(b"00\n" + line.encode())
+    assert isinstance(refused, Refused)
+    assert (refused.code, refused.line, refused.message.body) == ("bad-capture", 2, line.encode())
+    assert why in refused.why
+    assert refused.at == at
+
+
+@given(st.binary(max_size=100) | st.text("09afTZ:-. #\n2026", max_size=100).map(str.encode))
+def test_any_bytes_are_captures_or_refused(text: bytes) -> None:
+    for found in read(text):
+        if isinstance(found, Capture):
+            assert found.data
+        else:
+            assert 0 <= found.at <= len(found.message.body)
+
+
+def test_a_line_without_end_is_cut_and_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines_module, "LONGEST_LINE", 8)
+    monkeypatch.setattr(lines_module, "_PIECE", 3)
+    assert list(lines(BytesIO(b"0011\n00112233445566\n0022\n00112233445566"))) == [
+        Line(1, b"0011"),
+        Line(2, b"00112233", is_whole=False),
+        Line(3, b"0022"),
+        Line(4, b"00112233", is_whole=False),
+    ]
+    _, refused, _ = read(b"0011\n00112233445566\n0022\n")
+    assert isinstance(refused, Refused)
+    assert "longer than any" in refused.why

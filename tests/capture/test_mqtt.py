@@ -1,0 +1,118 @@
+"""MQTT captures: packets that paho-mqtt makes, other packets, cuts, and any bytes."""
+
+from dataclasses import replace
+from functools import partial
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.capture import mqtt
+from app.capture.entries import Entry, Refused, Skipped
+from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
+from app.codecs.mqtt.packets import Version
+from app.model.message import PhysicalMessage
+from tests.codecs.mqtt.test_envelope import MESSAGES, VALID_EXTENSION
+from tests.support import captures
+from tests.support.captures import NOW, entries, in_hexadecimal, packet
+from tests.support.sas_client import Program, binary_file, message
+
+CONNACK, PINGREQ = bytes.fromhex("20020000"), bytes.fromhex("C000")
+
+
+def read(text: bytes, version: Version | None = None, framing: str = "sas_queue") -> list[Entry]:
+    return entries(partial(mqtt.read, version=version), text, framing)
+
+
+def expected(sent: PhysicalMessage) -> PhysicalMessage:
+    return sent._replace(source=captures.SOURCE, received_at=NOW, properties={})
+
+
+@given(
+    MESSAGES.map(lambda each: each._replace(group_id=b"G" * 24, **VALID_EXTENSION)),
+    st.sampled_from([0, 1, 2]),
+    st.booleans(),
+)
+def test_a_publish_tells_its_version_by_its_envelope(sent: PhysicalMessage, qos: int, told: bool) -> None:
+    for version in ("5", "3.1.1"):
+        line = in_hexadecimal([packet(sent, version, qos)])
+        assert read(line, version if told else None) == [expected(sent)]
+
+
+def test_many_packets_stand_on_a_line_and_only_publishes_are_messages() -> None:
+    random = Random(4)
+    program = Program(random)
+    sent = message(program, [binary_file(program, "a", random.randbytes(100))])
+    whole = CONNACK + b"".join(packet(each, "5") + PINGREQ for each in sent)
+    found = read(whole.hex(" ").encode())
+    assert [each for each in found if not isinstance(each, Skipped)] == [expected(each) for each in sent]
+    assert [each.what for each in found if isinstance(each, Skipped)] == ["CONNACK"] + ["PINGREQ"] * len(sent)
+
+
+def test_a_capture_may_have_its_time() -> None:
+    sent = PhysicalMessage(captures.SOURCE, "sas_queue", 100001, body=b"x")
+    line = b"2026-11-21T07:30:01Z " + in_hexadecimal([packet(sent, "3.1.1")])
+    (found,) = read(line)
+    assert isinstance(found, PhysicalMessage)
+    assert found.received_at == NOW + 1_000_000
+
+
+@pytest.mark.parametrize("framing", ["sas_rendezvous", "order_packet"])
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_framings_without_an_envelope_travel_bare(version: Version, framing: str) -> None:
+    sent = PhysicalMessage(captures.SOURCE, framing, body=bytes.fromhex("000000089955EEAA"), received_at=NOW)
+    assert read(in_hexadecimal([packet(sent, version)]), version, framing) == [sent]
+
+
+def test_a_packet_cut_anywhere_is_refused() -> None:
+    sent = PhysicalMessage("", "sas_queue", 100001, body=b"x", properties={"a": "b"})
+    for version in ("5", "3.1.1"):
+        whole = packet(sent, version)
+        for cut in range(1, len(whole)):
+            (found,) = read(in_hexadecimal([whole[:cut]]))
+            assert isinstance(found, Refused)
+            assert (found.code, found.line, bytes(found.message.body)) == ("bad-mqtt-packet", 1, whole[:cut])
+
+
+def test_a_packet_whose_parts_do_not_fit_is_refused() -> None:
+    whole = packet(PhysicalMessage("", "sas_queue", 100001, body=b"", properties={}), "5")
+    header, start = FixedHeader.decode(whole)
+    for cut in range(start, len(whole)):
+        cut_packet = replace(header, remaining_length=cut - start).encode() + whole[start:cut]
+        (found,) = read(in_hexadecimal([cut_packet]), "5")
+        assert isinstance(found, Refused)
+
+
+@pytest.mark.parametrize(
+    ("hexadecimal", "code", "why"),
+    [
+        ("30 03 0001 74", "no-envelope", "a publish on 't' with neither"),
+        ("30 0b 0001 74 4d442020 00000009", "bad-mq-image", "neither version 1 nor 2"),
+        ("30 10 0001 74 0c 26 0008 6d73672d74797065 00", "no-envelope", "neither"),
+        ("30 13 0001 74 0f 26 0008 6d73672d74797065 0002 7878", "bad-envelope", "'xx' is no msg-type"),
+        ("00 00", "bad-mqtt-packet", "0 is no message type"),
+        ("36 00", "bad-mqtt-packet", "3 is reserved"),
+        ("30 02 0001", "bad-mqtt-packet", "PUBLISH.topic"),
+        ("30 03 0001 ff", "bad-mqtt-packet", "not UTF-8"),
+    ],
+)
+def test_what_cannot_be_read_says_why(hexadecimal: str, code: str, why: str) -> None:
+    *_, found = read(b"c000\n" + hexadecimal.encode())
+    assert isinstance(found, Refused)
+    assert (found.code, found.line) == (code, 2)
+    assert why in found.why
+
+
+def test_reading_goes_on_behind_a_bad_line_and_a_bad_envelope() -> None:
+    good = packet(PhysicalMessage("", "sas_queue", 100001, body=b"x"), "5")
+    bare = bytes.fromhex("3003000174")
+    found = read(in_hexadecimal([bare + good, good + b"\0", good]) + b"zz\n" + in_hexadecimal([good]))
+    said = [each.code if isinstance(each, Refused) else getattr(each, "body", None) for each in found]
+    assert said == ["no-envelope", b"x", b"x", "bad-mqtt-packet", b"x", "bad-capture", b"x"]
+
+
+@given(st.binary(max_size=60), st.sampled_from([None, "5", "3.1.1"]))
+def test_any_bytes_are_entries(data: bytes, version: Version | None) -> None:
+    for found in read(in_hexadecimal([data, bytes([PacketType.PUBLISH << 4, len(data)]) + data]), version):
+        assert isinstance(found, PhysicalMessage | Refused | Skipped)

@@ -1,0 +1,38 @@
+"""Rendezvous captures: a tibrvMsg a line, as it is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.capture import rendezvous
+from app.capture.entries import Refused
+from app.model.message import PhysicalMessage
+from tests.support.captures import NOW, SOURCE, entries, in_hexadecimal
+
+MESSAGE = bytes.fromhex("0000000E9955EEAA024C0003010A"[:28])
+FRAMING = "sas_rendezvous"
+
+
+def test_a_message_is_taken_as_it_is() -> None:
+    text = b"# a message\n" + in_hexadecimal([MESSAGE]) + b"2026-11-21T07:30:01Z " + in_hexadecimal([MESSAGE])
+    assert entries(rendezvous.read, text, FRAMING) == [
+        PhysicalMessage(SOURCE, FRAMING, body=MESSAGE, received_at=NOW),
+        PhysicalMessage(SOURCE, FRAMING, body=MESSAGE, received_at=NOW + 1_000_000),
+    ]
+
+
+@pytest.mark.parametrize("framing", ["sas_rendezvous", "order_packet"])
+def test_a_message_cut_anywhere_is_refused(framing: str) -> None:
+    for cut in range(1, len(MESSAGE)):
+        (found,) = entries(rendezvous.read, in_hexadecimal([MESSAGE[:cut]]), framing)
+        assert isinstance(found, Refused)
+        assert (found.code, found.line, found.message.body) == ("bad-rendezvous-message", 1, MESSAGE[:cut])
+        assert found.why
+
+
+@given(st.binary(min_size=1, max_size=40))
+def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
+    for head in (b"", MESSAGE[:8]):
+        (found,) = entries(rendezvous.read, in_hexadecimal([head + data]), FRAMING)
+        is_whole = (head + data)[4:8] == MESSAGE[4:8] and int.from_bytes((head + data)[:4]) == len(head + data)
+        assert isinstance(found, PhysicalMessage if is_whole else Refused)
