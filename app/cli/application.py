@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from app.cli import configuring, fetching, importing, listing, sending, serving, tracing, watching
+from app.cli import configuring, fetching, importing, listing, sending, serving, tables_shown, tracing, watching
 from app.cli.console import Failure, err
 from app.cli.demo.command import demo
 
@@ -24,6 +24,7 @@ application.command()(watching.watch)
 application.command()(listing.deliveries)
 application.command()(tracing.trace)
 application.add_typer(listing.quarantine, name="quarantine")
+application.add_typer(tables_shown.tables, name="tables")
 application.add_typer(configuring.config, name="config")
 application.add_typer(importing.journal, name="journal")
 

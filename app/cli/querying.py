@@ -1,0 +1,142 @@
+"""SQL over tables: DuckDB, which can read them and reach nothing else.
+
+Tables are views over Arrow scans, into which DuckDB pushes columns and filters. The table `WORK.CUSTOMERS` is the view
+`"WORK.CUSTOMERS"`, and `work.customers`, as its library is a schema. Only those are opened that a query may mean: a
+table costs the reading of its log.
+
+What confines a query: it is one statement, of a kind that reads; there is no access to files, to the network or to
+extensions; and the configuration is locked. What memory has no room for goes to a folder that is gone afterwards.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from app.cli.console import Failure
+from app.plugins import how_to_install
+from app.ports import TableStore
+from app.service.tables import OpenTable, open_table
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+ROWS_A_BATCH = 16_384
+
+_CONFINED = {
+    "enable_external_access": "false",
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+}
+_READING = frozenset({"SELECT", "EXPLAIN"})
+"""What DuckDB calls statements that read: WITH, FROM, VALUES, DESCRIBE, SHOW and SUMMARIZE are SELECTs to it."""
+
+_EXPLAIN = re.compile(r"EXPLAIN\b(\s+ANALYZE\b|\s*\(\s*(ANALYZE|FORMAT)\b[^)]*\))?", re.IGNORECASE)
+_OF_ALL = re.compile(r"\bshow\b|\binformation_schema\b|\bduckdb_\w+|\bpg_\w+|\bsqlite_master\b", re.IGNORECASE)
+"""What in a query asks for the names of tables."""
+
+_FROM_LONG = {"time64[us]": "TIME '00:00' + to_microseconds({})", "duration[us]": "to_microseconds({})"}
+"""Types that are stored as integers, and SQL that makes them of those."""
+
+_HINTS = {
+    "PermissionException": "SQL reads the tables here, and nothing else",
+    "CatalogException": "attachment-gateway tables ls   lists the tables",
+    "OutOfMemoryException": "give it more with --memory",
+}
+
+
+class Answer(NamedTuple):
+    """What a query gives; its batches can be iterated once, and are made meanwhile."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+@contextmanager
+def answered(store: TableStore, sql: str, memory: str) -> Iterator[Answer]:
+    """Answers a query; DuckDB takes so much memory at most, such as `1GB`. Raises Failure, iterating included."""
+    duckdb = _duckdb()
+    with TemporaryDirectory(prefix="attachment-gateway-sql-") as folder:
+        confined = _CONFINED | {"temp_directory": folder, "memory_limit": memory}
+        try:
+            with duckdb.connect(":memory:", config=confined) as database:
+                _require_reading(database, sql)
+                database.execute("SET TimeZone = 'UTC'")
+                for name in _meant(store.names(), sql):
+                    _make_views(database, open_table(store, name))
+                database.execute("SET lock_configuration = true")
+                reader = database.sql(sql).to_arrow_reader(ROWS_A_BATCH)
+                yield Answer(reader.schema, _read(reader))
+        except duckdb.Error as error:
+            raise Failure(*_explained(error)) from error
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb  # noqa: PLC0415 - nothing else needs it
+    except ModuleNotFoundError:
+        raise Failure("SQL needs the library 'duckdb'", how_to_install("duckdb")) from None
+    return duckdb
+
+
+def _require_reading(database: "DuckDBPyConnection", sql: str) -> None:
+    statements = database.extract_statements(sql)
+    if len(statements) != 1:
+        raise Failure(f"one query is wanted, and this is {len(statements) or 'none'}")
+    (statement,) = statements
+    kind, text = statement.type.name, statement.query
+    if kind not in _READING:
+        why = f"{text.split()[0].upper()} is not a query, and tables are only read"
+        raise Failure(why, "write one SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN")
+    if kind == "EXPLAIN":
+        _require_reading(database, _EXPLAIN.sub("", text, count=1))
+
+
+def _meant(names: Sequence[str], sql: str) -> list[str]:
+    """The tables that a query may mean: those whose name, or member, stands anywhere in it."""
+    if _OF_ALL.search(sql):
+        return list(names)
+    text = sql.casefold().replace('""', '"')
+    return [name for name in names if (name.partition(".")[2] or name).casefold() in text]
+
+
+def _make_views(database: "DuckDBPyConnection", table: OpenTable) -> None:
+    name = table.version.name
+    relation = database.from_arrow(table.dataset)
+    relation.project(", ".join(map(_expression, table.schema))).create_view(name, replace=False)
+    library, dot, member = name.partition(".")
+    if dot:
+        with suppress(_duckdb().CatalogException, _duckdb().BinderException):  # a schema of DuckDB's own has that name
+            database.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(library)}")
+            database.execute(f"CREATE VIEW {_quoted(library)}.{_quoted(member)} AS FROM {_quoted(name)}")
+
+
+def _expression(field: pa.Field) -> str:
+    column = _quoted(field.name)
+    made = _FROM_LONG.get(str(field.type))
+    return f"{made.format(column)} AS {column}" if made else column
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader
+    except (pa.ArrowException, OSError) as error:
+        raise Failure(*_explained(error)) from error
+
+
+def _explained(error: Exception) -> tuple[str, str]:
+    """The sentence that DuckDB says, and what to do."""
+    said = str(error).partition("\n\nPossible solutions:")[0].strip()
+    kind = next((kind for kind in _HINTS if kind in type(error).__name__), "")
+    if not kind and "Out of Memory" in said:
+        kind = "OutOfMemoryException"
+    return re.sub(r"^[\w ]+ Error: |\nDid you mean .*", "", said), _HINTS.get(kind, "")

@@ -1,0 +1,250 @@
+"""`tables`: what the pipeline built, read where it lies; no gateway needs to run."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from app import plugins
+from app.cli.configuring import Config, read
+from app.cli.console import Failure, err, out, size, table
+from app.model.errors import OurError
+from app.ports import TableStore, TableVersion
+from app.service.tables import OpenTable, described, find_name, open_table
+
+ROWS_SHOWN = 100
+
+tables = typer.Typer(no_args_is_help=True, help="Tables of all data sets, as the pipeline builds them.")
+
+Place = Annotated[
+    str | None,
+    typer.Option("--tables", envvar="ATTACHMENT_GATEWAY_TABLES", help="Their folder or URL; else as configured."),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as WORK.CUSTOMERS, in any case.")]
+SomeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this table; else every one.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")]
+Csv = Annotated[bool, typer.Option("--csv", help="CSV.")]
+Output = Annotated[str | None, typer.Option("--output", "-o", help="A file: .parquet, .arrow, .csv, .json or .ndjson.")]
+
+_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
+_AGE = re.compile(r"(\d{1,9})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
+_LONGEST = 50 * 366 * 86_400
+
+
+@tables.command()
+def ls(*, as_json: Json = False, config: Config = None, place: Place = None) -> None:
+    """List tables by name."""
+    grid = table("Name", ">Rows", ">Columns", ">Files", ">Size", ">Version", "Modified (UTC)")
+    with _opened(config, place) as store:
+        for name in sorted(store.names()):
+            version, columns = store.describe(name), len(store.schema(name))
+            if as_json:
+                _tell(_facts(version) | {"columns": columns})
+            else:
+                numbers = (f"{version.rows:,}", f"{columns:,}", f"{version.files:,}", size(version.size))
+                modified = _moment(version.modified_at).strftime("%Y-%m-%d %H:%M:%S")
+                grid.add_row(escape(name), *numbers, str(version.version), modified)
+    if grid.row_count:
+        out.print(grid)
+    elif not as_json:
+        err.print("no tables")
+
+
+@tables.command()
+def show(name: Name, *, as_json: Json = False, config: Config = None, place: Place = None) -> None:
+    """Show a table's columns, with their labels and formats, and where it lies."""
+    with _opened(config, place) as store:
+        opened = _table(store, name)
+        location = store.location(opened.version.name)
+    found = described(opened)
+    facts = _facts(opened.version) | {"label": found.label, "location": location}
+    if as_json:
+        return _tell(facts | {"columns": [variable._asdict() for variable in found.variables]})
+    about = table("", "")
+    about.show_header = False
+    for key, value in facts.items():
+        about.add_row(key, escape(f"{value:,}" if isinstance(value, int) else str(value)))
+    grid = table(">#", "Column", "Type", ">Length", "Format", "Label", "Notes")
+    for number, variable in enumerate(found.variables, 1):
+        said = (variable.column, variable.arrow_type, str(variable.length or ""), variable.format, variable.label)
+        grid.add_row(str(number), *map(escape, said), escape("; ".join(variable.notes)))
+    out.print(about)
+    out.print()
+    return out.print(grid)
+
+
+@tables.command()
+def head(
+    name: Name,
+    *,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="So many rows.")] = 10,
+    columns: Annotated[list[str] | None, typer.Option(help="These columns, with commas between.")] = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    config: Config = None,
+    place: Place = None,
+) -> None:
+    """Show the first rows of a table."""
+    from app.cli.rows import Rows, to_stream, to_terminal  # noqa: PLC0415 - needs more of Arrow than other commands do
+    from app.tables.out import FORMATS, OptionError, Options  # noqa: PLC0415
+    from app.tables.out.scanned import outgoing  # noqa: PLC0415
+
+    known = FORMATS[_word(as_json, as_csv) or "csv"]
+    options = Options(None if columns is None else tuple(columns), limit=rows, missing="tag")
+    with _opened(config, place) as store:
+        opened = _table(store, name)
+        try:
+            modified = _moment(opened.version.modified_at)
+            found = outgoing(opened.dataset, opened.schema, opened.version.rows, options, known, modified)
+        except OptionError as error:
+            raise Failure(str(error)) from None
+        shown = Rows(found.schema, found.batches)
+        if as_json or as_csv:
+            to_stream(shown, known.name)
+        else:
+            to_terminal(shown, rows)
+
+
+@tables.command()
+def sql(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Such as: SELECT count(*) FROM work.customers")],
+    *,
+    output: Output = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Rows shown at most, if not written.")] = ROWS_SHOWN,
+    memory: Annotated[str, typer.Option(help="What DuckDB takes at most, before it uses the disk.")] = "1GB",
+    config: Config = None,
+    place: Place = None,
+) -> None:
+    """Ask DuckDB: every table is there by its name, "WORK.CUSTOMERS", and as work.customers.
+
+    Tables are only read, and nothing else can be: no files, no network, no extensions.
+    """
+    from app.cli.querying import answered  # noqa: PLC0415 - needs more of Arrow than other commands do
+    from app.cli.rows import Rows, plain, to_file, to_stream, to_terminal  # noqa: PLC0415
+
+    word = _word(as_json, as_csv)
+    if word and output:
+        raise Failure("-o tells the format by the file's extension", "leave out --json and --csv")
+    with _opened(config, place) as store, answered(store, query, memory) as answer:
+        found = plain(Rows(answer.schema, answer.batches))
+        if output:
+            to_file(found, output)
+        elif word:
+            to_stream(found, word)
+        else:
+            to_terminal(found, rows)
+
+
+@tables.command()
+def compact(name: SomeName = None, *, config: Config = None, place: Place = None) -> None:
+    """Join small files of tables, so that they are read faster."""
+    with _opened(config, place) as store:
+        for each in _chosen(store, name):
+            err.print(f"{each}: {store.compact(each):,} files joined", markup=False, highlight=False)
+
+
+@tables.command()
+def retain(
+    name: SomeName = None,
+    *,
+    received_from: Annotated[
+        datetime | None, typer.Option(help="Rows received since then stay (UTC).", formats=_FORMATS)
+    ] = None,
+    keep: Annotated[str | None, typer.Option(help="Rows received within this time stay, such as 90d.")] = None,
+    config: Config = None,
+    place: Place = None,
+) -> None:
+    """Remove rows that were received before a time."""
+    if (received_from is None) == (keep is None):
+        raise Failure("say either --received-from or --keep")
+    since = received_from.replace(tzinfo=UTC) if received_from else datetime.now(UTC) - _age("--keep", keep)
+    with _opened(config, place) as store:
+        for each in _chosen(store, name):
+            went = store.retain(each, round(since.timestamp() * 1_000_000))
+            err.print(f"{each}: {went:,} rows removed", markup=False, highlight=False)
+
+
+@tables.command()
+def vacuum(
+    name: SomeName = None,
+    *,
+    older_than: Annotated[
+        str, typer.Option(help="Files stay that a version of this time has, such as 7d: who reads may still want them.")
+    ] = "7d",
+    config: Config = None,
+    place: Place = None,
+) -> None:
+    """Remove files that no table has any more, of rows that were removed or joined."""
+    age = _age("--older-than", older_than)
+    with _opened(config, place) as store:
+        for each in _chosen(store, name):
+            went = store.vacuum(each, age.total_seconds())
+            err.print(f"{each}: {went:,} files removed", markup=False, highlight=False)
+
+
+@contextmanager
+def _opened(config: Path | None, place: str | None) -> Iterator[TableStore]:
+    """The tables of the configuration, or those that lie elsewhere. What goes wrong with them is a Failure."""
+    url = place or read(config).tables_url
+    try:
+        yield plugins.load("table store", "delta")(url)
+    except (plugins.PluginError, OurError, ValueError) as error:
+        raise Failure(str(error)) from error
+
+
+def _table(store: TableStore, name: str) -> OpenTable:
+    try:
+        return open_table(store, name)
+    except KeyError:
+        raise _no_table(name) from None
+
+
+def _chosen(store: TableStore, name: str | None) -> list[str]:
+    """The table of this name, or all of them."""
+    if name is None:
+        return sorted(store.names())
+    try:
+        return [find_name(store, name)]
+    except KeyError:
+        raise _no_table(name) from None
+
+
+def _no_table(name: str) -> Failure:
+    return Failure(f"there is no table {name!r}", "attachment-gateway tables ls   lists those there are")
+
+
+def _facts(version: TableVersion) -> dict[str, Any]:
+    return version._asdict() | {"modified_at": _moment(version.modified_at).isoformat()}
+
+
+def _moment(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds / 1e6, UTC)
+
+
+def _word(as_json: bool, as_csv: bool) -> str | None:
+    if as_json and as_csv:
+        raise Failure("either --json or --csv")
+    return "ndjson" if as_json else "csv" if as_csv else None
+
+
+def _age(option: str, said: str | None) -> timedelta:
+    match = _AGE.fullmatch(said or "")
+    if match is None:
+        raise Failure(f"{option} {said!r} is no time", "write such as 90d: s, m, h, d or w behind a number")
+    seconds = int(match[1]) * _SECONDS[match[2]]
+    if seconds > _LONGEST:
+        raise Failure(f"{option} {said!r} is longer than anything was kept")
+    return timedelta(seconds=seconds)
+
+
+def _tell(said: dict[str, Any]) -> None:
+    typer.echo(json.dumps(said, ensure_ascii=False))
