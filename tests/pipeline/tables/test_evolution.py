@@ -1,0 +1,171 @@
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.dataset import side
+from app.pipeline.tables.evolution import FIXED, MOST_FORMER, Evolution, evolve, word
+from tests.pipeline.tables.schemas import data_set_schemas
+from tests.support.tables import field, visits
+
+SCHEMAS = st.lists(data_set_schemas(), max_size=6)
+
+
+def evolved(*columns: list[pa.Field]) -> Evolution:
+    return evolve(None, [pa.schema(fields) for fields in columns])
+
+
+def names(evolution: Evolution) -> list[str]:
+    found: list[str] = evolution.schema.names
+    assert found[:5] == FIXED.names
+    return found[5:]
+
+
+@given(SCHEMAS)
+def test_columns_have_names_of_their_own_and_one_variable_and_type_each(schemas: list[pa.Schema]) -> None:
+    schema, mappings, _ = evolve(None, schemas)
+    assert schema.names[:5] == FIXED.names
+    assert len({name.casefold() for name in schema.names}) == len(schema)
+    assert all(field.nullable for field in schema)
+    belongs: dict[str, object] = {}
+    for data_set, mapping in zip(schemas, mappings, strict=True):
+        assert [source.column for source in mapping] == data_set.names
+        targets = dict(mapping)
+        assert len(set(targets.values())) == len(mapping)
+        for each in data_set:
+            target = schema.field(targets[each.name])
+            assert target.name not in FIXED.names
+            assert target.type in {each.type, pa.duration("us") if word(each.type) == "time" else each.type}
+            owner = side.missing_of(each) or side.bytes_of(each)
+            what = (each.name.casefold(), word(each.type)) if owner is None else (targets[owner], each.type)
+            assert belongs.setdefault(target.name, what) == what
+            if owner is not None:
+                assert (side.missing_of(target) or side.bytes_of(target)) == targets[owner]
+    assert len(set(belongs.values())) == len(belongs) == len(schema) - 5
+
+
+@given(SCHEMAS, SCHEMAS)
+def test_it_does_not_matter_where_batches_are_cut(first: list[pa.Schema], second: list[pa.Schema]) -> None:
+    begun = evolve(None, first)
+    at_once, in_two = evolve(None, first + second), evolve(begun.schema, second)
+    assert in_two.schema.equals(at_once.schema, check_metadata=True)
+    assert begun.mappings + in_two.mappings == at_once.mappings
+    assert begun.warnings + in_two.warnings == at_once.warnings
+
+
+@given(SCHEMAS)
+def test_what_is_known_changes_nothing_and_is_not_warned_of_again(schemas: list[pa.Schema]) -> None:
+    once = evolve(None, schemas)
+    again = evolve(once.schema, schemas)
+    assert again.schema.equals(once.schema, check_metadata=True)
+    assert (again.mappings, again.warnings) == (once.mappings, [])
+
+
+def test_a_first_data_set_gives_its_columns() -> None:
+    schema, (mapping,), warnings = evolve(None, [visits().schema])
+    assert [source.column for source in mapping] == [source.target for source in mapping] == visits().column_names
+    assert schema.types[5:] == visits().schema.types
+    assert warnings == []
+    assert schema.metadata == {b"sas.library": b"CLINIC", b"sas.member": b"VISITS", b"sas.label": b"Who came"}
+    assert schema.field("Seen").metadata == {
+        b"sas.type": b"numeric",
+        b"sas.length": b"8",
+        b"sas.format": b"DATE9.",
+        b"sas.kind": b"date",
+        b"table.variable": b"seen",
+    }
+
+
+def test_case_makes_no_new_column_and_new_variables_stand_behind() -> None:
+    one, other = field("Value", pa.float64()), field("New", pa.string())
+    evolution = evolved([one], [other, one.with_name("VALUE")])
+    assert names(evolution) == ["Value", "New"]
+    assert evolution.mappings[1] == (("New", "New"), ("VALUE", "Value"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (pa.string(), "Value__text"),
+        (pa.date32(), "Value__date"),
+        (pa.timestamp("us"), "Value__datetime"),
+        (pa.time64("us"), "Value__time"),
+        (pa.duration("us"), "Value__time"),
+    ],
+)
+def test_another_type_gets_a_column_of_its_own_and_a_warning(kind: pa.DataType, name: str) -> None:
+    evolution = evolved([field("Value", pa.float64())], [field("Value", kind)], [field("VALUE", kind)])
+    assert names(evolution) == ["Value", name]
+    said = name.partition("__")[2]
+    why = f"Value is {said} in some data sets, and number in others"
+    assert evolution.warnings == [f"{why}: the values are in {name}"]
+    assert evolution.schema.field(name).metadata[b"table.warning"].decode() == why
+    assert evolution.schema.field(name).metadata[b"sas.name"] == b"Value"
+    assert evolution.mappings[2] == (("VALUE", name),)
+
+
+def test_names_that_are_taken_are_not_taken_again() -> None:
+    evolution = evolved(
+        [field("value__text", pa.float64()), field("Value", pa.float64())], [field("VALUE", pa.string())]
+    )
+    assert names(evolution) == ["value__text", "Value", "VALUE__text_"]
+
+
+@pytest.mark.parametrize("name", ["source", "ROW", "Received_At"])
+def test_variables_leave_the_first_columns_alone(name: str) -> None:
+    evolution = evolved([field(name, pa.string())], [field(name, pa.float64())])
+    assert names(evolution) == [f"{name}__variable", f"{name}__number"]
+    assert evolution.warnings[0] == f"{name} is a column that every table has: the values are in {name}__variable"
+
+
+def test_characters_that_tables_do_not_allow_are_replaced() -> None:
+    evolution = evolved([field("a b;c\n(=)", pa.string()), field("a_b_c____", pa.string())])
+    assert names(evolution) == ["a_b_c____", "a_b_c_____"]
+    assert evolution.schema.field("a_b_c____").metadata[b"sas.name"] == b"a b;c\n(=)"
+
+
+def test_a_time_becomes_a_duration_and_stays_one() -> None:
+    day, span = field("T", pa.time64("us")), field("T", pa.duration("us"))
+    for order in ([day, span, day], [span, day], [day, day, span]):
+        evolution = evolved(*([each] for each in order))
+        assert (names(evolution), evolution.schema.field("T").type) == (["T"], pa.duration("us"))
+        assert evolution.warnings == []
+
+
+def test_side_columns_go_with_the_column_of_their_type() -> None:
+    number, text = field("X", pa.float64()), field("X", pa.string())
+    taken: set[str] = set()
+    evolution = evolved([text], [number, side.missing_field("X", taken)], [text, side.bytes_field("X", taken)])
+    assert names(evolution) == ["X", "X__number", "X__number__missing", "X__bytes"]
+    assert side.missing_of(evolution.schema.field("X__number__missing")) == "X__number"
+    assert side.bytes_of(evolution.schema.field("X__bytes")) == "X"
+
+
+def test_labels_and_formats_are_the_newest_and_lengths_the_longest() -> None:
+    evolution = evolved(
+        [field("X", pa.string(), label="one", length="8", format="$8.")],
+        [field("X", pa.string(), label="two", length="20", format="$8.")],
+        [field("X", pa.string(), label="", length="4", format="")],
+        [field("X", pa.string(), label="one", length="4", format="$9.")],
+    )
+    said = {key.decode(): value.decode() for key, value in evolution.schema.field("X").metadata.items()}
+    assert (said["sas.label"], said["sas.length"], said["sas.format"]) == ("one", "20", "$9.")
+    assert (said["table.former_labels"], said["table.former_formats"]) == ('["two"]', '["$8."]')
+    assert evolution.warnings == [
+        "X had the label 'one', and now has 'two'",
+        "X had the format '$8.', and now has '$9.'",
+    ]
+
+
+def test_few_former_labels_are_kept() -> None:
+    evolution = evolved(*([field("X", pa.string(), label=f"label {n}")] for n in range(100)))
+    former = json.loads(evolution.schema.field("X").metadata[b"table.former_labels"])
+    assert former == [f"label {n}" for n in range(99 - MOST_FORMER, 99)]
+
+
+def test_columns_that_others_have_added_stay() -> None:
+    table = evolved([field("X", pa.string())]).schema.append(pa.field("x_note", pa.string()))
+    evolution = evolve(table, [pa.schema([field("X_NOTE", pa.float64())])])
+    assert names(evolution) == ["X", "x_note", "X_NOTE_"]
