@@ -95,7 +95,9 @@ def _plain(name: str, value: Any) -> Any:
         return None
     if name in _BYTES:
         return b64encode(value).decode()
-    return f"{value:x}" if name in _BIG else value
+    if name in _BIG:
+        return f"{value:x}"
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _from_json(record: type[T], text: str) -> T:

@@ -25,7 +25,7 @@ from tests.support import ibm_float
 
 UTF8 = 1208
 _ENCODINGS = {">": 273, "<": 546}
-_APPLICATION = b"This is the actual application message."
+APPLICATION_BODY = b"This is the actual application message."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def data_set(program: Program, library: str, member: str, table: pa.Table, descr
 
 
 def message(
-    program: Program, attachments: Sequence[Attached], application: bytes = _APPLICATION
+    program: Program, attachments: Sequence[Attached], application: bytes = APPLICATION_BODY
 ) -> list[PhysicalMessage]:
     """All physical messages of one application message, in the order of the specification."""
     header = MessageHeader(

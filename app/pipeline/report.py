@@ -1,0 +1,59 @@
+"""What a run has left in the catalog, for people and for programs."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord
+from app.ports import AttachmentFilter, Catalog, JournalReader, Page
+from app.service.missing import missing_ranges
+
+T = TypeVar("T")
+
+MOST_LISTED = 1000
+MOST_RANGES = 10
+_PAGE = 200
+
+
+class Incomplete(NamedTuple):
+    """An attachment that lacks something: its `missing` ranges of sequence numbers, as far as they are known. Without a
+    header (no kind) or a count (no expected parts) nothing else may be missing of it."""
+
+    record: AttachmentRecord
+    missing: list[tuple[int, int]]
+
+
+class Report(NamedTuple):
+    """`states` counts the attachments, `reasons` the entries of quarantine by code; of the incomplete ones at most
+    `MOST_LISTED` are listed, the newest first."""
+
+    states: dict[str, int]
+    incomplete: list[Incomplete]
+    reasons: dict[str, int]
+
+
+def report(catalog: Catalog, journal: JournalReader) -> Report:
+    receiving = AttachmentFilter(state=AttachmentState.RECEIVING)
+    records = _all(lambda cursor: catalog.attachments(receiving, cursor, _PAGE), MOST_LISTED)
+    reasons = Counter(entry.code for entry in _all(lambda cursor: catalog.quarantined(None, None, cursor, _PAGE)))
+    return Report(
+        states={state: count for state, count in catalog.counts()["attachments"].items() if count},
+        incomplete=[Incomplete(record, missing_ranges(record, catalog, journal, MOST_RANGES)) for record in records],
+        reasons=dict(reasons.most_common()),
+    )
+
+
+def _all(fetch: Callable[[str | None], Page[T]], most: int | None = None) -> Iterator[T]:
+    cursor: str | None = None
+    seen = 0
+    while True:
+        page = fetch(cursor)
+        for item in page.items:
+            if most is not None and seen >= most:
+                return
+            seen += 1
+            yield item
+        cursor = page.next
+        if cursor is None:
+            return

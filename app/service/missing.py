@@ -1,0 +1,28 @@
+"""What has not come of an attachment."""
+
+from collections.abc import Sequence
+
+from app.assembly import groups
+from app.assembly.parts import Parts
+from app.model.message import Position
+from app.model.records import AttachmentRecord
+from app.ports import Catalog, JournalReader
+
+
+def missing_ranges(
+    record: AttachmentRecord, catalog: Catalog, journal: JournalReader, limit: int
+) -> list[tuple[int, int]]:
+    """Closed ranges of sequence numbers that have not come yet, at most `limit` of them; of an IBM MQ group, of the
+    MsgSeqNumbers of logical messages that are not whole."""
+    parts = Parts(catalog.part_runs(record.id))
+    if record.group is None:
+        return parts.missing(record.parts_expected, limit)
+    return groups.missing(parts, record.group.last, lambda positions: _sizes(positions, journal), limit)
+
+
+def _sizes(positions: Sequence[int], journal: JournalReader) -> list[int]:
+    """The sizes of the bodies at these packed positions; zeros when the journal has let go of one."""
+    try:
+        return [extent.length for extent in journal.extents(map(Position.unpack, positions))]
+    except KeyError:
+        return [0] * len(positions)
