@@ -30,6 +30,8 @@ character of `S text`, which IBM's program loses, is kept.
 """
 
 import re
+from binascii import Error as NoDigitsError
+from binascii import unhexlify
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -44,6 +46,7 @@ HEADS: Final = (b"* QLOAD", b"* DMPMQMSG")
 """How a file begins; IBM's program takes no other."""
 
 _BODY = (b"X", b"S", b"T")
+_KINDS = (b"A", b"N", *_BODY)
 _VALUE_AT = 6
 _MOST_KEPT = 2 * LONGEST_MESSAGE
 _MQLONG = range(-(1 << 31), 1 << 31)
@@ -116,16 +119,19 @@ _ATTRIBUTES = {
     b"MSF": _Attribute(_long, field="msg_flags"),
     b"ORL": _Attribute(_long, field="original_length"),
 }
+_CODES = str(b", ".join(_ATTRIBUTES), "ascii")
 
 
 def read(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
     """The messages of a file in their order, as the IBM MQ transport would have received them.
 
-    What is refused is a whole message, with its lines for its body: `bad-unload`; or, where its headers are bad,
-    `bad-mq-header`, with the message as its descriptor describes it.
+    What is refused is a whole message, with its lines (200 MiB of them) for its body: `bad-unload`; or, where its headers
+    are bad, `bad-mq-header`, with the message as its descriptor describes it.
     """
     draft: _Draft | None = None
     for line in lines:
+        if draft is not None and draft.goes_on(line):
+            continue
         if not line.content.strip(b" \t") or line.content.startswith(b"*"):
             continue
         if draft is not None and draft.ends_before(line):
@@ -154,6 +160,18 @@ class _Draft:
         if not line.content.startswith((b"A", b"N")):
             return False
         return self._body is not None or line.content[:5] in self._given
+
+    def goes_on(self, line: Line) -> bool:
+        """Adds a line that is like nearly all lines are, digits of a body that has begun; false for any other."""
+        content, body = line.content, self._body
+        if body is None or self._refused or not content.startswith(b"X ") or len(body) + len(content) > LONGEST_MESSAGE:
+            return False
+        try:
+            body += unhexlify(content[2:])
+        except NoDigitsError:
+            return False
+        self._keep(content)
+        return True
 
     def add(self, line: Line) -> None:
         self._keep(line.content)
@@ -189,21 +207,18 @@ class _Draft:
 
     def _keep(self, content: bytes) -> None:
         if (room := _MOST_KEPT - len(self._lines)) > 0:
-            self._lines += content[:room]
-            self._lines += b"\n"
+            self._lines += content[:room] + b"\n"
 
     def _take(self, line: Line) -> None:
         """Raises LineError."""
         content, kind = line.content, line.content[:1]
         line.require_whole()
-        if content[1:2] not in (b"", b" "):
+        if kind not in _KINDS or content[1:2] not in (b"", b" "):
             raise LineError(0, f"{_shown(content)} is no line of an unloaded queue")
         if kind in _BODY:
             self._append(content)
         elif kind == b"A":
             self._describe(content)
-        elif kind != b"N":
-            raise LineError(0, f"{_shown(content)} is no line of an unloaded queue")
         elif self._given:
             raise LineError(0, "a line N stands in place of a descriptor, and here one has begun")
         else:
@@ -213,9 +228,7 @@ class _Draft:
         code = content[2:5]
         attribute = _ATTRIBUTES.get(code)
         if attribute is None or content[5:_VALUE_AT].strip(b" "):
-            raise LineError(
-                2, f"{_shown(content[2:])} is none of: {', '.join(str(known, 'ascii') for known in _ATTRIBUTES)}"
-            )
+            raise LineError(2, f"{_shown(content[2:])} is none of: {_CODES}")
         self._given.add(content[:5])
         if not content[_VALUE_AT:].strip(b" "):
             return
@@ -241,7 +254,7 @@ def _hexadecimal(content: bytes) -> bytes:
         raise LineError(end, f"this is not hexadecimal: {chr(content[end])!r}")
     if (end - start) % 2:
         raise LineError(end, f"{end - start:,} digits are an odd number")
-    return bytes.fromhex(str(content[start:end], "ascii"))
+    return unhexlify(content[start:end])
 
 
 def _string(content: bytes) -> bytes:

@@ -14,6 +14,7 @@ from app.codecs.ibm_mq.image import write_image
 from app.model.attachment import AttachmentState
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord
 from app.service.gateway import Gateway
 from tests.cli.conftest import Run
 from tests.support.captures import in_hexadecimal, packet, unloaded
@@ -102,6 +103,7 @@ def test_a_capture_becomes_a_journal_that_the_gateway_finishes(
         try:
             for each in attached:
                 record = until(lambda each=each: _finished(gateway, each))  # type: ignore[misc]
+                assert isinstance(record, AttachmentRecord)
                 content = gateway.content(record)
                 assert b"".join(content.read(0, content.size)) == each.content
             assert not around.catalog.quarantined(None, None, None, 10).items
@@ -109,7 +111,7 @@ def test_a_capture_becomes_a_journal_that_the_gateway_finishes(
             gateway.stop()
 
 
-def _finished(gateway: Gateway, each: Attached) -> object:
+def _finished(gateway: Gateway, each: Attached) -> AttachmentRecord | None:
     record = gateway.catalog.attachment(attachment_id(SOURCE, each.definition.correl_id))
     return record if record is not None and record.state is AttachmentState.FINISHED else None
 
