@@ -15,7 +15,7 @@ import uvicorn
 from app import plugins
 from app.model.errors import OurError
 from app.observe import Metrics
-from app.ports import Clock
+from app.ports import Clock, ContentStore
 from app.service.gateway import Gateway
 from app.service.surroundings import Surroundings
 from app.settings import Http, Settings
@@ -63,7 +63,16 @@ def build(settings: Settings) -> Gateway:
     around = Surroundings(
         settings=settings, journal=journal, catalog=catalog, store=store, clock=clock, metrics=Metrics()
     )
-    return Gateway(around, receivers, senders)
+    return Gateway(around, receivers, senders, _archive(settings))
+
+
+def _archive(settings: Settings) -> ContentStore | None:
+    if settings.journal.archive_url is None:
+        return None
+    store: ContentStore = _opened(
+        "archive", plugins.load("content store", "object_store"), settings.journal.archive_url
+    )
+    return store
 
 
 def _opened(what: str, make: Callable[..., Any], *given: Any, **named: Any) -> Any:

@@ -111,6 +111,15 @@ class Metrics:
         self.oldest_unfinished_seconds = self._gauge(
             "oldest_unfinished_seconds", "How long the stalest unfinished attachment has had no new part"
         )
+        self.assembly_behind_segments = self._gauge(
+            "assembly_behind_segments", "Sealed journal segments that a job beside the gateway has not assembled"
+        )
+        self.assembly_behind_seconds = self._gauge(
+            "assembly_behind_seconds", "How long the first of them has been sealed"
+        )
+        self.archive_waiting_segments = self._gauge(
+            "archive_waiting_segments", "Sealed journal segments that are not in the archive yet"
+        )
         self.source_connected = self._gauge("source_connected", "1 while a source has its broker", "source")
         self.destination_connected = self._gauge(
             "destination_connected", "1 while a destination has its broker", "destination"

@@ -4,9 +4,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import Event
+from functools import partial
+from threading import Event, Lock
 from typing import Any
 
+from app import plugins
 from app.assembly import groups
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
@@ -17,11 +19,11 @@ from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, DeliveryRecord, EventRecord, NewEvent, QuarantineRecord
 from app.observe import logger
-from app.ports import Receiver, Sender
-from app.service.assembler import Assembler
+from app.ports import ContentStore, Receiver, Sender, TableStore
+from app.service.archiver import Archiver
+from app.service.assembling import Assembling, Embedded, Landing
 from app.service.content import Content, open_content
 from app.service.cutting import Cutter
-from app.service.finisher import Finisher
 from app.service.intake import Journaler
 from app.service.outbox import Outbox
 from app.service.stage import Stage, repeat
@@ -32,6 +34,7 @@ from app.settings import Destination
 log = logger(__name__)
 
 SWEEP_SECONDS = 1.0
+ARCHIVE_SECONDS = 1.0
 EVENTS_AT_ONCE = 500
 STOP_SECONDS = 20.0
 OPEN_CONTENTS = 8
@@ -48,9 +51,16 @@ class Health:
 
 
 class Gateway:
-    """Receives, assembles, finishes and sends; answers what REST asks beyond the catalog."""
+    """Receives, assembles or leaves that to Spark, and sends; answers what REST asks beyond the catalog. `archive` is
+    where sealed journal segments are copied to before they go."""
 
-    def __init__(self, around: Surroundings, receivers: Mapping[str, Receiver], senders: Mapping[str, Sender]) -> None:
+    def __init__(
+        self,
+        around: Surroundings,
+        receivers: Mapping[str, Receiver],
+        senders: Mapping[str, Sender],
+        archive: ContentStore | None = None,
+    ) -> None:
         self.settings, self.clock, self.metrics, self.bell = around.settings, around.clock, around.metrics, around.bell
         self.journal, self.catalog, self.store = around.journal, around.catalog, around.store
         self.receivers = receivers
@@ -58,32 +68,35 @@ class Gateway:
         self._opened: OrderedDict[str, Content] = OrderedDict()
         self._recovered = False
         self._stop = Event()
-        self._finisher = Finisher(around)
-        self._assembler = Assembler(around, self._finisher.put, self._finisher.recover)
-        self._journaler = Journaler(around, self._assembler.put)
-        self._sweeper = Sweeper(around)
+        self._tables: TableStore | None = None
+        self._opening_tables = Lock()
+        self._assembling, self._journaler = _assembling(around)
+        self._archiver = None if archive is None else Archiver(around, archive)
+        self._sweeper = Sweeper(around, lambda segment: self._archiver is None or self._archiver.has(segment))
         self._outboxes = {
             name: Outbox(name, sender, lambda how, delivery: Cutter(how, self.store).cut(delivery), around)
             for name, sender in senders.items()
         }
         self._receiving = [Stage(f"receive {name}", self._receive(receiver)) for name, receiver in receivers.items()]
         self._stages = {
-            "assemble": Stage("assemble", self._assembler.run),
             "journal": Stage("journal", self._journaler.run),
-            "finish": Stage("finish", self._finisher.run),
+            **{stage.name: stage for stage in self._assembling.stages},
+            # By itself, as what takes long must not keep messages from whoever waits for sealed segments.
+            "seal": Stage("seal", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.seal_old_segment)),
             "sweep": Stage("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
             **{f"send {name}": Stage(f"send {name}", outbox.run) for name, outbox in self._outboxes.items()},
         }
+        if self._archiver is not None:
+            archive_all = self._archiver.archive
+            self._stages["archive"] = Stage("archive", lambda: repeat(ARCHIVE_SECONDS, self._stop, archive_all))
         self._observe()
 
     # --- life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Recovers what the journal holds beyond the catalog, then lets messages in."""
-        replayed = self._assembler.recover()
-        if replayed:
-            log.info("journal replayed", messages=replayed)
-        self._finisher.recover()
+        """Does what an earlier process left, then lets messages in."""
+        log.info("starting", assembler=self.settings.assembler)
+        self._assembling.recover()
         self._sweeper.drop_abandoned_uploads()
         for stage in self._stages.values():
             stage.start()
@@ -106,9 +119,7 @@ class Gateway:
         for receiving in self._receiving:
             receiving.join(STOP_SECONDS)
         self._stages["journal"].join(STOP_SECONDS)
-        self._assembler.stop()
-        self._stages["assemble"].join(STOP_SECONDS)
-        self._finisher.stop()
+        self._assembling.stop()
         for stage in self._stages.values():
             stage.join(STOP_SECONDS)
         self.journal.close()
@@ -120,7 +131,10 @@ class Gateway:
             "stages": {"ok": not failed, "failed": failed},
             "journal": {"ok": self._journaler.holding is None, "holding": self._journaler.holding},
             "recovery": {"ok": self._recovered},
+            "assembly": self._assembling.check(),
         }
+        if self._archiver is not None:
+            checks["archive"] = self._archiver.check()
         for name, receiver in self.receivers.items():
             status = receiver.status()
             checks[f"source {name}"] = {"ok": bool(status["connected"]), **status}
@@ -173,19 +187,20 @@ class Gateway:
 
     def replay_quarantine(self, quarantine_id: str) -> bool:
         """Gives a quarantined message, or the attachment that its content spoilt, another try; False when there is
-        none. Raises KeyError when its segment is gone."""
+        none. Raises KeyError when its segment is gone and JournalFull when it cannot be tried at present."""
         record = self.catalog.quarantine_entry(quarantine_id)
         if record is None:
             return False
         position = Position.unpack(record.position)
-        message = self.journal.read(position)
-        self.catalog.set_quarantine_state(quarantine_id, "replayed")
+        message = _owned(self.journal.read(position))
         spoilt = self._attachment_of(message)
+        mark = partial(self.catalog.set_quarantine_state, quarantine_id, "replayed")
         if spoilt is not None and follow(spoilt.state, Input.REPLAY) is AttachmentState.COMPLETE:
+            mark()
             self.catalog.set_state([spoilt.id], AttachmentState.COMPLETE)
-            self._finisher.put({spoilt.id: None})
+            self._assembling.finish_again(spoilt.id)
         else:
-            self._assembler.put([position], [_owned(message)], again=True)
+            self._assembling.replay(position, message, mark)
         return True
 
     def _attachment_of(self, message: PhysicalMessage) -> AttachmentRecord | None:
@@ -196,6 +211,13 @@ class Gateway:
         with suppress(TheirError):
             return self.catalog.attachment(identify(message.source, reading.attachment_key(message)))
         return None
+
+    def tables(self) -> TableStore:
+        """Where the tables of data sets are. Raises PluginError when the library that reads them is missing."""
+        with self._opening_tables:
+            if self._tables is None:
+                self._tables = plugins.load("table store", "delta")(self.settings.tables_url)
+            return self._tables
 
     def enqueue(self, delivery: DeliveryRecord) -> None:
         """Takes a delivery whose content is stored. Raises IdempotencyConflict."""
@@ -240,6 +262,14 @@ class Gateway:
         now = self.clock.now()
         oldest = self.catalog.stale_attachments(now, 1)
         return (now - oldest[0].last_received_at) / 1e6 if oldest else 0.0
+
+
+def _assembling(around: Surroundings) -> tuple[Assembling, Journaler]:
+    if around.settings.assembler == "spark":
+        journaler = Journaler(around)
+        return Landing(around, journaler), journaler
+    embedded = Embedded(around)
+    return embedded, Journaler(around, embedded.forward)
 
 
 def _connected(peer: Receiver | Sender) -> Callable[[], float]:

@@ -1,7 +1,8 @@
 """Transport -> journal -> acknowledgement.
 
 Every receiver hands its messages to one `Journaler`. Its thread takes all that has come meanwhile (group commit),
-writes and flushes it once, and only then lets the receivers acknowledge. What was written goes on to assembly.
+writes and flushes it once, and only then lets the receivers acknowledge. What was written goes on to assembly, where
+that is in this process.
 
 The backlog is bounded in bytes: a receiver that submits more waits, and so does its broker. When the disk has less room
 than the limit, or the journal takes nothing, messages wait here unacknowledged and are tried again.
@@ -36,9 +37,9 @@ class _Submission(NamedTuple):
 
 
 class Journaler:
-    """The intake of all receivers; `run` is the journal's one writing thread."""
+    """The intake of all receivers; `run` is the journal's one writing thread. What was written goes on to `forward`."""
 
-    def __init__(self, around: Surroundings, forward: Forward) -> None:
+    def __init__(self, around: Surroundings, forward: Forward = lambda _positions, _messages: None) -> None:
         self._journal, self._metrics, self._limits = around.journal, around.metrics, around.settings.limits
         self._forward = forward
         self._waiting: deque[_Submission] = deque()

@@ -1,11 +1,13 @@
 """What time does: unfinished attachments expire, finished ones settle, what nobody needs is removed."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from app.model.attachment import AttachmentState
 from app.model.message import Position
 from app.model.records import AttachmentRecord
 from app.observe import logger
+from app.ports import Segment
 from app.service.completion import expiry_event
 from app.service.content import object_name, open_content
 from app.service.surroundings import Surroundings
@@ -17,17 +19,16 @@ AT_ONCE = 100
 
 
 class Sweeper:
-    """One call of `sweep` does what is due."""
+    """One call of `sweep` does what is due. `may_go` has the last word over a segment that nothing needs."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, around: Surroundings, may_go: Callable[[Segment], bool] = lambda _segment: True) -> None:
+        self._around, self._may_go = around, may_go
 
     def sweep(self) -> None:
         """Every step by itself: one that fails, on a full disk say, must not keep the others from making room."""
         steps = (
             self.expire,
             self.settle,
-            self.seal_old_segment,
             self.retire_segments,
             self.drop_delivered_content,
             self.prune_events,
@@ -81,7 +82,10 @@ class Sweeper:
                 self._around.journal.seal()
 
     def retire_segments(self) -> None:
-        """Removes sealed journal segments that nothing needs and that are older than `retention.journal`."""
+        """Removes sealed journal segments that nothing needs and that are older than `retention.journal`.
+
+        Whoever writes the catalog may go on meanwhile: what was assembled is asked before what is needed.
+        """
         progress = self._around.catalog.progress()
         if progress is None:
             return
@@ -90,7 +94,10 @@ class Sweeper:
         old = [
             segment.number
             for segment in self._around.journal.segments()
-            if segment.number < assembled and segment.sealed_at is not None and segment.sealed_at < before
+            if segment.number < assembled
+            and segment.sealed_at is not None
+            and segment.sealed_at < before
+            and self._may_go(segment)
         ]
         if not old:
             return

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from app.model.errors import JournalFull
 from app.model.records import QuarantineRecord, QuarantineState
 from app.service.gateway import Gateway
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_time
@@ -104,7 +105,7 @@ def get_quarantined_body(quarantine_id: str, gateway: GatewayDep) -> Response:
 @router.post(
     "/{quarantine_id}/replay",
     operation_id="replay_quarantined",
-    responses=responses("not-found", "gone"),
+    responses=responses("not-found", "gone", "storage-full"),
 )
 def replay_quarantined(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
     """Feeds the message through framing and assembly again. What still cannot be understood comes back."""
@@ -113,6 +114,8 @@ def replay_quarantined(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -
         gateway.replay_quarantine(quarantine_id)
     except KeyError:
         raise Problem("gone", _GONE) from None
+    except JournalFull as full:
+        raise Problem("storage-full", str(full)) from None
     return QuarantineView.of(_entry(gateway, quarantine_id), base)
 
 

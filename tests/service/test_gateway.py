@@ -319,7 +319,7 @@ def test_a_quiet_segment_is_sealed_in_time(start: Start) -> None:
     service = start(journal={"segment_age": "60s"})
     service.until_state(service.send(b"x"), AttachmentState.FINISHED)
     service.clock.advance(61)
-    service.sweeper.sweep()
+    service.sweeper.seal_old_segment()
     assert all(segment.sealed_at is not None for segment in service.gateway.journal.segments())
 
 

@@ -112,6 +112,7 @@ def test_finished_content_that_cannot_be_stored_keeps_no_room_from_being_made(
     with monkeypatch.context() as disk:
         disk.setattr(ObjectStore, "create", full)
         host.clock.advance(EIGHT_DAYS)
+        host.sweeper.seal_old_segment()
         host.sweeper.sweep()
     states = [each.state for each in host.around.catalog.attachments(AttachmentFilter(), None, 9).items]
     assert sorted(states) == [AttachmentState.EXPIRED, AttachmentState.FINISHED]

@@ -1,0 +1,83 @@
+"""Sealed journal segments -> the archive, a folder or an object store that others read: one object each.
+
+Segments are copied in the order of their numbers, each whole before it has its name; what has its name and its size is
+there. A copy that fails stops nothing else: brokers are served, and segments stay in the journal until it works.
+"""
+
+from typing import Any
+
+from app.model.records import Extent
+from app.observe import logger
+from app.ports import ContentStore, Segment
+from app.service.surroundings import Surroundings
+
+log = logger(__name__)
+
+PIECE = 1 << 20
+
+
+def segment_name(number: int) -> str:
+    """The name of a sealed segment, as it is in the journal's folder."""
+    return f"{number:010}.arrows"
+
+
+class Archiver:
+    """One call of `archive` copies what is sealed and not there yet."""
+
+    def __init__(self, around: Surroundings, target: ContentStore) -> None:
+        self._around, self._target = around, target
+        self._copied: dict[int, int] = {}
+        self.error: str | None = None
+        """Why the last copy failed, None while all is well."""
+        around.metrics.archive_waiting_segments.set_function(self.waiting)
+
+    def archive(self) -> None:
+        """Oldest first, so that who reads the archive in order misses none."""
+        sealed = {segment.number: segment for segment in self._segments()}
+        self._copied = {number: size for number, size in self._copied.items() if number in sealed}
+        try:
+            for segment in sealed.values():
+                if not self.has(segment):
+                    self._take(segment)
+        except Exception as error:
+            if self.error is None:
+                log.exception("the journal's archive fails: sealed segments stay where they are")
+            self.error = str(error)
+        else:
+            if self.error is not None:
+                log.info("the journal's archive works again")
+            self.error = None
+
+    def has(self, segment: Segment) -> bool:
+        """Whether a segment has been copied, as far as this process knows."""
+        return self._copied.get(segment.number) == segment.size
+
+    def waiting(self) -> int:
+        """How many sealed segments have not been copied."""
+        return sum(not self.has(segment) for segment in self._segments())
+
+    def check(self) -> dict[str, Any]:
+        """For health and people."""
+        return {"ok": self.error is None, "waiting": self.waiting(), "error": self.error}
+
+    def _segments(self) -> list[Segment]:
+        return [segment for segment in self._around.journal.segments() if segment.sealed_at is not None]
+
+    def _take(self, segment: Segment) -> None:
+        name = segment_name(segment.number)
+        if self._size(name) != segment.size:
+            with self._target.create(name) as copy:
+                for view in self._around.journal.views(_pieces(segment)):
+                    copy.write(view)
+            log.info("journal segment archived", segment=segment.number, bytes=segment.size)
+        self._copied[segment.number] = segment.size
+
+    def _size(self, name: str) -> int | None:
+        try:
+            return self._target.size(name)
+        except KeyError:
+            return None
+
+
+def _pieces(segment: Segment) -> list[Extent]:
+    return [Extent(segment.number, at, min(PIECE, segment.size - at)) for at in range(0, segment.size, PIECE)]

@@ -1,0 +1,147 @@
+"""Who puts attachments together: this process, or a job on Spark that reads the same journal.
+
+Either way the catalog and the content store say what has come of it, and the gateway does all the rest: it takes from
+brokers, settles, expires, retires, sends and answers.
+"""
+
+from collections.abc import Callable
+from threading import Event
+from typing import Any, NamedTuple, Protocol
+
+from app.model.errors import JournalFull
+from app.model.message import PhysicalMessage, Position
+from app.observe import logger
+from app.service.assembler import Assembler
+from app.service.finisher import Finisher
+from app.service.intake import Journaler
+from app.service.stage import Stage, repeat
+from app.service.surroundings import Surroundings
+
+log = logger(__name__)
+
+STOP_SECONDS = 20.0
+REPLAY_SECONDS = 10.0
+LISTEN_SECONDS = 0.5
+
+Mark = Callable[[], object]
+
+
+class Assembling(Protocol):
+    """What the gateway asks of whoever puts attachments together."""
+
+    stages: list[Stage]
+
+    def recover(self) -> None:
+        """Does what an earlier process left. Call it before anything is journalled."""
+
+    def stop(self) -> None:
+        """Ends the stages, as soon as they have done what was journalled."""
+
+    def replay(self, position: Position, message: PhysicalMessage, mark: Mark) -> None:
+        """Has a journalled message assembled again; `mark` says that this will be so. Raises JournalFull."""
+
+    def finish_again(self, attachment_id: str) -> None:
+        """Has the content of an attachment that the catalog calls complete read again."""
+
+    def check(self) -> dict[str, Any]:
+        """For health and people."""
+
+
+class Embedded:
+    """Assembles and finishes in threads of this process."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._finisher = Finisher(around)
+        self._assembler = Assembler(around, self._finisher.put, self._finisher.recover)
+        self.forward = self._assembler.put
+        self._assemble, self._finish = self.stages = [
+            Stage("assemble", self._assembler.run),
+            Stage("finish", self._finisher.run),
+        ]
+
+    def recover(self) -> None:
+        replayed = self._assembler.recover()
+        if replayed:
+            log.info("journal replayed", messages=replayed)
+        self._finisher.recover()
+
+    def stop(self) -> None:
+        self._assembler.stop()
+        self._assemble.join(STOP_SECONDS)
+        self._finisher.stop()
+        self._finish.join(STOP_SECONDS)
+
+    def replay(self, position: Position, message: PhysicalMessage, mark: Mark) -> None:
+        """Marked before, since what cannot be read comes back to quarantine at the same place."""
+        mark()
+        self._assembler.put([position], [message], again=True)
+
+    def finish_again(self, attachment_id: str) -> None:
+        self._finisher.put({attachment_id: None})
+
+    def check(self) -> dict[str, Any]:
+        return {"ok": True, "by": "embedded"}
+
+
+class Behind(NamedTuple):
+    """How far assembly is behind the journal: sealed segments that it has not reached, and how many seconds ago the
+    first of them was sealed."""
+
+    segments: int = 0
+    seconds: float = 0.0
+
+
+class Landing:
+    """Leaves assembly to a job that reads sealed segments and writes the catalog."""
+
+    def __init__(self, around: Surroundings, journaler: Journaler) -> None:
+        self._around, self._journaler = around, journaler
+        self._stopping = Event()
+        self._heard = 0
+        self.stages = [Stage("listen", lambda: repeat(LISTEN_SECONDS, self._stopping, self._listen))]
+        around.metrics.assembly_behind_segments.set_function(lambda: self.behind().segments)
+        around.metrics.assembly_behind_seconds.set_function(lambda: self.behind().seconds)
+
+    def recover(self) -> None:
+        """Nothing: the job goes on where it was."""
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for stage in self.stages:
+            stage.join(STOP_SECONDS)
+
+    def replay(self, position: Position, message: PhysicalMessage, mark: Mark) -> None:  # noqa: ARG002
+        """The job sees it once it is in the journal anew."""
+        journalled = Event()
+        if (holding := self._journaler.holding) is not None:
+            raise JournalFull(holding)
+        self._journaler.submit([message], journalled.set)
+        if not journalled.wait(REPLAY_SECONDS):
+            raise JournalFull(self._journaler.holding or "the journal takes nothing at present")
+        mark()
+
+    def finish_again(self, attachment_id: str) -> None:
+        """The job reads with its next batch whatever the catalog calls complete."""
+
+    def check(self) -> dict[str, Any]:
+        return {"ok": True, "by": "spark", "behind": self.behind()._asdict()}
+
+    def behind(self) -> Behind:
+        """The job takes segments whole: one that its progress lies in is done."""
+        progress = self._around.catalog.progress()
+        reached = -1 if progress is None else Position.unpack(progress).segment
+        waiting = [
+            segment.sealed_at
+            for segment in self._around.journal.segments()
+            if segment.sealed_at is not None and segment.number > reached
+        ]
+        if not waiting:
+            return Behind()
+        return Behind(len(waiting), max(0, self._around.clock.now() - min(waiting)) / 1e6)
+
+    def _listen(self) -> None:
+        """Rings the bell for what the job has logged."""
+        newest = self._around.catalog.last_event()
+        if newest != self._heard:
+            self._heard = newest
+            self._around.bell.ring()
