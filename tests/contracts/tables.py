@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from app.model.errors import OurError
@@ -92,9 +93,17 @@ class TableContract:
         with pytest.raises(KeyError):
             tables.rows("T", ["none"])
 
+    def test_gives_a_version_as_a_dataset(self, tables: TableStore) -> None:
+        put(tables, "T", numbered(3, 1), 1)
+        put(tables, "T", numbered(2), 2)
+        dataset = tables.dataset("T")
+        put(tables, "T", numbered(4), 3)
+        assert dataset.to_table(columns=["n"]).to_pydict() == {"n": [3, 1, 2]}
+        assert dataset.to_table(filter=pc.field("n") > 2)["n"].to_pylist() == [3]
+
     def test_knows_no_other_table(self, tables: TableStore) -> None:
         put(tables, "T", numbered(1), 1)
-        asked = (tables.schema, tables.describe, tables.rows, tables.location, tables.compact)
+        asked = (tables.schema, tables.describe, tables.rows, tables.dataset, tables.location, tables.compact)
         for ask in (*asked, lambda name: tables.retain(name, 0), lambda name: tables.vacuum(name, 0)):
             with pytest.raises(KeyError):
                 ask("t")

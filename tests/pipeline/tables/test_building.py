@@ -1,0 +1,258 @@
+import pickle
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters.delta_tables import DeltaTables
+from adapters.object_store import ObjectStore
+from app.pipeline.tables import Committed, DataSet, TablePlan, append, commit, from_rows, plan, to_rows, write
+from app.pipeline.tables.building import TASK_BYTES, TASK_DATA_SETS
+from app.pipeline.tables.evolution import evolve
+from app.ports import ContentStore, TableFile, TableStore
+from tests.pipeline.tables.schemas import as_duration, data_set_tables
+from tests.support.tables import field, parquet, pupils, visits
+
+APP = "pipeline"
+
+
+def stored(content: ContentStore, attachment: str, table: pa.Table, **said: Any) -> DataSet:
+    """A data set, in the content store."""
+    name = f"attachments/{attachment}"
+    with content.create(name) as writer:
+        writer.write(parquet(table))
+    made = DataSet(attachment, "m", "here", 1_000, "WORK", "T", name, content.size(name), table.schema)
+    return made._replace(**said)
+
+
+def build(tables: TableStore, content: ContentStore, data_sets: Iterable[DataSet], transaction: int) -> list[Committed]:
+    """A whole transaction in one process."""
+    plans = plan(tables, data_sets, APP, transaction)
+    written = [write(task, tables, content) for each in plans for task in each.tasks]
+    return commit(plans, written, tables, APP, transaction)
+
+
+def rows_of(tables: TableStore, table: str, attachment: str) -> pa.Table:
+    rows = pa.Table.from_batches(tables.rows(table), tables.schema(table))
+    return rows.filter(pa.compute.equal(rows["attachment"], attachment))
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> DeltaTables:
+    return DeltaTables(tmp_path / "tables")
+
+
+@pytest.fixture
+def content(tmp_path: Path) -> ObjectStore:
+    return ObjectStore(tmp_path / "content")
+
+
+def test_a_data_set_becomes_rows_that_say_whence_they_are(tables: DeltaTables, content: ObjectStore) -> None:
+    data_set = stored(content, "a1", visits(), library="clinic", member="visits")
+    assert build(tables, content, [data_set], 7) == [Committed("CLINIC.VISITS", 5, [])]
+    found = rows_of(tables, "CLINIC.VISITS", "a1")
+    assert found.select(visits().column_names).to_pylist() == visits().to_pylist()
+    assert set(found["message"].to_pylist() + found["source"].to_pylist()) == {"m", "here"}
+    assert found["received_at"].cast(pa.int64()).to_pylist() == [1_000] * 5
+    assert found["row"].to_pylist() == [1, 2, 3, 4, 5]
+    assert tables.reached("CLINIC.VISITS", APP) == 7
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(data_set_tables(), max_size=3), max_size=3), st.randoms())
+def test_every_value_comes_back(batches: list[list[pa.Table]], random: Random) -> None:
+    with TemporaryDirectory() as folder:
+        tables, content = DeltaTables(Path(folder, "tables")), ObjectStore(Path(folder, "content"))
+        sent: list[DataSet] = []
+        for transaction, batch in enumerate(batches):
+            made = [stored(content, f"a{len(sent) + n}", table) for n, table in enumerate(batch)]
+            sent += made
+            random.shuffle(made)
+            done = build(tables, content, made, transaction)
+            assert [(each.table, each.rows) for each in done] == [("WORK.T", sum(t.num_rows for t in batch))] * bool(
+                batch
+            )
+        for data_set, table in zip(sent, (table for batch in batches for table in batch), strict=True):
+            assert_holds(tables, data_set, table)
+
+
+def assert_holds(tables: DeltaTables, data_set: DataSet, table: pa.Table) -> None:
+    found = rows_of(tables, "WORK.T", data_set.attachment).sort_by("row")
+    assert found["row"].to_pylist() == list(range(1, table.num_rows + 1))
+    mapping = evolve(tables.schema("WORK.T"), [data_set.schema]).mappings[0]
+    for column, target in mapping:
+        values = table[column].to_pylist()
+        if found.schema.field(target).type != table.schema.field(column).type:
+            values = [as_duration(value) for value in values]
+        assert found[target].to_pylist() == values
+    for other in {*found.column_names[5:]} - {target for _, target in mapping}:
+        assert found[other].null_count == table.num_rows
+
+
+def test_data_sets_and_tasks_travel_between_processes(tables: DeltaTables, content: ObjectStore) -> None:
+    data_sets = [stored(content, "a1", visits()), stored(content, "a2", pupils(), message=None)]
+    assert from_rows(to_rows(data_sets)) == data_sets
+    assert [each.schema.metadata for each in from_rows(to_rows(data_sets))] == [
+        each.schema.metadata for each in data_sets
+    ]
+    assert from_rows(to_rows([])) == []
+    plans = plan(tables, data_sets, APP, 1)
+    assert pickle.loads(pickle.dumps(plans)) == plans
+    written = [pickle.loads(pickle.dumps(write(task, tables, content))) for each in plans for task in each.tasks]
+    assert [each.rows for each in commit(plans, written, tables, APP, 1)] == [8]
+
+
+def test_a_plan_does_not_depend_on_the_order_it_is_given(tables: DeltaTables, content: ObjectStore) -> None:
+    number, text = pa.table({"x": [1.0]}), pa.table({"x": ["one"]})
+    data_sets = [
+        stored(content, f"a{n}", text if n % 3 else number, received_at=n // 2, member="TU"[n % 2]) for n in range(12)
+    ]
+    expected = plan(tables, data_sets, APP, 1)
+    for _ in range(5):
+        Random(1).shuffle(data_sets)
+        assert plan(tables, data_sets, APP, 1) == expected
+    assert [each.table for each in expected] == ["WORK.T", "WORK.U"]
+    assert [part.attachment for part in expected[0].tasks[0].parts] == ["a0", "a2", "a4", "a6", "a8", "a10"]
+
+
+def sized(*sizes: int) -> list[DataSet]:
+    schema = pa.schema([field("X", pa.float64())])
+    return [
+        DataSet(f"a{n}", None, "here", n, "WORK", "T", f"attachments/a{n}", size, schema)
+        for n, size in enumerate(sizes)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts"),
+    [
+        ([1], [1]),
+        ([TASK_BYTES // 4] * 9, [4, 4, 1]),
+        ([1, TASK_BYTES * 3, 1], [1, 1, 1]),
+        ([0] * (TASK_DATA_SETS + 1), [TASK_DATA_SETS, 1]),
+    ],
+)
+def test_work_is_cut_by_bytes(sizes: list[int], parts: list[int], tables: DeltaTables) -> None:
+    (planned,) = plan(tables, sized(*sizes), APP, 1)
+    assert [len(task.parts) for task in planned.tasks] == parts
+    assert all(len(task.mappings) == 1 for task in planned.tasks)
+
+
+def test_many_tables_of_small_data_sets_make_a_file_each(tables: DeltaTables, content: ObjectStore) -> None:
+    data_sets = [stored(content, f"a{n}", pupils(), member=f"T{n % 40}") for n in range(120)]
+    done = build(tables, content, data_sets, 1)
+    assert [each.rows for each in done] == [9] * 40
+    described = [tables.describe(name) for name in tables.names()]
+    assert [(each.version, each.files) for each in described] == [(0, 1)] * 40
+
+
+def test_a_data_set_without_observations_makes_columns_and_no_file(tables: DeltaTables, content: ObjectStore) -> None:
+    assert build(tables, content, [stored(content, "a1", visits().slice(0, 0))], 1) == [Committed("WORK.T", 0, [])]
+    assert tables.schema("WORK.T").names[5:] == visits().column_names
+    assert tables.describe("WORK.T").files == 0
+
+
+class Breaks(DeltaTables):
+    """A store that takes so many commits, and is killed."""
+
+    left = 1
+
+    def commit(
+        self, name: str, schema: pa.Schema, files: Sequence[TableFile], application: str, transaction: int
+    ) -> bool:
+        if not self.left:
+            raise SystemExit
+        self.left -= 1
+        return super().commit(name, schema, files, application, transaction)
+
+
+def test_what_was_broken_off_is_finished_and_not_repeated(tmp_path: Path, content: ObjectStore) -> None:
+    data_sets = [stored(content, f"a{n}", pupils(), member=f"T{n % 3}") for n in range(6)]
+    breaks = Breaks(tmp_path / "tables")
+    with pytest.raises(SystemExit):
+        build(breaks, content, data_sets, 5)
+    tables = DeltaTables(tmp_path / "tables")
+    assert tables.names() == ["WORK.T0"]
+    assert [each.table for each in build(tables, content, data_sets, 5)] == ["WORK.T1", "WORK.T2"]
+    assert build(tables, content, data_sets, 5) == []
+    assert [tables.describe(name).rows for name in tables.names()] == [6, 6, 6]
+
+
+def test_a_transaction_that_another_process_commits_meanwhile_happens_once(
+    tables: DeltaTables, content: ObjectStore
+) -> None:
+    data_sets = [stored(content, "a1", pupils())]
+    plans = plan(tables, data_sets, APP, 1)
+    written = [write(task, tables, content) for each in plans for task in each.tasks]
+    build(tables, content, data_sets, 1)
+    assert commit(plans, written, tables, APP, 1) == []
+    assert tables.describe("WORK.T").rows == 3
+
+
+def test_conflicts_are_warned_of_once(tables: DeltaTables, content: ObjectStore) -> None:
+    warned = [
+        build(tables, content, [stored(content, f"a{n}", pa.table({"x": [value]}))], n)[0].warnings
+        for n, value in enumerate([1.5, "one", "two", 2.5])
+    ]
+    assert [len(warnings) for warnings in warned] == [0, 1, 0, 0]
+    found = pa.Table.from_batches(tables.rows("WORK.T")).sort_by("attachment")
+    assert found["x"].to_pylist() == [1.5, None, None, 2.5]
+    assert found["x__text"].to_pylist() == [None, "one", "two", None]
+
+
+GROUPS = 40
+MOST_HELD = 192 << 20
+
+
+class Watched(DeltaTables):
+    """A store that looks at how much memory Arrow holds while it writes."""
+
+    most = 0
+
+    def write(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
+        def watched() -> Iterable[pa.RecordBatch]:
+            for batch in batches:
+                self.most = max(self.most, pa.total_allocated_bytes())
+                yield batch
+
+        return super().write(name, schema, watched())
+
+
+def test_memory_does_not_grow_with_a_data_set(tmp_path: Path, content: ObjectStore) -> None:
+    table = pa.table({"text": pa.array([f"{n:05}".ljust(32_000, "x") for n in range(500)])})
+    with content.create("attachments/big") as writer:
+        sink = pa.BufferOutputStream()
+        with pq.ParquetWriter(sink, table.schema, compression="zstd") as to:
+            for _ in range(GROUPS):
+                to.write_table(table)
+        writer.write(memoryview(sink.getvalue()))
+        del sink
+    data_set = DataSet("big", "m", "here", 1, "WORK", "BIG", "attachments/big", 1, table.schema)
+    before = pa.total_allocated_bytes()
+    tables = Watched(tmp_path / "tables")
+    assert build(tables, content, [data_set], 1)[0].rows == GROUPS * 500
+    held = max(pa.total_allocated_bytes() for _ in tables.rows("WORK.BIG"))
+    assert max(held, tables.most) - before < MOST_HELD < GROUPS * table.nbytes // 3
+    assert tables.describe("WORK.BIG").files == 1
+
+
+def test_the_pipelines_own_tables_are_appended_to_once(tables: DeltaTables) -> None:
+    rows = pa.table({"n": [1, 2]})
+    assert append(tables, "files", rows.slice(0, 0), APP, 1) is None
+    assert tables.names() == []
+    assert append(tables, "files", rows, APP, 2) == Committed("files", 2, [])
+    assert append(tables, "files", rows, APP, 2) is None
+    assert append(tables, "files", rows, APP, 3) == Committed("files", 2, [])
+    assert tables.describe("files").rows == 4
+
+
+def test_a_plan_is_small(tables: DeltaTables) -> None:
+    planned: list[TablePlan] = plan(tables, sized(*[1_000] * 5_000), APP, 1)
+    assert len(pickle.dumps(planned)) < 5_000 * 200
