@@ -8,10 +8,10 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve pipeline test check format docs lock system
+.PHONY: help run serve pipeline environment test check format docs lock system
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/run.done ## Set up, then show attachments going through a broker and out of REST (Ctrl-C ends it)
 	@exec $(BIN)/attachment-gateway demo $(ARGS)
@@ -22,6 +22,9 @@ serve: $(VENV)/run.done ## Run the gateway by its configuration: make serve ARGS
 pipeline: $(VENV)/pipeline.done ## Set up, then let Spark put a journal's attachments together and make tables of them
 	@.ci/java $(VENV)
 	@exec $(BIN)/attachment-gateway pipeline demo $(ARGS)
+
+environment: ## Pack what the tasks need on a cluster that has Spark: dist/pipeline-environment.tar.gz
+	@.ci/environment "$(PYTHON)" dist/pipeline-environment.tar.gz
 
 test: system $(VENV)/dev.done ## Set up, then run the whole test suite: make test ARGS="-k journal"
 	@.ci/java $(VENV)
