@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from app.service.gateway import Gateway
-from app.web import attachments, deliveries, drafts, events, health, messages, problems, quarantine, trace
+from app.web import attachments, deliveries, drafts, events, health, messages, problems, quarantine, tables, trace
 from app.web.deps import API, authorize
 from app.web.events import Feed
 
@@ -29,6 +29,7 @@ _TAGS = [
     {"name": "messages", "description": "what attachments come with; sending"},
     {"name": "deliveries", "description": "outgoing messages and how far they are"},
     {"name": "quarantine", "description": "physical messages that could not be understood"},
+    {"name": "tables", "description": "all data sets of one name as one table, which the Spark pipeline builds"},
     {"name": "events", "description": "what happens, as it happens"},
     {"name": "operations", "description": "health, metrics, and captured bytes explained"},
 ]
@@ -57,7 +58,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.in_flight = set()
     problems.install(app)
     api = APIRouter(prefix=API, dependencies=[Depends(authorize)], responses=problems.responses("unauthorized"))
-    for resource in (attachments, messages, deliveries, quarantine, events, trace):
+    for resource in (attachments, messages, deliveries, quarantine, tables, events, trace):
         api.include_router(resource.router)
     app.include_router(api)
     app.include_router(health.router)

@@ -14,7 +14,7 @@ from app.service.gateway import Gateway
 from app.web.data_sets import describe, found_contents
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_microseconds
 from app.web.fetching import answer
-from app.web.negotiation import DESCRIBED, OptionsDep, quality
+from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, quality
 from app.web.problems import Problem, responses
 from app.web.schemas import (
     KINDS,
@@ -113,10 +113,7 @@ def attachment_content(
     request: Request,
     gateway: GatewayDep,
     options: OptionsDep,
-    format_: Annotated[
-        str | None,
-        Query(alias="format", max_length=40, description="of a data set; without it, Accept decides", examples=["csv"]),
-    ] = None,
+    word: FormatDep = None,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The content: a file's bytes, or a data set in the format that `format` or Accept asks for, by default as Parquet.
@@ -124,7 +121,7 @@ def attachment_content(
     Takes If-Match and If-None-Match; of what is stored, which are files and whole data sets as Parquet, also Range and
     If-Range, and their entity tag is the SHA-256 of the whole.
     """
-    return answer(request, gateway, _finished(gateway, attachment_id), format_, accept, options)
+    return answer(request, gateway, _finished(gateway, attachment_id), word, accept, options)
 
 
 @router.get(

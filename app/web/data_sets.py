@@ -33,7 +33,7 @@ def describe(found: Contents) -> SchemaView:
         label=shown(found.label),
         observations=found.observations,
         observation_length=found.observation_length,
-        variables=[_variable(variable) for variable in found.variables],
+        variables=[variable_view(variable) for variable in found.variables],
         sort_key=[KeyView(variable=shown(each.variable), descending=each.descending) for each in found.sort_key],
         indexes=[
             IndexView(name=shown(each.name), variables=[shown(name) for name in each.variables], flags=each.flags)
@@ -45,7 +45,8 @@ def describe(found: Contents) -> SchemaView:
     )
 
 
-def _variable(found: VariableContents) -> VariableView:
+def variable_view(found: VariableContents) -> VariableView:
+    """A variable as JSON has it."""
     return VariableView(
         position=found.position,
         name=shown(found.name),

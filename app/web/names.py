@@ -31,6 +31,11 @@ def file_name(record: AttachmentRecord, extension: str = _DATA_SET_EXTENSION) ->
     return name or "attachment" + _EXTENSIONS.get(record.kind or AttachmentKind.BINARY_FILE, "")
 
 
+def table_file_name(name: str, extension: str) -> str:
+    """What to call a table on a client's disk, in the format that the extension is of."""
+    return (_component(name) or "table") + extension
+
+
 def _component(name: str) -> str:
     """The last component of a path of any system, without what may not stand in a file name; perhaps empty."""
     last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]

@@ -121,6 +121,10 @@ async def _options(
 
 
 OptionsDep = Annotated[Options, Depends(_options)]
+FormatDep = Annotated[
+    str | None,
+    Query(alias="format", max_length=40, description="of a data set; without it, Accept decides", examples=["csv"]),
+]
 
 
 def invalid(error: OptionError) -> Problem:

@@ -46,6 +46,12 @@ _TABLE = (
         "unauthorized", 401, "A bearer token is needed", "No token was given, or none that this gateway knows."
     ),
     ProblemType("not-found", 404, "There is no such thing", "Nothing has this identifier or this path."),
+    ProblemType(
+        "table-not-found",
+        404,
+        "There is no such table",
+        "`/v1/tables` lists those there are.",
+    ),
     ProblemType("method-not-allowed", 405, "This method does not apply", "`Allow` lists the methods that do."),
     ProblemType(
         "not-acceptable", 406, "No such representation", "`available` lists the formats that this content comes in."
@@ -104,6 +110,12 @@ _TABLE = (
     ),
     ProblemType("internal", 500, "The gateway failed", "The fault is logged under `incident`."),
     ProblemType("unavailable", 503, "The gateway is not taking requests", "It is starting or stopping; try again."),
+    ProblemType(
+        "tables-unavailable",
+        503,
+        "The gateway cannot read tables",
+        "`detail` says which library to install.",
+    ),
     ProblemType("storage-full", 507, "There is no room", "The gateway's disk or store is full; try again later."),
 )
 PROBLEMS: Mapping[str, ProblemType] = {problem.word: problem for problem in _TABLE}

@@ -29,7 +29,7 @@ def shown(text: str) -> str:
 
 
 class PageView(BaseModel, Generic[T]):
-    """One page, newest first. `next` is the `cursor` of the page behind it, null at the end."""
+    """One page, newest first (of tables: by name). `next` is the `cursor` of the page behind it, null at the end."""
 
     items: list[T]
     next: str | None
