@@ -70,7 +70,7 @@ def _time(line: bytes) -> tuple[int, int]:
         try:
             return microseconds(str(found[1], "latin-1")), found.end()
         except ValueError:
-            raise LineError(found.start(1), f"{found[1][:40]!r} is no time of ISO 8601") from None
+            raise LineError(found.start(1), f"{str(found[1][:40], 'latin-1')!r} is no time of ISO 8601") from None
     if found := _MICROSECONDS.match(line):
         return int(found[1]), found.end()
     return 0, 0

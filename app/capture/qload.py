@@ -59,7 +59,7 @@ _ESCAPED = re.compile(rb'~(["~])')
 
 def _long(value: bytes, at: int, _: int) -> int:
     if not _NUMBER.fullmatch(value) or (number := int(value)) not in _MQLONG:
-        raise LineError(at, f"{value[:40]!r} is no number of 32 bits")
+        raise LineError(at, f"{_shown(value)} is no number of 32 bits")
     return number
 
 
@@ -125,8 +125,8 @@ _CODES = str(b", ".join(_ATTRIBUTES), "ascii")
 def read(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
     """The messages of a file in their order, as the IBM MQ transport would have received them.
 
-    What is refused is a whole message, with its lines (200 MiB of them) for its body: `bad-unload`; or, where its headers
-    are bad, `bad-mq-header`, with the message as its descriptor describes it.
+    What is refused is a whole message, with its lines for its body, 200 MiB at most: `bad-unload`; or, where its
+    headers are bad, `bad-mq-header`, with the message as its descriptor describes it.
     """
     draft: _Draft | None = None
     for line in lines:

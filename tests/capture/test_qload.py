@@ -151,7 +151,7 @@ def test_any_bytes_are_messages_or_refused(text: bytes) -> None:
         ("A VERS 2\nX", 1, 2, "'VERS 2' is none of"),
         ("AVER 2\nX", 1, 0, "'AVER 2' is no line"),
         ("* comment\n\nX 41", 3, 0, "a body without a descriptor"),
-        ("N\nA MST 8x\nX", 2, 6, "b'8x' is no number"),
+        ("N\nA MST 8x\nX", 2, 6, "'8x' is no number"),
         ("N\nA MST 2147483648\nX", 2, 6, "no number of 32 bits"),
         ("N\nA COI 00g1\nX", 2, 8, "not hexadecimal: 'g'"),
         ("N\nA COI 001\nX", 2, 6, "3 digits, where 24 bytes have 48"),

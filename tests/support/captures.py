@@ -36,7 +36,7 @@ def entries(
 
 
 def unloaded(messages: Iterable[PhysicalMessage], display: Display = "hex", width: int = 25) -> bytes:
-    """A queue's messages as dmpmqmsg writes them; `display` is its option -d with nothing, c or a."""
+    """A queue's messages as dmpmqmsg writes them; `display` is its option -d: none, a or A."""
     out = [line.encode() for line in _HEAD]
     for message in messages:
         out += [line.encode("latin-1") for line in _descriptor(message)]
