@@ -170,7 +170,7 @@ class _Before(NamedTuple):
 
     @classmethod
     def of(cls, held: Held) -> "_Before":
-        return cls(held.attachment is not None, _missing(held.attachment))
+        return cls(held.attachment is not None, missing_count(held.attachment))
 
 
 def _quality(source: str, references: list[Reference], before: _Before, after: Held, is_complete: bool) -> Increment:
@@ -184,13 +184,13 @@ def _quality(source: str, references: list[Reference], before: _Before, after: H
     return quality._replace(
         attachments_begun=int(not before.is_known),
         attachments_completed=int(is_complete),
-        missing_ranges=_missing(attachment) - before.missing,
+        missing_ranges=missing_count(attachment) - before.missing,
         seconds_to_complete=took,
         longest_seconds=took,
     )
 
 
-def _missing(attachment: Attachment | None) -> int:
+def missing_count(attachment: Attachment | None) -> int:
     """In how many pieces an attachment lacks parts; a segmented message of a group counts until the group is whole."""
     if attachment is None or attachment.record.state is not AttachmentState.RECEIVING:
         return 0

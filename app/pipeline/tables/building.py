@@ -204,7 +204,7 @@ def _batches(task: TableTask, schema: pa.Schema, content: ContentStore) -> Itera
 def _stored(file: object, rows_a_batch: int) -> Iterator[pa.RecordBatch]:
     parquet = pq.ParquetFile(file)
     for group in range(parquet.num_row_groups):  # one by one, or a batch would hold as many as it takes to fill it
-        yield from parquet.iter_batches(rows_a_batch, row_groups=[group])
+        yield from parquet.iter_batches(rows_a_batch, [group], use_threads=False)
 
 
 def _in_table(

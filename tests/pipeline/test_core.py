@@ -1,0 +1,172 @@
+"""Assembly key by key, with any pauses, comes to what assembly of everything in a row comes to."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
+from app.assembly.machine import Assembly, Limits
+from app.assembly.parts import Parts
+from app.codecs.sas import dialect
+from app.framing.reading import read_event
+from app.model.errors import TheirError
+from app.model.event import Announced
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord, MessageRecord, PartRun
+from app.pipeline import state
+from app.pipeline.core import Held, Outcome, Refusal, assemble, by_key, missing_count
+from app.pipeline.references import Reference, messages
+from tests.support import mixed_journal
+from tests.support.references import LIMIT, Announcing, all_references, batches, journalled
+
+LIMITS = Limits(parts=1_000_000, attachments=LIMIT)
+
+
+class Found(NamedTuple):
+    attachments: dict[str, AttachmentRecord]
+    messages: dict[str, MessageRecord]
+    parts: dict[str, list[tuple[int, int]]]
+    completed: list[str]
+    repeated: list[tuple[int | None, int]]
+    refused: list[Refusal]
+    applications: list[int]
+
+
+def in_a_row(arrived: Iterable[tuple[int, PhysicalMessage]]) -> Found:
+    """Every message after the one before it, by one machine."""
+    assembly = Assembly(LIMITS)
+    known: dict[str, int] = {}
+    found = Found({}, {}, {}, [], [], [], [])
+    for position, message in arrived:
+        before = known.get(message.source, dialect.ALL)
+        try:
+            event = read_event(message, before)
+        except TheirError as error:
+            found.refused.append(Refusal(position, error.code, error.row, error.at, error.why))
+            continue
+        if isinstance(event, Announced):
+            known[message.source] = dialect.narrow(before, event.dialects)
+        for effect in assembly.apply(message.source, event, position, message.received_at):
+            note(found, assembly, effect)
+    for attachment in assembly.attachments.values():
+        found.attachments[attachment.record.id] = attachment.current()
+        found.parts[attachment.record.id] = list(attachment.parts)
+    for record in assembly.messages.values():
+        found.messages[record.id] = record
+    return found
+
+
+def note(found: Found, assembly: Assembly, effect: Effect) -> None:
+    match effect:
+        case Completed(attachment):
+            found.completed.append(attachment)
+        case Repeated(_, first, again):
+            found.repeated.append((first, again))
+        case Refused(at, code, row, why):
+            found.refused.append(Refusal(at, code, row, -1, why))
+        case ApplicationMessage(key, at):
+            found.applications.append(at)
+            assembly.set_application(key, b"", "", 0, 0)
+
+
+def key_by_key(
+    slices: Iterable[list[Reference]], announcing: Announcing, random: Random
+) -> tuple[Found, list[Outcome]]:
+    """Slice by slice, the keys of each in any order; what is held goes through a row of state every time."""
+    held: dict[Key, state.Row] = {}
+    outcomes: list[Outcome] = []
+    for some in slices:
+        coming = announcing.references(some)
+        random.shuffle(coming)
+        coming.sort(key=lambda each: (each.source, each.key))
+        for key, together in by_key(coming):
+            made, after = assemble(key, together, state.unpack(held.get(key, state.Row())), LIMITS)
+            outcomes += made
+            held[key] = state.pack(after)
+    return _found(outcomes, held.values()), outcomes
+
+
+def _found(outcomes: Iterable[Outcome], rows: Iterable[state.Row]) -> Found:
+    found = Found({}, {}, {}, [], [], [], [])
+    for outcome in outcomes:
+        found.repeated.extend(outcome.repeated)
+        found.refused.extend(outcome.refused)
+        if outcome.record is not None:
+            found.attachments[outcome.record.id] = outcome.record
+        if outcome.removed is not None:
+            found.attachments.pop(outcome.removed, None)
+        if outcome.complete is not None and outcome.record is not None:
+            found.completed.append(outcome.record.id)
+        if outcome.message is not None:
+            found.messages[outcome.message.id] = outcome.message
+        if outcome.application is not None:
+            found.applications.append(outcome.application)
+    for held in map(state.unpack, rows):
+        if held.attachment is not None:
+            found.parts[held.attachment.record.id] = list(held.attachment.parts)
+    return found
+
+
+def slices(references: list[Reference], random: Random, count: int) -> Iterator[list[Reference]]:
+    """The references in the journal's order, cut anywhere."""
+    references.sort(key=lambda each: each.position)
+    cuts = sorted(random.choices(range(len(references) + 1), k=count - 1))
+    return (references[start:end] for start, end in zip([0, *cuts], [*cuts, len(references)], strict=True))
+
+
+@pytest.mark.parametrize("count", [1, 2, 30])
+@pytest.mark.parametrize("seed", range(4))
+def test_keys_apart_come_to_the_same(tmp_path: Path, seed: int, count: int) -> None:
+    random = Random(seed)
+    sent = [
+        each._replace(received_at=1000 * place + random.randrange(3000))
+        for place, each in enumerate(mixed_journal.traffic(random, 9, 300_000))
+    ]
+    archive = journalled(tmp_path, sent)
+    expected = in_a_row(
+        (first + row, message)
+        for first, batch in batches(archive)
+        for row, message in enumerate(messages(batch, range(len(batch))))
+    )
+    found, outcomes = key_by_key(slices(all_references(archive), random, count), Announcing(archive), random)
+    assert found.attachments == expected.attachments
+    assert found.messages == expected.messages
+    assert found.parts == expected.parts
+    assert sorted(found.completed) == sorted(expected.completed)
+    assert sorted(found.repeated, key=str) == sorted(expected.repeated, key=str)
+    assert sorted(found.refused) == sorted(expected.refused)
+    assert sorted(found.applications) == sorted(expected.applications)
+    assert len(set(expected.completed)) == len(expected.completed) > 20
+    assert {each.code for each in expected.refused} > {"bad-header", "conflicting-header", "sequence-beyond-count"}
+    _check_quality(outcomes, expected, len(sent))
+
+
+def _check_quality(outcomes: list[Outcome], expected: Found, messages_sent: int) -> None:
+    """Increments add up to what there is."""
+    assert sum(outcome.quality.messages for outcome in outcomes) == messages_sent
+    assert sum(outcome.quality.attachments_completed for outcome in outcomes) == len(expected.completed)
+    held = [Attachment(record, Parts(_runs(expected.parts[record.id]))) for record in expected.attachments.values()]
+    assert sum(outcome.quality.missing_ranges for outcome in outcomes) == sum(map(missing_count, held)) > 0
+
+
+def _runs(parts: Iterable[tuple[int, int]]) -> list[PartRun]:
+    return [PartRun(number, 1, position) for number, position in parts]
+
+
+def test_what_is_held_survives_its_row(tmp_path: Path) -> None:
+    archive = journalled(tmp_path, mixed_journal.traffic(Random(7), 9, 300_000))
+    announcing, seen = Announcing(archive), 0
+    coming = sorted(announcing.references(all_references(archive)), key=lambda each: (each.source, each.key))
+    for key, together in by_key(coming):
+        _, held = assemble(key, together, Held(), LIMITS)
+        again = state.unpack(state.pack(held))
+        assert again.message == held.message
+        assert (again.attachment is None) == (held.attachment is None)
+        if held.attachment is not None and again.attachment is not None:
+            assert again.attachment.current() == held.attachment.current()
+            assert list(again.attachment.parts) == list(held.attachment.parts)
+            seen += 1
+    assert seen > 40

@@ -1,0 +1,132 @@
+"""What a journal batch means, found all at once, is what its messages mean one by one."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.codecs.sas import correlid, dialect
+from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
+from app.framing.reading import read_event
+from app.model.errors import TheirError
+from app.model.event import PartArrived
+from app.model.message import PhysicalMessage, Position
+from app.pipeline.references import (
+    Reference,
+    What,
+    from_batch,
+    header_references,
+    messages,
+    other_references,
+    references,
+    to_batch,
+)
+from tests.support import mixed_journal
+from tests.support.references import all_references, batches, journalled
+
+KEYS = st.sampled_from([b"k" * 16, b"k" * 15 + b"l", bytes(16)])
+SEQUENCES = st.integers(0, 6) | st.sampled_from([0x20202020, 1 << 24, 0xFFFFFFFF])
+CORREL_IDS = st.builds(correlid.join, KEYS, SEQUENCES) | st.binary(max_size=24)
+
+
+def _message(**fields: Any) -> PhysicalMessage:
+    return PhysicalMessage(**fields)
+
+
+MESSAGES = st.builds(
+    _message,
+    source=st.sampled_from(["a", "b"]),
+    framing=st.sampled_from(["sas_queue", "sas_queue", "mq_group", "none such"]),
+    msg_type=st.sampled_from([SUBORDINATE_MSG_TYPE, SUBORDINATE_MSG_TYPE, HEADER_MSG_TYPE, 8, 4]),
+    correl_id=CORREL_IDS,
+    body=st.binary(max_size=9),
+    group_id=st.sampled_from([b"", b"g" * 24]),
+    message_id=st.sampled_from([b"", b"m" * 24]),
+    msg_flags=st.sampled_from([0, 8, 16, 24]),
+    msg_seq_number=st.integers(-1, 3),
+    offset=st.integers(-1, 3),
+    received_at=st.integers(0, 1 << 50),
+)
+
+
+def one_by_one(position: int, message: PhysicalMessage) -> tuple[Any, ...]:
+    """What a message means, and of which place that is said."""
+    if message.framing == "sas_queue" and message.msg_type == HEADER_MSG_TYPE:
+        return message.source, position, "header"
+    try:
+        event = read_event(message, dialect.ALL)
+    except TheirError as error:
+        return message.source, position, (error.code, error.row, error.at, error.why)
+    return message.source, position, event, message.received_at
+
+
+def unfolded(reference: Reference) -> list[tuple[Any, ...]]:
+    source, key, position, what, first, sizes, received_at, detail = reference
+    if what == What.HEADER:
+        return [(source, position, "header")]
+    if what == What.PARTS:
+        return [
+            (source, position + place, PartArrived(key, first + place, size), received)
+            for place, (size, received) in enumerate(zip(sizes, received_at, strict=True))
+        ]
+    return [(source, position, detail, *received_at)] if what == What.EVENT else [(source, position, detail)]
+
+
+def check(sent: Sequence[PhysicalMessage]) -> None:
+    with TemporaryDirectory() as folder:
+        archive = journalled(Path(folder), sent)
+        expected = [
+            one_by_one(first + row, message)
+            for first, batch in batches(archive)
+            for row, message in enumerate(messages(batch, range(len(batch))))
+        ]
+        found = [each for reference in all_references(archive) for each in unfolded(reference)]
+        assert sorted(found, key=lambda each: each[1]) == expected
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=40))
+def test_any_messages(sent: list[PhysicalMessage]) -> None:
+    check(sent)
+
+
+def test_mixed_traffic() -> None:
+    check(mixed_journal.traffic(Random(1), 6, 100_000))
+
+
+def test_parts_in_a_row_are_one_reference(tmp_path: Path) -> None:
+    key = b"k" * 16
+    sent = [
+        PhysicalMessage(
+            "a", "sas_queue", SUBORDINATE_MSG_TYPE, correlid.join(key, number), bytes(number), received_at=9
+        )
+        for number in (1, 2, 3, 4, 6, 7)
+    ]
+    assert all_references(journalled(tmp_path, sent, batch=10)) == [
+        Reference("a", key, Position(1, 0, 0).pack(), What.PARTS, 1, [1, 2, 3, 4], [9] * 4),
+        Reference("a", key, Position(1, 0, 4).pack(), What.PARTS, 6, [6, 7], [9] * 2),
+    ]
+
+
+def test_headers_and_all_others_are_everything(tmp_path: Path) -> None:
+    archive = journalled(tmp_path, mixed_journal.traffic(Random(2), 6, 1000))
+    for first, batch in batches(archive):
+        apart = [*from_batch(header_references(batch, first)), *from_batch(other_references(batch, first))]
+        whole = list(from_batch(references(batch, first)))
+        assert sorted(apart, key=lambda each: each.position) == sorted(whole, key=lambda each: each.position)
+        assert all(each.what == What.HEADER for each in from_batch(header_references(batch, first)))
+
+
+def test_rows_keep_what_references_say() -> None:
+    said = [
+        Reference("a", b"k", 1, What.CLAIM, 0, (), (5,), ("any", b"thing")),
+        Reference("é", b"", 1 << 62, What.DIALECTS, 3, (1, 2), (3, -4), None),
+    ]
+    found = [
+        each._replace(sizes=tuple(each.sizes), received_at=tuple(each.received_at))
+        for each in from_batch(to_batch(said))
+    ]
+    assert found == said

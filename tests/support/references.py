@@ -1,0 +1,58 @@
+"""The pipeline's passes one after the other, in this process and without Spark."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from pathlib import Path
+
+import pyarrow as pa
+
+from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal.archive import ArrowArchive
+from app.model.message import PhysicalMessage, Position
+from app.pipeline.finishing import fetch
+from app.pipeline.headers import HeaderPass, Remembered
+from app.pipeline.references import Reference, What, from_batch, references
+
+LIMIT = 10_000
+
+
+def journalled(folder: Path, messages: Sequence[PhysicalMessage], batch: int = 50) -> ArrowArchive:
+    """An archive of these messages, some in a batch."""
+    journal = ArrowJournal(folder, segment_bytes=1 << 20)
+    for start in range(0, len(messages), batch):
+        journal.append(messages[start : start + batch])
+    journal.close()
+    return ArrowArchive(folder)
+
+
+def batches(archive: ArrowArchive) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Every record batch and the packed place of its first row."""
+    for segment in archive.segments():
+        for number in range(len(archive.batch_sizes(segment.number))):
+            yield Position(segment.number, number, 0).pack(), archive.record_batch(segment.number, number)
+
+
+class Announcing:
+    """The header pass of every source, which remembers from call to call."""
+
+    def __init__(
+        self, archive: ArrowArchive, described: Callable[[PhysicalMessage], PhysicalMessage] = lambda message: message
+    ) -> None:
+        self._archive, self._described = archive, described
+        self._memories: dict[str, Remembered] = {}
+
+    def references(self, found: Iterable[Reference]) -> list[Reference]:
+        """What references amount to once headers are replaced by what they announce."""
+        made: list[Reference] = []
+        for reference in sorted(found, key=attrgetter("position")):
+            if reference.what != What.HEADER:
+                made.append(reference)
+                continue
+            memory = self._memories.setdefault(reference.source, Remembered())
+            (message,) = fetch(self._archive, [reference.position]).values()
+            made += HeaderPass(memory, self._described, LIMIT).read(reference.position, message)
+        return made
+
+
+def all_references(archive: ArrowArchive) -> list[Reference]:
+    return [found for first, batch in batches(archive) for found in from_batch(references(batch, first))]
