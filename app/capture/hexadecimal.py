@@ -70,7 +70,9 @@ def _time(line: bytes) -> tuple[int, int]:
         try:
             return microseconds(str(found[1], "latin-1")), found.end()
         except ValueError:
-            raise LineError(found.start(1), f"{str(found[1][:40], 'latin-1')!r} is no time of ISO 8601") from None
+            raise LineError(
+                found.start(1), f"{str(found[1][:40], 'latin-1')!r} is no time of ISO 8601 from 1970 on"
+            ) from None
     if found := _MICROSECONDS.match(line):
         return int(found[1]), found.end()
     return 0, 0
@@ -78,8 +80,8 @@ def _time(line: bytes) -> tuple[int, int]:
 
 def microseconds(text: str) -> int:
     """A time of ISO 8601 in microseconds since 1970; UTC unless it says otherwise. Raises ValueError."""
-    try:
-        moment = datetime.fromisoformat(text)
-        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
-    except OverflowError as error:
-        raise ValueError(text) from error
+    moment = datetime.fromisoformat(text)
+    since = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+    if since < 0:
+        raise ValueError(f"{text!r} is before 1970")
+    return since

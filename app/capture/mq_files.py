@@ -8,6 +8,7 @@ A descriptor is a JSON object with fields of a physical message: `msg_type`, `en
 
 import json
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, Final
 
 from app.capture.entries import Origin, Refused
@@ -24,7 +25,7 @@ LONGEST_DESCRIPTOR: Final = 1 << 20
 """Bytes of the longest descriptor that is read."""
 
 _MQLONG = range(-(1 << 31), 1 << 31)
-_LAST_TIME = 1 << 62
+_LAST_TIME = microseconds("9999-12-31T23:59:59Z")
 
 
 def _long(value: Any) -> int:
@@ -49,9 +50,10 @@ def _id(value: Any) -> bytes:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("a text")  # noqa: TRY004 - of a value, all errors are one
-    return value.rstrip(" ")
+    if not _is_text(value):
+        raise ValueError("a text")
+    found: str = value.rstrip(" ")
+    return found
 
 
 def _time(value: Any) -> int:
@@ -59,15 +61,20 @@ def _time(value: Any) -> int:
         found = value if type(value) is int else microseconds(value)
     except (TypeError, ValueError):
         found = -1
-    if not 0 <= found < _LAST_TIME:
+    if not 0 <= found <= _LAST_TIME:
         raise ValueError("a time of ISO 8601, or microseconds since 1970")
     return found
 
 
 def _properties(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+    if not isinstance(value, dict) or not all(map(_is_text, chain(value, value.values()))):
         raise ValueError("an object of texts")
     return value
+
+
+def _is_text(value: Any) -> bool:
+    """Whether this is a text that can be written; JSON also has halves of surrogate pairs."""
+    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 _FIELDS: dict[str, Callable[[Any], Any]] = {

@@ -88,8 +88,6 @@ class Capture:
     def _file(self, path: Path, origin: Origin) -> Iterator[Entry]:
         length = path.stat().st_size
         self.done += length
-        if self._describes_another(path):
-            return
         beside = path.with_name(path.name + _DESCRIPTOR)
         described = beside.exists()
         if length > LONGEST_MESSAGE:
@@ -100,22 +98,20 @@ class Capture:
         else:
             yield mq_files.read(path.read_bytes(), beside.read_bytes() if described else None, origin)
 
-    def _describes_another(self, path: Path) -> bool:
-        name = path.name.removesuffix(_DESCRIPTOR)
-        return name not in ("", path.name) and path.with_name(name).exists()
-
 
 def _files(path: Path) -> list[Path]:
-    """The files of a folder in the order of their names, or a file itself. Raises OSError and Failure."""
+    """The files of a folder that are messages, in the order of their names; or a file itself. Raises OSError and
+    Failure."""
     if not path.is_dir():
         path.stat()
         return [path]
     found = sorted(path.iterdir(), key=lambda each: each.name)
     if odd := next((each for each in found if not each.is_file()), None):
-        raise Failure(f"{odd} is no file", "a folder of message files holds nothing else")
+        raise Failure(f"{shown(odd)} is no file", "a folder of message files holds nothing else")
     if not found:
         raise Failure(f"{path} is empty")
-    return found
+    descriptors = {each.name + _DESCRIPTOR for each in found}
+    return [each for each in found if each.name not in descriptors]
 
 
 def _recognised(path: Path, wanted: Wanted) -> str:
@@ -134,5 +130,10 @@ def _too_long(length: int, most: int) -> str:
     return f"{length:,} bytes, at most {most:,} are read"
 
 
+def shown(path: Path) -> str:
+    """A path for people; what of it is no text is a question mark."""
+    return str(path).encode(errors="replace").decode()
+
+
 def _unreadable(path: Path, error: OSError) -> Failure:
-    return Failure(f"cannot read {path}: {error.strerror or error}")
+    return Failure(f"cannot read {shown(path)}: {error.strerror or error}")

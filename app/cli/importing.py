@@ -16,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from app import plugins
 from app.capture.entries import Refused, Skipped
-from app.cli.captures import Capture, Framing, Wanted
+from app.cli.captures import Capture, Framing, Wanted, shown
 from app.cli.console import Failure, bars, err, out, size, table
 from app.codecs.mqtt.packets import Version
 from app.model.errors import OurError
@@ -80,7 +80,7 @@ def import_(
         raise Failure(str(error)) from error
     grid = table("Capture", "Format", "Framing", ">Messages", ">Bytes", ">Unreadable", "Skipped")
     for capture, count in zip(found, told, strict=True):
-        grid.add_row(escape(str(capture.path)), capture.format, capture.framing, *count.cells())
+        grid.add_row(escape(shown(capture.path)), capture.format, capture.framing, *count.cells())
     out.print(grid)
     new = f"{len(written)} new segment{'' if len(written) == 1 else 's'}"
     err.print(f"{new}, {size(sum(each.size for each in written))}, in {to}", markup=False, highlight=False)
@@ -175,7 +175,7 @@ class Importer:
         """Appends all of a capture, or all in front of the first piece that cannot be read. Raises Failure for that,
         and OurError when the journal takes nothing more."""
         count = Count()
-        bar = progress.add_task(capture.path.name, total=capture.bytes)
+        bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)
         for path, entry in capture.entries(self._now):
             if isinstance(entry, Skipped):
                 count.skipped[entry.what] += 1
@@ -221,4 +221,4 @@ class Importer:
 
 def _place(path: Path, entry: Refused) -> str:
     line = f", line {entry.line:,}" if entry.line else ""
-    return f"{path}{line}" + (f", byte {entry.at:,}" if entry.at >= 0 else "")
+    return f"{shown(path)}{line}" + (f", byte {entry.at:,}" if entry.at >= 0 else "")

@@ -54,6 +54,8 @@ def test_empty_lines_and_comments_mean_nothing() -> None:
         ("0af", 3, "3 digits are an odd number"),
         ("2026-11-21T07:30:00Z", 20, "a time, and no bytes behind it"),
         ("2026-13-21T07:30:00Z 00", 0, "no time of ISO 8601"),
+        ("1969-12-31T23:59:59Z 00", 0, "no time of ISO 8601 from 1970 on"),
+        ("0001-01-01T00:00:00+23:59 00", 0, "no time of ISO 8601"),
         ("2026-11-21 07:30:00 0", 21, "odd number"),
     ],
 )

@@ -114,6 +114,10 @@ def test_an_image_cut_anywhere_is_refused_or_has_less_of_its_body() -> None:
         (b'{"format": 1}', "format is not a text"),
         (b'{"put_time": "yesterday"}', "put_time is not a time"),
         (b'{"put_time": -1}', "put_time is not a time"),
+        (b'{"format": "\\ud800"}', "format is not a text"),
+        (b'{"put_time": "1969-12-31T23:59:59Z"}', "put_time is not a time"),
+        (b'{"received_at": 253402300800000000}', "received_at is not a time"),
+        (b'{"properties": {"\\udfff": "a"}}', "properties is not an object of texts"),
         (b'{"properties": {"a": 1}}', "properties is not an object of texts"),
     ],
 )

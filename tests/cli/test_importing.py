@@ -1,6 +1,7 @@
 """`journal import` and `journal ls`: captures in every format become a journal that the service finishes."""
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -244,6 +245,24 @@ def test_files_that_are_too_large_are_not_read(run: Run, tmp_path: Path) -> None
         (b"", "message-too-long"),
         (b"body", "bad-descriptor"),
     ]
+
+
+def test_names_that_are_no_text_are_told_as_they_can_be(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.txt")
+    path.write_text("N\nX zz\n")
+    result = run("journal", "import", path, "--to", tmp_path / "journal", "--keep-going")
+    assert result.code == 0
+    assert "caf?.txt, line 2, byte 2" in result.err
+    (found,) = journalled(tmp_path / "journal")
+    assert "caf?.txt, line 2" in found.properties["refused-why"]
+
+
+def test_a_descriptor_without_its_file_is_no_message(run: Run, tmp_path: Path) -> None:
+    alone = tmp_path / "1.mq.json"
+    alone.write_text('{"msg_type": 100001}')
+    result = run("journal", "import", alone, "--format", "raw", "--to", tmp_path / "journal")
+    assert result.code == 1
+    assert "neither an MQ image, nor a descriptor beside it" in result.err
 
 
 def test_a_journal_in_use_and_a_place_without_one_say_so(run: Run, tmp_path: Path) -> None:
