@@ -7,8 +7,7 @@ set is kept. Only what nobody set is chosen here.
 import os
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +19,9 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-ARROW_ROWS = 128
-"""Rows of an Arrow batch between Java and Python. With Spark's own 10,000, batches of bodies are 300 MiB."""
+ARROW_ROWS = 1024
+"""Rows of an Arrow batch between Java and Python. References go through in half the time that batches of 128 take, and
+three quarters of what Spark's own 10,000 take."""
 
 _LOOPBACK = "127.0.0.1"
 _MOST_PARTITIONS = 256
@@ -81,6 +81,7 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
     if settings.local:
         _prepare_this_machine()
     gateway = jvm.start(_for_java(settings, name))
+    _leave_errors_to_their_exceptions()
     conf = SparkConf(_jvm=gateway.jvm)
     _settle(conf, settings)
     SparkContext(conf=conf, gateway=gateway)
@@ -88,18 +89,6 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
     if not conf.contains(_SHUFFLE_PARTITIONS):
         spark.conf.set(_SHUFFLE_PARTITIONS, _partitions(spark))
     return spark
-
-
-@contextmanager
-def running(name: str, settings: SparkSettings | None = None) -> Iterator["SparkSession"]:
-    """The session while a block runs. One that was there before goes on; another ends with the block."""
-    before = _active()
-    spark = session(name, settings)
-    try:
-        yield spark
-    finally:
-        if before is None:
-            spark.stop()
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
@@ -120,6 +109,14 @@ def _active() -> "SparkSession | None":
         how = "pip install 'attachment-gateway[pipeline]'"
         raise OurError(f"Spark needs the library {missing.name!r}: {how}") from missing
     return SparkSession.getActiveSession()
+
+
+def _leave_errors_to_their_exceptions() -> None:
+    """PySpark raises what goes wrong in a query, and logs it with all of Java's stack beside."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _prepare_this_machine() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from rich.console import Console
@@ -16,7 +17,7 @@ from rich.console import Console
 from app.model.errors import OurError
 from app.pipeline import jvm
 from app.pipeline.progress import progress
-from app.pipeline.session import SparkSettings, pairs, running, session
+from app.pipeline.session import SparkSettings, pairs, session
 from tests.support.waiting import until
 
 
@@ -33,9 +34,6 @@ def test_settings_are_those_chosen_unless_somebody_set_them(spark: SparkSession)
 
 def test_an_active_session_is_used_as_it_is(spark: SparkSession) -> None:
     assert session("another", SparkSettings(master="local[7]", conf={"spark.ui.enabled": "true"})) is spark
-    with running("another") as found:
-        assert found is spark
-    assert spark.range(1).count() == 1
 
 
 def test_workers_run_this_interpreter_and_have_this_package(spark: SparkSession) -> None:
@@ -86,6 +84,14 @@ def test_a_stream_with_state_ends_keeps_a_log_of_changes_and_is_quiet(
     assert counts == {1: 6, 2: 3}
     assert list((tmp_path / "checkpoint" / "state").rglob("*.changelog"))
     assert capsys.readouterr() == ("", "")
+
+
+def test_what_goes_wrong_is_raised_and_not_logged(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AnalysisException, match="no_such_column"):
+        spark.range(1).select("no_such_column")
+    with pytest.raises(AnalysisException, match="NO_SUCH"):
+        spark.sql("SELECT NO_SUCH(1)")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_what_spark_works_on_is_shown_on_a_terminal_only(spark: SparkSession, tmp_path: Path) -> None:
