@@ -17,8 +17,7 @@ QUALITY = "quality"
 HOUR = 3_600_000_000
 """In microseconds."""
 
-SECONDS_DIGITS = 6
-"""Times are whole microseconds, whose sums are the same in whatever order they are added up."""
+_MICROS = 1e6
 
 
 class Increment(NamedTuple):
@@ -77,7 +76,8 @@ def summed(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     rows = pa.Table.from_batches(batches, SCHEMA)
     how = [(name, "max" if name in _GREATEST else "sum") for name in SCHEMA.names if name not in _KEY]
     grouped = rows.group_by(list(_KEY)).aggregate(how).rename_columns({f"{name}_{word}": name for name, word in how})
-    seconds = pc.round(grouped["seconds_to_complete"], SECONDS_DIGITS)
+    micros = pc.round(pc.multiply(grouped["seconds_to_complete"], _MICROS))
+    seconds = pc.divide(micros, _MICROS)  # the same in whatever order they were added up
     at = grouped.schema.get_field_index("seconds_to_complete")
     whole = grouped.set_column(at, "seconds_to_complete", seconds).select(SCHEMA.names).cast(SCHEMA)
     return whole.sort_by([(name, "ascending") for name in _KEY])

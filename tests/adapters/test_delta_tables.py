@@ -45,6 +45,7 @@ class TestBucket(TableContract):
         return DeltaTables(tmp_path)
 
 
+@settings(deadline=None)
 @given(st.lists(NAMES, unique=True))
 def test_folders_differ_whatever_a_file_system_makes_of_case(names: list[str]) -> None:
     found = [folders.folder(name) for name in names]

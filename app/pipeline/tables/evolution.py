@@ -39,6 +39,9 @@ FIXED = pa.schema(
 """What stands before the variables: identifiers, the source's name, when the attachment was received, and the number of
 the observation, from 1."""
 
+MOST_COLUMNS = 100_000
+"""More than a data set can have. What is beyond them stays with the data sets alone."""
+
 MOST_FORMER = 10
 """Former labels of a column that are kept, and formats: the newest ones."""
 
@@ -115,42 +118,46 @@ class _Columns:
 
     def take(self, schema: pa.Schema) -> None:
         """Makes room for the columns of a data set."""
+        left_out = 0
         for field in schema:
-            owner, kind = _owner(schema, field)
-            if owner is None:
-                self._take_variable(field)
-            else:
-                self._take_side(self._column(owner), kind, field)
+            column = self._place(schema, field)
+            if column is None and len(self._columns) >= MOST_COLUMNS:
+                left_out += 1
+                continue
+            self._describe(column or self._new_place(schema, field), field)
+        if left_out:
+            self.warnings.append(f"{left_out:,} columns are left out: a table has at most {MOST_COLUMNS:,}")
         said = _decoded(schema.metadata)
         self._said |= {key: said[key] for key in _OF_TABLE if said.get(key)}
 
     def mapping(self, schema: pa.Schema) -> Mapping:
         """Where the columns of a data set that has been taken go."""
-        sources = []
-        for field in schema:
-            owner, kind = _owner(schema, field)
-            column = self._column(field) if owner is None else self._of_side[self._column(owner).name, kind]
-            sources.append(Source(field.name, column.name))
-        return tuple(sources)
+        places = ((field.name, self._place(schema, field)) for field in schema)
+        return tuple(Source(name, column.name) for name, column in places if column is not None)
 
     def schema(self) -> pa.Schema:
         fields = [pa.field(column.name, column.type, metadata=column.said or None) for column in self._columns]
         return pa.schema(fields, self._said or None)
 
-    def _column(self, variable: pa.Field) -> _Column:
-        return self._of_variable[variable.name.casefold(), word(variable.type)]
+    def _place(self, schema: pa.Schema, field: pa.Field) -> _Column | None:
+        """The column for a field of a data set, where there is one."""
+        owner, kind = _owner(schema, field)
+        if owner is None:
+            return self._of_variable.get(_variable(field))
+        column = self._of_variable.get(_variable(owner))
+        return None if column is None else self._of_side.get((column.name, kind))
 
-    def _take_variable(self, field: pa.Field) -> None:
-        key = (field.name.casefold(), word(field.type))
-        column = self._of_variable.get(key)
-        if column is None:
-            column = self._of_variable[key] = self._new_variable(field)
-        elif column.type != field.type:
-            column.type = pa.duration("us")
-        self._describe(column, _decoded(field.metadata))
+    def _new_place(self, schema: pa.Schema, field: pa.Field) -> _Column:
+        owner, kind = _owner(schema, field)
+        if owner is None:
+            column = self._of_variable[_variable(field)] = self._new_variable(field)
+            return column
+        name = self._of_variable[_variable(owner)].name
+        column = self._of_side[name, kind] = self._new(f"{name}__{_SIDES[kind]}", field.type, {kind: name})
+        return column
 
     def _new_variable(self, field: pa.Field) -> _Column:
-        key, kind = field.name.casefold(), word(field.type)
+        key, kind = _variable(field)
         others = [other for other in _KINDS if (key, other) in self._of_variable]
         name = "".join("_" if character in _REFUSED else character for character in field.name)
         said = {VARIABLE: key}
@@ -167,11 +174,6 @@ class _Columns:
             self.warnings.append(f"{said[WARNING]}: the values are in {column.name}")
         return column
 
-    def _take_side(self, owner: _Column, kind: str, field: pa.Field) -> None:
-        if (owner.name, kind) not in self._of_side:
-            name = f"{owner.name}__{_SIDES[kind]}"
-            self._of_side[owner.name, kind] = self._new(name, field.type, {kind: owner.name})
-
     def _new(self, name: str, data_type: pa.DataType, said: dict[str, str]) -> _Column:
         while name.casefold() in self._taken:
             name += "_"
@@ -180,7 +182,11 @@ class _Columns:
         self._columns.append(column)
         return column
 
-    def _describe(self, column: _Column, said: dict[str, str]) -> None:
+    def _describe(self, column: _Column, field: pa.Field) -> None:
+        """Adds to a column what a field of it says."""
+        said = _decoded(field.metadata)
+        if column.type != field.type:
+            column.type = pa.duration("us")
         for key in _NEWEST:
             if said.get(key):
                 if key in _FORMER:
@@ -206,6 +212,11 @@ class _Columns:
 def word(data_type: pa.DataType) -> str:
     """A type, as columns are named with it."""
     return _WORDS.get(data_type, str(data_type))
+
+
+def _variable(field: pa.Field) -> tuple[str, str]:
+    """What makes a variable the same in two data sets: its name, in any case, and what its values are."""
+    return field.name.casefold(), word(field.type)
 
 
 def _owner(schema: pa.Schema, field: pa.Field) -> tuple[pa.Field | None, str]:

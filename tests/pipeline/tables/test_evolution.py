@@ -2,7 +2,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.dataset import side
@@ -23,6 +23,7 @@ def names(evolution: Evolution) -> list[str]:
     return found[5:]
 
 
+@settings(deadline=None)
 @given(SCHEMAS)
 def test_columns_have_names_of_their_own_and_one_variable_and_type_each(schemas: list[pa.Schema]) -> None:
     schema, mappings, _ = evolve(None, schemas)
@@ -46,6 +47,7 @@ def test_columns_have_names_of_their_own_and_one_variable_and_type_each(schemas:
     assert len(set(belongs.values())) == len(belongs) == len(schema) - 5
 
 
+@settings(deadline=None)
 @given(SCHEMAS, SCHEMAS)
 def test_it_does_not_matter_where_batches_are_cut(first: list[pa.Schema], second: list[pa.Schema]) -> None:
     begun = evolve(None, first)
@@ -55,6 +57,7 @@ def test_it_does_not_matter_where_batches_are_cut(first: list[pa.Schema], second
     assert begun.warnings + in_two.warnings == at_once.warnings
 
 
+@settings(deadline=None)
 @given(SCHEMAS)
 def test_what_is_known_changes_nothing_and_is_not_warned_of_again(schemas: list[pa.Schema]) -> None:
     once = evolve(None, schemas)
@@ -169,3 +172,15 @@ def test_columns_that_others_have_added_stay() -> None:
     table = evolved([field("X", pa.string())]).schema.append(pa.field("x_note", pa.string()))
     evolution = evolve(table, [pa.schema([field("X_NOTE", pa.float64())])])
     assert names(evolution) == ["X", "x_note", "X_NOTE_"]
+
+
+def test_a_table_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.pipeline.tables.evolution.MOST_COLUMNS", 8)
+    number = field("A", pa.float64())
+    first = [number, side.missing_field("A", set()), field("B", pa.string())]
+    beyond = field("C", pa.float64())
+    evolution = evolved(first, [beyond, side.missing_field("C", set()), number])
+    assert names(evolution) == ["A", "A__missing", "B"]
+    assert evolution.mappings[1] == (("A", "A"),)
+    assert evolution.warnings == ["2 columns are left out: a table has at most 8"]
+    assert evolve(evolution.schema, [pa.schema([beyond])]).schema.equals(evolution.schema, check_metadata=True)

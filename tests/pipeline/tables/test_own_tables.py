@@ -3,7 +3,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.model.attachment import AttachmentKind
@@ -62,6 +62,7 @@ INCREMENTS = st.fixed_dictionaries({name: COLUMNS.get(name, COUNTS) for name in 
 SUMS = [name for name in Increment._fields if name not in COLUMNS]
 
 
+@settings(deadline=None)
 @given(st.lists(INCREMENTS, max_size=20), st.randoms())
 def test_increments_add_up_however_they_were_appended(increments: list[Increment], random: Random) -> None:
     found = quality_rows(increments)
