@@ -73,13 +73,16 @@ class ArrowArchive:
         return self._reader.record_batch(segment, batch)
 
     def _map(self, state: SegmentState) -> memoryview:
+        path = self._shelf.path(state.number)
+        if not state.size:
+            raise OurError(f"{path} is no segment of a journal: it is empty")
         view = self._shelf.map(state)
         try:
             created_at(ipc.schema_of(pa.py_buffer(view)))
         except (*ipc.READ_ERRORS, EOFError, ValueError) as error:
-            raise OurError(f"{self._shelf.path(state.number)} is no segment of a journal: {error}") from error
+            raise OurError(f"{path} is no segment of a journal: {error}") from error
         if view[-len(ipc.END_OF_STREAM) :] != ipc.END_OF_STREAM:
-            raise OurError(f"{self._shelf.path(state.number)} is not whole: it does not end as a sealed segment does")
+            raise OurError(f"{path} is not whole: it does not end as a sealed segment does")
         return view
 
 

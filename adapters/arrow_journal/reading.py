@@ -106,7 +106,7 @@ class OpenSegment:
             mapped.madvise(mmap.MADV_DONTNEED)
 
     def _mapped(self, end: int) -> memoryview:
-        if end > len(self.view):
+        if end > len(self.view) or not self.view:
             if end > self.state.size:
                 raise KeyError(end)
             self.view = self._map_segment(self.state)

@@ -1,0 +1,323 @@
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+
+import obstore
+import pyarrow as pa
+import pytest
+
+from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal.archive import ArrowArchive
+from adapters.arrow_journal.cache import PART, FileCache, own_folder
+from adapters.arrow_journal.segments import segment_path
+from adapters.places import bucket
+from app import plugins
+from app.model.errors import OurError, StoreFull
+from app.model.message import PhysicalMessage, Position
+from tests.contracts.archive import ArchiveContract, Archived
+from tests.contracts.journal import messages_of
+from tests.support.disk import small_disk
+
+__all__ = ["small_disk"]
+
+
+def segment_bytes(folder: Path, *batches: list[PhysicalMessage]) -> bytes:
+    """A sealed segment of these batches."""
+    with closing(ArrowJournal(folder)) as journal:
+        for batch in batches:
+            journal.append(batch)
+    return (folder / "0000000001.arrows").read_bytes()
+
+
+class TestFolder(ArchiveContract):
+    @pytest.fixture
+    def archived(self, tmp_path: Path) -> Iterator[Archived]:
+        folder = tmp_path / "journal"
+        journal = ArrowJournal(folder)
+
+        def put(number: int, data: bytes) -> None:
+            segment_path(folder, number, sealed=True).write_bytes(data)
+
+        yield Archived(
+            journal,
+            open=lambda: ArrowArchive(folder),
+            publish=lambda: None,
+            put=put,
+            remove=lambda number: segment_path(folder, number, sealed=True).unlink(),
+        )
+        journal.close()
+
+    def test_by_path_or_url_in_a_folder_that_nobody_may_write(self, archived: Archived, tmp_path: Path) -> None:
+        messages = messages_of([10])
+        position = archived.append(messages)[0]
+        archived.journal.close()
+        folder = tmp_path / "journal"
+        (folder / "lock").unlink()
+        before = sorted(folder.iterdir())
+        folder.chmod(0o500)
+        for place in (folder, str(folder), folder.as_uri()):
+            archive = ArrowArchive(place)
+            assert archive.read(position) == messages[0]
+            assert len(archive.segments()) == 1
+        folder.chmod(0o700)
+        assert sorted(folder.iterdir()) == before
+
+    def test_a_segment_cut_off_in_copying_is_named(self, archived: Archived, tmp_path: Path) -> None:
+        data = segment_bytes(tmp_path / "other", messages_of([5000]), messages_of([10]))
+        archive = ArrowArchive(tmp_path / "journal")
+        for number, size in enumerate((len(data) - 1, len(data) - 8, len(data) - 4096, 4096), 1):
+            archived.put(number, data[:size])
+            with pytest.raises(OurError, match=rf"000000000{number}\.arrows is not whole"):
+                archive.batch_sizes(number)
+
+    def test_one_that_was_listed_and_has_become_shorter_is_named(self, archived: Archived, tmp_path: Path) -> None:
+        archived.append(messages_of([5000]))
+        archive = archived.open()
+        archive.segments()
+        os.truncate(tmp_path / "journal" / "0000000001.arrows", 100)
+        with pytest.raises(OurError, match=r"0000000001\.arrows cannot be read"):
+            archive.batch_sizes(1)
+
+    def test_another_format_is_named(self, archived: Archived, tmp_path: Path) -> None:
+        with pa.ipc.new_stream(str(tmp_path / "journal" / "0000000001.arrows"), pa.schema([("a", pa.int8())])):
+            pass
+        with pytest.raises(OurError, match=r"0000000001\.arrows is no segment of a journal: journal format none"):
+            archived.open().batch_sizes(1)
+
+    def test_what_lies_behind_an_unsealed_segment_waits_for_it(self, archived: Archived, tmp_path: Path) -> None:
+        positions = [archived.append(messages_of([1]))[0] for _ in range(3)]
+        sealed = tmp_path / "journal" / "0000000002.arrows"
+        unsealed = sealed.with_name("0000000002.open.arrows")
+        sealed.rename(unsealed)
+        archive = archived.open()
+        assert [segment.number for segment in archive.segments()] == [1]
+        assert archive.read(positions[2])
+        unsealed.rename(sealed)
+        assert [segment.number for segment in archive.segments()] == [1, 2, 3]
+
+    def test_other_files_are_no_segments(self, archived: Archived, tmp_path: Path) -> None:
+        archived.append(messages_of([1]))
+        for name in ("000000002.arrows", "0000000003.arrows.part", "x0000000004.arrows", "0000000005.arrow"):
+            (tmp_path / "journal" / name).write_bytes(b"")
+        assert [segment.number for segment in archived.open().segments()] == [1]
+
+    def test_beside_the_writing_journal_every_segment_comes_once_and_in_order(self, tmp_path: Path) -> None:
+        batches = [messages_of([index % 7 * 500] * (index % 3 + 1)) for index in range(150)]
+        seen: list[PhysicalMessage] = []
+        with closing(ArrowJournal(tmp_path)) as journal:
+
+            def read() -> None:
+                archive, reached = ArrowArchive(tmp_path), 0
+                while reached < len(batches):
+                    for number, *_ in archive.segments():
+                        if number > reached:
+                            reached = number
+                            rows = len(archive.record_batch(number, 0))
+                            seen.extend(archive.read(Position(number, 0, row)) for row in range(rows))
+
+            reader = Thread(target=read, daemon=True)
+            reader.start()
+            for batch in batches:
+                journal.append(batch)
+                journal.seal()
+            reader.join(60)
+        assert seen == [message for batch in batches for message in batch]
+
+    def test_a_folder_that_is_not_there_is_said(self, tmp_path: Path) -> None:
+        with pytest.raises(OurError, match="no such folder"):
+            ArrowArchive(tmp_path / "missing")
+
+    def test_is_found_by_its_entry_point(self) -> None:
+        assert plugins.load("archive", "arrow") is ArrowArchive
+
+
+class TestBucket(ArchiveContract):
+    @pytest.fixture
+    def archived(self, tmp_path: Path) -> Iterator[Archived]:
+        url, cache, folder = f"memory://{tmp_path.name}", tmp_path / "cache", tmp_path / "journal"
+        store = bucket(url)
+        journal = ArrowJournal(folder)
+        published: set[str] = set()
+
+        def publish() -> None:
+            for path in folder.glob("*.arrows"):
+                if ".open." not in path.name and path.name not in published:
+                    published.add(path.name)
+                    obstore.put(store, path.name, path)
+
+        def put(number: int, data: bytes) -> None:
+            obstore.put(store, f"{number:010}.arrows", data)
+
+        def remove(number: int) -> None:
+            obstore.delete(store, f"{number:010}.arrows")
+            (cache / f"{number:010}.arrows").unlink(missing_ok=True)
+
+        yield Archived(journal, lambda: ArrowArchive(url, cache), publish, put, remove)
+        journal.close()
+
+    def test_what_was_fetched_is_not_fetched_again(self, archived: Archived, tmp_path: Path) -> None:
+        messages = messages_of([10])
+        position = archived.append(messages)[0]
+        assert archived.open().read(position) == messages[0]
+        fetched = (tmp_path / "cache" / "0000000001.arrows").stat().st_ino
+        assert archived.open().read(position) == messages[0]
+        assert (tmp_path / "cache" / "0000000001.arrows").stat().st_ino == fetched
+
+    def test_a_segment_cut_off_in_copying_is_named(self, archived: Archived, tmp_path: Path) -> None:
+        data = segment_bytes(tmp_path / "other", messages_of([5000]))
+        archived.put(1, data[:-8])
+        with pytest.raises(OurError, match=r"memory://.*/0000000001\.arrows is not whole"):
+            archived.open().batch_sizes(1)
+
+    def test_other_objects_are_no_segments(self, archived: Archived, tmp_path: Path) -> None:
+        archived.append(messages_of([1]))
+        for name in ("readme.txt", "2025/0000000002.arrows", "0000000000.arrows", "0000000003.open.arrows"):
+            obstore.put(bucket(f"memory://{tmp_path.name}"), name, b"")
+        assert [segment.number for segment in archived.open().segments()] == [1]
+
+    def test_has_a_cache_of_its_own_by_default(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        ArrowArchive("memory://one"), ArrowArchive("memory://two"), ArrowArchive("memory://two")
+        [folder] = tmp_path.iterdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert len(list(folder.iterdir())) == 2
+        folder.rename(tmp_path / "another's")
+        folder.symlink_to(tmp_path / "another's")
+        with pytest.raises(OurError, match="not a folder of this user"):
+            own_folder("x")
+
+    def test_refuses_other_urls(self) -> None:
+        with pytest.raises(ValueError, match="expected a path, or a URL with"):
+            ArrowArchive("ftp://host/x")
+
+
+class Remote:
+    """Objects that count how often they are fetched."""
+
+    def __init__(self, *sizes: int) -> None:
+        self.objects = [os.urandom(size) for size in sizes]
+        self.fetched: list[int] = []
+
+    def map(self, cache: FileCache, number: int) -> memoryview:
+        def fetch(start: int, end: int) -> bytes:
+            self.fetched.append(number)
+            return self.objects[number][start:end]
+
+        return cache.map(f"object{number}", len(self.objects[number]), fetch)
+
+
+class TestCache:
+    def test_what_was_used_least_recently_goes_and_stays_readable(self, tmp_path: Path) -> None:
+        remote = Remote(1000, 1000, 1000, 1000, 9000)
+        cache = FileCache(tmp_path, 3000)
+        views = [remote.map(cache, number) for number in range(3)]
+        remote.map(cache, 0)
+        remote.map(cache, 3)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["object0", "object2", "object3"]
+        remote.map(cache, 4)
+        assert [path.name for path in tmp_path.iterdir()] == ["object4"]
+        assert views == remote.objects[:3]
+        assert remote.fetched == [0, 1, 2, 3, 4]
+        assert remote.map(cache, 1) == remote.objects[1]
+
+    def test_large_ones_come_in_parts(self, tmp_path: Path) -> None:
+        remote = Remote(2 * PART + 1)
+        assert remote.map(FileCache(tmp_path, 1 << 30), 0) == remote.objects[0]
+        assert remote.fetched == [0, 0, 0]
+
+    def test_one_of_another_size_is_fetched_again(self, tmp_path: Path) -> None:
+        remote = Remote(1000)
+        (tmp_path / "object0").write_bytes(b"torn")
+        assert remote.map(FileCache(tmp_path, 3000), 0) == remote.objects[0]
+
+    def test_what_fails_leaves_nothing_behind(self, tmp_path: Path) -> None:
+        cache = FileCache(tmp_path, 3000)
+        with pytest.raises(OurError, match="3 bytes came where 1000 were expected"):
+            cache.map("object", 1000, lambda start, end: b"abc")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_full_disk_is_said(self, small_disk: Path) -> None:
+        with pytest.raises(StoreFull, match="No space left"):
+            Remote(32 << 20).map(FileCache(small_disk, 1 << 30), 0)
+        assert list(small_disk.iterdir()) == []
+
+    def test_no_folder_is_said(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"")
+        with pytest.raises(OurError, match="no cache at"):
+            FileCache(tmp_path / "file", 1)
+
+
+FETCHES = """
+import sys
+from pathlib import Path
+from adapters.arrow_journal.cache import FileCache
+def fetch(start, end):
+    print("fetching", flush=True)
+    assert sys.stdin.readline()
+    return b"x" * (end - start)
+view = FileCache(Path(sys.argv[1]), 1 << 20).map("object", 1000, fetch)
+print(bytes(view) == b"x" * 1000, flush=True)
+"""
+
+
+class TestProcesses:
+    @pytest.fixture
+    def processes(self, tmp_path: Path) -> Iterator[list["subprocess.Popen[str]"]]:
+        command = [sys.executable, "-c", FETCHES, str(tmp_path / "cache")]
+        started = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+        ]
+        yield started
+        for process in started:
+            process.kill()
+            process.communicate()
+
+    def test_of_two_that_want_the_same_one_fetches_it(
+        self, processes: list["subprocess.Popen[str]"], tmp_path: Path
+    ) -> None:
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        said = [process.communicate()[0] for process in processes]
+        assert sorted(said) == ["True\n", "fetching\nTrue\n"]
+        assert [path.name for path in (tmp_path / "cache").iterdir()] == ["object"]
+
+    def test_what_a_killed_one_leaves_the_other_fetches(
+        self, processes: list["subprocess.Popen[str]"], tmp_path: Path
+    ) -> None:
+        first, second = processes
+        fetching = self.first_to_speak(processes)
+        fetching.send_signal(signal.SIGKILL)
+        other = second if fetching is first else first
+        assert other.communicate("go\n")[0] == "fetching\nTrue\n"
+        assert [path.name for path in (tmp_path / "cache").iterdir()] == ["object"]
+
+    @staticmethod
+    def first_to_speak(processes: list["subprocess.Popen[str]"]) -> "subprocess.Popen[str]":
+        with selectors.DefaultSelector() as selector:
+            for process in processes:
+                assert process.stdout is not None
+                selector.register(process.stdout, selectors.EVENT_READ, process)
+            spoke: subprocess.Popen[str] = selector.select(30)[0][0].data
+        assert spoke.stdout is not None
+        assert spoke.stdout.readline() == "fetching\n"
+        return spoke
+
+    def test_room_is_made_of_what_a_killed_one_left_and_not_of_what_another_is_fetching(self, tmp_path: Path) -> None:
+        cache = FileCache(tmp_path / "cache", 10_000)
+        left = tmp_path / "cache" / "left.partial"
+        left.write_bytes(bytes(9000))
+        command = [sys.executable, "-c", FETCHES, str(tmp_path / "cache")]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "fetching\n"
+            Remote(10_000).map(cache, 0)
+            assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["object.partial", "object0"]
+            assert other.communicate("go\n")[0] == "True\n"

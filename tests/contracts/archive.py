@@ -1,0 +1,160 @@
+"""What every archive of a journal's sealed segments promises."""
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.model.errors import OurError
+from app.model.message import PhysicalMessage, Position
+from app.model.records import Extent
+from app.ports import JOURNAL_SCHEMA, Journal, JournalArchive
+from tests.contracts.journal import MESSAGES, messages_of
+
+
+@dataclass
+class Archived:
+    """A journal, and where its sealed segments go.
+
+    `publish` brings those that are not there yet, `put` a file of these bytes as the segment of a number, `remove`
+    takes a segment away; `open` opens the archive once more.
+    """
+
+    journal: Journal
+    open: Callable[[], JournalArchive]
+    publish: Callable[[], None]
+    put: Callable[[int, bytes], None]
+    remove: Callable[[int], None]
+
+    def append(self, messages: list[PhysicalMessage]) -> list[Position]:
+        """One sealed segment of these messages."""
+        positions = self.journal.append(messages)
+        self.journal.seal()
+        self.publish()
+        return positions
+
+
+class ArchiveContract:
+    """Inherited by an adapter's tests, which give the fixture `archived`."""
+
+    def test_gives_back_what_the_journal_gave(self, archived: Archived) -> None:
+        archive = archived.open()
+
+        @settings(max_examples=30, deadline=None)
+        @given(st.lists(MESSAGES, min_size=1, max_size=8))
+        def check(messages: list[PhysicalMessage]) -> None:
+            journal = archived.journal
+            positions = archived.append(messages)
+            assert [archive.read(position) for position in positions] == messages
+            assert list(archive.bodies(positions)) == [message.body for message in messages]
+            extents = list(archive.extents(reversed(positions)))
+            assert extents == list(journal.extents(reversed(positions)))
+            assert list(archive.views(extents)) == list(journal.views(extents))
+
+        check()
+
+    def test_has_the_record_batches_of_a_segment(self, archived: Archived) -> None:
+        wanted: list[tuple[Position, PhysicalMessage]] = []
+        for sizes in ([5, 0], [1] * 600, [70_000]):
+            messages = messages_of(sizes)
+            wanted += zip(archived.journal.append(messages), messages, strict=True)
+        archived.append(messages_of([3]))
+        archive = archived.open()
+        number = wanted[0][0].segment
+        found = []
+        sizes = archive.batch_sizes(number)
+        assert len(sizes) == 5
+        for batch in range(len(sizes)):
+            record_batch = archive.record_batch(number, batch)
+            record_batch.validate(full=True)
+            assert set(JOURNAL_SCHEMA) <= set(record_batch.schema)
+            assert 0 < record_batch.nbytes <= sizes[batch]
+            found += [(Position(number, batch, row), body) for row, body in enumerate(record_batch["body"].to_pylist())]
+        assert sum(sizes) < archive.segments()[0].size
+        assert found[:-1] == [(position, bytes(message.body)) for position, message in wanted]
+        for nothing in (lambda: archive.record_batch(number, len(sizes)), lambda: archive.batch_sizes(number + 1)):
+            with pytest.raises(KeyError):
+                nothing()
+
+    def test_lists_what_is_sealed_and_only_that(self, archived: Archived) -> None:
+        archive = archived.open()
+        assert archive.segments() == []
+        for count in range(1, 4):
+            archived.append(messages_of([10]))
+            archived.journal.append(messages_of([10]))
+            listed = archive.segments()
+            sealed = [each for each in archived.journal.segments() if each.sealed_at is not None]
+            assert [segment[:2] for segment in listed] == [segment[:2] for segment in sealed]
+            assert [segment.number for segment in listed] == list(range(1, count + 1))
+            assert all(segment.sealed_at for segment in listed)
+
+    def test_finds_what_was_not_there_when_it_was_opened(self, archived: Archived) -> None:
+        archive = archived.open()
+        for _ in range(2):
+            with pytest.raises(KeyError):
+                archive.read(Position(1, 0, 0))
+        messages = messages_of([10])
+        assert archive.read(archived.append(messages)[0]) == messages[0]
+
+    def test_knows_nothing_that_is_not_there(self, archived: Archived) -> None:
+        segment, batch, row = archived.append(messages_of([1, 2]))[-1]
+        archive = archived.open()
+        for position in (
+            Position(segment + 1, 0, 0),
+            Position(segment, batch + 1, 0),
+            Position(segment, batch, row + 1),
+        ):
+            for ask in (
+                archive.read,
+                lambda which: list(archive.extents([which])),
+                lambda which: list(archive.bodies([which])),
+            ):
+                with pytest.raises(KeyError):
+                    ask(position)
+        with pytest.raises(KeyError):
+            next(archive.views([Extent(segment, 0, 1 << 40)]))
+
+    def test_a_segment_that_goes_is_gone_and_its_views_are_not(self, archived: Archived) -> None:
+        message = messages_of([100_000])[0]
+        position = archived.append([message])[0]
+        archived.append(messages_of([1]))
+        archive = archived.open()
+        extent = next(archive.extents([position]))
+        view = next(archive.views([extent]))
+        batch = archive.record_batch(position.segment, 0)
+        archived.remove(position.segment)
+        assert [segment.number for segment in archive.segments()] == [position.segment + 1]
+        assert view == message.body
+        assert batch["body"].to_pylist() == [message.body]
+        for gone in (archive, archived.open()):
+            with pytest.raises(KeyError):
+                gone.read(position)
+            with pytest.raises(KeyError):
+                gone.batch_sizes(position.segment)
+
+    def test_views_are_read_only(self, archived: Archived) -> None:
+        position = archived.append(messages_of([10]))[0]
+        archive = archived.open()
+        assert next(archive.bodies([position])).readonly
+        assert memoryview(archive.read(position).body).readonly
+
+    def test_is_pickled_by_its_place(self, archived: Archived) -> None:
+        messages = messages_of([10, 20])
+        positions = archived.append(messages)
+        archive = archived.open()
+        archive.segments()
+        assert [pickle.loads(pickle.dumps(archive)).read(position) for position in positions] == messages
+
+    def test_a_file_that_is_no_whole_segment_is_named(self, archived: Archived) -> None:
+        archived.append(messages_of([5000, 10]))
+        archived.journal.append(messages_of([1]))
+        archive = archived.open()
+        whole = archived.journal.segments()[0].size
+        for number, data in enumerate((b"", b"PAR1", bytes(8192)), 7):
+            archived.put(number, data)
+            with pytest.raises(OurError, match=rf"000000000{number}\.arrows is no segment of a journal: "):
+                archive.batch_sizes(number)
+        assert archive.segments()[0].size == whole
