@@ -4,6 +4,7 @@ What the user sets wins: an existing session is used as it is, and what spark-su
 set is kept. Only what nobody set is chosen here.
 """
 
+import logging
 import os
 import socket
 import sys
@@ -81,7 +82,7 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
     if settings.local:
         _prepare_this_machine()
     gateway = jvm.start(_for_java(settings, name))
-    _leave_errors_to_their_exceptions()
+    _quieten()
     conf = SparkConf(_jvm=gateway.jvm)
     _settle(conf, settings)
     SparkContext(conf=conf, gateway=gateway)
@@ -111,10 +112,11 @@ def _active() -> "SparkSession | None":
     return SparkSession.getActiveSession()
 
 
-def _leave_errors_to_their_exceptions() -> None:
-    """PySpark raises what goes wrong in a query, and logs it with all of Java's stack beside."""
+def _quieten() -> None:
+    """PySpark logs connections that end, and what it raises as well, with all of Java's stack beside."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415
 
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
 
