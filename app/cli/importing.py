@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from app.cli.console import Failure, bars, err, out, size, table
 from app.codecs.mqtt.packets import Version
 from app.model.errors import OurError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage
-from app.ports import Journal, JournalArchive, Segment
+from app.ports import Journal, JournalArchive
 
 FormatWord = Literal["auto", "qload", "raw", "mqtt", "rendezvous"]
 
@@ -78,10 +78,7 @@ def import_(
             written = [segment for segment in target.segments() if segment.number not in before]
     except (OurError, OSError, plugins.PluginError) as error:
         raise Failure(str(error)) from error
-    grid = table("Capture", "Format", "Framing", ">Messages", ">Bytes", ">Unreadable", "Skipped")
-    for capture, count in zip(found, told, strict=True):
-        grid.add_row(escape(shown(capture.path)), capture.format, capture.framing, *count.cells())
-    out.print(grid)
+    _report(found, told)
     new = f"{len(written)} new segment{'' if len(written) == 1 else 's'}"
     err.print(f"{new}, {size(sum(each.size for each in written))}, in {to}", markup=False, highlight=False)
 
@@ -95,7 +92,7 @@ def segments(
     """List sealed segments: messages, bytes of their bodies, when they were received, and their sources."""
     try:
         archive: JournalArchive = plugins.load("archive", "arrow")(folder)
-        found = [_held(archive, segment) for segment in archive.segments()]
+        found = [held for segment in archive.segments() if (held := _held(archive, segment.number)) is not None]
     except (OurError, OSError, ValueError, plugins.PluginError) as error:
         raise Failure(str(error)) from error
     if not found:
@@ -127,15 +124,22 @@ class Held(NamedTuple):
     sources: dict[str, int]
 
 
-def _held(archive: JournalArchive, segment: Segment) -> Held:
-    """Raises OurError when the segment cannot be read."""
+def _held(archive: JournalArchive, segment: int) -> Held | None:
+    """None when the segment has been retired meanwhile. Raises OurError when it cannot be read."""
+    try:
+        return _counted(archive, segment)
+    except KeyError:
+        return None
+
+
+def _counted(archive: JournalArchive, segment: int) -> Held:
     import pyarrow.compute as pc  # noqa: PLC0415 - no other command should wait for it
 
     messages = bytes_ = last = 0
     first: int | None = None
     sources: Counter[str] = Counter()
-    for number in range(len(archive.batch_sizes(segment.number))):
-        batch = archive.record_batch(segment.number, number)
+    for number in range(len(archive.batch_sizes(segment))):
+        batch = archive.record_batch(segment, number)
         messages += batch.num_rows
         bytes_ += pc.sum(pc.binary_length(batch["body"])).as_py() or 0
         received = pc.min_max(batch["received_at"].cast("int64")).as_py()
@@ -143,7 +147,7 @@ def _held(archive: JournalArchive, segment: Segment) -> Held:
         last = max(last, received["max"])
         for counted in pc.value_counts(batch["source"]).to_pylist():
             sources[counted["values"]] += counted["counts"]
-    return Held(segment.number, messages, bytes_, first or 0, last, dict(sources.most_common()))
+    return Held(segment, messages, bytes_, first or 0, last, dict(sources.most_common()))
 
 
 def _moment(microseconds: int) -> str:
@@ -151,7 +155,7 @@ def _moment(microseconds: int) -> str:
 
 
 class Count:
-    """What has come of a capture."""
+    """What has come of a capture; `skipped` by its kind."""
 
     def __init__(self) -> None:
         self.messages = self.bytes = self.refused = 0
@@ -160,6 +164,13 @@ class Count:
     def cells(self) -> tuple[str, str, str, str]:
         skipped = ", ".join(f"{count:,} {what}" for what, count in sorted(self.skipped.items()))
         return f"{self.messages:,}", size(self.bytes), f"{self.refused:,}", skipped
+
+
+def _report(captures: Iterable[Capture], counts: Iterable[Count]) -> None:
+    grid = table("Capture", "Format", "Framing", ">Messages", ">Bytes", ">Unreadable", "Skipped")
+    for capture, count in zip(captures, counts, strict=True):
+        grid.add_row(escape(shown(capture.path)), capture.format, capture.framing, *count.cells())
+    out.print(grid)
 
 
 class Importer:
