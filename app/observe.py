@@ -19,7 +19,7 @@ from prometheus_client import (
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "attachment_gateway"
 _APPEND_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-_QUIET_BELOW_WARNING = ("alembic", "httpx", "httpcore", "amqtt", "transitions")
+_QUIET_BELOW_WARNING = ("alembic", "httpx", "httpcore", "amqtt", "py4j", "transitions")
 
 
 def configure_logging(level: str = "info", style: str = "auto", stream: TextIO | None = None) -> None:

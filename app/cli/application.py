@@ -4,7 +4,18 @@ import sys
 
 import typer
 
-from app.cli import configuring, fetching, importing, listing, sending, serving, tables_shown, tracing, watching
+from app.cli import (
+    configuring,
+    fetching,
+    importing,
+    listing,
+    pipelining,
+    sending,
+    serving,
+    tables_shown,
+    tracing,
+    watching,
+)
 from app.cli.console import Failure, err
 from app.cli.demo.command import demo
 
@@ -27,6 +38,7 @@ application.add_typer(listing.quarantine, name="quarantine")
 application.add_typer(tables_shown.tables, name="tables")
 application.add_typer(configuring.config, name="config")
 application.add_typer(importing.journal, name="journal")
+application.add_typer(pipelining.pipeline, name="pipeline")
 
 
 def main() -> None:

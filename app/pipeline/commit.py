@@ -86,7 +86,7 @@ class Committer:
         committed = tables.commit(plans, written, store, APPLICATION, transaction)
         own: tuple[tuple[str, pa.Table], ...] = (
             (tables.FILES, tables.file_rows(_files(news))),
-            (tables.QUALITY, tables.quality_rows(result.quality for result in results)),
+            (tables.QUALITY, tables.quality_rows(result.quality for result in results if any(result.quality[2:]))),
         )
         appended = [tables.append(store, name, rows, APPLICATION, transaction) for name, rows in own]
         return (*committed, *(each for each in appended if each is not None))

@@ -1,0 +1,259 @@
+"""`pipeline`: assembly and tables on Spark."""
+
+import json
+import re
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from app import plugins
+from app.cli import tables_shown
+from app.cli.configuring import Config, read
+from app.cli.console import Failure, err, out, table
+from app.cli.demo.command import demo as gateway_demo
+from app.model.errors import OurError
+from app.observe import configure_logging, logger
+from app.plugins import PluginError
+from app.settings import CatalogSettings, ContentSettings, Settings, TableSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from app.pipeline.commit import Committed
+    from app.pipeline.report import Report
+    from app.pipeline.session import SparkSettings
+
+_MOST_SHOWN = 20
+_LOOK_SECONDS = 1
+_OURS = re.compile(r"(?:OurError|PluginError|JournalFull|StoreFull): (.+)")
+
+Master = Annotated[str | None, typer.Option(help="Where Spark runs: local[*] if not said, spark://…, k8s://….")]
+Memory = Annotated[str | None, typer.Option(help="The heap of Spark's Java on this machine, such as 2g.")]
+Partitions = Annotated[int | None, typer.Option(min=1, help="Into how many tasks a shuffle goes.")]
+Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="Any setting of Spark's own.")]
+
+log = logger(__name__)
+
+pipeline = typer.Typer(no_args_is_help=True, help="Assembly and tables of whole journals, on Apache Spark.")
+
+
+@pipeline.command()
+def batch(
+    journal: Annotated[str, typer.Argument(metavar="JOURNAL", help="Sealed segments: a folder, or the URL of one.")],
+    *,
+    path: Config = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--out", help="A folder for content, catalog and tables; else those of the configuration."),
+    ] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Leave the content of binary files in the journal, which must stay.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
+    master: Master = None,
+    memory: Memory = None,
+    partitions: Partitions = None,
+    conf: Conf = None,
+) -> None:
+    """Put together and decode all that an archive of segments holds, and make tables of it."""
+    settings = _settings(path, to)
+    with _session(_spark_settings(master, memory, partitions, conf)) as spark:
+        committed, report = _run_batch(spark, settings, journal, in_place=in_place)
+    if as_json:
+        typer.echo(json.dumps(_as_json(committed, report), indent=2, ensure_ascii=False))
+    else:
+        _show(committed, report)
+
+
+@pipeline.command()
+def stream(
+    *,
+    path: Config = None,
+    journal: Annotated[
+        str | None, typer.Option(help="Sealed segments: a folder, or the URL of one; else the gateway's own.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="End when all that is sealed now is done.")] = False,
+    master: Master = None,
+    memory: Memory = None,
+    partitions: Partitions = None,
+    conf: Conf = None,
+) -> None:
+    """Put attachments together as the gateway seals its journal (its setting: assembler = "spark")."""
+    settings = _settings(path, None)
+    place = journal or settings.journal.archive_url or str(settings.journal_folder.absolute())
+    with _session(_spark_settings(master, memory, partitions or settings.pipeline.partitions, conf)) as spark:
+        _run_stream(spark, settings, place, in_place=journal is None, once=once)
+
+
+@pipeline.command()
+def demo(*, master: Master = None, memory: Memory = None) -> None:
+    """Fill a journal as the gateway's demo does, put it together again with Spark, and show the tables."""
+    with tempfile.TemporaryDirectory(prefix="attachment-gateway-") as folder:
+        gateway_demo(once=True, data=Path(folder) / "gateway")
+        out.print("\n[bold]the same journal, on Spark[/]\n")
+        settings = _settings(None, Path(folder) / "pipeline")
+        with _session(_spark_settings(master, memory, None, None)) as spark:
+            committed, report = _run_batch(spark, settings, str(Path(folder) / "gateway" / "journal"), in_place=False)
+        _show(committed, report)
+        place = settings.tables_url
+        out.print("\n[bold]tables[/]\n")
+        tables_shown.ls(place=place)
+        for name in _tables_of(committed):
+            out.print(f"\n[bold]{escape(name)}[/]\n", highlight=False)
+            tables_shown.head(name, rows=5, place=place)
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+def _settings(path: Path | None, to: Path | None) -> Settings:
+    settings = read(path)
+    configure_logging(settings.log.level, settings.log.format)
+    if to is None:
+        return settings
+    own = {"data": to, "catalog": CatalogSettings(), "content": ContentSettings(), "tables": TableSettings()}
+    return settings.model_copy(update=own)
+
+
+def _spark_settings(
+    master: str | None, memory: str | None, partitions: int | None, conf: list[str] | None
+) -> "SparkSettings":
+    from app.pipeline.session import SparkSettings, pairs  # noqa: PLC0415
+
+    try:
+        return SparkSettings(master, memory, partitions, conf=pairs(conf or []))
+    except ValueError as error:
+        raise Failure(str(error)) from error
+
+
+@contextmanager
+def _session(settings: "SparkSettings") -> Iterator["SparkSession"]:
+    """A session for the block; what fails in it is a Failure, as far as people can do something about it."""
+    from app.pipeline.session import session  # noqa: PLC0415 - Spark is an extra, and slow to import
+
+    try:
+        spark = session("attachment-gateway", settings)
+    except OurError as error:
+        raise Failure(str(error)) from error
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        yield spark
+    except (OurError, PluginError) as error:
+        raise Failure(str(error)) from error
+    except PySparkException as error:
+        log.debug("Spark failed", exc_info=True)
+        ours = _OURS.search(str(error))
+        why = ours[1] if ours else str(error).strip().partition("\n")[0]
+        raise Failure(f"Spark gave up: {why}", "the whole of what it said: log level debug") from error
+    finally:
+        spark.stop()
+
+
+def _run_batch(
+    spark: "SparkSession", settings: Settings, journal: str, *, in_place: bool
+) -> tuple["Committed | None", "Report"]:
+    from app.main import SystemClock  # noqa: PLC0415
+    from app.pipeline.batch import run  # noqa: PLC0415
+    from app.pipeline.job import Job, open_job  # noqa: PLC0415
+    from app.pipeline.progress import progress  # noqa: PLC0415
+    from app.pipeline.report import report  # noqa: PLC0415
+
+    job = Job.of(settings, journal, in_place=in_place)
+    with closing(plugins.load("catalog", "sql")(settings.catalog_url)) as catalog:
+        with progress(spark, "assembling", err):
+            committed = run(spark, job, catalog, SystemClock())
+        return committed, report(catalog, open_job(job).archive)
+
+
+def _run_stream(spark: "SparkSession", settings: Settings, journal: str, *, in_place: bool, once: bool) -> None:
+    from app.main import SystemClock  # noqa: PLC0415
+    from app.pipeline.job import Job  # noqa: PLC0415
+    from app.pipeline.streaming import start  # noqa: PLC0415
+
+    ending = Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda *_: ending.set())
+    with closing(plugins.load("catalog", "sql")(settings.catalog_url)) as catalog:
+        query = start(
+            spark,
+            Job.of(settings, journal, in_place=in_place),
+            catalog,
+            SystemClock(),
+            checkpoint=settings.pipeline.checkpoint or str((settings.data / "pipeline").absolute()),
+            bytes_per_trigger=settings.pipeline.bytes_per_trigger,
+            every=None if once else settings.pipeline.trigger.total_seconds(),
+        )
+        log.info("assembling", journal=journal, catalog=spark.version)
+        while not query.awaitTermination(_LOOK_SECONDS):
+            if ending.is_set():
+                query.stop()
+
+
+# --- showing ----------------------------------------------------------------------------------------------------------
+
+
+def _show(committed: "Committed | None", report: "Report") -> None:
+    if committed is None:
+        raise Failure("there are no sealed segments", "a gateway seals its journal when it ends, and by size and age")
+    states = ", ".join(f"{count:,} {state}" for state, count in report.states.items())
+    out.print(f"attachments   {states or 'none'}", highlight=False)
+    out.print(f"messages      {committed.duplicates:,} duplicates, {committed.conflicts:,} conflicts", highlight=False)
+    reasons = ", ".join(f"{count:,} {escape(code)}" for code, count in report.reasons.items())
+    out.print(f"quarantine    {reasons or 'empty'}", highlight=False)
+    if committed.was_known:
+        out.print("everything was known before", style="dim")
+    _show_incomplete(report)
+    for each in committed.tables:
+        for warning in each.warnings:
+            err.print(f"{escape(each.table)}: {escape(warning)}", style="yellow", highlight=False)
+
+
+def _show_incomplete(report: "Report") -> None:
+    if not report.incomplete:
+        return
+    grid = table("ID", "Name", ">Parts", ">Expected", "Missing")
+    for record, missing in report.incomplete[:_MOST_SHOWN]:
+        expected = "-" if record.parts_expected is None else f"{record.parts_expected:,}"
+        name = escape(record.qualifier_2) if record.kind else "[dim]no header came[/]"
+        grid.add_row(record.id, name, f"{record.parts_received:,}", expected, _spoken(missing) or "not known")
+    out.print()
+    out.print(grid)
+    if len(report.incomplete) > _MOST_SHOWN:
+        out.print(f"and {len(report.incomplete) - _MOST_SHOWN:,} more", style="dim")
+
+
+def _spoken(ranges: list[tuple[int, int]]) -> str:
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def _tables_of(committed: "Committed | None") -> list[str]:
+    return [] if committed is None else sorted(each.table for each in committed.tables)
+
+
+def _as_json(committed: "Committed | None", report: "Report") -> dict[str, Any]:
+    return {
+        "attachments": report.states,
+        "incomplete": [
+            {
+                "id": record.id,
+                "source": record.source,
+                "name": record.qualifier_2,
+                "parts_received": record.parts_received,
+                "parts_expected": record.parts_expected,
+                "missing": missing,
+            }
+            for record, missing in report.incomplete
+        ],
+        "quarantine": report.reasons,
+        "duplicates": committed.duplicates if committed else 0,
+        "conflicts": committed.conflicts if committed else 0,
+        "tables": [each._asdict() for each in committed.tables] if committed else [],
+    }
