@@ -19,7 +19,7 @@ from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, DeliveryRecord, EventRecord, NewEvent, QuarantineRecord
 from app.observe import logger
-from app.ports import ContentStore, Receiver, Sender, TableStore
+from app.ports import ContentStore, Receiver, Segment, Sender, TableStore
 from app.service.archiver import Archiver
 from app.service.assembling import Assembling, Embedded, Landing
 from app.service.content import Content, open_content
@@ -72,7 +72,7 @@ class Gateway:
         self._opening_tables = Lock()
         self._assembling, self._journaler = _assembling(around)
         self._archiver = None if archive is None else Archiver(around, archive)
-        self._sweeper = Sweeper(around, lambda segment: self._archiver is None or self._archiver.has(segment))
+        self._sweeper = Sweeper(around, self._may_go)
         self._outboxes = {
             name: Outbox(name, sender, lambda how, delivery: Cutter(how, self.store).cut(delivery), around)
             for name, sender in senders.items()
@@ -243,6 +243,9 @@ class Gateway:
             return [0] * len(positions)
 
     # --- building -------------------------------------------------------------------------------------------------
+
+    def _may_go(self, segment: Segment) -> bool:
+        return self._archiver is None or self._archiver.has(segment)
 
     def _receive(self, receiver: Receiver) -> Callable[[], None]:
         return lambda: receiver.run(self._journaler, self._stop)

@@ -1,0 +1,268 @@
+"""The gateway where a job beside it assembles: what it journals, what it leaves alone, and what it still does."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from adapters.memory import MemoryReceiver, QueueSettings, queue
+from adapters.object_store import ObjectStore
+from app.model.attachment import AttachmentState
+from app.model.errors import JournalFull, StoreFull
+from app.model.identity import attachment_id
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord
+from app.ports import AttachmentFilter
+from app.service.gateway import Gateway
+from app.service.surroundings import Surroundings
+from app.service.sweeper import Sweeper
+from app.web.api import create_app
+from tests.support.beside import JobBeside, journal_in
+from tests.support.sas_client import Attached, Program, binary_file, message
+from tests.support.surroundings import ManualClock, surroundings
+from tests.support.waiting import until
+from tests.web.stock import serving
+
+SOURCE = "orders"
+
+
+class Landing:
+    """A running gateway, the job beside it, and the program that sends to it."""
+
+    def __init__(self, folder: Path, around: Surroundings, gateway: Gateway, clock: ManualClock, name: str) -> None:
+        self.folder, self.around, self.gateway, self.clock = folder, around, gateway, clock
+        self.queue, self.program = queue(name), Program(Random(3))
+        self.job = JobBeside(around.settings, clock)
+        self.catalog = around.catalog
+        self.sent: list[PhysicalMessage] = []
+
+    def file(self, name: str = "a.bin", size: int = 100_000) -> Attached:
+        return binary_file(self.program, name, self.program.random.randbytes(size))
+
+    def messages(self, *attached: Attached) -> list[PhysicalMessage]:
+        now = self.clock.now()
+        return [each._replace(source=SOURCE, received_at=now) for each in message(self.program, attached)]
+
+    def land(self, messages: Sequence[PhysicalMessage]) -> None:
+        """Sends them and waits until they are in sealed segments."""
+        self.queue.put(messages)
+        self.sent += messages
+        until(lambda: self.metric("messages_received_total", source=SOURCE) == len(self.sent))
+        self.seal()
+
+    def seal(self) -> None:
+        """Time passes, and the gateway seals by itself."""
+        self.clock.advance(6)
+        until(lambda: all(segment.sealed_at is not None for segment in self.around.journal.segments()))
+
+    def record(self, attached: Attached) -> AttachmentRecord:
+        record = self.catalog.attachment(attachment_id(SOURCE, attached.definition.correl_id))
+        assert record is not None
+        return record
+
+    def behind(self) -> dict[str, float]:
+        behind: dict[str, float] = self.gateway.health().checks["assembly"]["behind"]
+        return behind
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.gateway.metrics.registry.get_sample_value(f"attachment_gateway_{name}", labels) or 0.0
+
+    @contextmanager
+    def http(self) -> Iterator[httpx.Client]:
+        with serving(create_app(self.gateway)) as address, httpx.Client(base_url=address, timeout=30) as client:
+            yield client
+
+
+Start = Callable[..., Landing]
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Starts gateways one after the other in the same folder; each start stops the one before."""
+    for period in ("gateway.SWEEP_SECONDS", "gateway.ARCHIVE_SECONDS", "assembling.LISTEN_SECONDS"):
+        monkeypatch.setattr(f"app.service.{period}", 0.02)
+    running = ExitStack()
+    name = uuid4().hex
+
+    def begin(**settings: Any) -> Landing:
+        running.close()
+        return running.enter_context(landing(tmp_path, name, settings))
+
+    yield begin
+    running.close()
+
+
+@contextmanager
+def landing(folder: Path, name: str, settings: dict[str, Any]) -> Iterator[Landing]:
+    clock = ManualClock()
+    sources = {SOURCE: {"transport": "memory", "queue": name}}
+    settings = {"assembler": "spark", "sources": sources, "limits": {"free_bytes": 0}, **settings}
+    with surroundings(folder, clock, **settings) as around:
+        url = around.settings.journal.archive_url
+        receiver = MemoryReceiver(SOURCE, "sas_queue", QueueSettings(queue=name))
+        gateway = Gateway(around, {SOURCE: receiver}, {}, None if url is None else ObjectStore(url))
+        gateway.start()
+        running = Landing(folder, around, gateway, clock, name)
+        try:
+            yield running
+        finally:
+            running.job.close()
+            gateway.stop()
+
+
+def test_all_is_in_sealed_segments_and_nothing_is_assembled(start: Start) -> None:
+    landing = start()
+    garbage = PhysicalMessage(SOURCE, "sas_queue", 7, body=b"?")
+    landing.land([*landing.messages(landing.file()), garbage])
+    assert journal_in(landing.folder / "journal") == [bytes(each.body) for each in landing.sent]
+    landing.queue.put(last := landing.messages(landing.file()))
+    until(lambda: len(landing.queue) == 0)
+    landing.gateway.stop()
+    assert journal_in(landing.folder / "journal")[-len(last) :] == [bytes(each.body) for each in last]
+    landing = start()
+    assert landing.catalog.progress() is None
+    assert landing.catalog.attachments(AttachmentFilter(), None, 9).items == []
+    assert landing.catalog.quarantined(None, None, None, 9).items == []
+    assert landing.gateway.health().ready
+
+
+def test_what_the_job_does_is_seen(start: Start) -> None:
+    landing = start()
+    whole, cut = landing.file("whole.bin"), landing.file("cut.bin")
+    sent = landing.messages(cut)
+    landing.land([*landing.messages(whole), *sent[:3], *sent[4:]])
+    before = landing.catalog.last_event()
+    with ThreadPoolExecutor(1) as pool, landing.http() as http:
+        told = pool.submit(landing.gateway.wait_events, before, 60.0)
+        landing.job.run()
+        assert {event.type for event in told.result(30)} >= {"attachment.finished"}
+        states = {item["name"]: item["state"] for item in http.get("/v1/attachments").json()["items"]}
+        assert states == {"whole.bin": "finished", "cut.bin": "receiving"}
+        assert http.get(f"/v1/attachments/{landing.record(whole).id}/content").content == whole.content
+        partial = http.get(f"/v1/attachments/{landing.record(cut).id}").json()
+        assert partial["progress"]["missing"] == [[2, 2]]
+        landing.land([sent[3]])
+        landing.job.run()
+        assert http.get(f"/v1/attachments/{landing.record(cut).id}/content").content == cut.content
+        assert http.delete(f"/v1/attachments/{landing.record(cut).id}").status_code == 204
+        landing.land(sent[2:4])
+        landing.job.run()
+        assert landing.record(cut).state is AttachmentState.DELETED
+    assert landing.record(whole).duplicates == 0
+
+
+def test_how_far_the_job_is_behind(start: Start) -> None:
+    landing = start()
+    assert landing.behind() == {"segments": 0, "seconds": 0}
+    landing.land(landing.messages(landing.file()))
+    landing.clock.advance(3)
+    landing.land(landing.messages(landing.file()))
+    assert landing.behind() == {"segments": 2, "seconds": 9}
+    assert (landing.metric("assembly_behind_segments"), landing.metric("assembly_behind_seconds")) == (2, 9)
+    assert landing.gateway.health().ready
+    landing.job.run()
+    assert landing.behind() == {"segments": 0, "seconds": 0}
+    assert landing.gateway.health().checks["assembly"]["by"] == "spark"
+
+
+def test_a_replayed_message_is_journalled_anew(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    landing = start()
+    landing.land([PhysicalMessage(SOURCE, "sas_queue", 7, body=b"?")])
+    landing.job.run()
+    (kept,) = landing.catalog.quarantined(None, "kept", None, 9).items
+    assert landing.gateway.replay_quarantine(kept.id)
+    landing.seal()
+    assert journal_in(landing.folder / "journal") == [b"?", b"?"]
+    assert landing.catalog.quarantined(None, "kept", None, 9).items == []
+    landing.job.run()
+    (again,) = landing.catalog.quarantined(None, "kept", None, 9).items
+    assert again.position > kept.position
+    monkeypatch.setattr(landing.around.journal, "free_bytes", lambda: -1)
+    monkeypatch.setattr("app.service.intake.ROOM_CHECK_SECONDS", 0)
+    monkeypatch.setattr("app.service.assembling.REPLAY_SECONDS", 0.1)
+    for _ in range(2):
+        with pytest.raises(JournalFull):
+            landing.gateway.replay_quarantine(again.id)
+    entry = landing.catalog.quarantine_entry(again.id)
+    assert entry is not None
+    assert entry.state == "kept"
+
+
+def test_refused_content_gets_another_try_with_the_next_batch(start: Start) -> None:
+    landing = start()
+    spoilt = landing.file(size=5)
+    header, application, description, records, count = landing.messages(spoilt)
+    landing.land([header, application, description, records._replace(body=b"\0\0\x7f\xff"), count])
+    landing.job.run()
+    assert landing.record(spoilt).state is AttachmentState.QUARANTINED
+    (kept,) = landing.catalog.quarantined(None, "kept", None, 9).items
+    assert landing.gateway.replay_quarantine(kept.id)
+    assert landing.record(spoilt).state is AttachmentState.COMPLETE
+    landing.land(landing.messages(landing.file("news.bin")))
+    landing.job.run()
+    assert landing.record(spoilt).state is AttachmentState.QUARANTINED
+    refused = [event for event in landing.catalog.events_after(0, 99) if event.type == "attachment.quarantined"]
+    assert [event.subject for event in refused] == [landing.record(spoilt).id] * 2
+
+
+@pytest.mark.parametrize("assembler", ["embedded", "spark"])
+def test_segments_are_archived_before_they_go(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assembler: str
+) -> None:
+    archive = tmp_path / "archive"
+    kept_for = {"retention": {"journal": "60s"}, "content": {"settle_after": "0s"}, "expiry": {"unfinished": "1s"}}
+    landing = start(assembler=assembler, journal={"archive_url": archive.as_uri(), "segment_age": "5s"}, **kept_for)
+    sweeper = Sweeper(landing.around, landing.gateway._may_go)
+
+    def sweep() -> list[int]:
+        if assembler == "spark":
+            landing.job.run()
+        until(lambda: not landing.catalog.complete_attachments())
+        landing.clock.advance(120)
+        sweeper.sweep()
+        return [segment.number for segment in landing.around.journal.segments()]
+
+    def full(*_: object) -> None:
+        raise StoreFull("no space left")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(ObjectStore, "create", full)
+        for _ in range(3):
+            landing.land(landing.messages(landing.file()))
+        until(lambda: not landing.gateway.health().checks["archive"]["ok"])
+        assert landing.gateway.health().checks["archive"]["waiting"] == 3
+        assert landing.metric("archive_waiting_segments") == 3
+        assert landing.gateway.health().ready
+        assert sweep() == [1, 2, 3]
+        originals = {path.name: path.read_bytes() for path in (tmp_path / "journal").glob("*.arrows")}
+    until(lambda: landing.gateway.health().checks["archive"] == {"ok": True, "waiting": 0, "error": None})
+    assert {path.name: path.read_bytes() for path in archive.glob("*.arrows")} == originals
+    until(lambda: sweep() == [3])
+    assert journal_in(archive) == [bytes(each.body) for each in landing.sent]
+
+
+def test_what_is_in_the_archive_is_not_copied_again(start: Start, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    place = {"archive_url": archive.as_uri()}
+    landing = start(journal=place)
+    landing.land(landing.messages(landing.file()))
+    (copy,) = until(lambda: list(archive.glob("*.arrows")))
+    before = copy.stat()
+    (archive / "0000000002.arrows").write_bytes(b"torn")
+    landing = start(journal=place)
+    landing.land(landing.messages(landing.file()))
+    until(lambda: landing.gateway.health().checks["archive"]["waiting"] == 0)
+    assert copy.stat() == before
+    assert (archive / "0000000002.arrows").read_bytes() == (tmp_path / "journal/0000000002.arrows").read_bytes()
+
+
+def test_the_tables_are_opened_when_they_are_asked_for(start: Start) -> None:
+    landing = start()
+    assert landing.gateway.tables().names() == []
+    assert landing.gateway.tables() is landing.gateway.tables()

@@ -1,0 +1,55 @@
+"""The job beside a gateway that leaves assembly to one: the pipeline's passes and its commit, without Spark."""
+
+from operator import attrgetter
+from pathlib import Path
+
+from adapters.arrow_journal.archive import ArrowArchive
+from adapters.object_store import ObjectStore
+from adapters.sql_catalog import SqlCatalog
+from app.assembly.collecting import Key
+from app.assembly.machine import Limits
+from app.model.message import Position
+from app.pipeline.commit import Committed, Committer
+from app.pipeline.core import Held, assemble, by_key
+from app.pipeline.finishing import finish
+from app.pipeline.job import Opened
+from app.pipeline.references import from_batch, references
+from app.ports import Clock
+from app.service.surroundings import Stores
+from app.settings import Settings
+from tests.support.references import LIMIT, Announcing, batches
+
+
+class JobBeside:
+    """Reads the sealed segments of a folder and writes a catalog that it opens for itself."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._archive = ArrowArchive(settings.journal_folder)
+        self._catalog = SqlCatalog(settings.catalog_url)
+        self._stores = Stores(settings=settings, journal=self._archive, store=ObjectStore(settings.content_url))
+        self._announcing = Announcing(self._archive, self._stores.described)
+        self._held: dict[Key, Held] = {}
+        self._reached = -1
+        opened = Opened(self._stores, self._archive, None)
+        self._committer = Committer(opened, self._catalog, clock, lambda _tasks: [])
+
+    def run(self) -> Committed | None:
+        """One batch: all that has been sealed since the one before."""
+        new = [each for each in batches(self._archive) if Position.unpack(each[0]).segment > self._reached]
+        self._reached = max([self._reached, *(Position.unpack(first).segment for first, _ in new)])
+        found = [each for first, batch in new for each in from_batch(references(batch, first))]
+        coming = sorted(self._announcing.references(found), key=attrgetter("source", "key", "position"))
+        outcomes = []
+        for key, together in by_key(coming):
+            made, self._held[key] = assemble(key, together, self._held.get(key, Held()), Limits(1_000_000, LIMIT))
+            outcomes += made
+        return self._committer.commit(list(finish(outcomes, self._stores, self._archive)))
+
+    def close(self) -> None:
+        self._catalog.close()
+
+
+def journal_in(folder: Path) -> list[bytes]:
+    """The bodies in all sealed segments there, in order."""
+    archive = ArrowArchive(folder)
+    return [body for _, batch in batches(archive) for body in batch.column("body").to_pylist()]
