@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -16,7 +16,10 @@ from app.cli.configuring import Config, read
 from app.cli.console import Failure, err, out, size, table
 from app.model.errors import OurError
 from app.ports import TableStore, TableVersion
-from app.service.tables import OpenTable, described, find_name, open_table
+
+if TYPE_CHECKING:
+    from app.dataset.contents import VariableContents
+    from app.service.tables import OpenTable
 
 ROWS_SHOWN = 100
 
@@ -41,10 +44,14 @@ _LONGEST = 50 * 366 * 86_400
 @tables.command()
 def ls(*, as_json: Json = False, config: Config = None, place: Place = None) -> None:
     """List tables by name."""
+    from app.dataset import side  # noqa: PLC0415 - needs more of Arrow than other commands do
+    from app.service.tables import outline  # noqa: PLC0415
+
     grid = table("Name", ">Rows", ">Columns", ">Files", ">Size", ">Version", "Modified (UTC)")
     with _opened(config, place) as store:
         for name in sorted(store.names()):
-            version, columns = store.describe(name), len(store.schema(name))
+            version, schema = outline(store, name)
+            columns = len(side.without_sides(schema))
             if as_json:
                 _tell(_facts(version) | {"columns": columns})
             else:
@@ -60,6 +67,8 @@ def ls(*, as_json: Json = False, config: Config = None, place: Place = None) -> 
 @tables.command()
 def show(name: Name, *, as_json: Json = False, config: Config = None, place: Place = None) -> None:
     """Show a table's columns, with their labels and formats, and where it lies."""
+    from app.service.tables import described  # noqa: PLC0415 - needs more of Arrow than other commands do
+
     with _opened(config, place) as store:
         opened = _table(store, name)
         location = store.location(opened.version.name)
@@ -74,7 +83,7 @@ def show(name: Name, *, as_json: Json = False, config: Config = None, place: Pla
     grid = table(">#", "Column", "Type", ">Length", "Format", "Label", "Notes")
     for number, variable in enumerate(found.variables, 1):
         said = (variable.column, variable.arrow_type, str(variable.length or ""), variable.format, variable.label)
-        grid.add_row(str(number), *map(escape, said), escape("; ".join(variable.notes)))
+        grid.add_row(str(number), *map(escape, said), escape("; ".join(_notes(variable))))
     out.print(about)
     out.print()
     return out.print(grid)
@@ -191,6 +200,12 @@ def vacuum(
             err.print(f"{each}: {went:,} files removed", markup=False, highlight=False)
 
 
+def _notes(variable: "VariableContents") -> Iterator[str]:
+    if variable.missing_column:
+        yield f"special missing values in {variable.missing_column}"
+    yield from variable.notes
+
+
 @contextmanager
 def _opened(config: Path | None, place: str | None) -> Iterator[TableStore]:
     """The tables of the configuration, or those that lie elsewhere. What goes wrong with them is a Failure."""
@@ -201,7 +216,9 @@ def _opened(config: Path | None, place: str | None) -> Iterator[TableStore]:
         raise Failure(str(error)) from error
 
 
-def _table(store: TableStore, name: str) -> OpenTable:
+def _table(store: TableStore, name: str) -> "OpenTable":
+    from app.service.tables import open_table  # noqa: PLC0415 - needs more of Arrow than other commands do
+
     try:
         return open_table(store, name)
     except KeyError:
@@ -210,6 +227,8 @@ def _table(store: TableStore, name: str) -> OpenTable:
 
 def _chosen(store: TableStore, name: str | None) -> list[str]:
     """The table of this name, or all of them."""
+    from app.service.tables import find_name  # noqa: PLC0415 - needs more of Arrow than other commands do
+
     if name is None:
         return sorted(store.names())
     try:

@@ -23,6 +23,14 @@ class OpenTable:
     dataset: "Dataset"
 
 
+def outline(store: TableStore, name: str) -> tuple[TableVersion, pa.Schema]:
+    """What a table of just this name is like, and its columns. Raises KeyError when there is none."""
+    if name == QUALITY:
+        opened = open_table(store, name)
+        return opened.version, opened.schema
+    return store.describe(name), store.schema(name)
+
+
 def described(table: OpenTable) -> Contents:
     """What is known of a table's columns, as of a data set's variables; notes tell how they came to be, too."""
     found = contents(table.schema, table.version.rows)

@@ -14,7 +14,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from app.model.errors import TheirError
 from app.plugins import PluginError
 from app.ports import BadCursor, Page, TableStore
-from app.service.tables import OpenTable, open_table
+from app.service.tables import OpenTable, open_table, outline
 from app.tables.out import OptionError, Options, TableFormat, scanned
 from app.web.content import Piece, Representation, respond_made
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_time
@@ -75,7 +75,7 @@ def list_tables(
     listed = names[first : first + paging.limit]
     page = Page(listed, _cursor(listed[-1]) if first + paging.limit < len(names) else None)
     link_next(request, response, page)
-    return page_view(page, lambda name: TableSummary.of(store.describe(name), store.schema(name), base))
+    return page_view(page, lambda name: TableSummary.of(*outline(store, name), base))
 
 
 @router.head("/{name:text}/rows", operation_id="head_table_rows", response_class=Response, responses=_ROWS_RESPONSES)

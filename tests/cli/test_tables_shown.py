@@ -62,7 +62,7 @@ def test_ls(run: Run, shown: Built) -> None:
         "WORK.PUPILS",
         QUALITY,
     ]
-    assert lines[4].split()[1:4] == ["6", "10", "1"]
+    assert lines[4].split()[1:4] == ["6", "9", "1"]
     told = as_records(run("tables", "ls", "--json").out)
     assert [(table["name"], table["rows"]) for table in told][3] == ("WORK.PUPILS", 6)
 
