@@ -27,7 +27,7 @@ tables = typer.Typer(no_args_is_help=True, help="Tables of all data sets, as the
 
 Place = Annotated[
     str | None,
-    typer.Option("--tables", envvar="ATTACHMENT_GATEWAY_TABLES", help="Their folder or URL; else as configured."),
+    typer.Option("--tables", help="Their folder or URL; else as configured."),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as WORK.CUSTOMERS, in any case.")]
 SomeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this table; else every one.")]

@@ -30,7 +30,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 @pytest.fixture
 def shown(built: Built, monkeypatch: pytest.MonkeyPatch) -> Built:
     """Those tables, which commands find in the environment."""
-    monkeypatch.setenv("ATTACHMENT_GATEWAY_TABLES", str(built.folder))
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_TABLES__URL", str(built.folder))
     return built
 
 
