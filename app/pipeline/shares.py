@@ -5,7 +5,7 @@ from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
-from pydantic import BaseModel, ByteSize, ConfigDict, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, NonNegativeInt, PositiveInt
 from pyspark.sql.datasource import InputPartition
 
 from app import plugins
@@ -27,7 +27,7 @@ class SourceOptions(BaseModel):
     archive: str = "arrow"
     cache: str | None = None
     cache_bytes: ByteSize | None = None
-    partition_bytes: ByteSize = ByteSize(64 << 20)
+    partition_bytes: ByteSize = Field(ByteSize(64 << 20), ge=4096)
     max_bytes_per_trigger: ByteSize = ByteSize(256 << 20)
     max_segments_per_trigger: PositiveInt | None = None
     starting_after_segment: NonNegativeInt = 0
@@ -82,7 +82,7 @@ def shares(segments: Iterable[Segment], partition_bytes: int, *, cut: bool) -> l
     """The work in even shares of at most so many bytes, in order; without `cut`, of whole segments."""
     sizes = {segment.number: max(segment.size, 1) for segment in segments}
     total = sum(sizes.values())
-    most = ceil(total / ceil(total / max(partition_bytes, 1))) if total else 0
+    most = ceil(total / ceil(total / partition_bytes)) if total else 0
     made: list[Share] = []
     pieces: list[Piece] = []
     room = most
