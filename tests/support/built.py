@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,8 +10,8 @@ import pytest
 
 from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
-from app.pipeline.tables import QUALITY, DataSet, Increment, append, commit, plan, quality_rows, write
-from tests.support.tables import parquet
+from app.pipeline.tables import QUALITY, DataSet, Increment, append, commit, hour_of, plan, quality_rows, write
+from tests.support.tables import field, parquet
 
 RECEIVED = 1_795_248_000_000_000
 """2026-11-21 08:00 UTC, in microseconds."""
@@ -61,3 +62,44 @@ class Built:
             size=self._content.size(name),
             schema=table.schema,
         )
+
+
+def shop(folder: Path) -> Built:
+    """The example of docs/tables.md: two data sets of one name that do not quite agree, and what receiving was like."""
+    label = {"sas.library": "WORK", "sas.member": "CUSTOMERS", "sas.label": "Customers of the shop"}
+    since = {"label": "Customer since", "kind": "date"}
+    credit = field("CREDIT", pa.float64(), label="Credit limit", format="COMMA10.2")
+    first = pa.schema(
+        [
+            field("NAME", pa.string(), length="12", format="$12.", label="Name"),
+            field("SINCE", pa.date32(), format="DATE9.", **since),
+            credit,
+            pa.field("CREDIT__missing", pa.string(), metadata={"sas.missing_of": "CREDIT"}),
+            field("POSTCODE", pa.float64(), label="Postcode"),
+        ],
+        label,
+    )
+    second = pa.schema(
+        [
+            field("Name", pa.string(), length="20", format="$20.", label="Name"),
+            field("SINCE", pa.date32(), format="YYMMDD10.", **since),
+            credit,
+            field("POSTCODE", pa.string(), length="8", format="$8.", label="Postcode"),
+            field("EMAIL", pa.string(), length="40", format="$40.", label="Address for invoices"),
+        ],
+        label,
+    )
+    dates = [date(2012, 2, 29), date(2019, 7, 1), None]
+    names = ["Åsa", "Bo", "Cleo"]
+    built = Built(folder)
+    built.append(
+        pa.table([names, dates, [1500.0, None, 250.5], [None, ".A", None], [21119.0, 75236.0, 11122.0]], schema=first)
+    )
+    dates, names = [date(2026, 1, 3), date(2025, 12, 24)], ["Dee", "Ed the Elder"]
+    postcodes, addresses = ["SW1A 1AA", "114 35"], ["dee@example.com", ""]
+    built.append(pa.table([names, dates, [0.0, 900.0], postcodes, addresses], schema=second))
+    hour = hour_of(RECEIVED)
+    begun = Increment("orders", hour, messages=120, duplicates=2, attachments_completed=2, missing_ranges=1)
+    built.quality([begun._replace(longest_seconds=2.25)])
+    built.quality([Increment("orders", hour, 8, attachments_completed=1, missing_ranges=-1, longest_seconds=61.0)])
+    return built
