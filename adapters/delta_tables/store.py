@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
@@ -25,6 +26,7 @@ ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 20
 ROWS_A_BATCH = 16_384
 CELLS_A_BATCH = 4 << 20
+"""Batches of wide tables have fewer rows."""
 SMALL_FILE = 64 << 20
 """What is smaller is joined with others by `compact`, to files of about twice the size."""
 ATTEMPTS = 100
@@ -183,9 +185,12 @@ class DeltaTables:
         return len(there)
 
     def _name(self, folder: str) -> str | None:
-        if folders.is_cut(folder):
+        """The name of the table in a folder; None where it is none of this store's."""
+        if not folders.is_cut(folder):
+            return folders.name(folder)
+        with suppress(KeyError):
             return Snapshot(self._place.location(folder), folder).name
-        return folders.name(folder)
+        return None
 
     def _known(self, name: str) -> Snapshot | None:
         try:

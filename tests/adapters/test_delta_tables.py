@@ -68,9 +68,10 @@ def test_other_folders_are_no_tables(tmp_path: Path) -> None:
     store = DeltaTables(tmp_path)
     assert store.names() == []
     put(store, "T", numbered(1), 1)
-    for other in ("mixedCase/_delta_log", "empty", "T.X/_delta_log", ".partial"):
+    for other in ("mixedCase/_delta_log", "x=-cut/_delta_log", "empty", "T.X/_delta_log", ".partial"):
         (tmp_path / other).mkdir(parents=True)
-    (tmp_path / "mixedCase/_delta_log/0.json").write_text("")
+    for log in ("mixedCase/_delta_log", "x=-cut/_delta_log"):
+        (tmp_path / log / "0.json").write_text("")
     (tmp_path / "file").write_text("")
     assert store.names() == ["T"]
 
