@@ -93,8 +93,9 @@ def test_an_image_runs_as_nobody_special_from_a_locked_build(stage: str) -> None
 
 def test_the_chart_knows_every_section_of_the_configuration() -> None:
     schema = json.loads((ROOT / "helm" / "values.schema.json").read_text())
-    # `data` is the chart's own: the volume.
-    assert set(schema["properties"]["settings"]["properties"]) == set(Settings.model_fields) - {"data"}
+    # The chart's own: the volume, and what pods there are.
+    own = {"data", "assembler"}
+    assert set(schema["properties"]["settings"]["properties"]) == set(Settings.model_fields) - own
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/adr/index.md"])

@@ -33,7 +33,92 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* The configuration file. What the chart itself decides wins over the values; Helm's whole numbers are floats by now. */}}
 {{- define "gateway.toml" -}}
-{{- $chart := dict "data" "/var/lib/gateway" "http" (dict "host" "0.0.0.0" "port" 8080) -}}
+{{- $http := dict "host" "0.0.0.0" "port" 8080 -}}
+{{- $chart := dict "data" "/var/lib/gateway" "assembler" .Values.assembler "http" $http -}}
 {{- $toml := mustMergeOverwrite (deepCopy .Values.settings) $chart | toToml -}}
 {{- regexReplaceAll "(?m)^(\\s*[^\\s=\"]+ = -?[0-9]+)\\.0$" $toml "${1}" | trim -}}
+{{- end -}}
+
+{{/* Settings that Spark is to be told, one `key=value` a line; what the values say wins over what the chart chooses. */}}
+{{- define "gateway.pipeline.conf" -}}
+{{- $name := include "gateway.pipeline.fullname" . -}}
+{{- $conf := dict -}}
+{{- if hasPrefix "k8s://" .Values.pipeline.master -}}
+{{- $executors := .Values.pipeline.executors -}}
+{{- $conf = dict
+  "spark.driver.bindAddress" "0.0.0.0"
+  "spark.driver.host" (printf "%s.%s.svc" $name .Release.Namespace)
+  "spark.driver.port" 7078
+  "spark.driver.blockManager.port" 7079
+  "spark.kubernetes.namespace" .Release.Namespace
+  "spark.kubernetes.driver.pod.name" "$(POD_NAME)"
+  "spark.kubernetes.container.image" (include "gateway.pipeline.image" .)
+  "spark.kubernetes.container.image.pullPolicy" .Values.pipeline.image.pullPolicy
+  "spark.kubernetes.executor.podNamePrefix" $name
+  "spark.kubernetes.executor.podTemplateFile" "/etc/gateway-executors/executor.yaml"
+  "spark.kubernetes.executor.podTemplateContainerName" "executor"
+  "spark.kubernetes.authenticate.executor.serviceAccountName" (include "gateway.serviceAccountName" .)
+  "spark.executor.instances" $executors.instances
+  "spark.executor.cores" $executors.cores
+  "spark.executor.memory" $executors.memory
+  "spark.executor.memoryOverhead" $executors.memoryOverhead
+-}}
+{{- end -}}
+{{- range $key, $value := merge (deepCopy .Values.pipeline.conf) $conf }}
+{{ $key }}={{ if kindIs "string" $value }}{{ $value }}{{ else }}{{ toJson $value }}{{ end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "gateway.pipeline.fullname" -}}
+{{- printf "%s-pipeline" (include "gateway.fullname" . | trunc 46 | trimSuffix "-") -}}
+{{- end -}}
+
+{{- define "gateway.pipeline.image" -}}
+{{- printf "%s:%s" .Values.pipeline.image.repository (default .Chart.AppVersion .Values.pipeline.image.tag) -}}
+{{- end -}}
+
+{{/* Another name than the gateway's, whose Service and Deployment select by name and instance alone. */}}
+{{- define "gateway.pipeline.selectorLabels" -}}
+app.kubernetes.io/name: {{ printf "%s-pipeline" (default .Chart.Name .Values.nameOverride | trunc 46 | trimSuffix "-") }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "gateway.pipeline.labels" -}}
+{{ include "gateway.pipeline.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "gateway.pipeline.serviceAccountName" -}}
+{{- if .Values.pipeline.serviceAccount.create -}}
+{{- default (include "gateway.pipeline.fullname" .) .Values.pipeline.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.pipeline.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What would come up and not work. */}}
+{{- define "gateway.pipeline.check" -}}
+{{- $ownExecutors := not (hasPrefix "local" .Values.pipeline.master) -}}
+{{- if .Values.pipeline.sharesVolume -}}
+{{- if not .Values.persistence.enabled -}}
+{{- fail "assembler spark with pipeline.sharesVolume needs persistence.enabled: there is no volume to share" -}}
+{{- end -}}
+{{- if not .Values.persistence.existingClaim -}}
+{{- if and $ownExecutors (not (has "ReadWriteMany" .Values.persistence.accessModes)) -}}
+{{- fail "executors in pods of their own share the volume only with persistence.accessModes [ReadWriteMany]" -}}
+{{- end -}}
+{{- if has "ReadWriteOncePod" .Values.persistence.accessModes -}}
+{{- fail "assembler spark: two pods share the volume, so set persistence.accessModes to [ReadWriteOnce] or [ReadWriteMany]" -}}
+{{- end -}}
+{{- end -}}
+{{- else -}}
+{{- $settings := .Values.settings -}}
+{{- range $section, $key := dict "journal" "archive_url" "content" "url" "tables" "url" "pipeline" "checkpoint" -}}
+{{- if not (dig $section $key "" $settings) -}}
+{{- fail (printf "assembler spark without pipeline.sharesVolume needs settings.%s.%s" $section $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
