@@ -9,6 +9,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from contextvars import ContextVar
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -208,6 +209,10 @@ class Log(Section):
     format: Literal["auto", "console", "json"] = "auto"
 
 
+_TRANSPORTS = ContextVar("transports", default=True)
+"""Whether transports, and what the configuration says to them, are looked at."""
+
+
 class Endpoint(Section):
     """What sources and destinations share. `options` are the transport's own keys, which stand beside the others."""
 
@@ -228,6 +233,8 @@ class Endpoint(Section):
     @field_validator("transport")
     @classmethod
     def _known(cls, name: str) -> str:
+        if not _TRANSPORTS.get():
+            return name
         try:
             plugins.transport(name)
         except plugins.PluginError as error:
@@ -237,7 +244,7 @@ class Endpoint(Section):
     @field_validator("options", mode="plain")
     @classmethod
     def _by_transport(cls, given: Any, info: ValidationInfo) -> BaseModel:
-        if "transport" not in info.data:
+        if "transport" not in info.data or not _TRANSPORTS.get():
             return Section()
         model: type[BaseModel] = getattr(plugins.transport(info.data["transport"]), cls.options_field)
         return given if isinstance(given, model) else model.model_validate(_with_files(given, model))
@@ -350,19 +357,26 @@ class Settings(BaseSettings):
         return self.text.line_end if own is None else own
 
 
-def load(path: Path | None = None) -> Settings:
-    """The settings of this file (none: the defaults) and the environment. Raises SettingsError with all problems."""
+def load(path: Path | None = None, *, transports: bool = True) -> Settings:
+    """The settings of this file (none: the defaults) and the environment. Raises SettingsError with all problems.
+
+    Without `transports` nothing is said of how brokers are reached: who only assembles needs neither their client
+    libraries nor their secrets.
+    """
     problems = [
         Problem(name, "no such setting")
         for name in os.environ
         if name.startswith(ENVIRONMENT_PREFIX) and not _is_known(name.removeprefix(ENVIRONMENT_PREFIX))
     ]
+    looked_at = _TRANSPORTS.set(transports)
     try:
         settings = Settings(**_table(path))
     except ValidationError as error:
         problems += [Problem(_place(detail["loc"]), _why(detail)) for detail in error.errors(include_url=False)]
     except ValueError as error:
         problems.append(Problem("environment", str(error)))
+    finally:
+        _TRANSPORTS.reset(looked_at)
     if problems:
         raise SettingsError(problems)
     return settings

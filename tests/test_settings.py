@@ -171,6 +171,14 @@ def test_a_missing_file_and_a_broken_one_are_told(tmp_path: Path, file: Path) ->
     assert "is not TOML" in why
 
 
+def test_who_only_assembles_needs_no_client_library_and_no_secret(file: Path) -> None:
+    source = '[sources.sas]\ntransport = "pigeon"\nccsid = 37\npassword_file = "/nowhere"\n'
+    file.write_text(source + "[destinations.back]\ntransport = 'pigeon'\n")
+    source_alone = load(file, transports=False).sources["sas"]
+    assert (source_alone.transport, source_alone.ccsid) == ("pigeon", 37)
+    assert set(problems(file, source)) == {"sources.sas.transport"}
+
+
 def test_folders_follow_from_data(file: Path, tmp_path: Path) -> None:
     file.write_text(f'data = "{tmp_path}"\n')
     settings = load(file)

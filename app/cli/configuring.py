@@ -41,10 +41,10 @@ def show(path: Config = None) -> None:
     typer.echo(json.dumps(effective(read(path)), indent=2, ensure_ascii=False))
 
 
-def read(path: Path | None) -> Settings:
-    """The settings; every problem of theirs is one Failure."""
+def read(path: Path | None, *, transports: bool = True) -> Settings:
+    """The settings, as `app.settings.load`; every problem of theirs is one Failure."""
     try:
-        return load(path)
+        return load(path, transports=transports)
     except SettingsError as error:
         count = len(error.problems)
         why = "\n".join(f"  {problem}" for problem in error.problems)
@@ -58,6 +58,8 @@ def effective(settings: Settings) -> dict[str, Any]:
     said["journal"]["folder"] = str(settings.journal_folder)
     said["catalog"]["url"] = settings.catalog_url
     said["content"]["url"] = settings.content_url
+    said["tables"]["url"] = settings.tables_url
+    said["pipeline"]["checkpoint"] = settings.pipeline_checkpoint
     for endpoint in (*said["sources"].values(), *said["destinations"].values()):
         endpoint.update(endpoint.pop("options"))
     masked: dict[str, Any] = _masked(said)

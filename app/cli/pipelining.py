@@ -114,7 +114,7 @@ def demo(*, master: Master = None, memory: Memory = None) -> None:
 
 
 def _settings(path: Path | None, to: Path | None) -> Settings:
-    settings = read(path)
+    settings = read(path, transports=False)
     configure_logging(settings.log.level, settings.log.format)
     if to is None:
         return settings
@@ -187,7 +187,7 @@ def _run_stream(spark: "SparkSession", settings: Settings, journal: str, *, in_p
             Job.of(settings, journal, in_place=in_place),
             catalog,
             SystemClock(),
-            checkpoint=settings.pipeline.checkpoint or str((settings.data / "pipeline").absolute()),
+            checkpoint=settings.pipeline_checkpoint,
             bytes_per_trigger=settings.pipeline.bytes_per_trigger,
             every=None if once else settings.pipeline.trigger.total_seconds(),
         )
