@@ -25,10 +25,8 @@ from app.pipeline.tables import DataSet, TableTask, Written
 from app.ports import Catalog, Clock
 from app.service.completion import complete_messages, expiry_event, finished_event, refusal_event
 from app.service.quarantining import quarantine_event
+from app.service.tables import APPLICATION
 from app.tables.quality import Increment, hour_of
-
-APPLICATION = "attachment-gateway"
-"""By which tables know the transactions of this pipeline."""
 
 AT_ONCE = 5000
 """Finished attachments that the catalog takes in one transaction, where there are very many."""

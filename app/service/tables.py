@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from app.dataset.contents import Contents, contents
+from app.model.message import Position
 from app.ports import TableStore, TableVersion
 from app.tables.quality import QUALITY, summed
 from app.tables.remarks import remarks
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
+
+APPLICATION = "attachment-gateway"
+"""By which tables know the transactions of the pipeline, whose numbers are packed journal positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,12 @@ def described(table: OpenTable) -> Contents:
         for variable in found.variables
     ]
     return found._replace(variables=tuple(variables))
+
+
+def reached(store: TableStore, name: str) -> Position | None:
+    """How far in the journal the pipeline was when it last committed to a table; None where it is not its own."""
+    transaction = store.reached(name, APPLICATION)
+    return None if transaction is None else Position.unpack(transaction)
 
 
 def find_name(store: TableStore, name: str) -> str:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pydantic import BaseModel, Field
 
 from app.dataset import side
+from app.model.message import Position
 from app.ports import TableVersion
 from app.service.tables import OpenTable, described
 from app.web.data_sets import variable_view
@@ -39,6 +40,14 @@ class TableSummary(TableFields):
         return cls(**_fields(version, base), columns=len(side.without_sides(schema)))
 
 
+class PositionView(BaseModel):
+    """A place in the journal."""
+
+    segment: int = Field(examples=[42])
+    batch: int = Field(examples=[118])
+    row: int = Field(examples=[3])
+
+
 class TableView(TableFields):
     """A table and its columns: those of its data sets, and those that tell where each row came from."""
 
@@ -47,9 +56,10 @@ class TableView(TableFields):
     label: str = Field(description="of the data set that came last", examples=["Customers of the shop"])
     columns: list[VariableView] = Field(description="`notes` tell where data sets did not agree")
     attributes: dict[str, str] = Field(description="what else is kept with the table", examples=[{}])
+    reached: PositionView | None = Field(description="how far the pipeline was when it last added something")
 
     @classmethod
-    def of(cls, table: OpenTable, base: str) -> "TableView":
+    def of(cls, table: OpenTable, position: Position | None, base: str) -> "TableView":
         found = described(table)
         return cls(
             **_fields(table.version, base),
@@ -58,6 +68,7 @@ class TableView(TableFields):
             label=shown(found.label),
             columns=[variable_view(variable) for variable in found.variables],
             attributes={shown(key): shown(value) for key, value in found.attributes.items()},
+            reached=None if position is None else PositionView(**position._asdict()),
         )
 
 

@@ -14,7 +14,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from app.model.errors import TheirError
 from app.plugins import PluginError
 from app.ports import BadCursor, Page, TableStore
-from app.service.tables import OpenTable, open_table, outline
+from app.service.tables import OpenTable, open_table, outline, reached
 from app.tables.out import OptionError, Options, TableFormat, scanned
 from app.web.content import Piece, Representation, respond_made
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_time
@@ -113,7 +113,7 @@ def table_rows(
 def get_table(name: Name, store: StoreDep, base: BaseDep) -> TableView:
     """A table's columns, as PROC CONTENTS tells them of a data set, and what is known of the whole."""
     opened = _opened(store, name)
-    return TableView.of(opened, base)
+    return TableView.of(opened, reached(store, opened.version.name), base)
 
 
 def _cursor(name: str) -> str:

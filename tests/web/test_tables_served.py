@@ -115,6 +115,7 @@ def test_a_library_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_columns(get: Any) -> None:
     table = get("/WORK.PUPILS").json()
     assert (table["library"], table["member"], table["label"], table["rows"]) == ("WORK", "PUPILS", "Pupils", 6)
+    assert table["reached"] == {"segment": 0, "batch": 0, "row": 3}
     columns = {column["column"]: column for column in table["columns"]}
     assert list(columns) == [*ROW, "Name", "Age", "Born", "Seen"]
     assert (columns["Name"]["length"], columns["Name"]["label"]) == (8, "First name")
