@@ -43,6 +43,9 @@ class Assembling(Protocol):
     def finish_again(self, attachment_id: str) -> None:
         """Has the content of an attachment that the catalog calls complete read again."""
 
+    def may_go(self, segment: int) -> bool:
+        """Whether it can do without a segment that it has reached and that no attachment needs."""
+
     def check(self) -> dict[str, Any]:
         """For health and people."""
 
@@ -79,6 +82,9 @@ class Embedded:
     def finish_again(self, attachment_id: str) -> None:
         self._finisher.put({attachment_id: None})
 
+    def may_go(self, segment: int) -> bool:  # noqa: ARG002
+        return True
+
     def check(self) -> dict[str, Any]:
         return {"ok": True, "by": "embedded"}
 
@@ -98,6 +104,8 @@ class Landing:
         self._around, self._journaler = around, journaler
         self._stopping = Event()
         self._heard = 0
+        self._reached: int | None = None
+        self._reached_before: int | None = None
         self.stages = [Stage("listen", lambda: repeat(LISTEN_SECONDS, self._stopping, self._listen))]
         around.metrics.assembly_behind_segments.set_function(lambda: self.behind().segments)
         around.metrics.assembly_behind_seconds.set_function(lambda: self.behind().seconds)
@@ -123,6 +131,11 @@ class Landing:
     def finish_again(self, attachment_id: str) -> None:
         """The job reads with its next batch whatever the catalog calls complete."""
 
+    def may_go(self, segment: int) -> bool:
+        """A job that is killed between committing a batch and noting that it has does the same batch again. So what it
+        has read since the progress before the last one stays, and everything while that is not known."""
+        return self._reached_before is not None and segment <= Position.unpack(self._reached_before).segment
+
     def check(self) -> dict[str, Any]:
         return {"ok": True, "by": "spark", "behind": self.behind()._asdict()}
 
@@ -140,7 +153,10 @@ class Landing:
         return Behind(len(waiting), max(0, self._around.clock.now() - min(waiting)) / 1e6)
 
     def _listen(self) -> None:
-        """Rings the bell for what the job has logged."""
+        """Rings the bell for what the job has logged, and follows its progress."""
+        progress = self._around.catalog.progress()
+        if progress != self._reached:
+            self._reached_before, self._reached = self._reached, progress
         newest = self._around.catalog.last_event()
         if newest != self._heard:
             self._heard = newest

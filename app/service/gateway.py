@@ -245,7 +245,8 @@ class Gateway:
     # --- building -------------------------------------------------------------------------------------------------
 
     def _may_go(self, segment: Segment) -> bool:
-        return self._archiver is None or self._archiver.has(segment)
+        archived = self._archiver is None or self._archiver.has(segment)
+        return archived and self._assembling.may_go(segment.number)
 
     def _receive(self, receiver: Receiver) -> Callable[[], None]:
         return lambda: receiver.run(self._journaler, self._stop)

@@ -13,6 +13,7 @@ import pytest
 
 from adapters.memory import MemoryReceiver, QueueSettings, queue
 from adapters.object_store import ObjectStore
+from app.main import build
 from app.model.attachment import AttachmentState
 from app.model.errors import JournalFull, StoreFull
 from app.model.identity import attachment_id
@@ -22,6 +23,7 @@ from app.ports import AttachmentFilter
 from app.service.gateway import Gateway
 from app.service.surroundings import Surroundings
 from app.service.sweeper import Sweeper
+from app.settings import Settings
 from app.web.api import create_app
 from tests.support.beside import JobBeside, journal_in
 from tests.support.sas_client import Attached, Program, binary_file, message
@@ -211,40 +213,55 @@ def test_refused_content_gets_another_try_with_the_next_batch(start: Start) -> N
     assert [event.subject for event in refused] == [landing.record(spoilt).id] * 2
 
 
+KEPT_BRIEFLY = {"retention": {"journal": "60s"}, "content": {"settle_after": "0s"}}
+
+
+def sweep(landing: Landing) -> list[int]:
+    """What is left of the journal when everything in it has been done and time has passed."""
+    if landing.around.settings.assembler == "spark":
+        landing.job.run()
+    until(lambda: not landing.catalog.complete_attachments())
+    landing.clock.advance(120)
+    Sweeper(landing.around, landing.gateway._may_go).sweep()
+    return [segment.number for segment in landing.around.journal.segments()]
+
+
 @pytest.mark.parametrize("assembler", ["embedded", "spark"])
 def test_segments_are_archived_before_they_go(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assembler: str
 ) -> None:
     archive = tmp_path / "archive"
-    kept_for = {"retention": {"journal": "60s"}, "content": {"settle_after": "0s"}, "expiry": {"unfinished": "1s"}}
-    landing = start(assembler=assembler, journal={"archive_url": archive.as_uri(), "segment_age": "5s"}, **kept_for)
-    sweeper = Sweeper(landing.around, landing.gateway._may_go)
-
-    def sweep() -> list[int]:
-        if assembler == "spark":
-            landing.job.run()
-        until(lambda: not landing.catalog.complete_attachments())
-        landing.clock.advance(120)
-        sweeper.sweep()
-        return [segment.number for segment in landing.around.journal.segments()]
+    landing = start(assembler=assembler, journal={"archive_url": archive.as_uri(), "segment_age": "5s"}, **KEPT_BRIEFLY)
 
     def full(*_: object) -> None:
         raise StoreFull("no space left")
 
     with monkeypatch.context() as disk:
-        disk.setattr(ObjectStore, "create", full)
-        for _ in range(3):
+        disk.setattr("app.service.archiver.Archiver._take", full)
+        for number in range(1, 4):
             landing.land(landing.messages(landing.file()))
+            assert sweep(landing) == list(range(1, number + 1))
         until(lambda: not landing.gateway.health().checks["archive"]["ok"])
         assert landing.gateway.health().checks["archive"]["waiting"] == 3
         assert landing.metric("archive_waiting_segments") == 3
         assert landing.gateway.health().ready
-        assert sweep() == [1, 2, 3]
         originals = {path.name: path.read_bytes() for path in (tmp_path / "journal").glob("*.arrows")}
     until(lambda: landing.gateway.health().checks["archive"] == {"ok": True, "waiting": 0, "error": None})
     assert {path.name: path.read_bytes() for path in archive.glob("*.arrows")} == originals
-    until(lambda: sweep() == [3])
+    until(lambda: sweep(landing) == [3])
     assert journal_in(archive) == [bytes(each.body) for each in landing.sent]
+
+
+def test_what_a_killed_job_would_read_again_stays(start: Start) -> None:
+    landing = start(**KEPT_BRIEFLY)
+    for _ in range(2):
+        landing.land(landing.messages(landing.file()))
+    assert sweep(landing) == [1, 2]
+    landing.land(landing.messages(landing.file()))
+    until(lambda: sweep(landing) == [3])
+    landing = start(**KEPT_BRIEFLY)
+    landing.land(landing.messages(landing.file()))
+    assert sweep(landing) == [3, 4]
 
 
 def test_what_is_in_the_archive_is_not_copied_again(start: Start, tmp_path: Path) -> None:
@@ -266,3 +283,13 @@ def test_the_tables_are_opened_when_they_are_asked_for(start: Start) -> None:
     landing = start()
     assert landing.gateway.tables().names() == []
     assert landing.gateway.tables() is landing.gateway.tables()
+
+
+def test_it_is_built_from_its_settings(tmp_path: Path) -> None:
+    journal = {"archive_url": str(tmp_path / "archive")}
+    gateway = build(Settings.model_validate({"data": tmp_path / "data", "assembler": "spark", "journal": journal}))
+    gateway.start()
+    checks = gateway.health().checks
+    gateway.stop()
+    assert checks["assembly"] == {"ok": True, "by": "spark", "behind": {"segments": 0, "seconds": 0.0}}
+    assert checks["archive"]["ok"]
