@@ -1,0 +1,150 @@
+"""All that a host of assembly leaves behind, of everything but its clock."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from adapters.arrow_journal import ArrowJournal
+from adapters.delta_tables import DeltaTables
+from adapters.object_store import ObjectStore
+from adapters.sql_catalog import SqlCatalog
+from app.main import SystemClock
+from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord, MessageRecord, QuarantineRecord
+from app.observe import Metrics
+from app.ports import AttachmentFilter, Catalog, Journal, Page
+from app.service.content import open_content
+from app.service.gateway import Gateway
+from app.service.missing import missing_ranges
+from app.service.surroundings import Surroundings
+from app.service.sweeper import Sweeper
+from app.settings import Settings
+from app.tables.quality import QUALITY, summed
+from tests.support.waiting import until
+
+T = TypeVar("T")
+
+MOST_RANGES = 100
+OF_THE_HOST = frozenset(("finished_at", "complete_at"))
+"""When a host did its work, by its own clock."""
+WHERE = frozenset(("storage", "object_name"))
+"""Whether content has been copied out of the journal yet."""
+PATIENT = {"expiry": {"unfinished": "36500d"}, "retention": {"journal": "36500d"}, "content": {"settle_after": 0}}
+
+
+class Found(NamedTuple):
+    """What the catalog says, with what is missing and with content read again and measured; and quarantine."""
+
+    attachments: dict[str, dict[str, Any]]
+    messages: dict[str, dict[str, Any]]
+    quarantine: list[QuarantineRecord]
+    dialects: dict[str, int]
+
+
+def settings(folder: Path) -> Settings:
+    return Settings.model_validate({"data": folder, **PATIENT})
+
+
+def by_the_gateway(folder: Path, journal: Path) -> Found:
+    """What the gateway makes of a journal in its own process, all content in its store."""
+    chosen = settings(folder)
+    store = ObjectStore(chosen.content_url)
+    with closing(ArrowJournal(journal)) as opened, closing(SqlCatalog(chosen.catalog_url)) as catalog:
+        around = Surroundings(
+            settings=chosen, journal=opened, catalog=catalog, store=store, clock=SystemClock(), metrics=Metrics()
+        )
+        gateway = Gateway(around, {}, {})
+        gateway.start()
+        until(lambda: not catalog.complete_attachments(), 120)
+        until(lambda: _settled(around), 120)
+        found = _found(catalog, store, opened)
+        gateway.stop()
+    return found
+
+
+def _settled(around: Surroundings) -> bool:
+    Sweeper(around).settle()
+    return not around.catalog.unsettled_attachments(around.clock.now(), 1)
+
+
+def in_folder(folder: Path, journal: Path) -> Found:
+    """What a pipeline has left in its folder."""
+    chosen = settings(folder)
+    with closing(ArrowJournal(journal)) as opened, closing(SqlCatalog(chosen.catalog_url)) as catalog:
+        return _found(catalog, ObjectStore(chosen.content_url), opened)
+
+
+def tables(folder: Path) -> dict[str, tuple[int, str]]:
+    """Rows and checksum of every table: of its rows in any order, without when they were finished."""
+    store = DeltaTables(settings(folder).tables_url)
+    return {name: _checksum(_rows(store, name)) for name in store.names()}
+
+
+def _rows(store: DeltaTables, name: str) -> pa.Table:
+    rows = summed(store.rows(name)) if name == QUALITY else pa.Table.from_batches(store.rows(name))
+    kept = sorted(column for column in rows.column_names if column not in OF_THE_HOST)
+    return rows.select(kept)
+
+
+def _checksum(rows: pa.Table) -> tuple[int, str]:
+    lines = sorted(map(repr, zip(*(column.to_pylist() for column in rows.columns), strict=True)))
+    return rows.num_rows, sha256("\n".join([repr(rows.column_names), *lines]).encode()).hexdigest()
+
+
+def assert_same(mine: Found, theirs: Found, *, settled: bool) -> None:
+    """Whether content is in the store or still in the journal is the same only if both hosts have it `settled`."""
+    ignored = frozenset() if settled else WHERE
+    assert mine.attachments.keys() == theirs.attachments.keys()
+    for key, item in mine.attachments.items():
+        assert _without(item, ignored) == _without(theirs.attachments[key], ignored)
+    assert mine.messages == theirs.messages
+    assert mine.quarantine == theirs.quarantine
+    assert mine.dialects == theirs.dialects
+
+
+def _without(item: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name not in names}
+
+
+def _found(catalog: Catalog, store: ObjectStore, journal: Journal) -> Found:
+    everything = AttachmentFilter()
+    return Found(
+        {
+            record.id: _attachment(record, catalog, store, journal)
+            for record in _all(lambda cursor: catalog.attachments(everything, cursor, 200))
+        },
+        {record.id: _message(record) for record in _all(lambda cursor: catalog.messages(None, cursor, 200))},
+        sorted(_all(lambda cursor: catalog.quarantined(None, None, cursor, 200)), key=lambda entry: entry.id),
+        catalog.source_dialects(),
+    )
+
+
+def _attachment(record: AttachmentRecord, catalog: Catalog, store: ObjectStore, journal: Journal) -> dict[str, Any]:
+    if record.storage is not None:
+        content = open_content(record, catalog, store, journal)
+        digest = sha256()
+        for piece in content.read(0, content.size):
+            digest.update(piece)
+        assert (content.size, digest.hexdigest()) == (record.size, record.sha256)
+    is_open = record.state is AttachmentState.RECEIVING
+    missing = missing_ranges(record, catalog, journal, MOST_RANGES) if is_open else []
+    return _without(asdict(record), OF_THE_HOST) | {"missing": missing}
+
+
+def _message(record: MessageRecord) -> dict[str, Any]:
+    return _without(asdict(record), OF_THE_HOST) | {"is_complete": record.complete_at is not None}
+
+
+def _all(fetch: Callable[[str | None], Page[T]]) -> Iterator[T]:
+    cursor: str | None = None
+    while True:
+        page = fetch(cursor)
+        yield from page.items
+        cursor = page.next
+        if cursor is None:
+            return

@@ -1,0 +1,105 @@
+"""A streaming job as a process of its own, which kills itself, Java and workers included, at a chosen moment.
+
+python -m tests.support.stream_driver FOLDER JOURNAL [MOMENT BATCH]
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from adapters.delta_tables import DeltaTables
+from adapters.sql_catalog import SqlCatalog
+from app.main import SystemClock
+from app.pipeline import steps, streaming
+from app.pipeline.job import Job
+from app.pipeline.session import SparkSettings, session
+from app.settings import Settings
+
+MOMENTS = ("begun", "at work", "read", "one table", "all tables", "catalog")
+"""A micro-batch has begun; its tasks are running; its results have come, with every object written; the first of its
+tables is committed, all of them are, and the catalog is as well."""
+
+AT_WORK_SECONDS = 0.7
+BYTES_PER_TRIGGER = 16 << 20
+
+
+def settings(folder: Path) -> Settings:
+    return Settings.model_validate({"data": folder})
+
+
+def run(
+    folder: Path, journal: Path, moment: str | None = None, batch: int = 0, bytes_per_trigger: int = 8 << 20
+) -> None:
+    spark = session(
+        "stream", SparkSettings("local[2]", "1g", 2, java_options="-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+    )
+    job = Job.of(settings(folder), str(journal), in_place=True)
+    with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
+        if moment is not None:
+            _die_at(moment, batch, catalog)
+        query = streaming.start(
+            spark,
+            job,
+            catalog,
+            SystemClock(),
+            checkpoint=str(folder / "checkpoint"),
+            bytes_per_trigger=BYTES_PER_TRIGGER,
+            every=None,
+        )
+        query.awaitTermination()
+
+
+def _die_at(moment: str, batch: int, catalog: SqlCatalog) -> None:
+    """Patches the driver so that it dies in the `batch`-th micro-batch of this process, from 0."""
+    begun = -1
+
+    def is_the_one() -> bool:
+        return begun == batch
+
+    def results_of(table: Any) -> Sequence[Any]:
+        found = read(table)
+        if moment == "read" and is_the_one():
+            _die()
+        return found
+
+    def finish_all(job: Job) -> Any:
+        nonlocal begun
+        begun += 1
+        if is_the_one() and moment == "begun":
+            _die()
+        if is_the_one() and moment == "at work":
+            threading.Timer(AT_WORK_SECONDS, _die).start()
+        return step(job)
+
+    read, step = steps.results_of, steps.finish_all
+    steps.results_of, steps.finish_all = results_of, finish_all  # type: ignore[assignment]
+    if moment == "one table":
+        DeltaTables.commit = _dying_after(DeltaTables.commit, is_the_one)  # type: ignore[method-assign]
+    if moment == "all tables":
+        catalog.checkpoint = lambda checkpoint: _die() if is_the_one() else SqlCatalog.checkpoint(catalog, checkpoint)  # type: ignore[method-assign]
+    if moment == "catalog":
+        catalog.checkpoint = _dying_after(catalog.checkpoint, is_the_one)  # type: ignore[method-assign]
+
+
+def _dying_after(call: Callable[..., Any], is_the_one: Callable[[], bool]) -> Callable[..., Any]:
+    def called(*given: Any) -> Any:
+        result = call(*given)
+        if is_the_one():
+            _die()
+        return result
+
+    return called
+
+
+def _die() -> Any:
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    moment_, batch_ = (*sys.argv[3:5], "", "0")[:2]
+    run(Path(sys.argv[1]), Path(sys.argv[2]), moment_ or None, int(batch_))
