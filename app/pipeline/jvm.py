@@ -38,14 +38,17 @@ def logging_option() -> str:
 
 
 def start(conf: Mapping[str, str]) -> "JavaGateway":
-    """The way to the Java process: spark-submit's, or a new one that gets these settings and ends with this process.
+    """The way to the Java process: spark-submit's, that of an earlier session, or a new one that gets these settings
+    and ends with this process.
 
     What a new one says goes to standard error, less what says nothing. Raises OurError where it does not start.
     """
-    from pyspark import SparkConf  # noqa: PLC0415
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
+    if SparkContext._gateway is not None:
+        return SparkContext._gateway
     if started_by_submit():
         return launch_gateway()
     os.environ["JAVA_HOME"] = str(java_home())

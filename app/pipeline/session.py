@@ -4,10 +4,13 @@ What the user sets wins: an existing session is used as it is, and what spark-su
 set is kept. Only what nobody set is chosen here.
 """
 
+import atexit
 import logging
 import os
+import shutil
 import socket
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,7 +87,7 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
     gateway = jvm.start(_for_java(settings, name))
     _quieten()
     conf = SparkConf(_jvm=gateway.jvm)
-    _settle(conf, settings)
+    _settle(conf, settings, name)
     SparkContext(conf=conf, gateway=gateway)
     spark = SparkSession.builder.getOrCreate()
     if not conf.contains(_SHUFFLE_PARTITIONS):
@@ -129,33 +132,44 @@ def _prepare_this_machine() -> None:
 
 def _for_java(settings: SparkSettings, name: str) -> dict[str, str]:
     """What must be known when Java starts."""
-    conf = dict(settings.conf)
-    conf["spark.app.name"] = name
-    conf["spark.ui.showConsoleProgress"] = "false"
-    if settings.master:
-        conf["spark.master"] = settings.master
-    if settings.local:
-        conf.setdefault("spark.driver.memory", settings.memory or _heap())
-    elif settings.memory:
-        conf.setdefault("spark.driver.memory", settings.memory)
+    conf = {"spark.ui.showConsoleProgress": "false", **_said(settings, name)}
+    memory = settings.memory or (_heap() if settings.local else None)
+    if memory:
+        conf.setdefault("spark.driver.memory", memory)
     given = conf.get("spark.driver.extraJavaOptions", "")
     conf["spark.driver.extraJavaOptions"] = " ".join(filter(None, [jvm.logging_option(), settings.java_options, given]))
     return conf
 
 
-def _settle(conf: "SparkConf", settings: SparkSettings) -> None:
+def _settle(conf: "SparkConf", settings: SparkSettings, name: str) -> None:
     chosen = dict(_CHOSEN)
     chosen["spark.sql.execution.arrow.maxRecordsPerBatch"] = str(settings.arrow_rows)
     chosen["spark.python.unix.domain.socket.enabled"] = str(hasattr(socket, "AF_UNIX")).lower()
     if settings.local:
         chosen |= _CHOSEN_LOCALLY
+        chosen["spark.python.unix.domain.socket.dir"] = _socket_folder()
         chosen["spark.ui.enabled"] = str(settings.ui).lower()
-    if settings.partitions:
-        chosen[_SHUFFLE_PARTITIONS] = str(settings.partitions)
     for key, value in chosen.items():
         conf.setIfMissing(key, value)
-    for key, value in settings.conf.items():
+    for key, value in _said(settings, name).items():
         conf.set(key, value)
+
+
+def _said(settings: SparkSettings, name: str) -> dict[str, str]:
+    """What the user says, and the name, unless spark-submit has given one."""
+    said = {} if jvm.started_by_submit() else {"spark.app.name": name}
+    if settings.master:
+        said["spark.master"] = settings.master
+    if settings.partitions:
+        said[_SHUFFLE_PARTITIONS] = str(settings.partitions)
+    return {**said, **settings.conf}
+
+
+def _socket_folder() -> str:
+    """A folder that goes with this process: Spark leaves its sockets behind where tasks or processes were killed."""
+    folder = tempfile.mkdtemp(prefix="spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _partitions(spark: "SparkSession") -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import SparkContext
 from pyspark.errors import AnalysisException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -124,7 +125,8 @@ def test_without_pyspark_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # PySpark leaves a pipe to it open.
-def test_a_java_that_does_not_start_is_quoted() -> None:
+def test_a_java_that_does_not_start_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", None)
     with pytest.raises(OurError, match="Invalid maximum heap size: -Xmxplenty"):
         jvm.start({"spark.driver.memory": "plenty"})
 
