@@ -26,7 +26,7 @@ from adapters.sql_catalog import tables
 from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.closing import as_finished, finish, place, refuse, states
 from adapters.sql_catalog.column_types import AnyText
-from adapters.sql_catalog.part import CatalogPart, chunks, log_events
+from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.rows import (
     Columns,
     attachment_columns,
@@ -99,7 +99,9 @@ class Assembly(CatalogPart):
         found = {}
         with self._database.read() as connection:
             for some in chunks(correl_ids):
-                known = select(_attachments).where(_attachments.c.source == source, _attachments.c.correl_id.in_(some))
+                known = select(_attachments).where(
+                    _attachments.c.source == source, among(connection, _attachments.c.correl_id, some)
+                )
                 for row in connection.execute(known):
                     found[row.correl_id] = attachment_record(row)
         return found
@@ -109,7 +111,9 @@ class Assembly(CatalogPart):
         found: dict[bytes, MessageRecord] = {}
         with self._database.read() as connection:
             for some in chunks([correl_key(correl_id) for correl_id in correl_ids]):
-                known = select(_messages).where(_messages.c.source == source, _messages.c.correl_key.in_(some))
+                known = select(_messages).where(
+                    _messages.c.source == source, among(connection, _messages.c.correl_key, some)
+                )
                 for row in connection.execute(known.order_by(_messages.c.correl_key, _messages.c.header_position)):
                     found.setdefault(row.correl_key, message_record(row))
         return found

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, literal_colu
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.column_types import AnyText
-from adapters.sql_catalog.part import chunks
+from adapters.sql_catalog.part import among, chunks
 from adapters.sql_catalog.rows import Columns, columns_of, pack_triplets
 from app.model.attachment import AttachmentState
 from app.model.records import Finished, RefusedContent
@@ -46,7 +46,7 @@ def states(connection: Connection, attachment_ids: Collection[str]) -> dict[str,
     """The states of these attachments, as far as they are known."""
     found: dict[str, AttachmentState] = {}
     for some in chunks(list(attachment_ids)):
-        known = select(_attachments.c.id, _attachments.c.state).where(_attachments.c.id.in_(some))
+        known = select(_attachments.c.id, _attachments.c.state).where(among(connection, _attachments.c.id, some))
         found.update((row[0], _STATES[row[1]]) for row in connection.execute(known))
     return found
 

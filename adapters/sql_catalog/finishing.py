@@ -21,7 +21,7 @@ from adapters.sql_catalog import tables
 from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.closing import finish, forget_pieces, place, states
 from adapters.sql_catalog.column_types import AnyText
-from adapters.sql_catalog.part import CatalogPart, chunks, log_events
+from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.rows import attachment_record, unpack_extents
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, Extent, Finished, NewEvent
@@ -138,7 +138,9 @@ class Finishing(CatalogPart):
             values["storage"] = None
         with self._database.write(durable=True) as connection:
             for some in chunks(attachment_ids):
-                connection.execute(update(_attachments).where(_attachments.c.id.in_(some), allowed).values(values))
+                connection.execute(
+                    update(_attachments).where(among(connection, _attachments.c.id, some), allowed).values(values)
+                )
                 if state is AttachmentState.DELETED:
                     forget_pieces(connection, some)
             log_events(connection, events)
@@ -159,7 +161,7 @@ def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> 
 
     That is asked of the index: a message may list very many attachments, and each of them asks.
     """
-    theirs = select(_attachments.c.message_id).where(_attachments.c.id.in_(attachment_ids))
+    theirs = select(_attachments.c.message_id).where(among(connection, _attachments.c.id, attachment_ids))
     rows = connection.execute(_INCOMPLETE.where(_messages.c.id.in_(theirs)))
     return [row for row in rows if row.answered or not _announces_application_message(row.message_correl_id)]
 
@@ -172,6 +174,6 @@ def _announces_application_message(message_correl_id: bytes) -> bool:
 def _finished(connection: Connection, attachment_ids: Collection[str]) -> set[str]:
     found: set[str] = set()
     for some in chunks([*attachment_ids]):
-        finished = select(_attachments.c.id).where(_attachments.c.id.in_(some), _state == _FINISHED)
+        finished = select(_attachments.c.id).where(among(connection, _attachments.c.id, some), _state == _FINISHED)
         found.update(connection.scalars(finished))
     return found

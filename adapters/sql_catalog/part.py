@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Select, insert
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, literal, select
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.database import Database
@@ -38,6 +39,17 @@ class CatalogPart:
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """Pieces that fit the parameters of one statement."""
     return (items[start : start + _PARAMETERS] for start in range(0, len(items), _PARAMETERS))
+
+
+def among(connection: Connection, column: ColumnElement[T], values: Sequence[T]) -> ColumnElement[bool]:
+    """Whether a column has one of these values.
+
+    PostgreSQL joins with an array of them. A list it may compare with every row there is, as long as it has no
+    statistics of a table, which takes minutes in a catalog that fills fast.
+    """
+    if connection.dialect.name == "postgresql":
+        return column.in_(select(func.unnest(literal(list(values), ARRAY(column.type)))))
+    return column.in_(values)
 
 
 def log_events(connection: Connection, new: Sequence[NewEvent]) -> None:
