@@ -80,6 +80,17 @@ class OpenSegment:
             view, address = self.view, self._buffer.address
         return decode(record_batch, body_layout(record_batch, address).slices(view))
 
+    def message(self, batch: int, row: int) -> PhysicalMessage:
+        """One of them. Raises KeyError when there is none."""
+        with self._lock:
+            record_batch = self._record_batch(batch)
+            view, address = self.view, self._buffer.address
+        if not 0 <= row < len(record_batch):
+            raise KeyError((self.state.number, batch, row))
+        start, offsets = body_layout(record_batch, address)
+        (message,) = decode(record_batch.slice(row, 1), [view[start + offsets[row] : start + offsets[row + 1]]])
+        return message
+
     def bad_rows(self, batch: int) -> list[int]:
         """The rows of a batch that fail their checksums."""
         with self._lock:
@@ -157,10 +168,7 @@ class Reader:
         ]
 
     def read(self, position: Position) -> PhysicalMessage:
-        messages = self.segment(position.segment).messages(position.batch)
-        if position.row >= len(messages):
-            raise KeyError(position)
-        return messages[position.row]
+        return self.segment(position.segment).message(position.batch, position.row)
 
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
         return self._pieces(self._recent_or_extent(position) for position in positions)

@@ -1,12 +1,11 @@
 """An attachment while it is being received, and what its host has to do when a physical message changes it."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentDefinition, AttachmentState
-from app.model.records import AttachmentRecord
+from app.model.records import AttachmentRecord, changed
 
 Key = tuple[str, bytes]
 """A source and a correlid of 16 bytes, or the identifier of an IBM MQ group, of 24."""
@@ -64,7 +63,7 @@ class Attachment:
 
     def current(self) -> AttachmentRecord:
         """The record with what has changed since."""
-        return replace(
+        return changed(
             self.record,
             parts_received=max(self.parts.count, self.record.parts_received),
             bytes_received=self.bytes_received,
@@ -88,12 +87,12 @@ class Attachment:
         """All of it is there, in so many parts."""
         if (state := follow(self.record.state, Input.ALL_THERE)) is None:
             return NOTHING
-        self.record = replace(self.record, state=state, parts_expected=parts, completed_at=self.last_received_at)
+        self.record = changed(self.record, state=state, parts_expected=parts, completed_at=self.last_received_at)
         return (Completed(self.record.id, parts),)
 
     def define(self, definition: AttachmentDefinition, **more: Any) -> None:
         """Takes over what a sender says of it."""
-        self.record = replace(
+        self.record = changed(
             self.record,
             kind=definition.kind,
             qualifier_1=definition.qualifier_1,

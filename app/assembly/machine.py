@@ -31,7 +31,7 @@ from app.codecs.sas.dialect import members
 from app.model.attachment import AttachmentState
 from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Unsequenced
 from app.model.identity import attachment_id
-from app.model.records import AttachmentRecord, Checkpoint, MessageRecord
+from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, changed
 
 
 class Limits(NamedTuple):
@@ -173,7 +173,7 @@ class Assembly:
             return self._count(attachment, event.counts, position)
         if record.pending_position is not None:
             return attachment.repeated(record.pending_position, position)
-        attachment.record = replace(record, pending_position=position, pending_counts=event.counts)
+        attachment.record = changed(record, pending_position=position, pending_counts=event.counts)
         return NOTHING
 
     def _count(self, attachment: Attachment, counts: tuple[int, ...], position: int) -> tuple[Effect, ...]:
@@ -190,7 +190,7 @@ class Assembly:
                 f"at most {self.limits.parts} parts are taken" if not plausible else f"{attachment.parts.count} came"
             )
             return (Refused(position, "bad-count", "number of messages", f"{_spoken(counts)}, and {limit}"),)
-        attachment.record = replace(record, parts_expected=fitting[0], pending_counts=(), pending_position=None)
+        attachment.record = changed(record, parts_expected=fitting[0], pending_counts=(), pending_position=None)
         return self._check_complete(attachment)
 
     def _announced(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
@@ -253,9 +253,9 @@ class Assembly:
         elif attachment.record.state is AttachmentState.EXPIRED:
             state = follow(AttachmentState.EXPIRED, Input.MESSAGE)
             assert state is not None
-            attachment.record = replace(attachment.record, state=state, reason=None, reason_code=None)
+            attachment.record = changed(attachment.record, state=state, reason=None, reason_code=None)
         if position < attachment.record.first_position:
-            attachment.record = replace(attachment.record, first_position=position)
+            attachment.record = changed(attachment.record, first_position=position)
         attachment.last_position = max(attachment.last_position, position)
         attachment.last_received_at = max(attachment.last_received_at, received_at)
         self._changed[key] = None

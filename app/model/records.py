@@ -1,7 +1,8 @@
 """The catalog's rows. Times are microseconds since 1970-01-01 UTC; positions are packed (`Position.pack`)."""
 
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.message import Framing
@@ -65,6 +66,17 @@ class AttachmentRecord:
     variables: int | None = None
     reason_code: str | None = None
     reason: str | None = None
+
+
+_NAMES = tuple(each.name for each in fields(AttachmentRecord))
+_VALUES = attrgetter(*_NAMES)
+
+
+def changed(record: AttachmentRecord, **changes: Any) -> AttachmentRecord:
+    """As `dataclasses.replace`, in half the time: assembly does it several times an attachment."""
+    values = dict(zip(_NAMES, _VALUES(record), strict=True))
+    values.update(changes)
+    return AttachmentRecord(**values)
 
 
 @dataclass(frozen=True, slots=True)

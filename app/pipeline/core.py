@@ -126,16 +126,14 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
     attachment, message = assembly.attachments.get(key), assembly.messages.get(key)
     changes = assembly.take_changes()
     record = changes.attachments[0] if changes.attachments else None
-    if attachment is not None:
-        attachment = Attachment(attachment.current(), attachment.parts)
-    after = Held(attachment, message)
+    after = Held(None if attachment is None else Attachment(record or attachment.record, attachment.parts), message)
     outcome = Outcome(
         position=record.first_position if record else references[0].position,
         reached=max(reference.position + max(len(reference.sizes) - 1, 0) for reference in references),
         quality=_quality(key[0], references, before, after, is_complete),
         record=record,
         fresh=tuple(changes.part_runs.get(record.id, ())) if record else (),
-        complete=tuple(attachment.parts.runs) if is_complete and attachment is not None else None,
+        complete=tuple(attachment.parts.runs) if is_complete and attachment else None,
         removed=next(iter(changes.removed_attachments), None),
         message=next(iter(changes.messages), None),
         application=application,

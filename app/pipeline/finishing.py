@@ -5,9 +5,10 @@ messages and what belongs in quarantine are fetched. Runs wherever the outcomes 
 nothing here writes but the content store, and that under names that follow from the attachment.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -31,12 +32,13 @@ from app.pipeline.references import messages
 from app.ports import JournalArchive
 from app.service.object_file import opened
 from app.service.quarantining import quarantine_record
-from app.service.reading import Spoilt, read_content
+from app.service.reading import Spoilt, first_place, read_content
 from app.service.surroundings import Stores
 from app.tables.quality import Increment
 
-AT_ONCE = 2048
-"""Outcomes whose messages are fetched together, in the journal's order."""
+AT_ONCE = 16_384
+"""Outcomes whose messages are fetched together, in the journal's order: the more, the fewer batches are looked at
+twice."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -79,6 +81,9 @@ def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) ->
 
 def _asked_for(outcome: Outcome) -> Iterator[int]:
     """The places of single messages that an outcome is about."""
+    if outcome.complete is not None and outcome.record is not None:
+        first = first_place(outcome.record, Parts(list(outcome.complete)))
+        yield from () if first is None else (first,)
     yield from (refusal.position for refusal in outcome.refused)
     yield from (place for pair in outcome.repeated for place in pair if place is not None)
     if outcome.application is not None:
@@ -117,13 +122,20 @@ def _result(outcome: Outcome, stores: Stores, fetched: dict[int, PhysicalMessage
     )
     if outcome.complete is None or outcome.record is None:
         return result
-    return with_content(result, outcome.record, Parts(list(outcome.complete)), stores)
+    return with_content(result, outcome.record, Parts(list(outcome.complete)), stores, fetched)
 
 
-def with_content(result: Result, record: AttachmentRecord, parts: Parts, stores: Stores) -> Result:
-    """The result with what a complete attachment's content is."""
+def with_content(
+    result: Result,
+    record: AttachmentRecord,
+    parts: Parts,
+    stores: Stores,
+    fetched: Mapping[int, PhysicalMessage] = MappingProxyType({}),
+) -> Result:
+    """The result with what a complete attachment's content is. Its first message may have been `fetched` before."""
+    first = first_place(record, parts)
     try:
-        finished = read_content(record, parts, stores)
+        finished = read_content(record, parts, stores, None if first is None else fetched.get(first))
     except Spoilt as spoilt:
         error = spoilt.error
         quarantine = result.quarantine

@@ -24,6 +24,7 @@ from app.pipeline.headers import Memory
 from app.pipeline.job import Job, open_job
 from app.pipeline.references import Reference
 from app.pipeline.steps import pack, read_headers
+from app.pipeline.workers import at_task_start
 from app.tables.quality import Increment, hour_of
 
 REFERENCES = StructType(
@@ -73,6 +74,7 @@ class AttachmentProcessor(StatefulProcessor):
         self._job = job
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        at_task_start()
         self._handle = handle
         self._open = handle.getValueState("open", _STATE)
         self._done = handle.getValueState("done", _STATE, int(self._job.forget_finished * _MILLISECONDS))
@@ -152,6 +154,7 @@ class HeaderProcessor(StatefulProcessor):
         self._job = job
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        at_task_start()
         kept = int(self._job.forget_finished * _MILLISECONDS)
         self._dialects = handle.getValueState("dialects", _DIALECTS)
         self._addressed = handle.getMapState("addressed", _KEY, _ADDRESS, kept)

@@ -39,9 +39,9 @@ SCHEMA = pa.schema(
     ]
 )
 """References by column. `key` is the correlid of an attachment or group, or empty; `position` the packed place of the
-first message. `sizes` (int32) and `received_at` (int64, µs) hold a number a message, little-endian; `first` is the
-sequence number of the first of them. `detail` is what else there is to say, by `what`, pickled: it is read by the same
-job that wrote it."""
+first message. `sizes` (int32) and `received_at` (int64, µs) hold a number a message, in the byte order of the machine;
+`first` is the sequence number of the first of them. `detail` is what else there is to say, by `what`, pickled: it is
+read by the same job that wrote it."""
 
 
 class What(IntEnum):
@@ -111,8 +111,8 @@ def from_row(row: Iterable[Any]) -> Reference:
         position,
         what,
         first,
-        np.frombuffer(sizes, "<i4").tolist(),
-        np.frombuffer(received_at, "<i8").tolist(),
+        memoryview(sizes).cast("i").tolist(),
+        memoryview(received_at).cast("q").tolist(),
         pickle.loads(detail) if detail else None,  # noqa: S301 - written by the same job
     )
 

@@ -24,6 +24,7 @@ from app.pipeline.job import Job, open_job
 from app.pipeline.processors import OUTCOMES, REFERENCES, AttachmentProcessor, HeaderProcessor
 from app.pipeline.references import What
 from app.pipeline.sources import register
+from app.pipeline.workers import in_task
 from app.ports import Catalog, Clock
 
 Watch = Callable[[int, Sequence[Result], Committed], None]
@@ -49,7 +50,7 @@ def start(
     results_in_spark = from_arrow_schema(steps.RESULTS)
 
     def take(outcomes: DataFrame, number: int) -> None:
-        results = steps.results_of(outcomes.mapInArrow(steps.finish_all(job), results_in_spark).toArrow())
+        results = steps.results_of(outcomes.mapInArrow(in_task(steps.finish_all(job)), results_in_spark).toArrow())
         committed = committer.commit(results)
         if committed is not None:
             log.info("micro-batch committed", batch=number, **_told(committed, results))

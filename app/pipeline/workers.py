@@ -1,9 +1,26 @@
 """What Python workers of Spark do once, at their first task."""
 
 import gc
+from collections.abc import Iterable, Iterator
 from functools import cache
 
+import pyarrow as pa
 from pyspark import TaskContext
+
+from app.pipeline.steps import Step
+
+GC_THRESHOLDS = (50_000, 20, 50)
+"""Assembly makes very many short-lived objects and no circles."""
+
+
+def in_task(step: Step) -> Step:
+    """A step as tasks run it."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        at_task_start()
+        return step(batches)
+
+    return run
 
 
 def at_task_start() -> None:
@@ -17,3 +34,4 @@ def _keep_modules() -> None:
     """Spark has garbage collected behind every task. With all that is imported here each time took 45 ms of a core,
     more than reading 64 MiB of a journal; what is frozen is not looked at."""
     gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)

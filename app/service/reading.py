@@ -32,22 +32,32 @@ class Spoilt(Exception):
         self.error, self.first = error, first
 
 
-def read_content(record: AttachmentRecord, parts: Parts, stores: Stores) -> Finished:
-    """The content of an attachment whose `parts_expected` are all there; when it was finished is not said. Raises
-    Spoilt for what a sender got wrong, and OurError for what goes wrong here."""
+def read_content(
+    record: AttachmentRecord, parts: Parts, stores: Stores, first: PhysicalMessage | None = None
+) -> Finished:
+    """The content of an attachment whose `parts_expected` are all there; when it was finished is not said. `first` is
+    the first of them (`first_place`), where it has been read already. Raises Spoilt for what a sender got wrong, and
+    OurError for what goes wrong here."""
     positions, reader = _how_to_read(record, parts)
     if not positions:
         why = "an attachment has at least one sequenced message"
         raise Spoilt(TheirError("no-parts", "number of messages", -1, why), None)
     try:
-        first = stores.described(stores.journal.read(positions[0]))
-        return reader(record, first, positions, stores)
+        described = stores.described(first or stores.journal.read(positions[0]))
+        return reader(record, described, positions, stores)
     except TheirError as error:
         raise Spoilt(error, positions[0]) from error
     except WireError as error:
         raise Spoilt(TheirError("bad-content", error.row, error.at, error.why), positions[0]) from error
     except KeyError as gone:
         raise Spoilt(TheirError("parts-gone", "", -1, "its parts are no longer in the journal"), None) from gone
+
+
+def first_place(record: AttachmentRecord, parts: Parts) -> int | None:
+    """The packed position of the first part of such an attachment; None when there are no parts."""
+    if record.group is None:
+        return next(parts.in_order(record.parts_expected or 0), None)
+    return next((packed for _, packed in groups.in_order(parts)), None)
 
 
 def _how_to_read(record: AttachmentRecord, parts: Parts) -> tuple[list[Position], Reader]:

@@ -1,0 +1,364 @@
+"""The data pipeline over one journal: Spark's scan of it, a batch on Spark, and the gateway's one process.
+
+    python -m bench.pipeline              about 1.4 GiB: 200 files of 4 MiB and 20,000 of 32 KiB, 1 % duplicates
+    python -m bench.pipeline --scale 0.1  a tenth of it
+
+scan       Spark reads every physical message, bodies included, and adds up their sizes
+batch      the same journal put together by `pipeline batch`: content measured where it lies, catalog and tables written
+embedded   the same by the gateway's own assembler and finisher in one process, without any broker
+stream     the same in micro-batches, with Spark's state
+
+Every figure is the best of the rounds, in MiB/s of the journal, with the page cache warm; Spark runs in a process of
+its own for each number of cores, and is asked once before the clock runs. Shuffled bytes are Spark's own count, memory
+is the most that was resident at once: of Java, and of all Python workers together.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from itertools import chain, zip_longest
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from time import perf_counter, sleep
+from typing import Any
+
+from adapters.arrow_journal import ArrowJournal
+from adapters.object_store import ObjectStore
+from adapters.sql_catalog import SqlCatalog
+from app.main import SystemClock
+from app.model.message import PhysicalMessage
+from app.observe import Metrics, configure_logging
+from app.pipeline import batch, streaming
+from app.pipeline.job import Job
+from app.pipeline.session import SparkSettings, session
+from app.pipeline.sources import register
+from app.ports import AttachmentFilter
+from app.service.gateway import Gateway
+from app.service.surroundings import Surroundings
+from app.settings import Settings
+from tests.support.sas_client import Attached, Program, binary_file, message
+
+MIB = 1 << 20
+LARGE, SMALL = 4 * MIB, 32 << 10
+SENDERS = 4
+TOGETHER = 4
+"""Attachments of one message."""
+OPEN = 1000
+OPEN_PARTS = 64
+GROUP = 256
+RECEIVED_AT = 1_750_000_000_000_000
+SAMPLE_SECONDS = 0.05
+
+
+# --- journals ---------------------------------------------------------------------------------------------------------
+
+
+def traffic(large: int, small: int) -> Iterator[PhysicalMessage]:
+    """So many large and small files of four senders, whose messages come by turns, one in a hundred twice."""
+    random = Random(1)
+    streams = [_sender(Random(number), large // SENDERS, small // SENDERS) for number in range(SENDERS)]
+    for number, turn in enumerate(zip_longest(*streams)):
+        for sender, each in enumerate(turn):
+            if each is not None:
+                sent = each._replace(source=f"sender-{sender}", received_at=RECEIVED_AT + number)
+                yield sent
+                if random.random() < 0.01:
+                    yield sent
+
+
+def _sender(random: Random, large: int, small: int) -> Iterator[PhysicalMessage]:
+    program = Program(random)
+    content = random.randbytes(LARGE)
+    sizes = [LARGE] * large + [SMALL] * small
+    random.shuffle(sizes)
+    for start in range(0, len(sizes), TOGETHER):
+        together: list[Attached] = []
+        for number, size in enumerate(sizes[start : start + TOGETHER], start):
+            at = random.randrange(LARGE - size + 1)
+            together.append(binary_file(program, f"file {number}", content[at : at + size]))
+        yield from message(program, together)
+
+
+def write(folder: Path, messages: Iterable[PhysicalMessage], segment_bytes: int = 64 * MIB) -> None:
+    journal = ArrowJournal(folder, segment_bytes=segment_bytes)
+    some: list[PhysicalMessage] = []
+    for each in messages:
+        some.append(each)
+        if len(some) == GROUP:
+            journal.append(some)
+            some = []
+    journal.append(some)
+    journal.close()
+
+
+def unfinished(attachments: int) -> Iterator[PhysicalMessage]:
+    """Half of the parts of each, those of all by turns and out of order."""
+    random = Random(3)
+    program = Program(random, body_limit=1024)
+    made = [binary_file(program, f"file {n}", random.randbytes(OPEN_PARTS * 1000)) for n in range(attachments)]
+    sent = [message(program, [each]) for each in made]
+    headers = [each[0] for each in sent]
+    halves = [random.sample(each[2:-1], OPEN_PARTS // 2) for each in sent]
+    for each in chain(headers, *zip(*halves, strict=True)):
+        yield each._replace(source="open", received_at=RECEIVED_AT)
+
+
+# --- what is measured, in a process of its own ------------------------------------------------------------------------
+
+
+class Peak(threading.Thread):
+    """The most memory that this process's Java and its Python workers had resident, in MiB."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.java = self.python = 0.0
+
+    def run(self) -> None:
+        while True:
+            java = python = 0
+            for name, resident in _children(os.getpid()):
+                if name == "java":
+                    java += resident
+                else:
+                    python += resident
+            self.java, self.python = max(self.java, java / 1024), max(self.python, python / 1024)
+            sleep(SAMPLE_SECONDS)
+
+
+def _children(parent: int) -> Iterator[tuple[str, int]]:
+    """Name and resident KiB of every process below one."""
+    for line in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        try:
+            rows = Path(f"/proc/{line}/status").read_text().splitlines()
+            status = dict(row.split(":\t", 1) for row in rows if ":\t" in row)
+            yield status["Name"], int(status.get("VmRSS", "0 kB").split()[0])
+            yield from _children(int(line))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+
+
+def best(rounds: int, work: Callable[[], Any]) -> float:
+    """Seconds of the fastest of some rounds behind one that does not count."""
+    work()
+    times = []
+    for _ in range(rounds):
+        started = perf_counter()
+        work()
+        times.append(perf_counter() - started)
+    return min(times)
+
+
+def on_spark(journal: Path, cores: int, rounds: int) -> dict[str, Any]:
+    """Scan and batch with so many cores."""
+    peak = Peak()
+    peak.start()
+    with TemporaryDirectory() as folder:
+        events = Path(folder) / "events"
+        events.mkdir()
+        logged = {"enabled": "true", "dir": events.as_uri(), "compress": "false"}
+        conf = {f"spark.eventLog.{name}": value for name, value in logged.items()}
+        spark = session("bench", SparkSettings(f"local[{cores}]", "1g", conf=conf))
+        register(spark)
+        scanned = best(rounds, lambda: _scan(spark, journal))
+        idle = peak.java, peak.python
+        count = 0
+
+        def whole() -> None:
+            nonlocal count
+            count += 1
+            _batch(spark, journal, Path(folder) / f"out-{count}")
+
+        batched = best(rounds, whole)
+        spark.stop()
+        shuffled = _shuffled(events) / count
+    return {
+        "scan": scanned,
+        "batch": batched,
+        "shuffled": shuffled,
+        "scan_java": idle[0],
+        "scan_python": idle[1],
+        "java": peak.java,
+        "python": peak.python,
+    }
+
+
+def _scan(spark: Any, journal: Path) -> None:
+    messages = spark.read.format("attachment_journal").option("bodies", "true").load(str(journal))
+    messages.selectExpr("sum(length(body))").collect()
+
+
+def _batch(spark: Any, journal: Path, folder: Path) -> None:
+    settings = Settings.model_validate({"data": folder})
+    with closing(SqlCatalog(settings.catalog_url)) as catalog:
+        committed = batch.run(spark, Job.of(settings, str(journal), in_place=True), catalog, SystemClock())
+        assert committed is not None
+        assert committed.finished == catalog.counts()["attachments"]["finished"] > 0
+
+
+def _shuffled(events: Path) -> int:
+    """Bytes that all tasks wrote for others to read."""
+    total = 0
+    for log in events.rglob("*"):
+        if log.is_file():
+            for line in log.read_text().splitlines():
+                if '"SparkListenerTaskEnd"' in line:
+                    metrics = json.loads(line).get("Task Metrics") or {}
+                    total += metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0)
+    return total
+
+
+def streamed(journal: Path, open_journal: Path) -> dict[str, Any]:
+    """Micro-batches of the journal, and the state of many open attachments."""
+    with TemporaryDirectory() as folder:
+        spark = session("bench", SparkSettings("local[2]", "1g", 2))
+        whole = _stream(spark, journal, Path(folder) / "whole", 256 * MIB)
+        open_ = _stream(spark, open_journal, Path(folder) / "open", 256 * MIB)
+        spark.stop()
+    return {"batches": whole["seconds"], "bytes": whole["bytes"], "state": open_["state"], "rocksdb": open_["rocksdb"]}
+
+
+def _stream(spark: Any, journal: Path, folder: Path, bytes_per_trigger: int) -> dict[str, Any]:
+    states: dict[str, int] = {}
+
+    def watch(_number: int, results: Any, _committed: Any) -> None:
+        for result in results:
+            if result.record is not None:
+                states[result.record.id] = result.state
+
+    settings = Settings.model_validate({"data": folder})
+    with closing(SqlCatalog(settings.catalog_url)) as catalog:
+        query = streaming.start(
+            spark,
+            Job.of(settings, str(journal), in_place=True),
+            catalog,
+            SystemClock(),
+            checkpoint=str(folder / "checkpoint"),
+            bytes_per_trigger=bytes_per_trigger,
+            every=None,
+            watch=watch,
+        )
+        query.awaitTermination()
+        receiving = [record.id for record in _receiving(catalog)]
+    progress = [each for each in query.recentProgress if each.durationMs.get("addBatch")]
+    return {
+        "seconds": [each.durationMs["triggerExecution"] / 1000 for each in progress],
+        "bytes": sum(path.stat().st_size for path in journal.glob("*.arrows")) / max(len(progress), 1),
+        "state": sum(states[each] for each in receiving),
+        "rocksdb": max((operator.memoryUsedBytes for each in progress for operator in each.stateOperators), default=0),
+    }
+
+
+def _receiving(catalog: SqlCatalog) -> Iterator[Any]:
+    cursor: str | None = None
+    while True:
+        page = catalog.attachments(AttachmentFilter(), cursor, 200)
+        yield from (record for record in page.items if record.state == "receiving")
+        cursor = page.next
+        if cursor is None:
+            return
+
+
+def embedded(journal: Path, rounds: int) -> float:
+    """Seconds in which the gateway's own stages have finished everything."""
+
+    def whole() -> None:
+        with TemporaryDirectory() as folder, closing(ArrowJournal(journal)) as opened:
+            settings = Settings.model_validate({"data": Path(folder), "expiry": {"unfinished": "36500d"}})
+            with closing(SqlCatalog(settings.catalog_url)) as catalog:
+                around = Surroundings(
+                    settings=settings,
+                    journal=opened,
+                    catalog=catalog,
+                    store=ObjectStore(settings.content_url),
+                    clock=SystemClock(),
+                    metrics=Metrics(),
+                )
+                gateway = Gateway(around, {}, {})
+                gateway.start()
+                while catalog.complete_attachments():
+                    sleep(0.01)
+                gateway.stop()
+
+    return best(rounds, whole)
+
+
+# --- all of it --------------------------------------------------------------------------------------------------------
+
+PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {
+    "spark": lambda given: on_spark(given.journal, given.cores, given.rounds),
+    "stream": lambda given: streamed(given.journal, given.open_journal),
+    "embedded": lambda given: embedded(given.journal, given.rounds),
+}
+
+
+@contextmanager
+def journals(scale: float) -> Iterator[tuple[Path, Path]]:
+    with TemporaryDirectory(prefix="bench-pipeline-") as folder:
+        journal, open_journal = Path(folder) / "journal", Path(folder) / "open"
+        write(journal, traffic(round(200 * scale), round(20_000 * scale)))
+        write(open_journal, unfinished(OPEN), 4 * MIB)
+        yield journal, open_journal
+
+
+def measured(part: str, journal: Path, open_journal: Path, rounds: int, cores: int = 2) -> Any:
+    """What a part finds in a process of its own."""
+    command = [sys.executable, "-m", "bench.pipeline", "--part", part, "--journal", str(journal)]
+    command += ["--open-journal", str(open_journal), "--rounds", str(rounds), "--cores", str(cores)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the journal")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    parser.add_argument("--journal", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--open-journal", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--cores", type=int, default=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    configure_logging("warning", "console")
+    if given.part:
+        print(json.dumps(PARTS[given.part](given)))
+        return
+    with journals(given.scale) as (journal, open_journal):
+        report(journal, open_journal, given.rounds)
+
+
+def report(journal: Path, open_journal: Path, rounds: int) -> None:
+    size = sum(path.stat().st_size for path in journal.glob("*.arrows"))
+    print(f"journal   {size / MIB:,.0f} MiB in {len(list(journal.glob('*.arrows')))} segments")
+    by_cores = {}
+    for cores in (1, 2):
+        found = by_cores[cores] = measured("spark", journal, open_journal, rounds, cores)
+        scan, whole = size / MIB / found["scan"], size / MIB / found["batch"]
+        print(f"{cores} core{'s' * (cores > 1)}    scan {scan:,.0f} MiB/s, batch {whole:,.0f} MiB/s")
+    two = by_cores[2]
+    print(f"shuffled  {two['shuffled'] / MIB:,.2f} MiB a batch")
+    print(f"memory    scan: Java {two['scan_java']:,.0f} MiB, Python {two['scan_python']:,.0f} MiB; ", end="")
+    print(f"with batch: Java {two['java']:,.0f} MiB, Python {two['python']:,.0f} MiB")
+    seconds = measured("embedded", journal, open_journal, rounds)
+    print(f"embedded  {size / MIB / seconds:,.0f} MiB/s")
+    stream = measured("stream", journal, open_journal, rounds)
+    shown = ", ".join(f"{each:.1f}" for each in stream["batches"])
+    print(f"stream    micro-batches of {stream['bytes'] / MIB:,.0f} MiB in {shown} s")
+    print(
+        f"state     {stream['state'] / 1024:,.0f} KiB in {OPEN:,} rows, {stream['rocksdb'] / 1024:,.0f} KiB of RocksDB"
+    )
+    ratios = {
+        "batch_over_scan": two["scan"] / two["batch"],
+        "batch_over_embedded": seconds / two["batch"],
+        "shuffled_share": two["shuffled"] / size,
+        "state_kib_per_1000_open": stream["state"] / 1024 * 1000 / OPEN,
+    }
+    print("ratios: " + " ".join(f"{name}={value:.4g}" for name, value in ratios.items()))
+
+
+if __name__ == "__main__":
+    main()
