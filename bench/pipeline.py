@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import chain, zip_longest
 from pathlib import Path
 from random import Random
@@ -53,7 +53,7 @@ OPEN = 1000
 OPEN_PARTS = 64
 GROUP = 256
 RECEIVED_AT = 1_750_000_000_000_000
-SAMPLE_SECONDS = 0.05
+SAMPLE_SECONDS = 0.1
 
 
 # --- journals ---------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class Peak(threading.Thread):
     def run(self) -> None:
         while True:
             java = python = 0
-            for name, resident in _children(os.getpid()):
+            for name, resident in _below(os.getpid()):
                 if name == "java":
                     java += resident
                 else:
@@ -131,16 +131,18 @@ class Peak(threading.Thread):
             sleep(SAMPLE_SECONDS)
 
 
-def _children(parent: int) -> Iterator[tuple[str, int]]:
+def _below(parent: int) -> Iterator[tuple[str, int]]:
     """Name and resident KiB of every process below one."""
-    for line in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-        try:
-            rows = Path(f"/proc/{line}/status").read_text().splitlines()
-            status = dict(row.split(":\t", 1) for row in rows if ":\t" in row)
-            yield status["Name"], int(status.get("VmRSS", "0 kB").split()[0])
-            yield from _children(int(line))
-        except (FileNotFoundError, ProcessLookupError):
-            continue
+    found: dict[int, tuple[int, str, int]] = {}
+    for path in Path("/proc").glob("[0-9]*/status"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            said = dict(row.split(":\t", 1) for row in path.read_text().splitlines() if ":\t" in row)
+            resident = int(said.get("VmRSS", "0 kB").split()[0])
+            found[int(path.parent.name)] = int(said["PPid"]), said["Name"], resident
+    above = {parent}
+    while below := {number for number, (of, _, _) in found.items() if of in above}:
+        yield from (found[number][1:] for number in below)
+        above = below
 
 
 def best(rounds: int, work: Callable[[], Any]) -> float:
@@ -281,8 +283,8 @@ def embedded(journal: Path, rounds: int) -> float:
                 )
                 gateway = Gateway(around, {}, {})
                 gateway.start()
-                while catalog.complete_attachments():
-                    sleep(0.01)
+                while catalog.counts()["attachments"]["complete"]:
+                    sleep(SAMPLE_SECONDS)
                 gateway.stop()
 
     return best(rounds, whole)
