@@ -1,0 +1,165 @@
+"""Assembly with Spark's state, without Spark: what is kept, when it is let go, and what is told of it."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+from pyspark.sql.streaming.tws_tester import TwsTester
+
+from app.model.attachment import AttachmentState
+from app.model.message import PhysicalMessage
+from app.pipeline import state, steps
+from app.pipeline.core import Outcome
+from app.pipeline.job import Job
+from app.pipeline.processors import AttachmentProcessor, HeaderProcessor
+from app.pipeline.references import SCHEMA, Reference, What, to_batch
+from app.settings import Settings
+from tests.support.references import Announcing, all_references, journalled
+from tests.support.sas_client import Program, binary_file, message
+
+WAIT = 100.0
+NOW = 1_000_000.0
+"""Seconds: how long an attachment may be silent, and when its messages were received."""
+
+
+def job(folder: Path) -> Job:
+    settings = Settings.model_validate({"data": folder, "expiry": {"unfinished": WAIT}})
+    return Job.of(settings, str(folder / "journal"), in_place=True)
+
+
+def sent(parts: int) -> list[PhysicalMessage]:
+    program = Program(Random(parts), body_limit=1024)
+    file = binary_file(program, "a.bin", program.random.randbytes(1000 * parts))
+    return [
+        each._replace(source="s", received_at=int((NOW + place / 1000) * 1e6))
+        for place, each in enumerate(message(program, [file]))
+    ]
+
+
+class OfPairs(AttachmentProcessor):
+    """The tester gives every key as a column of its own; a stream that is grouped by two columns gives the pair."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        return super().handleInputRows(key[0], rows, timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        return super().handleExpiredTimer(key[0], timerValues, expiredTimerInfo)
+
+
+class Attachment:
+    """The references of one attachment, given to the processor in pieces."""
+
+    def __init__(self, folder: Path, messages: list[PhysicalMessage]) -> None:
+        archive = journalled(folder / "journal", messages, batch=1)
+        found = Announcing(archive).references(all_references(archive))
+        self.key = max((each.source, each.key) for each in found if each.what in {What.PARTS, What.CLAIM})
+        self.references = [each for each in found if (each.source, each.key) == self.key]
+        self.tester = TwsTester(OfPairs(job(folder)), timeMode="ProcessingTime")
+        self.at(NOW)
+
+    def at(self, time: float) -> list[Outcome]:
+        return outcomes(self.tester.setProcessingTime(int(time * 1000)))
+
+    def take(self, references: Iterable[Reference]) -> list[Outcome]:
+        return outcomes(self.tester.test(self.key, rows(references)))
+
+    def held(self, name: str) -> tuple[Any, ...] | None:
+        return self.tester.peekValueState(name, self.key)
+
+
+def rows(references: Iterable[Reference]) -> list[Row]:
+    return [Row(**row) for row in to_batch(list(references)).to_pylist()]
+
+
+def outcomes(found: Iterable[Row]) -> list[Outcome]:
+    return [steps.unpack(row.outcome) for row in found]
+
+
+def test_an_attachment_is_open_until_it_is_done(tmp_path: Path) -> None:
+    attachment = Attachment(tmp_path, sent(5))
+    *first, last = attachment.references
+    (outcome,) = attachment.take(first)
+    assert outcome.complete is None
+    assert outcome.state == state.Row(*attachment.held("open") or ()).size > 0
+    assert attachment.held("done") is None
+    (outcome,) = attachment.take([last])
+    assert outcome.complete is not None
+    assert attachment.held("open") is None
+    assert attachment.held("done") is not None
+
+
+def test_what_comes_late_is_known_for_what_it_is(tmp_path: Path) -> None:
+    attachment = Attachment(tmp_path, sent(5))
+    attachment.take(attachment.references)
+    part = next(each for each in attachment.references if each.what == What.PARTS)
+    (outcome,) = attachment.take([part._replace(position=1 << 40)])
+    assert outcome.repeated == ((part.position, 1 << 40),)
+    assert outcome.complete is None
+    assert outcome.record is not None
+    assert outcome.record.duplicates == 1
+    assert attachment.held("open") is None
+
+
+def test_silence_expires_and_a_late_message_revives(tmp_path: Path) -> None:
+    attachment = Attachment(tmp_path, sent(5))
+    *first, last = attachment.references
+    attachment.take(first)
+    assert attachment.at(NOW + WAIT - 1) == []
+    (expired,) = attachment.at(NOW + WAIT + 1)
+    assert expired.record is not None
+    assert (expired.record.state, expired.record.reason_code) == (AttachmentState.EXPIRED, "expired")
+    assert expired.fresh == ()
+    (revived,) = attachment.take([last])
+    assert revived.complete is not None
+    assert revived.record is not None
+    assert (revived.record.state, revived.record.reason) == (AttachmentState.COMPLETE, None)
+    assert attachment.at(NOW + 10 * WAIT) == []
+
+
+def test_what_stays_silent_is_let_go(tmp_path: Path) -> None:
+    attachment = Attachment(tmp_path, sent(5))
+    attachment.take(attachment.references[:2])
+    assert len(attachment.at(NOW + WAIT + 1)) == 1
+    assert attachment.held("open") is not None
+    assert attachment.at(NOW + 2 * WAIT + 2) == []
+    assert attachment.held("open") is None
+
+
+def test_news_puts_off_the_end(tmp_path: Path) -> None:
+    attachment = Attachment(tmp_path, sent(5))
+    attachment.take(attachment.references[:1])
+    attachment.at(NOW + WAIT / 2)
+    later = int((NOW + WAIT / 2) * 1e6)
+    moved = [each._replace(received_at=[later] * len(each.received_at)) for each in attachment.references[1:3]]
+    attachment.take(moved)
+    assert attachment.at(NOW + WAIT + 1) == []
+    assert len(attachment.at(NOW + 1.5 * WAIT + 1)) == 1
+
+
+@pytest.mark.parametrize("parts", [50, 5000])
+def test_state_does_not_grow_with_an_attachment(tmp_path: Path, parts: int) -> None:
+    attachment = Attachment(tmp_path, sent(parts))
+    (outcome,) = attachment.take(attachment.references[:-1])
+    assert outcome.record is not None
+    assert outcome.record.parts_received > parts * 0.9
+    assert outcome.state < 1500
+
+
+def test_headers_remember_from_batch_to_batch(tmp_path: Path) -> None:
+    program = Program(Random(1))
+    first, second = (message(program, [binary_file(program, name, b"x")])[0] for name in ("a", "b"))
+    contradicting = second._replace(body=bytes(second.body[:24]) + bytes(first.body[24:]))
+    messages = [each._replace(source="s") for each in (first, first, contradicting)]
+    archive = journalled(tmp_path / "journal", messages, batch=1)
+    tester = TwsTester(HeaderProcessor(job(tmp_path)), timeMode="ProcessingTime")
+    headers = [each for each in all_references(archive) if each.what == What.HEADER]
+    said = [tester.test("s", rows([each])) for each in headers]
+    assert [[row.what for row in one] for one in said] == [
+        [What.DIALECTS, What.ADDRESS, What.CLAIM],
+        [What.REPEATED],
+        [What.REFUSED],
+    ]
+    assert {name for one in said for row in one for name in row.asDict()} == set(SCHEMA.names)
