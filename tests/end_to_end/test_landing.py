@@ -1,0 +1,51 @@
+"""A gateway that only takes, and a Spark job that puts together, through a real Mosquitto and one REST."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.support.gateway import GatewayProcess, mqtt_source
+from tests.support.loads import assert_received, messages, mixed
+from tests.support.mosquitto import Mosquitto
+from tests.support.publish import publish
+from tests.support.sas_client import Program, binary_file, disordered, message
+from tests.support.stream_job import StreamJob
+
+TOPIC = "sas/landing"
+SPARK = 'assembler = "spark"\n[journal]\nsegment_age = "1s"\n[pipeline]\ntrigger = "1s"\n'
+PATIENCE = 150.0
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    with Mosquitto(tmp_path) as running:
+        yield running
+
+
+@pytest.mark.timeout(400)
+def test_what_lands_is_assembled_by_spark_and_shown_by_the_gateway(broker: Mosquitto, tmp_path: Path) -> None:
+    program = Program(Random(1))
+    early, late = mixed(program, 12), mixed(program, 9)
+    large = binary_file(program, "begun.bin", program.random.randbytes(300_000))
+    begun = message(program, [large])
+    settings = mqtt_source("sas", broker.port, TOPIC)
+    with GatewayProcess(tmp_path, settings, first=SPARK) as gateway, StreamJob(tmp_path) as job:
+        gateway.await_source("sas")
+        publish(begun[:5], broker.port, TOPIC, "5")
+        publish(disordered(messages(program, early), program.random), broker.port, TOPIC, "5")
+        gateway.until(lambda: len(gateway.listing("/v1/attachments", state="finished")) == len(early), PATIENCE)
+        (partial,) = gateway.listing("/v1/attachments", state="receiving")
+        assert (partial["name"], partial["progress"]["parts_received"]) == ("begun.bin", 3)
+        job.kill()
+        publish(messages(program, late), broker.port, TOPIC, "5")
+        publish(begun[5:], broker.port, TOPIC, "5")
+        gateway.until(lambda: gateway.client.get("/health/ready").json()["checks"]["assembly"]["behind"]["segments"])
+        job.start()
+        gateway.until(lambda: not gateway.listing("/v1/attachments", state="receiving"), PATIENCE)
+        assert_received(gateway, [*early, *late, large], PATIENCE)
+        tables = {table["name"]: table["rows"] for table in gateway.listing("/v1/tables")}
+        files = [item for item in gateway.listing("/v1/attachments") if item["kind"] != "data-set"]
+        assert tables["files"] == len(files)
+        assert job.stop() == 0, job.log[-4000:]

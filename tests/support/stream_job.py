@@ -1,0 +1,52 @@
+"""`attachment-gateway pipeline stream` as a process of its own, beside a gateway that leaves assembly to it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+
+
+class StreamJob:
+    """The job over the configuration of a gateway in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "StreamJob":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def start(self) -> None:
+        program = Path(sys.executable).parent / "attachment-gateway"
+        command = [str(program), "pipeline", "stream", "--config", str(self._folder / "gateway.toml")]
+        command += ["--master", "local[2]", "--memory", "1g", "--partitions", "2"]
+        with (self._folder / "stream.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def kill(self) -> None:
+        """Ends it, its Java and its workers at once."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(60)
+        self._process = None
+
+    def stop(self) -> int:
+        """Ends it in order; its exit status."""
+        assert self._process is not None
+        self._process.terminate()
+        status = self._process.wait(60)
+        self._process = None
+        return status
+
+    @property
+    def log(self) -> str:
+        return (self._folder / "stream.log").read_text()
