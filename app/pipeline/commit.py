@@ -64,7 +64,7 @@ class Committer:
         if progress is not None and progress >= reached:
             self._complete_messages(results)
             return Committed(reached, was_known=True)
-        results = [*results, *self._left_behind(reached)]
+        results = [*results, *self._left_behind(results, reached)]
         now = self._clock.now()
         results = [_dated(result, now) for result in results]
         changed = self._commit_tables(results, reached)
@@ -124,16 +124,20 @@ class Committer:
             if name is not None and record is not None and record.state is AttachmentState.DELETED:
                 self._opened.stores.store.delete(name)
 
-    def _left_behind(self, reached: int) -> Iterator[Result]:
-        """What the catalog has as complete already: attachments that an operator has asked another try of."""
+    def _left_behind(self, results: Sequence[Result], reached: int) -> Iterator[Result]:
+        """What the catalog has as complete already, and the batch has not found complete itself: attachments that an
+        operator has asked another try of, or that the gateway assembled and had no time to finish."""
+        found = {each.id for result in results for each in (result.finished, result.refused) if each is not None}
         for record in self._catalog.complete_attachments():
+            if record.id in found:
+                continue
             quality = Increment(record.source, hour_of(record.first_received_at))
             parts = Parts(self._catalog.part_runs(record.id))
             yield with_content(Result(reached, quality, record), record, parts, self._opened.stores)
 
     def _complete_messages(self, results: Sequence[Result]) -> None:
         finished = [result.finished.id for result in results if result.finished is not None]
-        answered = [result.message for result in results if result.message is not None and _is_answered(result.message)]
+        answered = [message for result in results for message in result.messages if _is_answered(message)]
         listed = [attachment for message in answered for attachment in message.attachments]
         alone = [message.id for message in answered if not message.attachments]
         complete_messages(self._catalog, [*finished, *listed], self._clock.now(), alone)
@@ -165,8 +169,7 @@ def _checkpoint(results: Sequence[Result], now: int) -> Checkpoint:
             checkpoint.refused.append(result.refused)
         if result.removed is not None:
             checkpoint.removed_attachments.append(result.removed)
-        if result.message is not None:
-            checkpoint.messages.append(result.message)
+        checkpoint.messages += result.messages
         checkpoint.quarantine += result.quarantine
         checkpoint.events += map(quarantine_event, result.quarantine)
     for result in sorted(results, key=attrgetter("reached")):

@@ -51,10 +51,11 @@ class Refusal(NamedTuple):
 class Outcome(NamedTuple):
     """What references have come to.
 
-    `position` is where the first part lies, `reached` the highest packed position that was seen. `record` and `message`
+    `position` is where the first part lies, `reached` the highest packed position that was seen. `record` and `messages`
     are as they are now, `fresh` the part runs added; `complete` holds all runs once every part is there. `removed`
-    was taken for an attachment. `application` is the place of an application message, `repeated` pairs of places: the
-    earlier message, and the one that came again. `state` is how many bytes are kept of it, where they are counted.
+    was taken for an attachment. `application` is the place of the application message of the one of `messages` that has
+    a body, `repeated` pairs of places: the earlier message, and the one that came again. `state` is how many bytes are
+    kept of it, where they are counted.
     """
 
     position: int
@@ -64,7 +65,7 @@ class Outcome(NamedTuple):
     fresh: tuple[PartRun, ...] = ()
     complete: tuple[PartRun, ...] | None = None
     removed: str | None = None
-    message: MessageRecord | None = None
+    messages: tuple[MessageRecord, ...] = ()
     application: int | None = None
     repeated: tuple[tuple[int | None, int], ...] = ()
     refused: tuple[Refusal, ...] = ()
@@ -135,7 +136,7 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
         fresh=tuple(changes.part_runs.get(record.id, ())) if record else (),
         complete=tuple(attachment.parts.runs) if is_complete and attachment else None,
         removed=next(iter(changes.removed_attachments), None),
-        message=next(iter(changes.messages), None),
+        messages=tuple(changes.messages),
         application=application,
         repeated=tuple(repeated),
         refused=tuple(refused),

@@ -52,7 +52,7 @@ class Result(NamedTuple):
     record: AttachmentRecord | None = None
     fresh: tuple[PartRun, ...] = ()
     removed: str | None = None
-    message: MessageRecord | None = None
+    messages: tuple[MessageRecord, ...] = ()
     finished: Finished | None = None
     refused: RefusedContent | None = None
     quarantine: tuple[QuarantineRecord, ...] = ()
@@ -115,7 +115,7 @@ def _result(outcome: Outcome, stores: Stores, fetched: dict[int, PhysicalMessage
         outcome.record,
         outcome.fresh,
         outcome.removed,
-        _answered(outcome, fetched),
+        tuple(_answered(message, outcome.application, fetched) for message in outcome.messages),
         quarantine=tuple(record for record in quarantine if record is not None),
         dialects=outcome.dialects,
         state=outcome.state,
@@ -176,12 +176,11 @@ def _quarantined(refusal: Refusal, fetched: dict[int, PhysicalMessage]) -> Quara
     return None if message is None else quarantine_record(position, message, TheirError(code, row, at, why))
 
 
-def _answered(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> MessageRecord | None:
+def _answered(message: MessageRecord, application: int | None, fetched: dict[int, PhysicalMessage]) -> MessageRecord:
     """The message with its application message, where that has come."""
-    message = outcome.message
-    if message is None or message.application_body is None:
+    if message.application_body is None:
         return message
-    answer = fetched.get(outcome.application) if outcome.application is not None else None
+    answer = fetched.get(application) if application is not None else None
     if answer is None:
         return replace(message, application_body=None)
     return replace(

@@ -21,6 +21,7 @@ from app.pipeline.core import Held, Outcome, Refusal, assemble, by_key, missing_
 from app.pipeline.references import Reference, messages
 from tests.support import mixed_journal
 from tests.support.references import LIMIT, Announcing, all_references, batches, journalled
+from tests.support.sas_client import Program, message
 
 LIMITS = Limits(parts=1_000_000, attachments=LIMIT)
 
@@ -100,8 +101,7 @@ def _found(outcomes: Iterable[Outcome], rows: Iterable[state.Row]) -> Found:
             found.attachments.pop(outcome.removed, None)
         if outcome.complete is not None and outcome.record is not None:
             found.completed.append(outcome.record.id)
-        if outcome.message is not None:
-            found.messages[outcome.message.id] = outcome.message
+        found.messages.update((message.id, message) for message in outcome.messages)
         if outcome.application is not None:
             found.applications.append(outcome.application)
     for held in map(state.unpack, rows):
@@ -154,6 +154,19 @@ def _check_quality(outcomes: list[Outcome], expected: Found, messages_sent: int)
 
 def _runs(parts: Iterable[tuple[int, int]]) -> list[PartRun]:
     return [PartRun(number, 1, position) for number, position in parts]
+
+
+def test_messages_that_wait_for_the_same_application_message_are_all_told_of(tmp_path: Path) -> None:
+    program = Program(Random(3))
+    first, application, *_ = message(program, [])
+    other, unsent, *_ = message(program, [])
+    second = other._replace(body=bytes(other.body).replace(unsent.correl_id, application.correl_id))
+    sent = [each._replace(source="s") for each in (first, second, application)]
+    archive = journalled(tmp_path, sent, batch=1)
+    for count in (1, 3):
+        found, _ = key_by_key(slices(all_references(archive), Random(1), count), Announcing(archive), Random(1))
+        assert len(found.messages) == 2
+        assert sorted(each.application_body is not None for each in found.messages.values()) == [False, True]
 
 
 def test_what_is_held_survives_its_row(tmp_path: Path) -> None:
