@@ -51,11 +51,11 @@ class Refusal(NamedTuple):
 class Outcome(NamedTuple):
     """What references have come to.
 
-    `position` is where the first part lies, `reached` the highest packed position that was seen. `record` and `messages`
-    are as they are now, `fresh` the part runs added; `complete` holds all runs once every part is there. `removed`
-    was taken for an attachment. `application` is the place of the application message of the one of `messages` that has
-    a body, `repeated` pairs of places: the earlier message, and the one that came again. `state` is how many bytes are
-    kept of it, where they are counted.
+    `position` is where the first part lies, `reached` the highest packed position that was seen. `record` and
+    `messages` are as they are now, `fresh` the part runs added; `complete` holds all runs once every part is there.
+    `removed` was taken for an attachment. `application` is the place of the application message of the one of
+    `messages` that has a body, `repeated` pairs of places: the earlier message, and the one that came again. `state` is
+    how many bytes are kept of it, where they are counted.
     """
 
     position: int

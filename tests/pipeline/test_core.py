@@ -21,7 +21,8 @@ from app.pipeline.core import Held, Outcome, Refusal, assemble, by_key, missing_
 from app.pipeline.references import Reference, messages
 from tests.support import mixed_journal
 from tests.support.references import LIMIT, Announcing, all_references, batches, journalled
-from tests.support.sas_client import Program, message
+from tests.support.sas_client import Program
+from tests.support.sas_client import message as sent_message
 
 LIMITS = Limits(parts=1_000_000, attachments=LIMIT)
 
@@ -158,8 +159,8 @@ def _runs(parts: Iterable[tuple[int, int]]) -> list[PartRun]:
 
 def test_messages_that_wait_for_the_same_application_message_are_all_told_of(tmp_path: Path) -> None:
     program = Program(Random(3))
-    first, application, *_ = message(program, [])
-    other, unsent, *_ = message(program, [])
+    first, application, *_ = sent_message(program, [])
+    other, unsent, *_ = sent_message(program, [])
     second = other._replace(body=bytes(other.body).replace(unsent.correl_id, application.correl_id))
     sent = [each._replace(source="s") for each in (first, second, application)]
     archive = journalled(tmp_path, sent, batch=1)
