@@ -213,6 +213,34 @@ def test_refused_content_gets_another_try_with_the_next_batch(start: Start) -> N
     assert [event.subject for event in refused] == [landing.record(spoilt).id] * 2
 
 
+def test_the_job_goes_on_where_the_gateway_was_killed_and_back(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what the gateway received it had finished nothing: one is complete, another lacks its last message. The job
+    finishes both, and begins a third, which the gateway completes."""
+    landing = start(assembler="embedded")
+    whole, cut, last = landing.file("whole.bin"), landing.file("cut.bin"), landing.file("last.bin")
+    *most, end = landing.messages(cut)
+    *half, count = landing.messages(last)
+    with monkeypatch.context() as killed:
+        killed.setattr("app.service.finisher.Finisher.finish", lambda *_: None)
+        landing.queue.put([*landing.messages(whole), *most])
+        until(lambda: landing.catalog.counts()["attachments"].get("complete") == 1)
+        landing = start()
+    landing.land([end, *half])
+    landing.job.run()
+    assert landing.record(whole).state is AttachmentState.FINISHED
+    assert landing.record(cut).state is AttachmentState.FINISHED
+    assert landing.record(last).state is AttachmentState.RECEIVING
+    finished = [event.subject for event in landing.catalog.events_after(0, 99) if event.type == "attachment.finished"]
+    assert sorted(finished) == sorted([landing.record(whole).id, landing.record(cut).id])
+    landing = start(assembler="embedded")
+    landing.queue.put([count])
+    until(lambda: landing.record(last).state is AttachmentState.FINISHED)
+    for attached in (whole, cut, last):
+        content = landing.gateway.content(landing.record(attached))
+        assert b"".join(content.read(0, content.size)) == attached.content
+        assert landing.record(attached).duplicates == 0
+
+
 KEPT_BRIEFLY = {"retention": {"journal": "60s"}, "content": {"settle_after": "0s"}}
 
 
