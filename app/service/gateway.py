@@ -1,7 +1,7 @@
 """The whole service behind REST and the command line: its stages, started and stopped in order."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -9,8 +9,6 @@ from threading import Event, Lock
 from typing import Any
 
 from app import plugins
-from app.assembly import groups
-from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
 from app.framing.reading import READINGS
 from app.model.attachment import AttachmentState
@@ -25,6 +23,7 @@ from app.service.assembling import Assembling, Embedded, Landing
 from app.service.content import Content, open_content
 from app.service.cutting import Cutter
 from app.service.intake import Journaler
+from app.service.missing import missing_ranges
 from app.service.outbox import Outbox
 from app.service.stage import Stage, repeat
 from app.service.surroundings import Surroundings
@@ -161,12 +160,8 @@ class Gateway:
         return content
 
     def missing_ranges(self, record: AttachmentRecord, limit: int) -> list[tuple[int, int]]:
-        """Closed ranges of sequence numbers that have not come yet, at most `limit` of them; of an IBM MQ group, of the
-        MsgSeqNumbers of logical messages that are not whole."""
-        parts = Parts(self.catalog.part_runs(record.id))
-        if record.group is None:
-            return parts.missing(record.parts_expected, limit)
-        return groups.missing(parts, record.group.last, self._sizes, limit)
+        """As `app.service.missing.missing_ranges`."""
+        return missing_ranges(record, self.catalog, self.journal, limit)
 
     def delete_attachment(self, attachment_id: str) -> bool:
         """Removes an attachment for ever; False when there is none."""
@@ -234,13 +229,6 @@ class Gateway:
             return events
         self.bell.wait(heard, timeout)
         return self.catalog.events_after(after, EVENTS_AT_ONCE)
-
-    def _sizes(self, positions: Sequence[int]) -> list[int]:
-        """The sizes of the bodies at these packed positions; zeros when the journal has let go of one."""
-        try:
-            return [extent.length for extent in self.journal.extents(map(Position.unpack, positions))]
-        except KeyError:
-            return [0] * len(positions)
 
     # --- building -------------------------------------------------------------------------------------------------
 
