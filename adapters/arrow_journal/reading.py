@@ -147,6 +147,11 @@ class OpenSegment:
             raise OurError(f"journal segment {self.state.number} is damaged: {error}") from error
 
 
+def _segment(number: int, state: SegmentState) -> Segment:
+    sealed_at = state.sealed_at  # Asked before the size, which grows once more just before it is set.
+    return Segment(number, state.size, state.created_at, sealed_at)
+
+
 class Reader:
     """Reads what is asked for by position or extent, as a `JournalReader` promises.
 
@@ -162,10 +167,7 @@ class Reader:
         self._handed_out = 0
 
     def segments(self) -> list[Segment]:
-        return [
-            Segment(number, state.size, state.created_at, state.sealed_at)
-            for number, state in sorted(dict(self._states).items())
-        ]
+        return [_segment(number, state) for number, state in sorted(dict(self._states).items())]
 
     def read(self, position: Position) -> PhysicalMessage:
         return self.segment(position.segment).message(position.batch, position.row)

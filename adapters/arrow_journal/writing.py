@@ -93,8 +93,9 @@ def seal_file(folder: Path, state: SegmentState, sealed_at: int) -> None:
     finally:
         os.close(descriptor)
     path.rename(segment_path(folder, state.number, sealed=True))
-    state.sealed_at = sealed_at
+    # In this order: who sees that it is sealed must see its whole size.
     state.size += len(END_OF_STREAM)
+    state.sealed_at = sealed_at
     sync_folder(folder)
 
 
