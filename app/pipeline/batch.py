@@ -2,18 +2,21 @@
 
 Spark shuffles references twice, headers by source and everything by attachment, and never a body. How far an archive
 is read is written down before: a run that was killed is done again over the very same messages, so that tables, which
-may have been told of it already, are told the same.
+may have been told of it already, are told the same. An archive that has grown since is read as a whole, and only what
+is new in it is committed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from app.model.message import Position
 from app.pipeline import steps, tables
 from app.pipeline.commit import Committed, Committer
 from app.pipeline.job import Job, Opened, open_job
@@ -37,17 +40,46 @@ def run(spark: SparkSession, job: Job, catalog: Catalog, clock: Clock) -> Commit
     """Assembles, finishes and commits all that the archive of a job holds; None when it holds no segment. Raises
     OurError and PluginError."""
     opened = open_job(job)
-    last = _last_segment(job, opened)
-    if last is None:
-        return None
-    results = steps.results_of(assembled(spark, job, last).toArrow())
+    done = [_run_to(last, spark, job, catalog, clock) for last in _ends(job, opened)]
+    return _together([committed for committed in done if committed is not None])
+
+
+def _run_to(last: int, spark: SparkSession, job: Job, catalog: Catalog, clock: Clock) -> Committed | None:
+    """All up to and including a segment."""
+    opened = open_job(job)
+    with opened.stores.store.create(BEGUN) as target:
+        target.write(orjson.dumps({"journal": job.journal, "last_segment": last}))
+    results = steps.results_of(assembled(spark, job, last, _known(catalog, last)).toArrow())
     committed = Committer(opened, catalog, clock, table_writer(spark, job)).commit(results)
     opened.stores.store.delete(BEGUN)
     return committed
 
 
-def assembled(spark: SparkSession, job: Job, last_segment: int | None = None) -> DataFrame:
-    """The results of all attachments up to a segment, in rows of `steps.RESULTS`."""
+def _known(catalog: Catalog, last: int) -> int | None:
+    """How far the catalog is, where that is before the last segment. A run that had come to its end is looked at once
+    more as a whole: it may have been killed right behind."""
+    progress = catalog.progress()
+    return progress if progress is not None and Position.unpack(progress).segment < last else None
+
+
+def _together(runs: Sequence[Committed]) -> Committed | None:
+    if not runs:
+        return None
+    return Committed(
+        reached=max(each.reached for each in runs),
+        finished=sum(each.finished for each in runs),
+        refused=sum(each.refused for each in runs),
+        quarantined=sum(each.quarantined for each in runs),
+        duplicates=sum(each.duplicates for each in runs),
+        conflicts=sum(each.conflicts for each in runs),
+        tables=tuple(chain.from_iterable(each.tables for each in runs)),
+        was_known=all(each.was_known for each in runs),
+    )
+
+
+def assembled(spark: SparkSession, job: Job, last_segment: int | None = None, known: int | None = None) -> DataFrame:
+    """The results of all attachments up to a segment, in rows of `steps.RESULTS`; of those that something of lies
+    behind the packed position `known`."""
     register(spark)
     in_spark = from_arrow_schema(SCHEMA)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
@@ -62,7 +94,7 @@ def assembled(spark: SparkSession, job: Job, last_segment: int | None = None) ->
         .unionByName(headers)
         .repartition(partitions, "source", "key")
         .sortWithinPartitions("source", "key")
-        .mapInArrow(in_task(steps.assemble_all(job)), from_arrow_schema(steps.RESULTS))
+        .mapInArrow(in_task(steps.assemble_all(job, known)), from_arrow_schema(steps.RESULTS))
     )
 
 
@@ -95,19 +127,13 @@ def _references(
     return reader.load(job.journal)
 
 
-def _last_segment(job: Job, opened: Opened) -> int | None:
-    """The last segment of the batch of this archive that was begun and not committed, else the newest."""
-    store = opened.stores.store
-    begun = _begun(store)
-    if begun is not None and begun["journal"] == job.journal:
-        last: int = begun["last_segment"]
-        return last
-    segments = opened.archive.segments()
-    if not segments:
-        return None
-    with store.create(BEGUN) as target:
-        target.write(orjson.dumps({"journal": job.journal, "last_segment": segments[-1].number}))
-    return segments[-1].number
+def _ends(job: Job, opened: Opened) -> list[int]:
+    """The last segments of the runs to make: of the one of this archive that was begun and not ended, and the
+    newest."""
+    begun = _begun(opened.stores.store)
+    ends = [begun["last_segment"]] if begun is not None and begun["journal"] == job.journal else []
+    newest = [segment.number for segment in opened.archive.segments()[-1:]]
+    return ends + [number for number in newest if not ends or number > ends[0]]
 
 
 def _begun(store: ContentStore) -> dict[str, Any] | None:

@@ -87,6 +87,22 @@ def assemble(key: Key, references: Iterable[Reference], held: Held, limits: Limi
     return [outcome], held
 
 
+def assemble_news(key: Key, references: Iterable[Reference], known: int | None, limits: Limits) -> list[Outcome]:
+    """What all references that ever came under a key amount to, told only of those behind the packed position
+    `known`: what the others came to has been committed."""
+    earlier: list[Reference] = []
+    news: list[Reference] = []
+    for reference in references:
+        (earlier if known is not None and _end(reference) <= known else news).append(reference)
+    held = assemble(key, earlier, Held(), limits)[1] if earlier and news else Held()
+    return assemble(key, news, held, limits)[0] if news else []
+
+
+def _end(reference: Reference) -> int:
+    """The packed position of the last of its messages."""
+    return reference.position + max(len(reference.sizes) - 1, 0)
+
+
 def _without_key(reference: Reference) -> Outcome:
     position = reference.position
     received_at = reference.received_at[0] if reference.received_at else 0
@@ -130,7 +146,7 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
     after = Held(None if attachment is None else Attachment(record or attachment.record, attachment.parts), message)
     outcome = Outcome(
         position=record.first_position if record else references[0].position,
-        reached=max(reference.position + max(len(reference.sizes) - 1, 0) for reference in references),
+        reached=max(map(_end, references)),
         quality=_quality(key[0], references, before, after, is_complete),
         record=record,
         fresh=tuple(changes.part_runs.get(record.id, ())) if record else (),
@@ -164,24 +180,27 @@ def _apply(assembly: Assembly, source: str, reference: Reference) -> tuple[Effec
 class _Before(NamedTuple):
     """What quality compares with."""
 
-    is_known: bool
+    begun_at: int | None
     missing: int
 
     @classmethod
     def of(cls, held: Held) -> "_Before":
-        return cls(held.attachment is not None, missing_count(held.attachment))
+        attachment = held.attachment
+        return cls(attachment.record.first_received_at if attachment else None, missing_count(attachment))
 
 
 def _quality(source: str, references: list[Reference], before: _Before, after: Held, is_complete: bool) -> Increment:
     attachment = after.attachment
-    received_at = attachment.record.first_received_at if attachment else references[0].received_at[0]
-    quality = Increment(source, hour_of(received_at), messages=sum(len(reference.sizes) for reference in references))
+    messages = sum(len(reference.sizes) for reference in references)
     if attachment is None:
-        return quality
+        was_taken_for_one = before.begun_at is not None
+        received_at = references[0].received_at[0] if before.begun_at is None else before.begun_at
+        return Increment(source, hour_of(received_at), messages, attachments_begun=-int(was_taken_for_one))
     record = attachment.record
+    quality = Increment(source, hour_of(record.first_received_at), messages)
     took = ((record.completed_at or 0) - record.first_received_at) / 1e6 if is_complete else 0.0
     return quality._replace(
-        attachments_begun=int(not before.is_known),
+        attachments_begun=int(before.begun_at is None),
         attachments_completed=int(is_complete),
         missing_ranges=missing_count(attachment) - before.missing,
         seconds_to_complete=took,

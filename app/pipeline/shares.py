@@ -18,7 +18,8 @@ class SourceOptions(BaseModel):
     `path` is a folder or URL of sealed segments; `archive` names the adapter that reads it, `cache` the folder and
     `cache_bytes` the size of its cache of segments from an object store. `partition_bytes` is what one task reads.
     A trigger takes at most `max_bytes_per_trigger` and `max_segments_per_trigger`, but at least one segment. Segments
-    up to `starting_after_segment` are left out; a batch ends with `last_segment`, where that is given.
+    up to `starting_after_segment` are left out; a batch ends with `last_segment`, where that is given, and no trigger
+    takes segments up to `break_after_segment` together with later ones.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,6 +33,7 @@ class SourceOptions(BaseModel):
     max_segments_per_trigger: PositiveInt | None = None
     starting_after_segment: NonNegativeInt = 0
     last_segment: NonNegativeInt | None = None
+    break_after_segment: NonNegativeInt = 0
 
     def open(self) -> JournalArchive:
         """The archive, opened anew. Raises OurError, and PluginError when there is no such adapter."""

@@ -174,6 +174,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         coming = self._behind(start, self._target)
+        before_break = [segment for segment in coming if segment.number <= self._options.break_after_segment]
+        coming = before_break or coming
         if isinstance(limit, ReadAllAvailable):
             last = coming[-1].number if coming else None
         else:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.pipeline.core import Held, Outcome, assemble, by_key
+from app.pipeline.core import Outcome, assemble_news, by_key
 from app.pipeline.finishing import Result, fetch, finish
 from app.pipeline.headers import HeaderPass, Memory, Remembered
 from app.pipeline.job import Job, Opened, open_job
@@ -57,14 +57,14 @@ def read_headers(
                 yield from header_pass.read(position, message)
 
 
-def assemble_all(job: Job) -> Step:
-    """All references there are, sorted by source, key and position -> results."""
+def assemble_all(job: Job, known: int | None = None) -> Step:
+    """All references there are, sorted by source and key -> results, of what lies behind the packed place `known`."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         opened = open_job(job)
         rows = (row for batch in batches for row in from_batch(batch))
         limits = job.limits
-        outcomes = (outcome for key, some in by_key(rows) for outcome in assemble(key, some, Held(), limits)[0])
+        outcomes = (outcome for key, some in by_key(rows) for outcome in assemble_news(key, some, known, limits))
         return _results(outcomes, opened)
 
     return step

@@ -6,7 +6,9 @@
     outcomes --> finished where they are --> results --> this process commits them
 
 Spark's checkpoint remembers which segments a micro-batch has, and the state before it. A driver that is killed does its
-last micro-batch again, over the same segments and from the same state, and `app.pipeline.commit` knows it again.
+last micro-batch again, over the same segments and from the same state, and `app.pipeline.commit` knows it again. Where
+the checkpoint is new and the catalog is not, the journal is read from its beginning: up to where the catalog is that
+makes state and nothing else, and no micro-batch reaches beyond from before.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
+from app.model.message import Position
 from app.pipeline import steps
 from app.pipeline.batch import table_writer
 from app.pipeline.commit import Committed, Committer
@@ -57,7 +60,7 @@ def start(
             watch(number, results, committed)
 
     writer = (
-        outcomes(spark, job, bytes_per_trigger)
+        outcomes(spark, job, bytes_per_trigger, catalog.progress())
         .writeStream.queryName("attachments")
         .outputMode("append")
         .option("checkpointLocation", checkpoint)
@@ -67,12 +70,14 @@ def start(
     return writer.start()
 
 
-def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int) -> DataFrame:
-    """The stream of outcomes, in rows of `steps.OUTCOMES`."""
+def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int | None = None) -> DataFrame:
+    """The stream of outcomes, in rows of `steps.OUTCOMES`; those up to the packed position `known` are in micro-batches
+    of their own."""
     register(spark)
     references = (
         spark.readStream.format("attachment_references")
         .option("max_bytes_per_trigger", str(bytes_per_trigger))
+        .option("break_after_segment", str(0 if known is None else Position.unpack(known).segment))
         .load(job.journal)
     )
     is_header = references.what == int(What.HEADER)

@@ -17,7 +17,7 @@ from app.model.event import Announced
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, MessageRecord, PartRun
 from app.pipeline import state
-from app.pipeline.core import Held, Outcome, Refusal, assemble, by_key, missing_count
+from app.pipeline.core import Held, Outcome, Refusal, assemble, assemble_news, by_key, missing_count
 from app.pipeline.references import Reference, messages
 from tests.support import mixed_journal
 from tests.support.references import LIMIT, Announcing, all_references, batches, journalled
@@ -155,6 +155,30 @@ def _check_quality(outcomes: list[Outcome], expected: Found, messages_sent: int)
 
 def _runs(parts: Iterable[tuple[int, int]]) -> list[PartRun]:
     return [PartRun(number, 1, position) for number, position in parts]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_known_is_not_told_again(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    archive = journalled(tmp_path, mixed_journal.traffic(random, 9, 300_000))
+    coming = sorted(Announcing(archive).references(all_references(archive)), key=lambda each: (each.source, each.key))
+    known = random.choice(coming).position
+    earlier = [each for each in coming if each.position + max(len(each.sizes) - 1, 0) <= known]
+    before, behind, at_once = (
+        [told for key, some in by_key(references) for told in assemble_news(key, some, position, LIMITS)]
+        for references, position in ((earlier, None), (coming, known), (coming, None))
+    )
+    found, expected = _found([*before, *behind], ()), _found(at_once, ())
+    assert before
+    assert behind
+    assert found.attachments == expected.attachments
+    assert found.messages == expected.messages
+    assert sorted(found.completed) == sorted(expected.completed)
+    assert sorted(found.repeated, key=str) == sorted(expected.repeated, key=str)
+    assert sorted(found.refused) == sorted(expected.refused)
+    for name in ("messages", "attachments_begun", "attachments_completed", "missing_ranges"):
+        summed, whole = (sum(getattr(each.quality, name) for each in told) for told in ([*before, *behind], at_once))
+        assert summed == whole
 
 
 def test_messages_that_wait_for_the_same_application_message_are_all_told_of(tmp_path: Path) -> None:
