@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 20
 _LOOK_SECONDS = 1
 _OURS = re.compile(r"(?:OurError|PluginError|JournalFull|StoreFull): (.+)")
+_WHEN_SEALED = "a gateway seals its journal when it ends, and by size and age"
 
 Master = Annotated[str | None, typer.Option(help="Where Spark runs: local[*] if not said, spark://…, k8s://….")]
 Memory = Annotated[str | None, typer.Option(help="The heap of Spark's Java on this machine, such as 2g.")]
@@ -66,6 +67,8 @@ def batch(
     settings = _settings(path, to)
     with _session(_spark_settings(master, memory, partitions, conf)) as spark:
         committed, report = _run_batch(spark, settings, journal, in_place=in_place)
+    if committed is None:
+        raise Failure(f"there is no sealed segment in {journal}", _WHEN_SEALED)
     if as_json:
         typer.echo(json.dumps(_as_json(committed, report), indent=2, ensure_ascii=False))
     else:
@@ -101,11 +104,13 @@ def demo(*, master: Master = None, memory: Memory = None) -> None:
         settings = _settings(None, Path(folder) / "pipeline")
         with _session(_spark_settings(master, memory, None, None)) as spark:
             committed, report = _run_batch(spark, settings, str(Path(folder) / "gateway" / "journal"), in_place=False)
+        if committed is None:
+            raise Failure("the demonstration has left no sealed segment", _WHEN_SEALED)
         _show(committed, report)
         place = settings.tables_url
         out.print("\n[bold]tables[/]\n")
         tables_shown.ls(place=place)
-        for name in _tables_of(committed):
+        for name in sorted(each.table for each in committed.tables):
             out.print(f"\n[bold]{escape(name)}[/]\n", highlight=False)
             tables_shown.head(name, rows=5, place=place)
 
@@ -135,26 +140,40 @@ def _spark_settings(
 
 @contextmanager
 def _session(settings: "SparkSettings") -> Iterator["SparkSession"]:
-    """A session for the block; what fails in it is a Failure, as far as people can do something about it."""
-    from app.pipeline.session import session  # noqa: PLC0415 - Spark is an extra, and slow to import
+    """A session for the block, which ends with it unless it was there before; what fails in it is a Failure, as far as
+    people can do something about it."""
+    from app.pipeline.session import active, session  # noqa: PLC0415 - Spark is an extra, and slow to import
 
     try:
-        spark = session("attachment-gateway", settings)
+        found = active()
     except OurError as error:
         raise Failure(str(error)) from error
+    from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
+    spark = found
     try:
+        spark = found or session("attachment-gateway", settings)
         yield spark
     except (OurError, PluginError) as error:
         raise Failure(str(error)) from error
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         log.debug("Spark failed", exc_info=True)
-        ours = _OURS.search(str(error))
-        why = ours[1] if ours else str(error).strip().partition("\n")[0]
-        raise Failure(f"Spark gave up: {why}", "the whole of what it said: log level debug") from error
+        raise Failure(f"Spark gave up: {_why(error)}", "the whole of what it said: log level debug") from error
     finally:
-        spark.stop()
+        if spark is not None and found is None:
+            spark.stop()
+
+
+def _why(error: Exception) -> str:
+    """What is wrong, in a line: ours, where a task of ours says it, else the first that Java or Spark says. What Java
+    raises comes behind a line that only tells which call it was."""
+    said = str(error).strip()
+    ours = _OURS.search(said)
+    if ours:
+        return ours[1]
+    _, of_java, raised = said.partition("\n: ")
+    return (raised if of_java else said).partition("\n")[0]
 
 
 def _run_batch(
@@ -191,7 +210,7 @@ def _run_stream(spark: "SparkSession", settings: Settings, journal: str, *, in_p
             bytes_per_trigger=settings.pipeline.bytes_per_trigger,
             every=None if once else settings.pipeline.trigger.total_seconds(),
         )
-        log.info("assembling", journal=journal, catalog=spark.version)
+        log.info("assembling", journal=journal, spark=spark.version)
         while not query.awaitTermination(_LOOK_SECONDS):
             if ending.is_set():
                 query.stop()
@@ -200,9 +219,7 @@ def _run_stream(spark: "SparkSession", settings: Settings, journal: str, *, in_p
 # --- showing ----------------------------------------------------------------------------------------------------------
 
 
-def _show(committed: "Committed | None", report: "Report") -> None:
-    if committed is None:
-        raise Failure("there are no sealed segments", "a gateway seals its journal when it ends, and by size and age")
+def _show(committed: "Committed", report: "Report") -> None:
     states = ", ".join(f"{count:,} {state}" for state, count in report.states.items())
     out.print(f"attachments   {states or 'none'}", highlight=False)
     out.print(f"messages      {committed.duplicates:,} duplicates, {committed.conflicts:,} conflicts", highlight=False)
@@ -234,11 +251,7 @@ def _spoken(ranges: list[tuple[int, int]]) -> str:
     return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-def _tables_of(committed: "Committed | None") -> list[str]:
-    return [] if committed is None else sorted(each.table for each in committed.tables)
-
-
-def _as_json(committed: "Committed | None", report: "Report") -> dict[str, Any]:
+def _as_json(committed: "Committed", report: "Report") -> dict[str, Any]:
     return {
         "attachments": report.states,
         "incomplete": [
@@ -253,7 +266,8 @@ def _as_json(committed: "Committed | None", report: "Report") -> dict[str, Any]:
             for record, missing in report.incomplete
         ],
         "quarantine": report.reasons,
-        "duplicates": committed.duplicates if committed else 0,
-        "conflicts": committed.conflicts if committed else 0,
-        "tables": [each._asdict() for each in committed.tables] if committed else [],
+        "duplicates": committed.duplicates,
+        "conflicts": committed.conflicts,
+        "tables": [each._asdict() for each in committed.tables],
+        "known_before": committed.was_known,
     }

@@ -66,7 +66,8 @@ class SparkSettings:
     @property
     def local(self) -> bool:
         """Whether the executors are on this machine, in processes that Spark starts."""
-        return not jvm.started_by_submit() and (self.master or "local").startswith("local")
+        master = self.conf.get("spark.master") or self.master or "local"
+        return not jvm.started_by_submit() and master.startswith("local")
 
 
 def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
@@ -74,9 +75,9 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
 
     Raises OurError where PySpark or a Java that it runs on is missing, and says what to install.
     """
-    active = _active()
-    if active is not None:
-        return active
+    found = active()
+    if found is not None:
+        return found
 
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - an extra, and slow to import
     from pyspark.sql import SparkSession  # noqa: PLC0415
@@ -106,7 +107,8 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _active() -> "SparkSession | None":
+def active() -> "SparkSession | None":
+    """The session that is active, if any. Raises OurError where PySpark is missing."""
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415
     except ModuleNotFoundError as missing:

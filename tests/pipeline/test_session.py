@@ -37,6 +37,12 @@ def test_an_active_session_is_used_as_it_is(spark: SparkSession) -> None:
     assert session("another", SparkSettings(master="local[7]", conf={"spark.ui.enabled": "true"})) is spark
 
 
+def test_a_master_that_is_said_as_a_setting_is_known() -> None:
+    assert SparkSettings().local
+    assert SparkSettings(conf={"spark.master": "local[2]"}).local
+    assert not SparkSettings(conf={"spark.master": "spark://spark.example:7077"}).local
+
+
 def test_workers_run_this_interpreter_and_have_this_package(spark: SparkSession) -> None:
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import app.model.message  # noqa: PLC0415 - on the worker

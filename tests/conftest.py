@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
 from app.pipeline.session import SparkSettings, session
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession  # which takes half a second to load, and most tests go without
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """A session of two cores and two partitions. A test that needs a data source registers it."""
     folder = tmp_path_factory.mktemp("spark")
     settings = SparkSettings(

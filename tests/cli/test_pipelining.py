@@ -1,0 +1,122 @@
+"""`pipeline` at the command line: what a batch says of everything that can come, and of what it cannot do."""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from adapters.arrow_journal import ArrowJournal
+from app.cli import pipelining
+from app.cli.console import Failure
+from app.model.attachment import AttachmentKind
+from app.model.errors import OurError, StoreFull
+from app.model.message import PhysicalMessage
+from app.pipeline.session import SparkSettings
+from tests.cli.conftest import Run
+from tests.support import mixed_journal
+from tests.support.found import Found, by_the_gateway, in_folder
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mixed") / "journal"
+    mixed_journal.write(folder, mixed_journal.traffic(Random(11), 12, 100_000))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def embedded(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What the gateway makes of it by itself."""
+    return by_the_gateway(tmp_path_factory.mktemp("embedded"), journal)
+
+
+def test_a_batch_tells_what_the_gateway_finds(
+    run: Run, spark: SparkSession, journal: Path, embedded: Found, tmp_path: Path
+) -> None:
+    folder = tmp_path / "result"
+    done = run("pipeline", "batch", journal, "--out", folder, "--json")
+    assert (done.code, done.err) == (0, "")
+    told = json.loads(done.out)
+    incomplete = {key: item for key, item in embedded.attachments.items() if item["state"] == "receiving"}
+    assert {item["id"]: item["missing"] for item in told["incomplete"]} == {
+        key: [list(pair) for pair in item["missing"][:10]] for key, item in incomplete.items()
+    }
+    assert any(item["missing"] for item in told["incomplete"])
+    assert sum(told["attachments"].values()) == len(embedded.attachments)
+    assert sum(told["quarantine"].values()) == len(embedded.quarantine)
+    assert told["quarantine"]["conflicting-part"] == told["conflicts"] > 0
+    repeated = sum(item["duplicates"] for item in embedded.attachments.values())
+    assert told["duplicates"] + told["conflicts"] >= repeated > told["conflicts"]
+    finished = [item for item in embedded.attachments.values() if item["state"] == "finished"]
+    rows = {each["table"]: each["rows"] for each in told["tables"]}
+    assert rows.pop("quality") > 0
+    assert rows.pop("files") == sum(item["kind"] != AttachmentKind.DATA_SET for item in finished)
+    assert sum(rows.values()) == sum(item["observations"] or 0 for item in finished) > 0
+    assert not told["known_before"]
+    assert in_folder(folder, journal).attachments == embedded.attachments
+
+    again = run("pipeline", "batch", journal, "--out", folder)
+    assert again.code == 0
+    assert "everything was known before" in again.out
+    for state, count in told["attachments"].items():
+        assert f"{count} {state}" in again.out
+    for code, count in told["quarantine"].items():
+        assert f"{count} {code}" in again.out
+    for item in told["incomplete"][:20]:
+        (line,) = [line for line in again.out.splitlines() if line.startswith(item["id"])]
+        ranges = [f"{first}" if first == last else f"{first}-{last}" for first, last in item["missing"]]
+        assert (", ".join(ranges) or "not known") in line
+        assert (item["name"] or "no header came") in line
+
+    assert spark.range(3).count() == 3, "a session that was there before is left as it was"
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_nothing_to_do_is_said(run: Run, tmp_path: Path, options: tuple[str, ...]) -> None:
+    open_one = ArrowJournal(tmp_path / "journal")
+    open_one.append([PhysicalMessage("s", "sas_queue", body=b"?")])
+    done = run("pipeline", "batch", tmp_path / "journal", "--out", tmp_path / "result", *options)
+    open_one.close()
+    assert (done.code, done.out) == (1, "")
+    assert "no sealed segment" in done.err
+    gone = run("pipeline", "batch", tmp_path / "gone", "--out", tmp_path / "result", *options)
+    assert (gone.code, gone.out) == (1, "")
+    assert f"{tmp_path / 'gone'}: no such folder" in gone.err
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_damaged_segment_is_named(run: Run, journal: Path, tmp_path: Path) -> None:
+    segment = tmp_path / "0000000001.arrows"
+    segment.write_bytes((journal / segment.name).read_bytes()[:-100])
+    done = run("pipeline", "batch", tmp_path, "--out", tmp_path / "result")
+    assert (done.code, done.out) == (1, "")
+    assert f"Spark gave up: {segment} is not whole" in done.err
+
+
+def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession) -> None:
+    java: Any = spark.sparkContext._jvm
+
+    def full(_: int) -> None:
+        raise StoreFull("no space left for objects")
+
+    def closed() -> None:
+        raise OurError("the catalog cannot be opened")
+
+    said = []
+    for broken in (
+        lambda: spark.sparkContext.parallelize([1]).map(full).collect(),
+        lambda: java.java.util.ArrayDeque().removeFirst(),
+        closed,
+    ):
+        with pytest.raises(Failure) as failed, pipelining._session(SparkSettings()):
+            broken()
+        said.append(str(failed.value))
+    assert said == [
+        "Spark gave up: no space left for objects",
+        "Spark gave up: java.util.NoSuchElementException",
+        "the catalog cannot be opened",
+    ]
