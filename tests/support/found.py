@@ -86,7 +86,8 @@ def tables(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def _rows(store: DeltaTables, name: str) -> pa.Table:
-    rows = summed(store.rows(name)) if name == QUALITY else pa.Table.from_batches(store.rows(name))
+    rows = pa.Table.from_batches(store.rows(name), store.schema(name))
+    rows = summed(rows.to_batches()) if name == QUALITY else rows
     kept = sorted(column for column in rows.column_names if column not in OF_THE_HOST)
     return rows.select(kept)
 

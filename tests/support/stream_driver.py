@@ -20,8 +20,8 @@ from app.pipeline.job import Job
 from app.pipeline.session import SparkSettings, session
 from app.settings import Settings
 
-MOMENTS = ("begun", "at work", "read", "one table", "all tables", "catalog")
-"""A micro-batch has begun; its tasks are running; its results have come, with every object written; the first of its
+MOMENTS = ("at work", "read", "one table", "all tables", "catalog")
+"""The tasks of a micro-batch are running; its results have come, with every object written; the first of its
 tables is committed, all of them are, and the catalog is as well."""
 
 AT_WORK_SECONDS = 0.7
@@ -70,8 +70,6 @@ def _die_at(moment: str, batch: int, catalog: SqlCatalog) -> None:
     def finish_all(job: Job) -> Any:
         nonlocal begun
         begun += 1
-        if is_the_one() and moment == "begun":
-            _die()
         if is_the_one() and moment == "at work":
             threading.Timer(AT_WORK_SECONDS, _die).start()
         return step(job)
