@@ -161,7 +161,7 @@ def _checkpoint(results: Sequence[Result], now: int) -> Checkpoint:
         if record is not None:
             checkpoint.attachments.append(record)
             checkpoint.events += _events(record, result, now)
-            if result.fresh and result.finished is None:
+            if result.fresh:
                 checkpoint.part_runs[record.id] = list(result.fresh)
         if result.finished is not None:
             checkpoint.finished.append(result.finished)

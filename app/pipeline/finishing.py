@@ -40,12 +40,15 @@ AT_ONCE = 16_384
 """Outcomes whose messages are fetched together, in the journal's order: the more, the fewer batches are looked at
 twice."""
 
+RUNS_AT_ONCE = 200_000
+"""Runs of parts that those outcomes may hold together, some 30 MiB: parts that came in turns have a run each."""
+
 log = structlog.stdlib.get_logger(__name__)
 
 
 class Result(NamedTuple):
-    """What the catalog and the tables are told. `schema` is that of a finished data set, serialised;
-    `state` is how many bytes are kept of what still waits, where they are counted."""
+    """What the catalog and the tables are told. `fresh` are part runs, not of what is finished; `schema` is that of a
+    finished data set, serialised; `state` is how many bytes are kept of what still waits, where they are counted."""
 
     reached: int
     quality: Increment
@@ -64,11 +67,13 @@ class Result(NamedTuple):
 def finish(outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive) -> Iterator[Result]:
     """The results of outcomes, in no order that matters. `archive` is the journal of `stores`."""
     waiting: list[Outcome] = []
+    runs = 0
     for outcome in outcomes:
         waiting.append(outcome)
-        if len(waiting) >= AT_ONCE:
+        runs += len(outcome.fresh) + len(outcome.complete or ())
+        if len(waiting) >= AT_ONCE or runs >= RUNS_AT_ONCE:
             yield from _finish(waiting, stores, archive)
-            waiting = []
+            waiting, runs = [], 0
     yield from _finish(waiting, stores, archive)
 
 
@@ -147,7 +152,7 @@ def with_content(
             quarantine=quarantine,
             quality=result.quality._replace(attachments_quarantined=1),
         )
-    return result._replace(finished=finished, schema=_schema(record, finished, stores))
+    return result._replace(finished=finished, fresh=(), schema=_schema(record, finished, stores))
 
 
 def _schema(record: AttachmentRecord, finished: Finished, stores: Stores) -> bytes | None:

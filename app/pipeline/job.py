@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from app import plugins
@@ -31,7 +33,7 @@ class Job:
     @classmethod
     def of(cls, settings: Settings, journal: str, *, in_place: bool, tables: bool = True) -> "Job":
         return cls(
-            journal=journal,
+            journal=journal if "://" in journal else str(Path(journal).absolute()),
             content=settings.content_url,
             tables=settings.tables_url if tables else None,
             settings=_conventions(settings),
@@ -58,19 +60,30 @@ class Opened(NamedTuple):
     tables: TableStore | None
 
 
-_opened: dict[str, Opened] = {}
-
-
 def open_job(job: Job) -> Opened:
-    """The adapters of a job, opened once a process. Raises PluginError and OurError."""
-    key = repr((job.journal, job.content, job.tables, job.in_place))
-    if key not in _opened:
-        archive: JournalArchive = plugins.load("archive", "arrow")(job.journal)
-        store: ContentStore = plugins.load("content store", "object_store")(job.content)
-        tables = None if job.tables is None else plugins.load("table store", "delta")(job.tables)
-        stores = Stores(settings=job.settings, journal=archive, store=store, in_place=job.in_place)
-        _opened[key] = Opened(stores, archive, tables)
-    return _opened[key]
+    """What a job works with; its places are opened once a process. Raises PluginError and OurError."""
+    archive, store = _archive(job.journal), _content_store(job.content)
+    tables = None if job.tables is None else _table_store(job.tables)
+    stores = Stores(settings=job.settings, journal=archive, store=store, in_place=job.in_place)
+    return Opened(stores, archive, tables)
+
+
+@cache
+def _archive(place: str) -> JournalArchive:
+    archive: JournalArchive = plugins.load("archive", "arrow")(place)
+    return archive
+
+
+@cache
+def _content_store(place: str) -> ContentStore:
+    store: ContentStore = plugins.load("content store", "object_store")(place)
+    return store
+
+
+@cache
+def _table_store(place: str) -> TableStore:
+    store: TableStore = plugins.load("table store", "delta")(place)
+    return store
 
 
 def _conventions(settings: Settings) -> Settings:

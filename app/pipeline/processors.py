@@ -3,7 +3,7 @@
 A row of state is an attachment (`app.pipeline.state`), in one of two places: `open` while something of it is still to
 come, without an end, and `done` for as long as late duplicates are to be known. What is open has a timer. When nothing
 has come for the time that unfinished attachments have, it is expired, and its state is kept as long again, for a late
-message; then it is let go.
+message; then it is let go. It is never let go before it is expired, however old its messages are.
 """
 
 from collections.abc import Iterator
@@ -114,12 +114,14 @@ class AttachmentProcessor(StatefulProcessor):
         silent_since = _last_news(held) / 1e6
         if now < silent_since + wait:
             self._wake(silent_since + wait)
-        elif now < silent_since + 2 * wait:
-            held, outcome = expired(key[0], held)
+            return
+        held, outcome = expired(key[0], held)
+        if outcome is not None:
             self._open.update(tuple(state.pack(held)))
+            self._wake(now + wait)
+            yield Row(outcome=pack(outcome))
+        elif now < silent_since + 2 * wait:
             self._wake(silent_since + 2 * wait)
-            if outcome is not None:
-                yield Row(outcome=pack(outcome))
         else:
             self._open.clear()
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from app.model.errors import OurError
+from app.model.message import Position
 from app.pipeline.core import Outcome, assemble_news, by_key
 from app.pipeline.finishing import Result, fetch, finish
 from app.pipeline.headers import HeaderPass, Memory, Remembered
@@ -47,14 +49,16 @@ def headers(job: Job) -> Step:
 def read_headers(
     job: Job, opened: Opened, source: str, positions: Iterable[int], memory: Memory
 ) -> Iterator[Reference]:
-    """What the headers of a source at these packed positions, which ascend, announce."""
+    """What the headers of a source at these packed positions, which ascend, announce. Raises OurError when one of them
+    is no longer in the journal: what is put together without it would never be known for what it is."""
     header_pass = HeaderPass(memory, opened.stores.described, job.limits.attachments, job.configured_dialects(source))
     coming = iter(positions)
     while some := list(islice(coming, HEADERS_AT_ONCE)):
         fetched = fetch(opened.archive, some)
         for position in some:
-            if (message := fetched.get(position)) is not None:
-                yield from header_pass.read(position, message)
+            if (message := fetched.get(position)) is None:
+                raise OurError(f"journal segment {Position.unpack(position).segment} of {job.journal} is gone")
+            yield from header_pass.read(position, message)
 
 
 def assemble_all(job: Job, known: int | None = None) -> Step:

@@ -128,6 +128,19 @@ def test_what_stays_silent_is_let_go(tmp_path: Path) -> None:
     assert attachment.held("open") is None
 
 
+def test_what_was_received_long_ago_expires_before_it_is_let_go(tmp_path: Path) -> None:
+    attachment = Attachment(tmp_path, sent(5))
+    attachment.at(NOW + 100 * WAIT)
+    attachment.take(attachment.references[:2])
+    assert attachment.at(NOW + 101 * WAIT - 1) == []
+    (expired,) = attachment.at(NOW + 101 * WAIT + 1)
+    assert expired.record is not None
+    assert expired.record.state is AttachmentState.EXPIRED
+    assert attachment.held("open") is not None
+    assert attachment.at(NOW + 102 * WAIT + 2) == []
+    assert attachment.held("open") is None
+
+
 def test_news_puts_off_the_end(tmp_path: Path) -> None:
     attachment = Attachment(tmp_path, sent(5))
     attachment.take(attachment.references[:1])

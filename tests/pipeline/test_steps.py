@@ -1,0 +1,79 @@
+"""What a task works with, and what it does when the journal is not what it was."""
+
+import pickle
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from adapters.arrow_journal import ArrowJournal
+from app.assembly.machine import Limits
+from app.model.errors import OurError
+from app.model.message import Position
+from app.pipeline import finishing, steps
+from app.pipeline.core import Held, Outcome, assemble, by_key
+from app.pipeline.headers import Remembered
+from app.pipeline.job import Job, open_job
+from app.settings import Settings
+from tests.support import mixed_journal
+from tests.support.references import Announcing, all_references, journalled
+from tests.support.sas_client import Program, binary_file, message
+
+
+def job(folder: Path, **settings: object) -> Job:
+    return Job.of(Settings.model_validate({"data": folder, **settings}), str(folder / "journal"), in_place=False)
+
+
+def test_a_job_is_done_with_its_own_settings(tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    first = open_job(job(tmp_path))
+    second = open_job(job(tmp_path, text={"line_end": "\r\n"}))
+    assert first.archive is second.archive
+    assert first.stores.settings.line_end("any") != second.stores.settings.line_end("any")
+
+
+def test_a_job_has_the_same_journal_from_wherever_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = Settings.model_validate({"data": tmp_path})
+    assert Job.of(settings, "journal", in_place=False) == Job.of(settings, f"{tmp_path}/journal", in_place=False)
+    assert Job.of(settings, "s3://bucket/journal", in_place=False).journal == "s3://bucket/journal"
+
+
+def test_a_job_carries_no_secret(tmp_path: Path) -> None:
+    source = {"transport": "mqtt", "url": "mqtt://host", "topic": "t", "username": "u", "password": "hunter2"}
+    said = job(tmp_path, catalog={"url": "postgresql://user:hunter2@host/db"}, sources={"s": source})
+    assert "s" in said.settings.sources
+    assert b"hunter2" not in pickle.dumps(said)
+    assert "hunter2" not in repr(said)
+
+
+def test_a_header_that_is_gone_fails_its_job(tmp_path: Path) -> None:
+    program = Program(Random(1))
+    header = message(program, [binary_file(program, "a", b"x")])[0]._replace(source="s")
+    journalled(tmp_path / "journal", [header])
+    with closing(ArrowJournal(tmp_path / "journal")) as journal:
+        journal.retire(1)
+    asked = job(tmp_path)
+    with pytest.raises(OurError, match=r"segment 1 of .* is gone"):
+        list(steps.read_headers(asked, open_job(asked), "s", [Position(1, 0, 0).pack()], Remembered()))
+
+
+def test_results_do_not_depend_on_how_many_are_made_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = journalled(tmp_path / "journal", mixed_journal.traffic(Random(3), 5, 100_000))
+    opened = open_job(job(tmp_path))
+    coming = sorted(Announcing(archive).references(all_references(archive)), key=lambda each: (each.source, each.key))
+
+    def outcomes() -> Iterator[Outcome]:
+        for key, some in by_key(coming):
+            yield from assemble(key, some, Held(), Limits())[0]
+
+    together = list(finishing.finish(outcomes(), opened.stores, archive))
+    monkeypatch.setattr(finishing, "RUNS_AT_ONCE", 50)
+    apart = list(finishing.finish(outcomes(), opened.stores, archive))
+    assert sorted(map(repr, apart)) == sorted(map(repr, together))
+    assert any(result.fresh for result in together)
+    assert not any(result.fresh for result in together if result.finished)
+    assert steps.results_of(pa.table({"results": [steps.pack(together)]})) == together
