@@ -9,6 +9,7 @@ be on disk before it. Source: Delta transaction log protocol, "Delta Log Entries
 import json
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 from uuid import uuid4
@@ -29,6 +30,9 @@ _CONFIGURATION = {"delta.logRetentionDuration": "interval 7 days"}
 _FEATURES = frozenset(columns.PROTOCOL["writerFeatures"])
 _ENGINE = "attachment-gateway"
 
+READING_ATTEMPTS = 3
+"""Between a reader's look at which files a log has and its reading them, others may sum them up and clean up."""
+
 
 class Active(NamedTuple):
     """A file of a version: `least_received` is the least `received_at` in it (µs), None where that is not known."""
@@ -45,7 +49,7 @@ class Snapshot:
 
     def __init__(self, location: str, name: str) -> None:
         try:
-            self.delta = DeltaTable(location)
+            self.delta = _opened(location)
         except TableNotFoundError:
             raise KeyError(name) from None
         except (DeltaError, OSError, ValueError) as error:
@@ -77,6 +81,13 @@ class Snapshot:
         """In the order in which they were added."""
         found = pa.table(self.delta.get_add_actions(flatten=True)).to_pylist()
         return sorted((_active(each) for each in found), key=lambda each: (each.modified_at, each.path))
+
+
+def _opened(location: str) -> DeltaTable:
+    for _ in range(READING_ATTEMPTS - 1):
+        with suppress(DeltaError, OSError):
+            return DeltaTable(location)
+    return DeltaTable(location)
 
 
 def _active(said: Mapping[str, Any]) -> Active:

@@ -216,16 +216,14 @@ class DeltaTables:
         """Whether this is the version behind the known one; another one may be faster."""
         version = 0 if known is None else known.version + 1
         if known is not None and version % CHECKPOINT_EVERY == 0:
-            self._sum_up(name, known)
+            with suppress(DeltaError, OSError, OurError):  # others may be at it too, and a version does not need it
+                self._sum_up(name, known)
         return self._place.put_new(log.version_path(folders.folder(name), version), entry)
 
     def _sum_up(self, name: str, known: Snapshot) -> None:
-        try:
-            known.delta.create_checkpoint()
-            self._place.flush(log.checkpoint_paths(folders.folder(name), known.version))
-            known.delta.cleanup_metadata()
-        except (DeltaError, OSError) as error:
-            raise OurError(f"the log of the table {name!r} cannot be summed up: {error}") from error
+        known.delta.create_checkpoint()
+        self._place.flush(log.checkpoint_paths(folders.folder(name), known.version))
+        known.delta.cleanup_metadata()
 
     def _read(self, name: str, schema: pa.Schema, files: Sequence[Active]) -> Iterator[pa.RecordBatch]:
         rows_a_batch = max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // max(1, len(schema))))

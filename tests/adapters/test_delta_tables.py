@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from functools import partial
 from math import inf, nan
@@ -19,8 +20,9 @@ from deltalake import DeltaTable, TableFeatures
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.delta_tables import DeltaTables, folders
+from adapters.delta_tables import DeltaTables, folders, log
 from adapters.delta_tables.bucket import Bucket
+from adapters.delta_tables.store import CHECKPOINT_EVERY
 from app.model.errors import OurError, StoreFull
 from tests.contracts.tables import APP, HOSTILE, TableContract, content, numbered, numbers, put, received, written
 from tests.support.disk import small_disk
@@ -70,8 +72,8 @@ def test_other_folders_are_no_tables(tmp_path: Path) -> None:
     put(store, "T", numbered(1), 1)
     for other in ("mixedCase/_delta_log", "x=-cut/_delta_log", "empty", "T.X/_delta_log", ".partial"):
         (tmp_path / other).mkdir(parents=True)
-    for log in ("mixedCase/_delta_log", "x=-cut/_delta_log"):
-        (tmp_path / log / "0.json").write_text("")
+    for folder in ("mixedCase/_delta_log", "x=-cut/_delta_log"):
+        (tmp_path / folder / "0.json").write_text("")
     (tmp_path / "file").write_text("")
     assert store.names() == ["T"]
 
@@ -297,6 +299,34 @@ def test_compaction_and_commits_do_not_mind_each_other(tmp_path: Path) -> None:
     assert store.describe("T").files == 1
 
 
+def test_logs_that_are_summed_up_meanwhile_are_read_and_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of what is summed up is kept, so that two who do it, and who reads, often miss a file."""
+    monkeypatch.setitem(log._CONFIGURATION, "delta.logRetentionDuration", "interval 0 seconds")
+    store = DeltaTables(tmp_path)
+    store.commit("T", numbered(1).schema, [], "maker", 7)
+    with ThreadPoolExecutor() as pool:
+        racing = pool.submit(race, tmp_path, ("one", "-"), ("other", "-"))
+        while not racing.done():
+            store.describe("T")
+            assert len(set(numbers(store, "T"))) <= 30
+    assert racing.result() == [list(range(30))] * 2
+    assert numbers(store, "T") == sorted([*range(30)] * 2)
+    assert [store.reached("T", who) for who in ("maker", "one", "other")] == [7, 29, 29]
+    assert len(list(Path(store.location("T"), "_delta_log").glob("*.json"))) < 40
+
+
+def test_a_log_that_cannot_be_summed_up_still_grows(tmp_path: Path) -> None:
+    store = DeltaTables(tmp_path)
+    put(store, "T", numbered(0), 0)
+    (Path(store.location("T")) / "_delta_log" / f"{CHECKPOINT_EVERY - 1:020}.checkpoint.parquet" / "x").mkdir(
+        parents=True
+    )
+    for transaction in range(1, CHECKPOINT_EVERY + 2):
+        assert put(store, "T", numbered(transaction), transaction)
+
+
 def test_a_full_disk_is_said_and_changes_nothing(small_disk: Path) -> None:
     store = DeltaTables(small_disk)
     put(store, "T", numbered(1), 1)
@@ -314,8 +344,8 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     put(store, "T", numbered(1), 1)
     put(store, "U", numbered(1), 1)
     Path(store.location("T"), written(store, "T", numbered(1)).path).write_text("unused")
-    log = Path(store.location("T")) / "_delta_log" / f"{0:020}.json"
-    log.write_text("{")
+    version = Path(store.location("T")) / "_delta_log" / f"{0:020}.json"
+    version.write_text("{")
     for ask in (store.describe, store.schema, store.rows):
         with pytest.raises(OurError, match="'T'"):
             ask("T")
