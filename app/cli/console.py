@@ -3,17 +3,33 @@
 import os
 import sys
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 from rich.table import Table
+from rich.text import Text
 
 _WIDE = 250
 _WHOLE = {"ID", "State", "Kind"}
 
-out = Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=_WIDE)
-err = Console(stderr=True, soft_wrap=True)
+_LINE_END = "\n"
+
+
+def printable(text: str, also: str = "") -> str:
+    """Text that moves no cursor and rings no bell: it may come from anywhere."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c in also else "\ufffd" for c in text)
+
+
+class _Printing(Console):
+    """Prints lines of printable text, cells of tables among it."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text, _LINE_END), **options)
+
+
+out = _Printing() if sys.stdout.isatty() or "COLUMNS" in os.environ else _Printing(width=_WIDE)
+err = _Printing(stderr=True, soft_wrap=True)
 
 FAILED = 1
 UNREACHABLE = 3

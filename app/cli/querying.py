@@ -70,8 +70,7 @@ def answered(store: TableStore, sql: str, memory: str) -> Iterator[Answer]:
             with duckdb.connect(":memory:", config=confined) as database:
                 _require_reading(database, sql)
                 database.execute("SET TimeZone = 'UTC'")
-                for name in _meant(store.names(), sql):
-                    _make_views(database, open_table(store, name))
+                _make_views(database, [open_table(store, name) for name in _meant(store.names(), sql)])
                 database.execute("SET lock_configuration = true")
                 reader = database.sql(sql).to_arrow_reader(ROWS_A_BATCH)
                 yield Answer(reader.schema, _read(reader))
@@ -108,15 +107,18 @@ def _meant(names: Sequence[str], sql: str) -> list[str]:
     return [name for name in names if (name.partition(".")[2] or name).casefold() in text]
 
 
-def _make_views(database: "DuckDBPyConnection", table: OpenTable) -> None:
-    name = table.version.name
-    relation = database.from_arrow(_sparing(table.dataset))
-    relation.project(", ".join(map(_expression, table.schema))).create_view(name, replace=False)
-    library, dot, member = name.partition(".")
-    if dot:
-        with suppress(_duckdb().CatalogException, _duckdb().BinderException):  # a schema of DuckDB's own has that name
-            database.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(library)}")
-            database.execute(f"CREATE VIEW {_quoted(library)}.{_quoted(member)} AS FROM {_quoted(name)}")
+def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable]) -> None:
+    """Whole names come first, so that no library of a sender's, such as MAIN, has the name of another table."""
+    for table in tables:
+        relation = database.from_arrow(_sparing(table.dataset))
+        relation.project(", ".join(map(_expression, table.schema))).create_view(table.version.name, replace=False)
+    for table in tables:
+        name = table.version.name
+        library, dot, member = name.partition(".")
+        if dot:
+            with suppress(_duckdb().CatalogException, _duckdb().BinderException):  # DuckDB has something of that name
+                database.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(library)}")
+                database.execute(f"CREATE VIEW {_quoted(library)}.{_quoted(member)} AS FROM {_quoted(name)}")
 
 
 def _sparing(table: "Dataset") -> "Dataset":

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.markup import escape
 
-from app.cli.console import Failure, err, out, size, table
+from app.cli.console import Failure, err, out, printable, size, table
 from app.cli.tables import choose
 from app.tables.out import FORMATS, Options, Outgoing, text
 from app.tables.out.cells import Cell, cells
@@ -56,7 +56,7 @@ def to_terminal(rows: Rows, most: int) -> None:
     grid = table()
     for cell in shown:
         is_number = text.is_bare(cell.type)
-        grid.add_column(escape(_printable(cell.name)), justify="right" if is_number else "left", overflow="fold")
+        grid.add_column(escape(printable(cell.name)), justify="right" if is_number else "left", overflow="fold")
     more = False
     for batch in rows.batches:
         more = batch.num_rows > most - grid.row_count
@@ -105,12 +105,7 @@ def _lines(shown: list[Cell], batch: pa.RecordBatch) -> Iterator[list[str]]:
         written, tags = cell.written(batch), cell.tags(batch)
         columns.append((written if tags is None else pc.coalesce(written, tags)).to_pylist())
     for row in zip(*columns, strict=True):
-        yield ["[dim]null[/]" if value is None else escape(_printable(value)) for value in row]
-
-
-def _printable(value: str) -> str:
-    """Text that moves no cursor and rings no bell: it may come from anywhere."""
-    return value if value.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in value)
+        yield ["[dim]null[/]" if value is None else escape(printable(value)) for value in row]
 
 
 def _plain_type(data_type: pa.DataType) -> pa.DataType:

@@ -122,6 +122,22 @@ def test_a_sender_does_not_write_on_the_terminal(run: Run, shown: Built) -> None
     assert out.splitlines()[1].rstrip() == "\ufffd[2Jred [bold]x"
 
 
+def test_nor_do_names_and_labels_of_a_sender(run: Run, tmp_path: Path) -> None:
+    built, bell = Built(tmp_path), "\x1b[2J\x9b\x07"
+    said = field("T" + bell, pa.string(), label="[red]" + bell, format=bell)
+    built.append(pa.table([["x"]], schema=pa.schema([said])), member="X" + bell)
+    place = ("--tables", built.folder)
+    for command in ("ls", "show", "head", "compact", "vacuum"):
+        name = () if command == "ls" else built.tables.names()
+        result = run("tables", command, *name, *place)
+        assert result.code == 0
+        assert not set(bell.replace("[2J", "")) & set(result.out + result.err)
+    for query in (f"SELECT 'x{bell}'::INT", f"FROM nope{bell}", f'SELECT 1 AS "{bell}"'):
+        result = run("tables", "sql", query, *place)
+        assert "\ufffd" in result.out + result.err
+        assert not set(bell.replace("[2J", "")) & set(result.out + result.err)
+
+
 def test_a_library_is_missing(run: Run, shown: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     result = run("tables", "sql", "SELECT 1")
@@ -199,6 +215,19 @@ def test_sql_sums_up_quality(run: Run, shown: Built) -> None:
     assert as_records(run("tables", "sql", query, "--json").out) == [
         {"source": "orders", "messages": 10, "missing_ranges": 0}
     ]
+
+
+def test_sql_finds_our_tables_whatever_senders_name_theirs(run: Run, tmp_path: Path) -> None:
+    built = Built(tmp_path)
+    built.append(pupils(), library="main", member="quality")
+    built.append(pupils(), library="main", member="work.pupils")
+    built.append(pupils())
+    built.quality([Increment("orders", hour_of(RECEIVED), messages=7)])
+    place = ("--tables", built.folder, "--json")
+    assert [row["messages"] for row in as_records(run("tables", "sql", "FROM quality", *place).out)] == [7]
+    for name in ('"main.quality"', "work.pupils", '"WORK.PUPILS"', '"MAIN.WORK.PUPILS"'):
+        query = f"SELECT count(Name) AS n FROM {name} JOIN quality ON true"
+        assert as_records(run("tables", "sql", query, *place).out) == [{"n": 3}]
 
 
 def test_sql_for_people(run: Run, shown: Built) -> None:
