@@ -287,7 +287,8 @@ class Catalog(Protocol):
 
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         """Takes all of it or nothing. Returns the identifiers of those `finished` and `refused` attachments that were
-        not complete when it came to them (deleted meanwhile); no event with one of them as its subject is logged.
+        not complete when it came to them (deleted meanwhile); no event with one of them as its subject is logged, nor
+        with one that is said to have expired and was no longer being received.
 
         Assembly may still say receiving or complete of an attachment that was finished, quarantined or deleted
         meanwhile: such a row keeps its state, and every row keeps what finishing wrote (size, sha256, content type,
@@ -322,7 +323,9 @@ class Catalog(Protocol):
         reason_code: str | None = None,
         reason: str | None = None,
         events: Sequence[NewEvent] = (),
-    ) -> None: ...
+    ) -> None:
+        """What may not follow the state that an attachment has by now is left out, and so are the events whose subject
+        it is: deleted stays deleted, only what is being received expires, only what is quarantined gets another try."""
 
     def stale_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
         """Receiving attachments that have had nothing since, oldest first."""

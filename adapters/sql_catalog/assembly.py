@@ -60,6 +60,7 @@ _COUNTED = frozenset(("parts_received", "bytes_received", "duplicates", "last_po
 # No part of a checkpoint opens what is closed, and what is ended needs its parts no more.
 _ENDED = (AttachmentState.FINISHED, AttachmentState.DELETED)
 _CLOSED = (*_ENDED, AttachmentState.QUARANTINED)
+_RECEIVING = AttachmentState.RECEIVING
 
 # Indexed, and seldom other than before. SQLite rewrites the indexes of every column that a statement sets, even to what
 # it was; so these have a statement of their own, which sets them only where they change. That halves what is written.
@@ -125,18 +126,20 @@ class Assembly(CatalogPart):
 
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         with self._database.write() as connection:
-            missed = self._save_attachments(connection, checkpoint)
+            missed, not_expired = self._save_attachments(connection, checkpoint)
             self._upsert_message.run(connection, message_columns(checkpoint.messages))
             self._upsert_quarantine.run(connection, columns_of(QuarantineRecord, checkpoint.quarantine))
             masks = checkpoint.source_dialects
             self._upsert_dialects.run(connection, {"source": [*masks], "dialects": [*masks.values()]})
-            log_events(connection, [event for event in checkpoint.events if event.subject not in missed])
+            untold = missed | not_expired
+            log_events(connection, [event for event in checkpoint.events if event.subject not in untold])
             if checkpoint.progress is not None:
                 connection.execute(_ADVANCE, {"reached": checkpoint.progress})
         return missed
 
-    def _save_attachments(self, connection: Connection, checkpoint: Checkpoint) -> set[str]:
-        """Returns the identifiers of what is to be closed and is not complete.
+    def _save_attachments(self, connection: Connection, checkpoint: Checkpoint) -> tuple[set[str], set[str]]:
+        """Returns the identifiers of what is to be closed and is not complete, and of what is said to have expired and
+        had more come of it, or had expired before.
 
         Rows that were not there before are inserted as what they become: most of a large checkpoint are such.
         """
@@ -160,7 +163,8 @@ class Assembly(CatalogPart):
         place(connection, [*finished.values()])
         refuse(connection, [each for each in checkpoint.refused if each.id not in missed])
         _REMOVE.run(connection, {"attachment": checkpoint.removed_attachments})
-        return missed
+        expired = {each for each, state in said.items() if state is AttachmentState.EXPIRED and each not in to_close}
+        return missed, {each for each in expired if before.get(each, _RECEIVING) is not _RECEIVING}
 
     @cached_property
     def _upsert_attachment(self) -> Bulk:

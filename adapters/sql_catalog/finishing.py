@@ -136,14 +136,15 @@ class Finishing(CatalogPart):
         values = {"state": state.value, "reason_code": reason_code, "reason": reason}
         if state is AttachmentState.DELETED:
             values["storage"] = None
+        changed: set[str] = set()
         with self._database.write(durable=True) as connection:
             for some in chunks(attachment_ids):
-                connection.execute(
-                    update(_attachments).where(among(connection, _attachments.c.id, some), allowed).values(values)
-                )
+                which = among(connection, _attachments.c.id, some), allowed
+                changed.update(connection.scalars(select(_attachments.c.id).where(*which)))
+                connection.execute(update(_attachments).where(*which).values(values))
                 if state is AttachmentState.DELETED:
                     forget_pieces(connection, some)
-            log_events(connection, events)
+            log_events(connection, [event for event in events if event.subject in changed])
 
     def needed_segments(self) -> set[int]:
         """As the answer lets segments go, all that it rests on is on disk when it is given."""

@@ -495,6 +495,25 @@ class CatalogContract:
         became = [known(catalog, number).state for number in range(len(State))]
         assert became == [State.EXPIRED if state is State.RECEIVING else state for state in State]
 
+    def test_what_does_not_change_is_not_told(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1), attachment(2, State.COMPLETE), attachment(3, State.DELETED))
+        told = [NewEvent("attachment.expired", f"a{number}", 9, {}) for number in (1, 2, 3)]
+        catalog.set_state(["a1", "a2", "a3"], State.EXPIRED, events=told)
+        assert [event.subject for event in catalog.events_after(0, 9)] == ["a1"]
+
+    @pytest.mark.parametrize("state", [None, *State])
+    def test_a_checkpoint_tells_of_what_expires_once_and_only_if_it_does(
+        self, catalog: Catalog, state: State | None
+    ) -> None:
+        if state is not None:
+            keep(catalog, attachment(1, State.COMPLETE if state is State.FINISHED else state))
+        if state is State.FINISHED:
+            catalog.finish(finished(1), [])
+        event = NewEvent("attachment.expired", "a1", 9, {})
+        assert catalog.checkpoint(Checkpoint(attachments=[attachment(1, State.EXPIRED)], events=[event])) == set()
+        told = [event.subject for event in catalog.events_after(0, 9)]
+        assert told == (["a1"] if state in (None, State.RECEIVING) else [])
+
     def test_unsettled_and_stale_attachments_come_oldest_first(self, catalog: Catalog) -> None:
         keep(catalog, *(attachment(number, State.COMPLETE) for number in range(5)))
         keep(catalog, *(replace(attachment(number), last_received_at=20 - number) for number in range(5, 10)))
