@@ -1,11 +1,13 @@
 """Sealed journal segments -> the archive, a folder or an object store that others read: one object each.
 
 Segments are copied in the order of their numbers, each whole before it has its name; what has its name and its size is
-there. A copy that fails stops nothing else: brokers are served, and segments stay in the journal until it works.
+there. A copy that fails stops nothing else: brokers are served, and segments stay in the journal until it works. An
+archive that has another journal's segments fails so too: numbers begin anew with every journal.
 """
 
 from typing import Any
 
+from app.model.errors import OurError
 from app.model.records import Extent
 from app.observe import logger
 from app.ports import ContentStore, Segment
@@ -14,6 +16,8 @@ from app.service.surroundings import Surroundings
 log = logger(__name__)
 
 PIECE = 1 << 20
+HEAD = 4096
+"""So many bytes of a segment are no other's: they say to the microsecond when it was begun."""
 
 
 def segment_name(number: int) -> str:
@@ -65,12 +69,21 @@ class Archiver:
 
     def _take(self, segment: Segment) -> None:
         name = segment_name(segment.number)
-        if self._size(name) != segment.size:
+        there = self._size(name)
+        if there:
+            self._require_same(segment, name, min(there, segment.size, HEAD))
+        if there != segment.size:
             with self._target.create(name) as copy:
                 for view in self._around.journal.views(_pieces(segment)):
                     copy.write(view)
             log.info("journal segment archived", segment=segment.number, bytes=segment.size)
         self._copied[segment.number] = segment.size
+
+    def _require_same(self, segment: Segment, name: str, length: int) -> None:
+        """Raises OurError when what is in the archive by this name does not begin as the segment does."""
+        begins = b"".join(self._around.journal.views([Extent(segment.number, 0, length)]))
+        if b"".join(self._target.read(name, 0, length)) != begins:
+            raise OurError(f"{name} is there already, and another journal's: every journal needs an archive of its own")
 
     def _size(self, name: str) -> int | None:
         try:

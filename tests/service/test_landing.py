@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
+from shutil import rmtree
 from typing import Any
 from uuid import uuid4
 
@@ -299,12 +300,33 @@ def test_what_is_in_the_archive_is_not_copied_again(start: Start, tmp_path: Path
     landing.land(landing.messages(landing.file()))
     (copy,) = until(lambda: list(archive.glob("*.arrows")))
     before = copy.stat()
-    (archive / "0000000002.arrows").write_bytes(b"torn")
+    (archive / "0000000002.arrows").touch()
     landing = start(journal=place)
     landing.land(landing.messages(landing.file()))
     until(lambda: landing.gateway.health().checks["archive"]["waiting"] == 0)
     assert copy.stat() == before
     assert (archive / "0000000002.arrows").read_bytes() == (tmp_path / "journal/0000000002.arrows").read_bytes()
+
+
+def test_the_archive_of_another_journal_is_left_alone(start: Start, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    landing = start(journal={"archive_url": archive.as_uri()}, **KEPT_BRIEFLY)
+    landing.land(landing.messages(landing.file()))
+    (copy,) = until(lambda: list(archive.glob("*.arrows")))
+    before = copy.read_bytes()
+    landing.gateway.stop()
+    for name in ("journal", "content"):
+        rmtree(tmp_path / name)
+    for path in tmp_path.glob("catalog.sqlite*"):
+        path.unlink()
+    landing = start(journal={"archive_url": archive.as_uri()}, **KEPT_BRIEFLY)
+    for _ in range(3):
+        landing.land(landing.messages(landing.file()))
+        sweep(landing)
+    error = until(lambda: landing.gateway.health().checks["archive"]["error"])
+    assert "0000000001.arrows is there already, and another journal's" in error
+    assert sweep(landing) == [1, 2, 3]
+    assert {path: path.read_bytes() for path in archive.glob("*.arrows")} == {copy: before}
 
 
 def test_the_tables_are_opened_when_they_are_asked_for(start: Start) -> None:
