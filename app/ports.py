@@ -187,7 +187,8 @@ class Journal(JournalReader, Protocol):
         durable when the call was made. Bodies are memory-mapped views."""
 
     def seal(self) -> None:
-        """Ends the segment being written, if it holds anything; the next append begins a new one."""
+        """Ends the segment being written, if it holds anything, and any before it that could not be ended in its time;
+        the next append begins a new one."""
 
     def retire(self, segment: int) -> None:
         """Removes a sealed segment."""

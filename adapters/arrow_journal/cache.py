@@ -80,8 +80,7 @@ class FileCache:
                 found.append((status.st_mtime_ns, status.st_size, path))
         kept = sum(size for _, size, _ in found) + wanted
         for _, size, path in sorted(found):
-            if kept > self._limit and not _is_locked(path):
-                path.unlink(missing_ok=True)
+            if kept > self._limit and _removed(path):
                 kept -= size
 
 
@@ -128,12 +127,16 @@ def _is_named(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _is_locked(path: Path) -> bool:
+def _removed(path: Path) -> bool:
+    """Removes a file, unless somebody is fetching it: that is seen, and kept from beginning, by its lock."""
     if not path.name.endswith(_PARTIAL):
-        return False
+        path.unlink(missing_ok=True)
+        return True
     with suppress(FileNotFoundError), path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return True
-    return False
+            return False
+        if _is_named(file.fileno(), path):
+            path.unlink()
+    return True

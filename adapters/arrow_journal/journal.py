@@ -27,8 +27,8 @@ from adapters.arrow_journal.columns import BodyLayout, encode
 from adapters.arrow_journal.reading import Reader
 from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.recovery import recover
-from adapters.arrow_journal.segments import FolderLock, map_segment, segment_path
-from adapters.arrow_journal.writing import SegmentWriter
+from adapters.arrow_journal.segments import FolderLock, SegmentState, map_segment, segment_path
+from adapters.arrow_journal.writing import SegmentWriter, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import JournalFull, OurError
 from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, PhysicalMessage, Position
@@ -94,6 +94,8 @@ class ArrowJournal:
     def seal(self) -> None:
         with self._writing:
             try:
+                for state in self._left_open():
+                    seal_file(self._folder, state, self._clock.now())
                 self._seal()
             except OSError as error:
                 raise self._failure(error) from error
@@ -200,6 +202,11 @@ class ArrowJournal:
                 if writer.state.sealed_at is not None:
                     writer.close()
                     self._writer = None
+
+    def _left_open(self) -> list[SegmentState]:
+        """Segments that are not written any more and that could not be sealed: the disk was full, or failed."""
+        written = self._writer and self._writer.state
+        return [state for state in self._states.values() if state.sealed_at is None and state is not written]
 
     def _failure(self, error: OSError) -> OurError:
         if self._writer is not None and (self._writer.broken or error.errno not in NO_SPACE):

@@ -77,9 +77,9 @@ class Sweeper:
     def seal_old_segment(self) -> None:
         """Seals a segment that is old enough and that no append comes to end."""
         before = self._around.clock.now() - microseconds(self._around.settings.journal.segment_age)
-        for segment in self._around.journal.segments()[-1:]:
-            if segment.sealed_at is None and segment.created_at < before:
-                self._around.journal.seal()
+        segments = self._around.journal.segments()
+        if any(segment.sealed_at is None and segment.created_at < before for segment in segments):
+            self._around.journal.seal()
 
     def retire_segments(self) -> None:
         """Removes sealed journal segments that nothing needs and that are older than `retention.journal`.

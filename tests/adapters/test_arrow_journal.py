@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
+from errno import ENOSPC
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 from crc32c import crc32c
 
 from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal.archive import ArrowArchive
 from adapters.arrow_journal.columns import BodyLayout, encode
 from adapters.arrow_journal.ipc import END_OF_STREAM
 from adapters.arrow_journal.reading import OPEN_SEGMENTS
@@ -302,6 +304,25 @@ class TestTrouble:
             journal.retire(1)
             assert [message for _, message in everything(journal)] == messages
             assert journal.append(messages[:10])[0].segment > 2
+
+    def test_what_a_full_disk_kept_from_being_sealed_is_sealed_later(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        messages = messages_of([30_000] * 3)
+        left_by_a_killed_process(tmp_path, messages)
+
+        def full(*_: object) -> None:
+            raise OSError(ENOSPC, "no space left")
+
+        with monkeypatch.context() as disk:
+            disk.setattr("adapters.arrow_journal.recovery.seal_file", full)
+            journal = ArrowJournal(tmp_path)
+        with closing(journal):
+            wanted = [*everything(journal), *zip(journal.append(messages), messages, strict=True)]
+            assert ArrowArchive(tmp_path).segments() == []
+            journal.seal()
+            assert [segment.number for segment in ArrowArchive(tmp_path).segments()] == [1, 2]
+            assert everything(journal) == wanted
 
     def test_another_failure_to_write_is_ours_and_a_new_segment_is_begun(self, tmp_path: Path) -> None:
         messages = messages_of([30_000] * 10)
