@@ -76,7 +76,7 @@ class LocalFolder:
     def flush(self, paths: Iterable[str]) -> None:
         with explained():
             for path in map(self._folder.joinpath, paths):
-                with path.open("rb") as file:
+                with suppress(FileNotFoundError), path.open("rb") as file:
                     os.fsync(file.fileno())
                 sync_folder(path.parent)
 

@@ -8,9 +8,9 @@ be on disk before it. Source: Delta transaction log protocol, "Delta Log Entries
 
 import json
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
@@ -33,6 +33,8 @@ _ENGINE = "attachment-gateway"
 READING_ATTEMPTS = 3
 """Between a reader's look at which files a log has and its reading them, others may sum them up and clean up."""
 
+_Said = TypeVar("_Said")
+
 
 class Active(NamedTuple):
     """A file of a version: `least_received` is the least `received_at` in it (µs), None where that is not known."""
@@ -48,12 +50,8 @@ class Snapshot:
     """A table's newest version. Raises KeyError when there is no such table."""
 
     def __init__(self, location: str, name: str) -> None:
-        try:
-            self.delta = _opened(location)
-        except TableNotFoundError:
-            raise KeyError(name) from None
-        except (DeltaError, OSError, ValueError) as error:
-            raise OurError(f"the log of the table {name!r} cannot be read: {error}") from error
+        self._location, self._name = location, name
+        self.delta = _opened(location, name)
         features = set(self.delta.protocol().writer_features or ())
         if not features <= _FEATURES:
             raise OurError(f"the table {name!r} was given features that are not known here: {', '.join(features)}")
@@ -75,19 +73,48 @@ class Snapshot:
         return schema
 
     def reached(self, application: str) -> int | None:
-        return self.delta.transaction_version(application)
+        """May move on to a newer version."""
+        return self._asked(lambda: self.delta.transaction_version(application))
+
+    def modified_at(self) -> int:
+        """In µs. May move on to a newer version."""
+        milliseconds: int = self._asked(lambda: self.delta.history(1)[0]["timestamp"])
+        return milliseconds * 1000
 
     def files(self) -> list[Active]:
         """In the order in which they were added."""
         found = pa.table(self.delta.get_add_actions(flatten=True)).to_pylist()
         return sorted((_active(each) for each in found), key=lambda each: (each.modified_at, each.path))
 
-
-def _opened(location: str) -> DeltaTable:
-    for _ in range(READING_ATTEMPTS - 1):
+    def _asked(self, ask: Callable[[], _Said]) -> _Said:
+        """What deltalake reads in the log only now, when others may have summed it up."""
         with suppress(DeltaError, OSError):
-            return DeltaTable(location)
-    return DeltaTable(location)
+            return ask()
+        self.delta = _opened(self._location, self._name)
+        with _explained(self._name):
+            return ask()
+
+
+def _opened(location: str, name: str) -> DeltaTable:
+    with _explained(name):
+        for _ in range(READING_ATTEMPTS - 1):
+            try:
+                return DeltaTable(location)
+            except TableNotFoundError:
+                raise
+            except (DeltaError, OSError):
+                continue
+        return DeltaTable(location)
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    try:
+        yield
+    except TableNotFoundError:
+        raise KeyError(name) from None
+    except (DeltaError, OSError, ValueError) as error:
+        raise OurError(f"the log of the table {name!r} cannot be read: {error}") from error
 
 
 def _active(said: Mapping[str, Any]) -> Active:

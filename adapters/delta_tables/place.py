@@ -32,7 +32,7 @@ class Place(Protocol):
         """A file to read, from any place."""
 
     def flush(self, paths: Iterable[str]) -> None:
-        """Makes durable what a library has written."""
+        """Makes durable what others have written, as far as it is still there."""
 
     def files(self, folder: str) -> list[str]:
         """The files of a table, without its log."""

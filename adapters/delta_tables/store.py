@@ -58,14 +58,13 @@ class DeltaTables:
 
     def describe(self, name: str) -> TableVersion:
         snapshot = self._snapshot(name)
-        files = snapshot.files()
-        modified = snapshot.delta.history(1)[0]["timestamp"] * 1000
+        modified, files = snapshot.modified_at(), snapshot.files()
         rows, size = sum(file.rows for file in files), sum(file.size for file in files)
         return TableVersion(name, snapshot.version, rows, len(files), size, modified)
 
     def reached(self, name: str, application: str) -> int | None:
         known = self._known(name)
-        return None if known is None else known.reached(application)
+        return None if known is None else self._reached(name, known, application)
 
     def location(self, name: str) -> str:
         self._snapshot(name)
@@ -90,7 +89,7 @@ class DeltaTables:
     ) -> bool:
         for _ in range(ATTEMPTS):
             known = self._known(name)
-            reached = None if known is None else known.reached(application)
+            reached = None if known is None else self._reached(name, known, application)
             if reached is not None and reached >= transaction:
                 return False
             described = log.metadata(name, schema, known)
@@ -200,6 +199,13 @@ class DeltaTables:
 
     def _snapshot(self, name: str) -> Snapshot:
         return Snapshot(self._place.location(folders.folder(name)), name)
+
+    def _reached(self, name: str, known: Snapshot, application: str) -> int | None:
+        """Who made the version may have been killed before it was on disk, and who asks builds upon it."""
+        reached = known.reached(application)
+        if reached is not None:
+            self._place.flush([log.version_path(folders.folder(name), known.version)])
+        return reached
 
     def _replaced(self, name: str, went: Sequence[Active], operation: str, actions: Sequence[log.Action]) -> bool:
         """Whether files could be replaced; not where somebody else has replaced one of them before."""

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from adapters.delta_tables import DeltaTables, folders, log
 from adapters.delta_tables.bucket import Bucket
+from adapters.delta_tables.local import LocalFolder
 from adapters.delta_tables.store import CHECKPOINT_EVERY
 from app.model.errors import OurError, StoreFull
 from tests.contracts.tables import APP, HOSTILE, TableContract, content, numbered, numbers, put, received, written
@@ -231,6 +232,28 @@ def test_what_a_killed_process_left_is_never_seen_and_goes(tmp_path: Path, momen
     folder = Path(store.location("T"))
     assert len(list(folder.glob("*"))) == 1 + len(left)
     assert all(path.suffix in {".json", ".crc"} for path in (folder / "_delta_log").iterdir())
+
+
+def test_a_version_is_on_disk_before_anybody_builds_upon_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when who made it was killed between making it and waiting for the disk."""
+    store, synced = DeltaTables(tmp_path), list[Path]()
+    with monkeypatch.context() as killed:
+        killed.setattr("adapters.delta_tables.local.LocalFolder.put_new", made_and_killed)
+        with pytest.raises(KeyboardInterrupt):
+            put(store, "T", numbered(8), 8)
+    monkeypatch.setattr("adapters.delta_tables.local.sync_folder", synced.append)
+    assert store.reached("T", APP) == 8
+    assert synced == [Path(store.location("T"), "_delta_log")]
+    synced.clear()
+    assert not store.commit("T", numbered(8).schema, [], APP, 8)
+    assert synced == [Path(store.location("T"), "_delta_log")]
+
+
+def made_and_killed(place: LocalFolder, path: str, data: bytes) -> bool:
+    version = Path(place.location(path))
+    version.parent.mkdir()
+    version.write_bytes(data)
+    raise KeyboardInterrupt
 
 
 COMMITS = """
