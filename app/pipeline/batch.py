@@ -49,16 +49,16 @@ def _run_to(last: int, spark: SparkSession, job: Job, catalog: Catalog, clock: C
     opened = open_job(job)
     with opened.stores.store.create(BEGUN) as target:
         target.write(orjson.dumps({"journal": job.journal, "last_segment": last}))
-    results = steps.results_of(assembled(spark, job, last, _known(catalog, last)).toArrow())
-    committed = Committer(opened, catalog, clock, table_writer(spark, job)).commit(results)
+    committer = Committer(opened, catalog, clock, table_writer(spark, job))
+    results = steps.results_of(assembled(spark, job, last, _known(committer.progress, last)).toArrow())
+    committed = committer.commit(results)
     opened.stores.store.delete(BEGUN)
     return committed
 
 
-def _known(catalog: Catalog, last: int) -> int | None:
+def _known(progress: int | None, last: int) -> int | None:
     """How far the catalog is, where that is before the last segment. A run that had come to its end is looked at once
     more as a whole: it may have been killed right behind."""
-    progress = catalog.progress()
     return progress if progress is not None and Position.unpack(progress).segment < last else None
 
 

@@ -3,7 +3,8 @@
 A batch is known by the packed journal position that it ends at, which only grows. Tables take it as the number of their
 transaction, the catalog as its progress; neither takes a number that it has reached. A job that is killed at any moment
 runs the same batch again: content objects are written again under the same names with the same bytes, tables that had
-the batch let it be, and the catalog, which is last, says that it is done.
+the batch let it be, and the catalog, which is last, says that it is done. Whoever commits is alone: a catalog that has
+moved meanwhile refuses the batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from app.assembly.parts import Parts
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import TheirError
+from app.model.errors import OurError, TheirError
 from app.model.records import AttachmentRecord, Checkpoint, Finished, MessageRecord, NewEvent
 from app.pipeline import tables
 from app.pipeline.finishing import Result, with_content
@@ -50,13 +51,16 @@ class Committed(NamedTuple):
 
 
 class Committer:
-    """Commits the batches of one job, one after the other, in the process that drives it."""
+    """Commits the batches of one job, one after the other, in the process that drives it. `progress` is the packed
+    position that the catalog has reached."""
 
     def __init__(self, opened: Opened, catalog: Catalog, clock: Clock, write_tables: WriteTables) -> None:
         self._opened, self._catalog, self._clock, self._write_tables = opened, catalog, clock, write_tables
+        self.progress = catalog.progress()
 
     def commit(self, results: Sequence[Result]) -> Committed | None:
-        """Makes known what a batch came to; None for a batch without messages."""
+        """Makes known what a batch came to; None for a batch without messages. Raises OurError when somebody else has
+        committed since the last one, or since this was made."""
         if not results:
             return None
         reached = max(result.reached for result in results)
@@ -64,11 +68,14 @@ class Committer:
         if progress is not None and progress >= reached:
             self._complete_messages(results)
             return Committed(reached, was_known=True)
+        if progress != self.progress:
+            raise OurError("somebody else commits to this catalog: another pipeline, or a gateway that assembles")
         results = [*results, *self._left_behind(results, reached)]
         now = self._clock.now()
         results = [_dated(result, now) for result in results]
         changed = self._commit_tables(results, reached)
         self._commit_catalog(results, reached, now)
+        self.progress = reached
         self._complete_messages(results)
         return _summary(results, reached, changed)
 

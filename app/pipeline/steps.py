@@ -4,6 +4,7 @@ Nothing of Spark is in here; a step is given the job and opens what it needs in 
 """
 
 import pickle
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, islice
 from operator import attrgetter
@@ -27,7 +28,8 @@ RESULTS_A_ROW = 64
 
 OUTCOMES = pa.schema([pa.field("outcome", pa.binary(), nullable=False)])
 RESULTS = pa.schema([pa.field("results", pa.binary(), nullable=False)])
-"""One column of pickled `Outcome` and of pickled lists of `Result`: they are read by the same job that wrote them."""
+"""One column of pickled `Outcome` and of pickled lists of `Result`: they are read by the same job that wrote them. The
+lists are compressed: the driver holds all of them, and Spark gives it no more than `spark.driver.maxResultSize`."""
 
 Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -86,7 +88,7 @@ def finish_all(job: Job) -> Step:
 
 def results_of(table: pa.Table) -> list[Result]:
     """The results that came to the driver."""
-    return [result for row in table.column("results").to_pylist() for result in unpack(row)]
+    return [result for row in table.column("results") for result in unpack(zlib.decompress(row.as_buffer()))]
 
 
 def pack(value: Outcome | list[Result]) -> bytes:
@@ -100,4 +102,5 @@ def unpack(packed: bytes) -> Any:
 def _results(outcomes: Iterable[Outcome], opened: Opened) -> Iterator[pa.RecordBatch]:
     found = finish(outcomes, opened.stores, opened.archive)
     while some := list(islice(found, RESULTS_A_ROW)):
-        yield pa.RecordBatch.from_arrays([pa.array([pack(some)], pa.binary())], schema=RESULTS)
+        packed = zlib.compress(pack(some), 1)
+        yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], schema=RESULTS)

@@ -60,7 +60,7 @@ def start(
             watch(number, results, committed)
 
     writer = (
-        outcomes(spark, job, bytes_per_trigger, catalog.progress())
+        outcomes(spark, job, bytes_per_trigger, committer.progress)
         .writeStream.queryName("attachments")
         .outputMode("append")
         .option("checkpointLocation", checkpoint)

@@ -76,4 +76,6 @@ def test_results_do_not_depend_on_how_many_are_made_together(tmp_path: Path, mon
     assert sorted(map(repr, apart)) == sorted(map(repr, together))
     assert any(result.fresh for result in together)
     assert not any(result.fresh for result in together if result.finished)
-    assert steps.results_of(pa.table({"results": [steps.pack(together)]})) == together
+    packed = pa.RecordBatch.from_pylist([{"outcome": steps.pack(each)} for each in outcomes()], steps.OUTCOMES)
+    sent = pa.Table.from_batches(steps.finish_all(job(tmp_path))([packed]))
+    assert sorted(map(repr, steps.results_of(sent))) == sorted(map(repr, together))
