@@ -57,6 +57,9 @@ _CONTENT = frozenset(
 # begins to count anew: nothing goes back, and all else stays as it was when the attachment was closed.
 _COUNTED = frozenset(("parts_received", "bytes_received", "duplicates", "last_position", "last_received_at"))
 
+# An application message comes once; whoever assembles may have forgotten that it came.
+_ANSWER = ("application_body", "application_format", "application_ccsid")
+
 # No part of a checkpoint opens what is closed, and what is ended needs its parts no more.
 _ENDED = (AttachmentState.FINISHED, AttachmentState.DELETED)
 _CLOSED = (*_ENDED, AttachmentState.QUARANTINED)
@@ -174,7 +177,8 @@ class Assembly(CatalogPart):
 
     @cached_property
     def _upsert_message(self) -> Bulk:
-        return self._upsert(_messages, "id", merged={"complete_at": func.coalesce})
+        answer = dict.fromkeys(_ANSWER, _unless_answered)
+        return self._upsert(_messages, "id", merged={"complete_at": func.coalesce, **answer})
 
     @cached_property
     def _upsert_quarantine(self) -> Bulk:
@@ -208,6 +212,10 @@ def _seldom(attachments: Columns, known: Container[str]) -> Columns:
 
 def _unless_closed(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
     return case((tables.IS_CLOSED, old), else_=new)
+
+
+def _unless_answered(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
+    return case((_messages.c.application_body.is_not(None), old), else_=new)
 
 
 def _not_back_when_closed(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:

@@ -412,6 +412,13 @@ class CatalogContract:
         catalog.checkpoint(Checkpoint(messages=[answered]))
         assert catalog.message("m1") == replace(answered, complete_at=60)
 
+    def test_a_message_keeps_its_answer(self, catalog: Catalog) -> None:
+        """Whoever assembles may have forgotten it when the header comes again."""
+        answered = message(1, application_body=b"body", application_format="MQSTR", application_ccsid=37)
+        catalog.checkpoint(Checkpoint(messages=[answered]))
+        catalog.checkpoint(Checkpoint(messages=[message(1, header_position=9)]))
+        assert catalog.message("m1") == replace(answered, header_position=9)
+
     # --- what assembly asks ---------------------------------------------------------------------------------------
 
     def test_attachments_by_key(self, catalog: Catalog) -> None:
