@@ -66,6 +66,7 @@ class Committer:
         reached = max(result.reached for result in results)
         progress = self._catalog.progress()
         if progress is not None and progress >= reached:
+            self._drop_deleted(results)
             self._complete_messages(results)
             return Committed(reached, was_known=True)
         if progress != self.progress:
@@ -98,16 +99,18 @@ class Committer:
 
     def _news(self, results: Sequence[Result]) -> Iterator[Result]:
         """The finished ones that no earlier batch has finished, and that nobody has deleted meanwhile."""
-        finished = [result for result in results if result.finished is not None and result.record is not None]
-        by_source: dict[str, list[bytes]] = {}
-        for result in finished:
-            assert result.record is not None
-            by_source.setdefault(result.record.source, []).append(result.record.correl_id)
-        over: set[str] = set()
-        for source, correl_ids in by_source.items():
-            known = self._catalog.attachments_by_key(source, correl_ids).values()
-            over.update(record.id for record in known if record.state in _OVER)
+        over = {record.id for record in self._known(results) if record.state in _OVER}
+        finished = (result for result in results if result.finished is not None and result.record is not None)
         return (result for result in finished if result.record is not None and result.record.id not in over)
+
+    def _known(self, results: Iterable[Result]) -> Iterator[AttachmentRecord]:
+        """What the catalog has of the finished ones."""
+        by_source: dict[str, list[bytes]] = {}
+        for result in results:
+            if result.finished is not None and result.record is not None:
+                by_source.setdefault(result.record.source, []).append(result.record.correl_id)
+        for source, correl_ids in by_source.items():
+            yield from self._catalog.attachments_by_key(source, correl_ids).values()
 
     # --- the catalog --------------------------------------------------------------------------------------------------
 
@@ -129,6 +132,14 @@ class Committer:
             record = self._catalog.attachment(attachment_id)
             name = objects.get(attachment_id)
             if name is not None and record is not None and record.state is AttachmentState.DELETED:
+                self._opened.stores.store.delete(name)
+
+    def _drop_deleted(self, results: Sequence[Result]) -> None:
+        """What has been deleted since an earlier run of the batch has been written again; its content goes again."""
+        objects = {result.finished.id: result.finished.object_name for result in results if result.finished is not None}
+        for record in self._known(results):
+            name = objects.get(record.id)
+            if name is not None and record.state is AttachmentState.DELETED:
                 self._opened.stores.store.delete(name)
 
     def _left_behind(self, results: Sequence[Result], reached: int) -> Iterator[Result]:

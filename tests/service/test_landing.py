@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from random import Random
 from shutil import rmtree
@@ -27,7 +27,7 @@ from app.service.sweeper import Sweeper
 from app.settings import Settings
 from app.web.api import create_app
 from tests.support.beside import JobBeside, journal_in
-from tests.support.sas_client import Attached, Program, binary_file, message
+from tests.support.sas_client import Attached, Program, binary_file, message, text_file
 from tests.support.surroundings import ManualClock, surroundings
 from tests.support.waiting import until
 from tests.web.stock import serving
@@ -158,6 +158,20 @@ def test_what_the_job_does_is_seen(start: Start) -> None:
         landing.job.run()
         assert landing.record(cut).state is AttachmentState.DELETED
     assert landing.record(whole).duplicates == 0
+
+
+def test_content_that_was_deleted_does_not_come_back_with_a_job_that_begins_anew(start: Start) -> None:
+    landing = start()
+    kept, dropped = (text_file(landing.program, name, b"line\n" * 10) for name in ("kept.txt", "dropped.txt"))
+    landing.land(landing.messages(kept, dropped))
+    landing.job.run()
+    assert len(list(landing.around.store.names())) == 2
+    assert landing.gateway.delete_attachment(landing.record(dropped).id)
+    with closing(JobBeside(landing.around.settings, landing.clock)) as anew:
+        committed = anew.run()
+    assert committed is not None
+    assert committed.was_known
+    assert list(landing.around.store.names()) == [landing.record(kept).object_name]
 
 
 def test_how_far_the_job_is_behind(start: Start) -> None:
