@@ -7,7 +7,7 @@ that is `app.pipeline.finishing`.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -22,6 +22,9 @@ from app.tables.quality import Increment, hour_of
 
 MOST_RANGES = 1000
 """Missing ranges of one attachment that are counted."""
+
+WITHOUT_KEY_AT_ONCE = 4096
+"""References without a key that are told of together: a source may send any amount of garbage."""
 
 
 class Held(NamedTuple):
@@ -74,9 +77,10 @@ class Outcome(NamedTuple):
 
 
 def by_key(references: Iterable[Reference]) -> Iterator[tuple[Key, list[Reference]]]:
-    """References that are sorted by source and key, together for each."""
+    """References that are sorted by source and key, together for each; those without a key in pieces."""
     for key, together in groupby(references, attrgetter("source", "key")):
-        yield key, list(together)
+        while some := list(islice(together, None if key[1] else WITHOUT_KEY_AT_ONCE)):
+            yield key, some
 
 
 def assemble(key: Key, references: Iterable[Reference], held: Held, limits: Limits) -> tuple[list[Outcome], Held]:

@@ -19,7 +19,7 @@ from app.assembly.headers import Announcement
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentKind
 from app.pipeline import references, state
-from app.pipeline.core import Held, Outcome, assemble
+from app.pipeline.core import Held, Outcome, assemble, by_key
 from app.pipeline.headers import Memory
 from app.pipeline.job import Job, open_job
 from app.pipeline.references import Reference
@@ -79,15 +79,14 @@ class AttachmentProcessor(StatefulProcessor):
         self._open = handle.getValueState("open", _STATE)
         self._done = handle.getValueState("done", _STATE, int(self._job.forget_finished * _MILLISECONDS))
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        source, correl_id = key[0], bytes(key[1])
-        coming = [references.from_row(_plain(row)) for row in rows]
-        if not correl_id:
-            outcomes, _ = assemble((source, correl_id), coming, Held(), self._job.limits)
-        else:
-            outcomes = self._assemble((source, correl_id), coming, timerValues)
-        for outcome in outcomes:
-            yield Row(outcome=pack(outcome))
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
+        for about, coming in by_key(references.from_row(_plain(row)) for row in rows):
+            if about[1]:
+                outcomes = self._assemble(about, coming, timerValues)
+            else:
+                outcomes, _ = assemble(about, coming, Held(), self._job.limits)
+            for outcome in outcomes:
+                yield Row(outcome=pack(outcome))
 
     def _assemble(self, key: Key, coming: list[Reference], timer_values: Any) -> list[Outcome]:
         was_open = self._open.get()

@@ -103,6 +103,16 @@ def test_what_comes_late_is_known_for_what_it_is(tmp_path: Path) -> None:
     assert attachment.held("open") is None
 
 
+def test_what_has_no_key_leaves_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.pipeline.core.WITHOUT_KEY_AT_ONCE", 2)
+    attachment = Attachment(tmp_path, sent(1))
+    refusal = Reference("s", b"", 1, What.REFUSED, 0, (1,), (1,), ("code", "row", -1, "why"))
+    refused = [refusal._replace(position=position) for position in range(1, 6)]
+    told = outcomes(attachment.tester.test(("s", b""), rows(refused)))
+    assert [each.position for one in told for each in one.refused] == [1, 2, 3, 4, 5]
+    assert attachment.tester.peekValueState("open", ("s", b"")) is None
+
+
 def test_silence_expires_and_a_late_message_revives(tmp_path: Path) -> None:
     attachment = Attachment(tmp_path, sent(5))
     *first, last = attachment.references
