@@ -1,6 +1,7 @@
 """Tables in a local folder, whose files are flushed to disk before they count."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -12,16 +13,17 @@ from adapters.delta_tables.place import LOG, explained
 from adapters.disk import make_folders, sync_folder
 
 _PARTIAL = ".partial-"
+_MISREAD = re.compile(r"[%\\\x00-\x1f\x7f]")
 
 
 class LocalFolder:
-    """A folder, made when the first table is. Raises ValueError for one with a percent sign in its path, which the
-    library that reads logs takes for an escape."""
+    """A folder, made when the first table is. Raises ValueError for one whose path the library that reads logs takes
+    for another: with a percent sign, a backslash or a control character in it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
-        if "%" in str(self._folder):
-            raise ValueError(f"no table store at {folder}: its path has a percent sign")
+        if _MISREAD.search(str(self._folder)):
+            raise ValueError(f"no table store at {folder}: its path has a percent sign, a backslash or the like")
 
     def folders(self) -> Iterator[str]:
         with explained():

@@ -179,14 +179,15 @@ def metadata(name: str, schema: pa.Schema, known: Snapshot | None) -> Action | N
     }
 
 
-def added(file: TableFile, *, is_new: bool = True) -> Action:
-    """A file that belongs to the table from now on; its rows are new ones, or only lie elsewhere now."""
+def added(file: TableFile, at: int = 0, *, is_new: bool = True) -> Action:
+    """A file that belongs to the table from now on; its rows are new ones, or only lie elsewhere now. It is the one at
+    this place in its version: as actions have no order, its time is so many milliseconds later."""
     return {
         "add": {
             "path": quote(file.path),
             "partitionValues": {},
             "size": file.size,
-            "modificationTime": _now(),
+            "modificationTime": _now() + at,
             "dataChange": is_new,
             "stats": file.statistics,
         }

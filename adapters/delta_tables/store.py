@@ -97,7 +97,7 @@ class DeltaTables:
                 *([log.protocol()] if known is None else []),
                 *([described] if described is not None else []),
                 log.transaction(application, transaction),
-                *(log.added(file) for file in files),
+                *(log.added(file, at) for at, file in enumerate(files)),
             ]
             data = log.entry("WRITE", {"mode": "Append", "partitionBy": "[]"}, actions, appends=True)
             if self._put(name, known, data):
@@ -133,7 +133,7 @@ class DeltaTables:
             written = [self.write(name, schema, self._read(name, schema, files)) for files in joined]
             actions = [
                 *(log.removed(file, is_change=False) for file in went),
-                *(log.added(file, is_new=False) for file in written),
+                *(log.added(file, at, is_new=False) for at, file in enumerate(written)),
             ]
             if self._replaced(name, went, "OPTIMIZE", actions):
                 return len(went)
@@ -158,7 +158,7 @@ class DeltaTables:
                 return 0
             actions = [
                 *(log.removed(file, is_change=True) for file in went),
-                *(log.added(file) for file in kept if file.rows),
+                *(log.added(file, at) for at, file in enumerate(kept) if file.rows),
             ]
             if self._replaced(name, went, "DELETE", actions):
                 return sum(file.rows for file in went) - sum(file.rows for file in kept)
@@ -184,10 +184,10 @@ class DeltaTables:
         return len(there)
 
     def _name(self, folder: str) -> str | None:
-        """The name of the table in a folder; None where it is none of this store's."""
+        """The name of the table in a folder; None where it is none of this store's, or nobody can tell."""
         if not folders.is_cut(folder):
             return folders.name(folder)
-        with suppress(KeyError):
+        with suppress(KeyError, OurError):
             return Snapshot(self._place.location(folder), folder).name
         return None
 

@@ -378,6 +378,15 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
         list(store.rows("U"))
 
 
+def test_a_table_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    store = DeltaTables(tmp_path)
+    for name in ("T", "x" * 200):
+        put(store, name, numbered(1), 1)
+    version = Path(store.location("x" * 200)) / "_delta_log" / f"{0:020}.json"
+    version.write_text("{")
+    assert store.names() == ["T"]
+
+
 def test_a_table_that_others_gave_more_than_is_known_is_left_alone(tmp_path: Path) -> None:
     store = DeltaTables(tmp_path)
     put(store, "T", numbered(1), 1)
@@ -388,7 +397,9 @@ def test_a_table_that_others_gave_more_than_is_known_is_left_alone(tmp_path: Pat
         put(store, "T", numbered(2), 2)
 
 
-@pytest.mark.parametrize("url", ["http://host/x", "ftp://host/x", "file://host/x", "nonsense://x", "/a%20b"])
+@pytest.mark.parametrize(
+    "url", ["http://host/x", "ftp://host/x", "file://host/x", "nonsense://x", "/a%20b", "a\\b", "a\nb"]
+)
 def test_refuses_other_urls(url: str) -> None:
     with pytest.raises(ValueError, match="table store"):
         DeltaTables(url)

@@ -137,7 +137,8 @@ class TableContract:
         assert tables.commit("T", schema, [], APP, 1)
         assert numbers(tables, "T") == []
         assert tables.commit("T", schema, [written(tables, "T", numbered(n)) for n in range(5)], APP, 2)
-        assert numbers(tables, "T") == [0, 1, 2, 3, 4]
+        assert content(tables, "T")["n"].to_pylist() == [0, 1, 2, 3, 4]
+        assert tables.dataset("T").to_table()["n"].to_pylist() == [0, 1, 2, 3, 4]
         described = tables.describe("T")
         assert (described.name, described.version, described.rows, described.files) == ("T", 1, 5, 5)
         assert described.size > 0
