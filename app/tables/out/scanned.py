@@ -27,8 +27,8 @@ def outgoing(
     taken = rows - first if options.limit is None else min(rows - first, options.limit)
     unknown = [name for name in selection.sources if _lacks_length(schema.field(name))]
     if known.needs_lengths and unknown:
-        longest = _longest(head(table, schema, unknown, first, taken))
-        selection = select(_with_lengths(schema, dict(zip(unknown, longest, strict=True))), options, known)
+        longest = _longest(unknown, head(table, schema, unknown, first, taken))
+        selection = select(_with_lengths(schema, longest), options, known)
     batches = (selection.apply(batch) for batch in head(table, schema, selection.sources, first, taken))
     return Outgoing(selection.schema, batches, taken, created)
 
@@ -56,10 +56,13 @@ def _lacks_length(field: pa.Field) -> bool:
     return pa.types.is_string(field.type) and not is_told and not side.is_side(field)
 
 
-def _longest(batches: Iterator[pa.RecordBatch]) -> list[int]:
+def _longest(names: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Mapping[str, int]:
     """The bytes of the longest text of each column."""
-    of_batches = [[pc.max(pc.binary_length(column)).as_py() or 0 for column in batch.columns] for batch in batches]
-    return [max(lengths) for lengths in zip(*of_batches, strict=True)]
+    longest = dict.fromkeys(names, 0)
+    for batch in batches:
+        for name, column in zip(names, batch.columns, strict=True):
+            longest[name] = max(longest[name], pc.max(pc.binary_length(column)).as_py() or 0)
+    return longest
 
 
 def _with_lengths(schema: pa.Schema, lengths: Mapping[str, int]) -> pa.Schema:
