@@ -1,7 +1,8 @@
 # Two to remember: `make run` shows the gateway at work, `make test` proves it.
 # Both set up what they need, on a machine that has nothing but Python 3.11, and repair what was left half done.
 
-PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3))
+PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do \
+	$$each -c '' 2>/dev/null && command -v $$each && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
