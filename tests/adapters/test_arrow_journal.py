@@ -20,6 +20,8 @@ from adapters.arrow_journal.ipc import END_OF_STREAM
 from adapters.arrow_journal.reading import OPEN_SEGMENTS
 from adapters.arrow_journal.recent import LAYOUTS, Recent
 from adapters.arrow_journal.recovery import whole_batches
+from adapters.arrow_journal.segments import SegmentState
+from adapters.arrow_journal.writing import seal_file
 from app.model.errors import JournalFull, OurError
 from app.model.message import PhysicalMessage, Position
 from app.ports import Journal
@@ -35,6 +37,19 @@ class ManualClock:
 
     def now(self) -> int:
         return self.time
+
+
+class Watched(SegmentState):
+    """What others may see of a segment's size, once they see that it is sealed."""
+
+    def __init__(self, number: int, size: int, created_at: int) -> None:
+        self.seen: list[int] = []
+        super().__init__(number, size, created_at)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if getattr(self, "sealed_at", None) is not None:
+            self.seen.append(self.size)
 
 
 def segment_names(folder: Path) -> list[str]:
@@ -304,6 +319,15 @@ class TestTrouble:
             journal.retire(1)
             assert [message for _, message in everything(journal)] == messages
             assert journal.append(messages[:10])[0].segment > 2
+
+    def test_who_sees_that_a_segment_is_sealed_sees_its_whole_size(self, tmp_path: Path) -> None:
+        left_by_a_killed_process(tmp_path, messages_of([30_000] * 3))
+        path = tmp_path / "0000000001.open.arrows"
+        found = whole_batches(1, path)
+        assert found is not None
+        state = Watched(1, found.size, found.created_at)
+        seal_file(tmp_path, state, 5)
+        assert state.seen == [(tmp_path / "0000000001.arrows").stat().st_size]
 
     def test_what_a_full_disk_kept_from_being_sealed_is_sealed_later(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
