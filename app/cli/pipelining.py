@@ -39,6 +39,7 @@ Master = Annotated[str | None, typer.Option(help="Where Spark runs: local[*] if 
 Memory = Annotated[str | None, typer.Option(help="The heap of Spark's Java on this machine, such as 2g.")]
 Partitions = Annotated[int | None, typer.Option(min=1, help="Into how many tasks a shuffle goes.")]
 Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="Any setting of Spark's own.")]
+MakeTables = Annotated[bool, typer.Option("--tables/--no-tables", help="Whether data sets and files go into tables.")]
 
 log = logger(__name__)
 
@@ -57,6 +58,7 @@ def batch(
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Leave the content of binary files in the journal, which must stay.")
     ] = False,
+    tables: MakeTables = True,
     as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
     master: Master = None,
     memory: Memory = None,
@@ -66,7 +68,7 @@ def batch(
     """Put together and decode all that an archive of segments holds, and make tables of it."""
     settings = _settings(path, to)
     with _session(_spark_settings(master, memory, partitions, conf)) as spark:
-        committed, report = _run_batch(spark, settings, journal, in_place=in_place)
+        committed, report = _run_batch(spark, settings, journal, in_place=in_place, tables=tables)
     if committed is None:
         raise Failure(f"there is no sealed segment in {journal}", _WHEN_SEALED)
     if as_json:
@@ -83,6 +85,7 @@ def stream(
         str | None, typer.Option(help="Sealed segments: a folder, or the URL of one; else the gateway's own.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="End when all that is sealed now is done.")] = False,
+    tables: MakeTables = True,
     master: Master = None,
     memory: Memory = None,
     partitions: Partitions = None,
@@ -90,9 +93,12 @@ def stream(
 ) -> None:
     """Put attachments together as the gateway seals its journal (its setting: assembler = "spark")."""
     settings = _settings(path, None)
+    if journal is None and settings.assembler != "spark":
+        hint = 'say assembler = "spark" in the configuration of both, or --journal for an archive'
+        raise Failure("the gateway of this configuration puts attachments together itself", hint)
     place = journal or settings.journal.archive_url or str(settings.journal_folder.absolute())
     with _session(_spark_settings(master, memory, partitions or settings.pipeline.partitions, conf)) as spark:
-        _run_stream(spark, settings, place, in_place=journal is None, once=once)
+        _run_stream(spark, settings, place, in_place=journal is None, once=once, tables=tables)
 
 
 @pipeline.command()
@@ -103,7 +109,8 @@ def demo(*, master: Master = None, memory: Memory = None) -> None:
         out.print("\n[bold]the same journal, on Spark[/]\n")
         settings = _settings(None, Path(folder) / "pipeline")
         with _session(_spark_settings(master, memory, None, None)) as spark:
-            committed, report = _run_batch(spark, settings, str(Path(folder) / "gateway" / "journal"), in_place=False)
+            journal = str(Path(folder) / "gateway" / "journal")
+            committed, report = _run_batch(spark, settings, journal, in_place=False, tables=True)
         if committed is None:
             raise Failure("the demonstration has left no sealed segment", _WHEN_SEALED)
         _show(committed, report)
@@ -177,7 +184,7 @@ def _why(error: Exception) -> str:
 
 
 def _run_batch(
-    spark: "SparkSession", settings: Settings, journal: str, *, in_place: bool
+    spark: "SparkSession", settings: Settings, journal: str, *, in_place: bool, tables: bool
 ) -> tuple["Committed | None", "Report"]:
     from app.main import SystemClock  # noqa: PLC0415
     from app.pipeline.batch import run  # noqa: PLC0415
@@ -185,14 +192,16 @@ def _run_batch(
     from app.pipeline.progress import progress  # noqa: PLC0415
     from app.pipeline.report import report  # noqa: PLC0415
 
-    job = Job.of(settings, journal, in_place=in_place)
+    job = Job.of(settings, journal, in_place=in_place, tables=tables)
     with closing(plugins.load("catalog", "sql")(settings.catalog_url)) as catalog:
         with progress(spark, "assembling", err):
             committed = run(spark, job, catalog, SystemClock())
         return committed, report(catalog, open_job(job).archive)
 
 
-def _run_stream(spark: "SparkSession", settings: Settings, journal: str, *, in_place: bool, once: bool) -> None:
+def _run_stream(
+    spark: "SparkSession", settings: Settings, journal: str, *, in_place: bool, once: bool, tables: bool
+) -> None:
     from app.main import SystemClock  # noqa: PLC0415
     from app.pipeline.job import Job  # noqa: PLC0415
     from app.pipeline.streaming import start  # noqa: PLC0415
@@ -203,7 +212,7 @@ def _run_stream(spark: "SparkSession", settings: Settings, journal: str, *, in_p
     with closing(plugins.load("catalog", "sql")(settings.catalog_url)) as catalog:
         query = start(
             spark,
-            Job.of(settings, journal, in_place=in_place),
+            Job.of(settings, journal, in_place=in_place, tables=tables),
             catalog,
             SystemClock(),
             checkpoint=settings.pipeline_checkpoint,

@@ -11,14 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import Row
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from app.assembly.collecting import Attachment, Key
 from app.assembly.headers import Announcement
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentKind
-from app.pipeline import references, state
+from app.pipeline import references, state, steps
 from app.pipeline.core import Held, Outcome, assemble, by_key
 from app.pipeline.headers import Memory
 from app.pipeline.job import Job, open_job
@@ -27,21 +28,8 @@ from app.pipeline.steps import pack, read_headers
 from app.pipeline.workers import at_task_start
 from app.tables.quality import Increment, hour_of
 
-REFERENCES = StructType(
-    [
-        StructField("source", StringType(), nullable=False),
-        StructField("key", BinaryType(), nullable=False),
-        StructField("position", LongType(), nullable=False),
-        StructField("what", ByteType(), nullable=False),
-        StructField("first", LongType(), nullable=False),
-        StructField("sizes", BinaryType(), nullable=False),
-        StructField("received_at", BinaryType(), nullable=False),
-        StructField("detail", BinaryType(), nullable=False),
-    ]
-)
-"""`app.pipeline.references.SCHEMA`, as Spark says it."""
-
-OUTCOMES = StructType([StructField("outcome", BinaryType(), nullable=False)])
+REFERENCES = from_arrow_schema(references.SCHEMA)
+OUTCOMES = from_arrow_schema(steps.OUTCOMES)
 
 _STATE = StructType(
     [

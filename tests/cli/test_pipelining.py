@@ -120,3 +120,22 @@ def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession) -> Non
         "Spark gave up: java.util.NoSuchElementException",
         "the catalog cannot be opened",
     ]
+
+
+def test_tables_are_left_out_where_nobody_wants_them(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+    mixed_journal.write(tmp_path / "journal", mixed_journal.traffic(Random(3), 3, 1000))
+    done = run("pipeline", "batch", tmp_path / "journal", "--out", tmp_path / "result", "--no-tables", "--json")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told["attachments"]["finished"] > 0
+    assert told["tables"] == []
+    assert not (tmp_path / "result" / "tables").exists()
+
+
+def test_no_stream_beside_a_gateway_that_assembles(run: Run, tmp_path: Path) -> None:
+    configuration = tmp_path / "gateway.toml"
+    configuration.write_text(f'data = "{tmp_path / "var"}"\n')
+    done = run("pipeline", "stream", "--config", configuration)
+    assert done.code == 1
+    assert "puts attachments together itself" in done.err
+    assert 'assembler = "spark"' in done.err
