@@ -93,10 +93,9 @@ def test_of_a_group_the_messages_that_are_not_whole_are_missing(stock: Stock, ht
 
 def test_what_is_finished_tells_everything(stock: Stock, http: httpx.Client) -> None:
     data = b"four\nlines\n"
-    record = stock.stored(
-        data, "text/plain; charset=utf-8", kind=AttachmentKind.TEXT_FILE, qualifier_2="d:\\a\ud800.txt"
-    )
-    message = stock.message([record])
+    named = {"kind": AttachmentKind.TEXT_FILE, "qualifier_2": "d:\\a\ud800.txt", "message_id": "owner"}
+    record = stock.stored(data, "text/plain; charset=utf-8", **named)
+    message = stock.message([record], id="owner")
     seen = http.get(f"/v1/attachments/{record.id}").json()
     assert seen["sha256"] == sha256(data).hexdigest()
     assert (seen["size"], seen["kind"], seen["name"], seen["file_name"]) == (11, "text-file", "d:\\a?.txt", "a_.txt")
