@@ -2,6 +2,7 @@
 
     python -m bench.pipeline              about 1.4 GiB: 200 files of 4 MiB and 20,000 of 32 KiB, 1 % duplicates
     python -m bench.pipeline --scale 0.1  a tenth of it
+    python -m bench.pipeline --large 3072 instead, one file of 3 GiB with a Java heap of 512 MiB: what memory it takes
 
 scan       Spark reads every physical message, bodies included, and adds up their sizes
 batch      the same journal put together by `pipeline batch`: content measured where it lies, catalog and tables written
@@ -31,6 +32,8 @@ from typing import Any
 from adapters.arrow_journal import ArrowJournal
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
+from app.codecs.sas.attachment import write_count
+from app.codecs.sas.correlid import join
 from app.main import SystemClock
 from app.model.message import PhysicalMessage
 from app.observe import Metrics, configure_logging
@@ -109,25 +112,36 @@ def unfinished(attachments: int) -> Iterator[PhysicalMessage]:
         yield each._replace(source="open", received_at=RECEIVED_AT)
 
 
+def one_file(size: int) -> Iterator[PhysicalMessage]:
+    """A file of about so many bytes, the same record again and again."""
+    program = Program(Random(1))
+    sample = binary_file(program, "large.bin", program.random.randbytes(MIB))
+    header, application, description, record, *_, count = message(program, [sample])
+    parts = 1 + size // len(record.body)
+    body = write_count(parts, program.dialect)
+    key = sample.definition.correl_id
+    numbered = (record._replace(correl_id=join(key, number)) for number in range(2, parts + 1))
+    for each in chain((header, application, description), numbered, (count._replace(body=body),)):
+        yield each._replace(source="large", received_at=RECEIVED_AT)
+
+
 # --- what is measured, in a process of its own ------------------------------------------------------------------------
 
 
 class Peak(threading.Thread):
-    """The most memory that this process's Java and its Python workers had resident, in MiB."""
+    """The most memory that this process's Java, all its Python workers, and one of them had resident, in MiB."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.java = self.python = 0.0
+        self.java = self.python = self.worker = 0.0
 
     def run(self) -> None:
         while True:
-            java = python = 0
-            for name, resident in _below(os.getpid()):
-                if name == "java":
-                    java += resident
-                else:
-                    python += resident
-            self.java, self.python = max(self.java, java / 1024), max(self.python, python / 1024)
+            below = [(name, resident / 1024) for name, resident in _below(os.getpid())]
+            java = [resident for name, resident in below if name == "java"]
+            python = [resident for name, resident in below if name != "java"]
+            self.java, self.python = max(self.java, sum(java)), max(self.python, sum(python))
+            self.worker = max(self.worker, *python, 0.0)
             sleep(SAMPLE_SECONDS)
 
 
@@ -195,10 +209,10 @@ def _scan(spark: Any, journal: Path) -> None:
     messages.selectExpr("sum(length(body))").collect()
 
 
-def _batch(spark: Any, journal: Path, folder: Path) -> None:
+def _batch(spark: Any, journal: Path, folder: Path, *, in_place: bool = True) -> None:
     settings = Settings.model_validate({"data": folder})
     with closing(SqlCatalog(settings.catalog_url)) as catalog:
-        committed = batch.run(spark, Job.of(settings, str(journal), in_place=True), catalog, SystemClock())
+        committed = batch.run(spark, Job.of(settings, str(journal), in_place=in_place), catalog, SystemClock())
         assert committed is not None
         assert committed.finished == catalog.counts()["attachments"]["finished"] > 0
 
@@ -266,6 +280,23 @@ def _receiving(catalog: SqlCatalog) -> Iterator[Any]:
             return
 
 
+def large(mebibytes: int) -> None:
+    """Puts one file together and tells what memory that took."""
+    with TemporaryDirectory(prefix="bench-pipeline-") as folder:
+        journal = Path(folder) / "journal"
+        write(journal, one_file(mebibytes * MIB), 256 * MIB)
+        peak = Peak()
+        peak.start()
+        spark = session("bench", SparkSettings("local[2]", "512m"))
+        started = perf_counter()
+        _batch(spark, journal, Path(folder) / "out", in_place=False)
+        seconds = perf_counter() - started
+        spark.stop()
+    print(
+        f"large     {mebibytes:,} MiB in {seconds:.1f} s, Java {peak.java:,.0f} MiB, one worker {peak.worker:,.0f} MiB"
+    )
+
+
 def embedded(journal: Path, rounds: int) -> float:
     """Seconds in which the gateway's own stages have finished everything."""
 
@@ -320,6 +351,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="of the journal")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--large", type=int, metavar="MIB", help="one file of this size, and nothing else")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     parser.add_argument("--journal", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--open-journal", type=Path, help=argparse.SUPPRESS)
@@ -328,6 +360,9 @@ def main() -> None:
     configure_logging("warning", "console")
     if given.part:
         print(json.dumps(PARTS[given.part](given)))
+        return
+    if given.large:
+        large(given.large)
         return
     with journals(given.scale) as (journal, open_journal):
         report(journal, open_journal, given.rounds)
