@@ -20,6 +20,7 @@ from rich.progress import (
 
 from app.cli.client import DEFAULT_URL, Client, Url, connect
 from app.cli.console import Failure, bars, err, size
+from app.cli.files import whole_file
 from app.cli.tables import EXTENSIONS, Choice, choose
 
 _PIECE = 1 << 20
@@ -155,19 +156,8 @@ def _get_made(client: Client, attachment: dict[str, Any], output: str | None, ch
     """A data set in a format in which it is made as it comes. Raises Failure."""
     if output == "-":
         return _receive_made(client, attachment, sys.stdout.buffer, choice)
-    target = _target(output, choice.file_name(attachment["file_name"]))
-    part = target.with_name(target.name + ".part")
-    try:
-        with part.open("wb") as file:
-            _receive_made(client, attachment, file, choice)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
-    except OSError as error:
-        raise Failure(f"cannot write {target}: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
-    err.print(f"{target}  {size(target.stat().st_size)}", markup=False, highlight=False)
+    with whole_file(_target(output, choice.file_name(attachment["file_name"]))) as file:
+        _receive_made(client, attachment, file, choice)
     return None
 
 

@@ -1,6 +1,5 @@
 """Rows as commands show them to people, and as they write them to files."""
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -12,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.markup import escape
 
-from app.cli.console import Failure, err, out, printable, size, table
+from app.cli.console import Failure, err, out, printable, table
+from app.cli.files import whole_file
 from app.cli.tables import choose
 from app.tables.out import FORMATS, Options, Outgoing, text
 from app.tables.out.cells import Cell, cells
@@ -79,18 +79,8 @@ def to_file(rows: Rows, output: str) -> None:
     word = choose(None, output, None).word
     if word not in WRITTEN:
         raise Failure(f"{output}: rows are not written as {word}", f"known: {', '.join(WRITTEN)}")
-    target = Path(output)
-    part = target.with_name(target.name + ".part")
-    try:
-        with part.open("wb") as file:
-            _write(rows, word, Options(), file)
-            os.fsync(file.fileno())
-        part.replace(target)
-    except OSError as error:
-        raise Failure(f"cannot write {target}: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
-    err.print(f"{target}  {size(target.stat().st_size)}", markup=False, highlight=False)
+    with whole_file(Path(output)) as file:
+        _write(rows, word, Options(), file)
 
 
 def _write(rows: Rows, word: str, options: Options, file: BinaryIO) -> None:

@@ -1,0 +1,26 @@
+"""Files that commands write."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from app.cli.console import Failure, err, size
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[BinaryIO]:
+    """A file that appears, and is told of, when the block has ended well. Raises Failure when it cannot be written."""
+    part = target.with_name(target.name + ".part")
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+    except OSError as error:
+        raise Failure(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    err.print(f"{target}  {size(target.stat().st_size)}", markup=False, highlight=False)
