@@ -24,6 +24,7 @@ from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.rows import attachment_record, unpack_extents
 from app.model.attachment import AttachmentState
+from app.model.identity import announces_application
 from app.model.records import AttachmentRecord, Extent, Finished, NewEvent
 
 _attachments, _messages = tables.attachments, tables.messages
@@ -164,12 +165,7 @@ def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> 
     """
     theirs = select(_attachments.c.message_id).where(among(connection, _attachments.c.id, attachment_ids))
     rows = connection.execute(_INCOMPLETE.where(_messages.c.id.in_(theirs)))
-    return [row for row in rows if row.answered or not _announces_application_message(row.message_correl_id)]
-
-
-def _announces_application_message(message_correl_id: bytes) -> bool:
-    # Blanks are those of ASCII or of EBCDIC.
-    return bool(message_correl_id.strip(b"\0 @"))
+    return [row for row in rows if row.answered or not announces_application(row.message_correl_id)]
 
 
 def _finished(connection: Connection, attachment_ids: Collection[str]) -> set[str]:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from app.assembly.collecting import NOTHING, Effect, Key, Refused, Repeated
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
-from app.model.identity import attachment_id, message_id
+from app.model.identity import announces_application, attachment_id, message_id
 from app.model.records import MessageRecord
 
 
@@ -70,11 +70,6 @@ def header_key(source: str, header: MessageHeader | MessageRecord) -> Key:
     """The `message_key` of the message that a header begins."""
     announced = announces_application(header.message_correl_id)
     return source, (header.message_correl_id if announced else header.header_correl_id)[:16]
-
-
-def announces_application(message_correl_id: bytes) -> bool:
-    """Whether a header announces an application message; blanks are those of ASCII or of EBCDIC."""
-    return bool(message_correl_id.strip(b"\0 @"))
 
 
 def _message_record(source: str, header: MessageHeader, position: int, received_at: int) -> MessageRecord:
