@@ -5,10 +5,9 @@ messages and what belongs in quarantine are fetched. Runs wherever the outcomes 
 nothing here writes but the content store, and that under names that follow from the attachment.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -79,16 +78,34 @@ def finish(outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive)
 
 def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) -> Iterator[Result]:
     outcomes.sort(key=lambda outcome: outcome.position)
-    fetched = fetch(archive, {place for outcome in outcomes for place in _asked_for(outcome)})
-    for outcome in outcomes:
-        yield _result(outcome, stores, fetched)
+    wholes = [_whole(outcome) for outcome in outcomes]
+    places = {place for outcome in outcomes for place in _asked_for(outcome)}
+    fetched = fetch(archive, places | {whole.first for whole in wholes if whole and whole.first is not None})
+    for outcome, whole in zip(outcomes, wholes, strict=True):
+        result = _result(outcome, fetched)
+        if whole is not None:
+            first = None if whole.first is None else fetched.get(whole.first)
+            result = with_content(result, whole.record, whole.parts, stores, first)
+        yield result
+
+
+class _Whole(NamedTuple):
+    """A complete attachment, its parts, and the packed place of the first of them."""
+
+    record: AttachmentRecord
+    parts: Parts
+    first: int | None
+
+
+def _whole(outcome: Outcome) -> _Whole | None:
+    if outcome.complete is None or outcome.record is None:
+        return None
+    parts = Parts(list(outcome.complete))
+    return _Whole(outcome.record, parts, first_place(outcome.record, parts))
 
 
 def _asked_for(outcome: Outcome) -> Iterator[int]:
-    """The places of single messages that an outcome is about."""
-    if outcome.complete is not None and outcome.record is not None:
-        first = first_place(outcome.record, Parts(list(outcome.complete)))
-        yield from () if first is None else (first,)
+    """The places of single messages that an outcome is about, but for a first part."""
     yield from (refusal.position for refusal in outcome.refused)
     yield from (place for pair in outcome.repeated for place in pair if place is not None)
     if outcome.application is not None:
@@ -110,11 +127,11 @@ def fetch(archive: JournalArchive, places: Collection[int]) -> dict[int, Physica
     return found
 
 
-def _result(outcome: Outcome, stores: Stores, fetched: dict[int, PhysicalMessage]) -> Result:
+def _result(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
     conflicts = _conflicts(outcome.repeated, fetched)
     quarantine = [_quarantined(refusal, fetched) for refusal in (*outcome.refused, *conflicts)]
     quality = outcome.quality._replace(duplicates=len(outcome.repeated) - len(conflicts), conflicts=len(conflicts))
-    result = Result(
+    return Result(
         outcome.reached,
         quality,
         outcome.record,
@@ -125,9 +142,6 @@ def _result(outcome: Outcome, stores: Stores, fetched: dict[int, PhysicalMessage
         dialects=outcome.dialects,
         state=outcome.state,
     )
-    if outcome.complete is None or outcome.record is None:
-        return result
-    return with_content(result, outcome.record, Parts(list(outcome.complete)), stores, fetched)
 
 
 def with_content(
@@ -135,12 +149,11 @@ def with_content(
     record: AttachmentRecord,
     parts: Parts,
     stores: Stores,
-    fetched: Mapping[int, PhysicalMessage] = MappingProxyType({}),
+    first: PhysicalMessage | None = None,
 ) -> Result:
-    """The result with what a complete attachment's content is. Its first message may have been `fetched` before."""
-    first = first_place(record, parts)
+    """The result with what a complete attachment's content is. Its `first` message may have been read before."""
     try:
-        finished = read_content(record, parts, stores, None if first is None else fetched.get(first))
+        finished = read_content(record, parts, stores, first)
     except Spoilt as spoilt:
         error = spoilt.error
         quarantine = result.quarantine
