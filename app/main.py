@@ -16,16 +16,13 @@ from app import plugins
 from app.model.errors import OurError
 from app.observe import Metrics
 from app.ports import Clock, ContentStore
+from app.service.collector import collect_seldom
 from app.service.gateway import Gateway
 from app.service.surroundings import Surroundings
 from app.settings import Http, Settings
 from app.web.api import create_app
 
 GRACE_SECONDS = 10
-GC_THRESHOLDS = (50_000, 20, 50)
-"""Messages make many short-lived objects and no cycles: collecting seldom is worth a tenth of the processor."""
-
-
 M_ARENA_MAX = -8
 MOST_ARENAS = 2
 """Of glibc's allocator, which otherwise keeps for each of many threads what the thread has freed."""
@@ -94,10 +91,8 @@ def serve(settings: Settings) -> None:
     with closing(_bound(settings.http)) as listener:
         _share_arenas()
         gateway = build(settings)
-        # What is there now stays for good: the collector need not look through it again and again.
         gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        collect_seldom()
         gateway.start()
         try:
             _Server(gateway).run([listener])

@@ -21,6 +21,7 @@ from app.cli.demo.command import demo as gateway_demo
 from app.model.errors import OurError
 from app.observe import configure_logging, logger
 from app.plugins import PluginError
+from app.service.collector import collect_seldom
 from app.settings import CatalogSettings, ContentSettings, Settings, TableSettings
 
 if TYPE_CHECKING:
@@ -158,9 +159,11 @@ def _session(settings: "SparkSettings") -> Iterator["SparkSession"]:
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    spark = found
+    spark = None
     try:
-        spark = found or session("attachment-gateway", settings)
+        if (spark := found) is None:
+            spark = session("attachment-gateway", settings)
+            collect_seldom()
         yield spark
     except (OurError, PluginError) as error:
         raise Failure(str(error)) from error

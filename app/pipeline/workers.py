@@ -1,6 +1,5 @@
 """What Python workers of Spark do once, at their first task."""
 
-import gc
 from collections.abc import Iterable, Iterator
 from functools import cache
 
@@ -8,9 +7,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from app.pipeline.steps import Step
-
-GC_THRESHOLDS = (50_000, 20, 50)
-"""Assembly makes very many short-lived objects and no circles."""
+from app.service.collector import collect_seldom
 
 
 def in_task(step: Step) -> Step:
@@ -33,5 +30,4 @@ def at_task_start() -> None:
 def _keep_modules() -> None:
     """Spark has garbage collected behind every task. With all that is imported here each time took 45 ms of a core,
     more than reading 64 MiB of a journal; what is frozen is not looked at."""
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_seldom()
