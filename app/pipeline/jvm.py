@@ -5,7 +5,7 @@ import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,9 @@ _CHATTER = re.compile(
     r"|Starting Streaming TransformWithState"
     r"|WARNING: Using incubator modules: "
     r"|WARNING: package \S+ not in java\.base"
+    r"|Traceback \(most recent call last\):\n(?:  File \"\S*pyspark/daemon\.py\".*\n)+BrokenPipeError: "
 )
+"""What says nothing: the last is how idle Python workers end with their session."""
 
 
 def started_by_submit() -> bool:
@@ -86,7 +88,22 @@ class _Said:
 
     def _pass_on(self) -> None:
         with os.fdopen(self._read_end, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                self._lines.append(line)
-                if not _CHATTER.match(line):
-                    sys.stderr.write(line)
+            for told in sentences(lines):
+                self._lines.append(told)
+                if not _CHATTER.match(told):
+                    sys.stderr.write(told)
+
+
+def sentences(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, those of a Python traceback together."""
+    held = ""
+    for line in lines:
+        if not held and not line.startswith("Traceback "):
+            yield line
+            continue
+        held += line
+        if held != line and not line.startswith(" "):
+            yield held
+            held = ""
+    if held:
+        yield held
