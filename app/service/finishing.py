@@ -5,6 +5,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from app.assembly import groups
+from app.codecs.ibm_mq.encodings import in_charset
 from app.codecs.sas import dialect, files
 from app.codecs.sas.dialect import Dialect
 from app.model.attachment import AttachmentKind
@@ -34,9 +35,12 @@ def file_content(
     journal, store = stores.journal, stores.store
     description, dialects = files.read_file_description(first.body, record.dialects or dialect.ALL)
     parts = positions[1:]
-    chosen = files.detect(lambda: journal.bodies(parts), dialects)
+    is_text = record.kind is AttachmentKind.TEXT_FILE
+    line_end = in_charset(stores.settings.line_end(record.source), first.ccsid, first.encoding)
+    has_bytes_as_characters = len(in_charset("\n", first.ccsid, first.encoding)) == 1
+    chosen = files.detect(lambda: journal.bodies(parts), dialects, text=is_text and has_bytes_as_characters)
     content_type = BINARY_TYPE
-    if record.kind is AttachmentKind.TEXT_FILE:
+    if is_text:
         content_type = text_type(first)
     elif stores.in_place and (extents := _extents(parts, chosen, journal)) is not None:
         return Finished(
@@ -50,8 +54,8 @@ def file_content(
     with store.create(object_name(record.id)) as target:
         measured = Measured(target)
         records = files.records(journal.bodies(parts), chosen)
-        if record.kind is AttachmentKind.TEXT_FILE:
-            _write_lines(records, stores.settings.line_end(record.source).encode(), description.filesize, measured)
+        if is_text:
+            _write_lines(records, line_end, description.filesize, measured)
         else:
             _write_joined(records, measured)
     return measured.stored(record, content_type, dialects)

@@ -4,12 +4,14 @@ Records are a stream: the payloads of the messages in sequence. Most senders beg
 record that is too large spans messages, and nothing forbids that any record does.
 
 The note that strings are null terminated stands beside the header, not beside the records. Records are written
-without a NUL; a sender who puts one behind each record is recognised (`detect`).
+without a NUL. A sender who puts one after each record of any file, or one that the length counts after each record of
+a text file, is recognised (`detect`).
 """
 
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from app.codecs.sas.dialect import Dialect, frames, members, with_nul, with_order
@@ -68,12 +70,14 @@ def write_file_description(description: FileDescription, dialect: Dialect) -> by
     return FileDescriptionMessage(lrecl, filesize).encode(dialect.context())
 
 
-def spans(parts: Iterable[Buffer], dialect: Dialect) -> Iterator[tuple[int, int, int, bool]]:
+def spans(
+    parts: Iterable[Buffer], dialect: Dialect, *, is_whole: bool = True
+) -> Iterator[tuple[int, int, int, bool]]:
     """Where the records of a file lie in the payloads of its messages.
 
     Yields (index of the part, first byte in it, number of bytes, whether the record ends there); a record that spans
     parts gives a span in each that holds some of it. Raises WireError, at a byte of the joined payloads, for a length
-    that is negative, a NUL that is not there, and a record that the parts do not bring to its end.
+    that is negative, a NUL that is not there, and, where the parts are the whole file, a record that they do not end.
     """
     record = _Record(dialect)
     size, unpack, nul, nul_if_empty = record.size, record.unpack, record.nul, record.nul_if_empty
@@ -96,7 +100,8 @@ def spans(parts: Iterable[Buffer], dialect: Dialect) -> Iterator[tuple[int, int,
             if length or ends:
                 yield index, start, length, ends
         record.before += end
-    record.finish()
+    if is_whole:
+        record.finish()
 
 
 class _Record:
@@ -178,14 +183,28 @@ def records(parts: Iterable[Buffer], dialect: Dialect) -> Iterator[Buffer]:
             pieces = []
 
 
-def detect(parts: Callable[[], Iterable[Buffer]], mask: int) -> Dialect:
+def detect(parts: Callable[[], Iterable[Buffer]], mask: int, *, text: bool = False) -> Dialect:
     """The dialect of a file's records, one of the frames of a set and with the NUL rule of the records.
 
     `parts` gives the payloads of the file's messages, from the first on, each time it is called. A dialect in which
     each of the first messages is made of whole records is taken at once: whoever then walks the file finds out if the
-    rest is not. Otherwise the whole file is walked. Records without a NUL come first. Raises WireError, of the dialect
-    that came furthest.
+    rest is not. Otherwise the whole file is walked. Records without a NUL come first; but where all records of a `text`
+    file end in a NUL, it is none of the text. Raises WireError, of the dialect that came furthest.
     """
+    found = _detect(parts, mask)
+    return _nul_included(parts, found) if text and found.nul == "absent" else found
+
+
+def _nul_included(parts: Callable[[], Iterable[Buffer]], found: Dialect) -> Dialect:
+    """The dialect in which lengths count a NUL after each record, where every record ends in one."""
+    included = replace(found, nul="included")
+    prefix = list(_prefix(parts()))
+    if not any(map(len, prefix)) or _fault(prefix, included, is_whole=False) or _fault(parts(), included):
+        return found
+    return included
+
+
+def _detect(parts: Callable[[], Iterable[Buffer]], mask: int) -> Dialect:
     possible = frames(mask)
     candidates = [dialect for nul in _RECORD_NULS for dialect in members(with_nul(possible, nul))]
     if not candidates:
@@ -212,9 +231,10 @@ def _prefix(parts: Iterable[Buffer]) -> Iterator[Buffer]:
             return
 
 
-def _fault(parts: Iterable[Buffer], dialect: Dialect) -> WireError | None:
+def _fault(parts: Iterable[Buffer], dialect: Dialect, *, is_whole: bool = True) -> WireError | None:
+    """Why parts cannot be read in a dialect; where they are not the whole file, its last record may go on."""
     try:
-        deque(spans(parts, dialect), maxlen=0)
+        deque(spans(parts, dialect, is_whole=is_whole), maxlen=0)
     except WireError as error:
         return error
     return None
