@@ -28,15 +28,13 @@ class TextDecoder:
 
     def decode(self, pieces: Iterable[Buffer]) -> Iterator[str]:
         """The text, in pieces; call it once."""
-        head = b""
+        waiting = b""
         for piece in pieces:
-            if self._decoder is None:
-                head += piece
-                if len(head) < len(codecs.BOM_UTF16_BE):
-                    continue
-                piece, head = head, b""
-            yield self._text(bytes(piece))
-        yield self._text(head, final=True)
+            waiting += piece
+            if self._decoder is not None or len(waiting) >= len(codecs.BOM_UTF16_BE):
+                yield self._text(waiting)
+                waiting = b""
+        yield self._text(waiting, final=True)
 
     def _text(self, data: bytes, *, final: bool = False) -> str:
         if self._decoder is None:

@@ -16,7 +16,14 @@ from tests.support.outgoing import cut, delivery
 from tests.support.sas_client import Attached, Program, message
 from tests.support.surroundings import surroundings
 
-CHARACTER_SETS = [(367, "ascii"), (1208, "utf-8"), (1200, "utf-16-be"), (37, "cp037"), (500, "cp500"), (1047, "ibm1047")]
+CHARACTER_SETS = [
+    (367, "ascii"),
+    (1208, "utf-8"),
+    (1200, "utf-16-be"),
+    (37, "cp037"),
+    (500, "cp500"),
+    (1047, "ibm1047"),
+]
 FILES_OF_EACH = 25
 
 
@@ -28,11 +35,13 @@ def texts(random: Random, charset: str) -> Iterator[str]:
     yield "no end"
     yield "\n\nafter two blank lines\r\n"
     while True:
-        lines = ["".join(random.choices(letters, k=random.choice((0, 3, 80, 9000)))) for _ in range(random.randint(1, 9))]
+        lines = [
+            "".join(random.choices(letters, k=random.choice((0, 3, 80, 9000)))) for _ in range(random.randint(1, 9))
+        ]
         yield "\n".join(lines) + random.choice(("", "\n"))
 
 
-@pytest.mark.parametrize(("ccsid", "charset"), CHARACTER_SETS)
+@pytest.mark.parametrize(("ccsid", "charset"), CHARACTER_SETS.items())
 def test_text_goes_out_and_comes_back_byte_for_byte(tmp_path: Path, ccsid: int, charset: str) -> None:
     random = Random(ccsid)
     assert codec_of(ccsid) == charset

@@ -70,9 +70,7 @@ def write_file_description(description: FileDescription, dialect: Dialect) -> by
     return FileDescriptionMessage(lrecl, filesize).encode(dialect.context())
 
 
-def spans(
-    parts: Iterable[Buffer], dialect: Dialect, *, is_whole: bool = True
-) -> Iterator[tuple[int, int, int, bool]]:
+def spans(parts: Iterable[Buffer], dialect: Dialect, *, is_whole: bool = True) -> Iterator[tuple[int, int, int, bool]]:
     """Where the records of a file lie in the payloads of its messages.
 
     Yields (index of the part, first byte in it, number of bytes, whether the record ends there); a record that spans
