@@ -181,11 +181,12 @@ class KeyView(BaseModel):
 
 
 class IndexView(BaseModel):
-    """An index of a data set; `flags` as its sender wrote them."""
+    """An index of a data set; `flags` and `upercmx` as its sender wrote them."""
 
     name: str
     variables: list[str]
     flags: int
+    upercmx: int
 
 
 class SchemaView(BaseModel):

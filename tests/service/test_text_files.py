@@ -41,7 +41,7 @@ def texts(random: Random, charset: str) -> Iterator[str]:
         yield "\n".join(lines) + random.choice(("", "\n"))
 
 
-@pytest.mark.parametrize(("ccsid", "charset"), CHARACTER_SETS.items())
+@pytest.mark.parametrize(("ccsid", "charset"), CHARACTER_SETS)
 def test_text_goes_out_and_comes_back_byte_for_byte(tmp_path: Path, ccsid: int, charset: str) -> None:
     random = Random(ccsid)
     assert codec_of(ccsid) == charset
