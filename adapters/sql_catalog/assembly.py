@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.bulk import Bulk
-from adapters.sql_catalog.closing import as_finished, finish, place, refuse, states
+from adapters.sql_catalog.closing import FOUND, as_finished, finish, place, refuse, states
 from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.rows import (
@@ -47,11 +47,6 @@ _attachments, _messages, _part_runs = tables.attachments, tables.messages, table
 
 # What an attachment is known and listed by: it never changes, so that pages stay in order and indexes are left alone.
 _IDENTITY = frozenset(("id", "source", "correl_id", "first_received_at"))
-
-# Written by finishing alone.
-_CONTENT = frozenset(
-    ("finished_at", "size", "sha256", "content_type", "storage", "object_name", "observations", "variables")
-)
 
 # What is told of a closed attachment by what still comes for it. Whoever assembles may have forgotten it meanwhile, and
 # begins to count anew: nothing goes back, and all else stays as it was when the attachment was closed.
@@ -173,7 +168,7 @@ class Assembly(CatalogPart):
     def _upsert_attachment(self) -> Bulk:
         merged = {column.name: _unless_closed for column in _attachments.columns}
         merged.update(dict.fromkeys(_COUNTED, _not_back_when_closed))
-        return self._upsert(_attachments, "id", kept=_IDENTITY.union(_CONTENT, _SELDOM), merged=merged)
+        return self._upsert(_attachments, "id", kept=_IDENTITY.union(FOUND, _SELDOM), merged=merged)
 
     @cached_property
     def _upsert_message(self) -> Bulk:

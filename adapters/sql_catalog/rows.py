@@ -72,6 +72,7 @@ def attachment_record(row: Row[Any]) -> AttachmentRecord:
     values["state"] = AttachmentState(values["state"])
     values["kind"] = None if values["kind"] is None else AttachmentKind(values["kind"])
     values["pending_counts"] = tuple(values["pending_counts"])
+    values["warnings"] = tuple(values["warnings"])
     progress = [values.pop(name) for name in _GROUP]
     values["group"] = None if progress[1] is None else GroupProgress(*progress)
     return AttachmentRecord(**values)

@@ -27,6 +27,8 @@ class AttachmentRecord:
 
     `kind` and the names are None or empty until its header has come. `parts_expected` is None until its count has come.
     Of an IBM MQ group (`group` is not None) it is known when all is there.
+    `record_length` and `announced_size` are what the sender says of a file, known once it is finished; `warnings` are
+    sentences about what contradicts it.
     `storage` says where finished content is: "journal" (by extents) or "store" (the object `object_name`).
     `pending_*` hold an unsequenced message that no header has explained yet.
     """
@@ -64,6 +66,9 @@ class AttachmentRecord:
     object_name: str | None = None
     observations: int | None = None
     variables: int | None = None
+    record_length: int | None = None
+    announced_size: int | None = None
+    warnings: tuple[str, ...] = ()
     reason_code: str | None = None
     reason: str | None = None
 
@@ -259,3 +264,6 @@ class Finished:
     dialects: int | None = None
     observations: int | None = None
     variables: int | None = None
+    record_length: int | None = None
+    announced_size: int | None = None
+    warnings: tuple[str, ...] = ()

@@ -32,6 +32,7 @@ _READ: Mapping[str, Any] = {
     "kind": AttachmentKind,
     "group": lambda values: GroupProgress(*values),
     "pending_counts": tuple,
+    "warnings": tuple,
     "attachments": tuple,
 }
 

@@ -82,3 +82,22 @@ def test_line_ends_are_those_of_the_texts_own_character_set(
         record = received(around, 1)
         assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
         assert content(around, record) == expected
+
+
+@pytest.mark.parametrize("kind", [AttachmentKind.TEXT_FILE, AttachmentKind.BINARY_FILE])
+@pytest.mark.parametrize("early", [True, False])
+def test_what_the_sender_says_of_a_file_is_kept_and_compared(tmp_path: Path, kind: AttachmentKind, early: bool) -> None:
+    program = Program(Random(1))
+    description = files.write_file_description(files.FileDescription(2, 77_777), program.dialect)
+    definition = AttachmentDefinition(kind, b"\1" * 16, "FILENAME", "a")
+    attached = Attached(definition, (description, *files.write_records([b"abc"], program.dialect, 32_000)), b"abc")
+    with surroundings(tmp_path) as around:
+        sent = [each._replace(source="orders") for each in message(program, [attached])]
+        receive(around, sent if early else sent[::-1])
+        record = received(around, 1)
+    assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
+    assert (record.record_length, record.announced_size) == (2, 77_777)
+    assert [warning.split(",")[0] for warning in record.warnings] == [
+        "the sender announced 77777 bytes",
+        "the sender announced records of at most 2 bytes",
+    ]

@@ -11,7 +11,7 @@ a text file, is recognised (`detect`).
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from app.codecs.sas.dialect import Dialect, frames, members, with_nul, with_order
@@ -23,6 +23,7 @@ DETECTION_PREFIX = 1 << 16
 """Bytes of records that `detect` looks at before it looks at all."""
 
 _INT_LIMIT = 1 << 31
+_SIZES = 1 << 32
 _ORDER_WORDS: dict[Order, Literal["big", "little"]] = {">": "big", "<": "little"}
 _RECORD_NULS: tuple[Nul, ...] = ("absent", "excluded")
 
@@ -33,6 +34,44 @@ class FileDescription(NamedTuple):
 
     lrecl: int
     filesize: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """The records of a file, counted as they are read: how many, their bytes together, and those of the longest."""
+
+    count: int = 0
+    size: int = 0
+    longest: int = 0
+
+    def add(self, length: int) -> None:
+        """Count a record of so many bytes."""
+        self.count += 1
+        self.size += length
+        self.longest = max(self.longest, length)
+
+    def of(self, records: Iterable[Buffer]) -> Iterator[Buffer]:
+        """Count the records that are passed on."""
+        for record in records:
+            self.add(len(record))
+            yield record
+
+
+def contradictions(description: FileDescription, tally: Tally) -> tuple[str, ...]:
+    """Return a sentence for each number of a file's description that its records contradict.
+
+    A size may or may not count the ends of lines (of 1, 2 or 4 bytes, the last line ended or not), or be that of
+    records filled up to the record length. Zero says nothing. Sizes are compared modulo 2^32.
+    """
+    lrecl, filesize = description
+    found = []
+    ends = [tally.count * width for width in (0, 1, 2, 4)] + [(tally.count - 1) * width for width in (1, 2, 4)]
+    possible = {tally.size + end for end in ends} | {tally.count * lrecl}
+    if filesize and filesize % _SIZES not in {size % _SIZES for size in possible}:
+        found.append(f"the sender announced {filesize} bytes, and {tally.size} came in {tally.count} records")
+    if lrecl and tally.longest > lrecl:
+        found.append(f"the sender announced records of at most {lrecl} bytes, and the longest has {tally.longest}")
+    return tuple(found)
 
 
 class FileDescriptionMessage(Layout):
