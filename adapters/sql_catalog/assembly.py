@@ -66,6 +66,7 @@ _SELDOM = ("state", "kind", "message_id")
 
 _id = bindparam("attachment", type_=AnyText)
 _ADD_RUNS = Bulk(insert(tables.part_runs), ("attachment_id", "runs"))
+_FORGET_RUNS = Bulk(delete(_part_runs).where(_part_runs.c.attachment_id == _id), ("attachment",))
 _REMOVE = Bulk(delete(_attachments).where(_attachments.c.id == _id), ("attachment",))
 _new = {name: bindparam(f"new_{name}", type_=_attachments.c[name].type) for name in _SELDOM}
 _SET_SELDOM = Bulk(
@@ -106,7 +107,7 @@ class Assembly(CatalogPart):
         return found
 
     def messages_by_correl_id(self, source: str, correl_ids: Sequence[bytes]) -> dict[bytes, MessageRecord]:
-        """The oldest message, should several begin with the same 16 bytes."""
+        """The oldest message, should several have the same 20 bytes."""
         found: dict[bytes, MessageRecord] = {}
         with self._database.read() as connection:
             for some in chunks([correl_key(correl_id) for correl_id in correl_ids]):
@@ -155,6 +156,7 @@ class Assembly(CatalogPart):
         no_more = {each for each, state in before.items() if state in _ENDED}
         no_more.update(each.id for each in finished.values() if each.storage == "store")
         runs = {each: added for each, added in checkpoint.part_runs.items() if added and each not in no_more}
+        _FORGET_RUNS.run(connection, {"attachment": checkpoint.without_parts})
         packed = [pack_triplets(added) for added in runs.values()]
         _ADD_RUNS.run(connection, {"attachment_id": [*runs], "runs": packed})
         finish(connection, [found for each, found in finished.items() if each in before])

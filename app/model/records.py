@@ -225,13 +225,15 @@ class Checkpoint:
     """Everything that one step of assembly changed; the catalog takes it in one transaction.
 
     `progress` is the packed position of the last physical message that these changes include. `attachments` and
-    `messages` are upserted whole; `part_runs` are added to what is kept for their attachment. Then complete attachments
-    become finished or quarantined as `finished` and `refused` say, where a host has read their content before it saves.
+    `messages` are upserted whole; `part_runs` are added to what is kept for their attachment, of which all else is
+    forgotten first where `without_parts` names it. Then complete attachments become finished or quarantined as
+    `finished` and `refused` say, where a host has read their content before it saves.
     """
 
     progress: int | None = None
     attachments: list[AttachmentRecord] = field(default_factory=list)
     part_runs: dict[str, list[PartRun]] = field(default_factory=dict)
+    without_parts: list[str] = field(default_factory=list)
     removed_attachments: list[str] = field(default_factory=list)
     messages: list[MessageRecord] = field(default_factory=list)
     quarantine: list[QuarantineRecord] = field(default_factory=list)
