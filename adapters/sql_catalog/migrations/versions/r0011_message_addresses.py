@@ -18,12 +18,25 @@ _MESSAGES = sa.table(
 _AT_ONCE = 1000
 
 
+_BEFORE = "the first 16 bytes of message_correl_id"
+_AFTER = "the 20 bytes of message_correl_id that are compared"
+
+
 def upgrade() -> None:
     _find_by(compared)
+    _describe(_AFTER, _BEFORE)
 
 
 def downgrade() -> None:
     _find_by(lambda correl_id: correl_id[:16])
+    _describe(_BEFORE, _AFTER)
+
+
+def _describe(comment: str, before: str) -> None:
+    if op.get_bind().dialect.name == "postgresql":
+        op.alter_column(
+            "messages", "correl_key", comment=comment, existing_type=sa.LargeBinary(), existing_comment=before
+        )
 
 
 def _find_by(key: Callable[[bytes], bytes]) -> None:
