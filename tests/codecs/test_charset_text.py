@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.charset_text import TextDecoder
+from app.codecs.ibm_mq import host_code_pages
 
-CODECS = ["ascii", "utf-8", "utf-16-be", "utf-16-le", "cp037", "cp1252", "euc-jp", "gb18030", "cp932"]
+host_code_pages.register()
+
+CODECS = ["ascii", "utf-8", "utf-16-be", "utf-16-le", "cp037", "ibm1047", "cp1252", "euc-jp", "gb18030", "cp932"]
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:

@@ -6,11 +6,13 @@ from random import Random
 
 import pytest
 
+from app.codecs.charset_text import TextDecoder
 from app.codecs.ibm_mq.encodings import charset as codec_of
 from app.codecs.sas import files
 from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState
 from app.service.cutting import Cutter
+from app.service.media_types import text_codec
 from tests.service.test_round_trip import content, receive, received
 from tests.support.outgoing import cut, delivery
 from tests.support.sas_client import Attached, Program, message
@@ -24,7 +26,7 @@ CHARACTER_SETS = [
     (500, "cp500"),
     (1047, "ibm1047"),
 ]
-FILES_OF_EACH = 25
+FILES_A_MESSAGE, MESSAGES = 50, 3
 
 
 def texts(random: Random, charset: str) -> Iterator[str]:
@@ -35,28 +37,33 @@ def texts(random: Random, charset: str) -> Iterator[str]:
     yield "no end"
     yield "\n\nafter two blank lines\r\n"
     while True:
-        lines = [
-            "".join(random.choices(letters, k=random.choice((0, 3, 80, 9000)))) for _ in range(random.randint(1, 9))
-        ]
+        lengths = random.choices((0, 3, 80, 9000), (3, 3, 3, 1), k=random.randint(1, 9))
+        lines = ["".join(random.choices(letters, k=length)) for length in lengths]
         yield "\n".join(lines) + random.choice(("", "\n"))
 
 
+@pytest.mark.parametrize("number", range(MESSAGES))
 @pytest.mark.parametrize(("ccsid", "charset"), CHARACTER_SETS)
-def test_text_goes_out_and_comes_back_byte_for_byte(tmp_path: Path, ccsid: int, charset: str) -> None:
-    random = Random(ccsid)
+def test_text_goes_out_and_comes_back_byte_for_byte(tmp_path: Path, ccsid: int, charset: str, number: int) -> None:
+    random = Random(ccsid + number)
     assert codec_of(ccsid) == charset
-    made = [text.encode(charset) for _, text in zip(range(FILES_OF_EACH), texts(random, charset), strict=False)]
+    made = [text for _, text in zip(range(FILES_A_MESSAGE), texts(random, charset), strict=False)]
     how = cut()._replace(ccsid=ccsid, dialect=random.choice(DIALECTS).name)
     with surroundings(tmp_path) as around:
-        files = [(AttachmentKind.TEXT_FILE, f"{n}.txt", text) for n, text in enumerate(made)]
+        files = [(AttachmentKind.TEXT_FILE, f"{n}.txt", text.encode(charset)) for n, text in enumerate(made)]
         messages = list(Cutter(how, around.store).cut(delivery(around, files)))
         assert {message.ccsid for message in messages} == {ccsid}
         random.shuffle(messages)
         receive(around, messages)
-        for number, expected in enumerate(made, 1):
-            record = received(around, number)
+        for place, expected in enumerate(made, 1):
+            record = received(around, place)
             assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
-            assert content(around, record) == expected
+            found = content(around, record)
+            assert found == expected.encode(charset)
+            assert text_codec(record.content_type) == charset
+            decoder = TextDecoder(charset)
+            assert "".join(decoder.decode([found[:7], found[7:]])) == expected
+            assert not decoder.undecodable
 
 
 @pytest.mark.parametrize(
