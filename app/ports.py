@@ -21,6 +21,7 @@ from app.model.records import (
     EventRecord,
     Extent,
     Finished,
+    JournalIdentity,
     MessageRecord,
     NewEvent,
     PartRun,
@@ -269,7 +270,24 @@ class BadCursor(ValueError):
 
 
 class Catalog(Protocol):
-    """What is known of messages, attachments and deliveries; the receiving side can be rebuilt from the journal."""
+    """What is known of messages, attachments and deliveries; the receiving side can be rebuilt from the journal.
+
+    Raises CatalogError when it cannot be read or written at present.
+    """
+
+    # belonging
+    def lock(self) -> None:
+        """Makes this process the one gateway of the catalog, until `close`; called again, sees that it still is, and
+        takes a lock again that was lost. Raises CatalogTaken when another gateway has it. Whoever only reads, and a job
+        that assembles beside the gateway, need no lock."""
+
+    def journal_identity(self) -> JournalIdentity | None:
+        """The journal that this catalog was bound to, with the epoch that bound it last; None for a new catalog."""
+
+    def bind(self, journal: JournalIdentity) -> None:
+        """Says that the catalog is of this journal. From now on all writes of this process need the catalog to be
+        bound to just this: they raise CatalogTaken when a later epoch has bound it since. Raises OurError for an older
+        epoch of the same journal."""
 
     # assembly
     def progress(self) -> int | None:

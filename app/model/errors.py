@@ -23,3 +23,11 @@ class JournalFull(OurError):
 
 class StoreFull(OurError):
     """The content store can take nothing at present for want of space; the objects it has are safe."""
+
+
+class CatalogError(OurError):
+    """The catalog cannot be read or written at present."""
+
+
+class CatalogTaken(CatalogError):
+    """Another gateway has the catalog."""

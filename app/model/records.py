@@ -12,6 +12,14 @@ QuarantineState = Literal["kept", "replayed", "dismissed"]
 GroupedAs = Literal["messages", "segments"]
 
 
+class JournalIdentity(NamedTuple):
+    """Which journal it is: `id`, 32 hexadecimal digits made once with its first segment, and `epoch`, which grows by
+    one each time a writer opens it."""
+
+    id: str
+    epoch: int
+
+
 class GroupProgress(NamedTuple):
     """How far an IBM MQ group has come: the MsgSeqNumber of its `last` logical message, None until that is known, and
     of how many logical messages the end has come (`ended`), which hold so many bytes by the offsets of their ends."""

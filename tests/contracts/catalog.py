@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.errors import OurError
 from app.model.message import Position
 from app.model.records import (
     AttachmentRecord,
@@ -24,6 +25,7 @@ from app.model.records import (
     Extent,
     Finished,
     GroupProgress,
+    JournalIdentity,
     MessageRecord,
     NewEvent,
     OutgoingAttachment,
@@ -157,6 +159,18 @@ class CatalogContract:
         assert catalog.attachments(AttachmentFilter(), None, 10) == ([], None)
         assert catalog.last_event() == 0
         assert {n for counted in catalog.counts().values() for n in counted.values()} == {0}
+
+    def test_belongs_to_the_journal_it_is_bound_to(self, catalog: Catalog) -> None:
+        assert catalog.journal_identity() is None
+        for epoch in (3, 3, 4):
+            catalog.bind(JournalIdentity("a" * 32, epoch))
+            assert catalog.journal_identity() == JournalIdentity("a" * 32, epoch)
+            catalog.checkpoint(Checkpoint(progress=epoch))
+        with pytest.raises(OurError, match="older copy"):
+            catalog.bind(JournalIdentity("a" * 32, 3))
+        assert catalog.journal_identity() == JournalIdentity("a" * 32, 4)
+        catalog.bind(JournalIdentity("b" * 32, 1))
+        assert catalog.journal_identity() == JournalIdentity("b" * 32, 1)
 
     def test_a_checkpoint_is_there_whole(self, catalog: Catalog) -> None:
         catalog.checkpoint(
