@@ -96,17 +96,16 @@ class AdvisoryLock:
         if self._stands():
             return
         self.release()
-        deadline = monotonic() + _PATIENCE
         with explained(self._place):
             connection = self._engine.connect()
         try:
-            while not self._try(connection):
-                if monotonic() > deadline:
-                    raise _taken(self._place)
-                sleep(_PAUSE)
+            is_taken = self._await(connection)
         except BaseException:
             connection.close()
             raise
+        if not is_taken:
+            connection.close()
+            raise _taken(self._place)
         self._connection = connection
         if is_again:
             _log.warning("catalog_lock_taken_again", reason="the connection that held it was lost")
@@ -126,7 +125,10 @@ class AdvisoryLock:
             return False
         return True
 
-    def _try(self, connection: Connection) -> bool:
+    def _await(self, connection: Connection) -> bool:
         asked = text("SELECT pg_try_advisory_lock(:key, hashtext(current_schema()))")
+        deadline = monotonic() + _PATIENCE
         with explained(self._place):
-            return bool(connection.scalar(asked, {"key": _KEY}))
+            while not (is_taken := bool(connection.scalar(asked, {"key": _KEY}))) and monotonic() < deadline:
+                sleep(_PAUSE)
+        return is_taken
