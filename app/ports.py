@@ -3,7 +3,7 @@
 Every method may be called from any thread unless it says otherwise.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Event as StopSignal
@@ -316,17 +316,28 @@ class Catalog(Protocol):
         """
 
     # finishing
-    def complete_attachments(self) -> list[AttachmentRecord]:
-        """Those whose parts are all there and whose content is not finished."""
+    def complete_attachments(
+        self, limit: int | None = None, after: AttachmentRecord | None = None
+    ) -> list[AttachmentRecord]:
+        """Those whose parts are all there and whose content is not finished, oldest first; the first `limit` of them,
+        or those behind one of them."""
 
     def finish(self, finished: Finished, events: Sequence[NewEvent]) -> bool:
         """complete -> finished; False, and nothing is done, when it is not complete any more (deleted meanwhile)."""
 
-    def settle(self, attachment_id: str, object_name: str) -> bool:
-        """Content is now in the store: forgets extents and part runs. False when it was deleted meanwhile."""
+    def settle(self, objects: Mapping[str, str]) -> set[str]:
+        """Content is now in the store, in the object named for each attachment: forgets extents and part runs. Returns
+        the attachments of which this holds; the others were deleted meanwhile."""
 
-    def unsettled_attachments(self, finished_before: int, limit: int) -> list[AttachmentRecord]:
-        """Finished attachments whose content is still read from the journal, oldest first."""
+    def unsettled_attachments(
+        self, finished_before: int, limit: int, after: AttachmentRecord | None = None
+    ) -> list[AttachmentRecord]:
+        """Finished attachments whose content is still read from the journal, oldest first; those behind one of them."""
+
+    def mark_damaged(self, attachment_id: str, reason: str | None, events: Sequence[NewEvent] = ()) -> bool:
+        """Says of a finished attachment that its content cannot be served as it was received (reason code
+        `damaged-content`), or, without a reason, that it can again. False, and nothing is done, when it is not
+        finished, or when that was said before."""
 
     def extents(self, attachment_id: str) -> tuple[Extent, ...]: ...
 

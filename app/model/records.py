@@ -11,6 +11,9 @@ Storage = Literal["journal", "store"]
 QuarantineState = Literal["kept", "replayed", "dismissed"]
 GroupedAs = Literal["messages", "segments"]
 
+DAMAGED_PART, DAMAGED_CONTENT = "damaged-part", "damaged-content"
+"""Reason codes of an attachment: its parts could not be read back and finished; its finished content cannot be."""
+
 
 class JournalIdentity(NamedTuple):
     """Which journal this is: `id`, 32 hexadecimal digits, is made once; `epoch` grows by one each time a writer opens

@@ -479,11 +479,11 @@ class CatalogContract:
         assert not catalog.finish(finished(3), [HAPPENED])
         assert len(catalog.events_after(0, 10)) == 1
 
-        assert catalog.settle("a1", "attachments/a1")
+        assert catalog.settle({"a1": "attachments/a1"}) == {"a1"}
         assert known(catalog, 1) == replace(found, storage="store", object_name="attachments/a1")
         assert catalog.extents("a1") == ()
         assert catalog.part_runs("a1") == []
-        assert catalog.settle("a1", "attachments/a1"), "the object is in use: the caller must not remove it"
+        assert catalog.settle({"a1": "attachments/a1"}) == {"a1"}, "the object is in use: it must not be removed"
 
     def test_content_that_is_in_the_store_at_once_needs_no_parts(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1, State.COMPLETE))
@@ -504,7 +504,7 @@ class CatalogContract:
         assert (known(catalog, 1).state, known(catalog, 1).qualifier_2) == (State.DELETED, "a.txt")
         assert catalog.extents("a1") == ()
         assert catalog.part_runs("a1") == []
-        assert not catalog.settle("a1", "attachments/a1")
+        assert catalog.settle({"a1": "attachments/a1"}) == set()
         assert not catalog.finish(finished(2), [])
         for state in State:
             catalog.set_state(["a1"], state)
@@ -587,7 +587,7 @@ class CatalogContract:
         catalog.set_quarantine_state("q81", "dismissed")
         catalog.set_quarantine_state("q82", "replayed")
         assert catalog.needed_segments() == {0, 1, 2, 10, 11, 12, 20, 21, 22, 60, 80, 82}
-        catalog.settle("a6", "attachments/a6")
+        catalog.settle({"a6": "attachments/a6"})
         catalog.set_state(["a2"], State.DELETED)
         assert catalog.needed_segments() == {0, 1, 2, 10, 11, 12, 80, 82}
 
