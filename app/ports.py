@@ -17,6 +17,7 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
+    Damage,
     DeliveryRecord,
     EventRecord,
     Extent,
@@ -143,20 +144,34 @@ not known is null. A journal may have columns of its own beside these."""
 
 
 class JournalReader(Protocol):
-    """What was journalled, to be read back."""
+    """What was journalled, to be read back.
+
+    What is read from disk is checked against its checksums before it is handed out. DamagedError says that bytes are not
+    as they were written, or cannot be read.
+    """
 
     def read(self, position: Position) -> PhysicalMessage:
-        """One message again. Raises KeyError when its segment is gone."""
+        """One message again. Raises KeyError when its segment is gone, and DamagedError."""
 
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
-        """The bodies at these positions, in the order asked for, memory-mapped. Raises KeyError as `read` does."""
+        """The bodies at these positions, in the order asked for. Raises KeyError and DamagedError as `read` does."""
 
     def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
-        """Where in their segments' files these bodies lie, in the order asked for. Raises KeyError as `read` does."""
+        """Where in their segments' files these bodies lie, in the order asked for. Raises KeyError as `read` does, and
+        DamagedError where the place itself is lost."""
 
     def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
-        """The bytes of these extents, memory-mapped and read ahead; a view stays readable while it lives, even when its
-        segment is retired. Raises KeyError when a segment is gone."""
+        """The bytes of these extents, each within one body, read ahead; a view stays readable while it lives, even when
+        its segment is retired. Raises KeyError when a segment is gone, and DamagedError where the whole body that an
+        extent belongs to fails its checksum."""
+
+    def segment_bytes(self, segment: int) -> Iterator[memoryview]:
+        """A sealed segment's file as it is, damaged or not, in pieces of at most 1 MiB; blocks that cannot be read are
+        zeros. Raises KeyError when the segment is gone."""
+
+    def verify(self, segment: int) -> list[Damage]:
+        """Reads all of a segment against its checksums; [] when it is as it was written. Raises KeyError when the
+        segment is gone."""
 
     def segments(self) -> list[Segment]:
         """By number."""
@@ -170,12 +185,26 @@ class JournalArchive(JournalReader, Protocol):
         """The bytes of each record batch of a segment, in order. Raises KeyError when the segment is gone."""
 
     def record_batch(self, segment: int, batch: int) -> pa.RecordBatch:
-        """A record batch as it was written, with the columns of JOURNAL_SCHEMA, memory-mapped. Raises KeyError when
-        there is none."""
+        """A record batch as it was written, with the columns of JOURNAL_SCHEMA. Raises KeyError when there is none, and
+        DamagedError."""
+
+    def identity(self) -> JournalIdentity | None:
+        """The journal that the archive's segments belong to, with the highest epoch among them; None where there are
+        none, or only segments without an identity. Raises OurError when they belong to several journals."""
 
 
 class Journal(JournalReader, Protocol):
     """Every physical message as received, in order. One writer."""
+
+    def identity(self) -> JournalIdentity: ...
+
+    def end(self) -> Position | None:
+        """The last position that was written durably, even when its segment was retired since; None for a journal that
+        has never had a message."""
+
+    def reserve(self, segment: int) -> None:
+        """Durably gives all later segments numbers above this one: for segments that were lost. The segment being
+        written is ended."""
 
     def append(self, messages: Sequence[PhysicalMessage]) -> list[Position]:
         """Writes and flushes messages to disk; they are durable on return. Called by one thread.
@@ -185,7 +214,8 @@ class Journal(JournalReader, Protocol):
 
     def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
         """Batch by batch all that was written behind a position (all there is, for None), in order, as far as it was
-        durable when the call was made. Bodies are memory-mapped views."""
+        durable when the call was made. A message whose body is damaged comes without it, as
+        `unreadable("damaged-message", why)`; batches that are lost are left out. Never raises DamagedError."""
 
     def seal(self) -> None:
         """Ends the segment being written, if it holds anything, and any before it that could not be ended in its time;

@@ -14,7 +14,7 @@ from app import plugins
 from app.assembly.states import Input, follow
 from app.framing.reading import READINGS
 from app.model.attachment import AttachmentState
-from app.model.errors import DamagedError, TheirError
+from app.model.errors import TheirError
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord, DeliveryRecord, EventRecord, NewEvent, QuarantineRecord

@@ -50,7 +50,7 @@ class Settler:
         try:
             for page in self._pages():
                 self._copy_all(page)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
             self._fault.failed(error)
         else:
             if not self._failed:
@@ -100,7 +100,7 @@ class Settler:
             missing = DamagedError(f"a journal segment that finished content lies in is missing ({gone})")
             self._pass_over(record, missing)
             return False
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
             self._pass_over(record, error)
             return False
         self._failed.pop(record.id, None)

@@ -112,7 +112,7 @@ _TABLE = (
         "damaged",
         500,
         "The content is damaged",
-        "Its bytes on disk are not those that were received, or cannot be read; it is served again once it is repaired.",
+        "Its bytes on disk are not those that were received, or cannot be read. Once repaired, it is served again.",
     ),
     ProblemType("internal", 500, "The gateway failed", "The fault is logged under `incident`."),
     ProblemType(

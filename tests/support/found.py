@@ -21,8 +21,8 @@ from app.ports import AttachmentFilter, Catalog, Journal, Page
 from app.service.content import open_content
 from app.service.gateway import Gateway
 from app.service.missing import missing_ranges
-from app.service.surroundings import Surroundings
 from app.service.settling import Settler
+from app.service.surroundings import Surroundings
 from app.settings import Settings
 from app.tables.quality import QUALITY, summed
 from tests.support.waiting import until
