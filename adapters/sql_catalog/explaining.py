@@ -23,6 +23,9 @@ _SENTENCES = (
 )
 """What the database's own words contain, in lower case, and what to say then."""
 
+_STATEMENTS = ("no such table", "no such column", "syntax error")
+"""What SQLite says of statements, with the class of error that it has for the machine under it, too."""
+
 _OTHERWISE = "the catalog {place} cannot be used at present ({why})"
 
 
@@ -32,6 +35,8 @@ def explained(place: str) -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError, InternalError, NoConnection) as error:
+        if any(word in str(error) for word in _STATEMENTS):
+            raise
         raise CatalogError(_sentence(place, error)) from error
     except DatabaseError as error:
         if type(error) is not DatabaseError:

@@ -17,11 +17,20 @@ from app.model.attachment import AttachmentState
 from app.model.errors import TheirError
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage, Position
-from app.model.records import DAMAGED_CONTENT, AttachmentRecord, DeliveryRecord, EventRecord, NewEvent, QuarantineRecord
+from app.model.records import (
+    DAMAGED_CONTENT,
+    DAMAGED_PART,
+    AttachmentRecord,
+    DeliveryRecord,
+    EventRecord,
+    NewEvent,
+    QuarantineRecord,
+)
 from app.observe import logger
 from app.ports import ContentStore, Receiver, Segment, Sender, TableStore
 from app.service.archiver import Archiver
 from app.service.assembling import Assembling, Embedded, Landing
+from app.service.belonging import claim, keep_lock
 from app.service.content import Content, open_content
 from app.service.cutting import Cutter
 from app.service.damage import Damages, WatchedContent
@@ -94,6 +103,7 @@ class Gateway:
             # By itself, as what takes long must not keep messages from whoever waits for sealed segments.
             "seal": Stage("seal", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.seal_old_segment)),
             "sweep": Stage("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
+            "lock": Stage("lock", lambda: keep_lock(around, self._stop)),
             "settle": Stage("settle", lambda: repeat(SWEEP_SECONDS, self._stop, self._settler.settle)),
             **{f"send {name}": Stage(f"send {name}", outbox.run) for name, outbox in self._outboxes.items()},
         }
@@ -105,8 +115,10 @@ class Gateway:
     # --- life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Does what an earlier process left, then lets messages in."""
+        """Does what an earlier process left, then lets messages in. Raises OurError when the catalog and the journal do
+        not belong together, or when another gateway has the catalog."""
         log.info("starting", assembler=self.settings.assembler)
+        claim(self._around)
         self._assembling.recover()
         self._sweeper.drop_abandoned_uploads()
         for stage in self._stages.values():
@@ -219,6 +231,8 @@ class Gateway:
         if record is None:
             return False
         position = Position.unpack(record.position)
+        if record.code == DAMAGED_PART:
+            return self._finish_damaged(record)
         message = _owned(self.journal.read(position))
         spoilt = self._attachment_of(message)
         mark = partial(self.catalog.set_quarantine_state, quarantine_id, "replayed")
@@ -228,6 +242,15 @@ class Gateway:
             self._assembling.finish_again(spoilt.id)
         else:
             self._assembling.replay(position, message, mark)
+        return True
+
+    def _finish_damaged(self, entry: QuarantineRecord) -> bool:
+        """Has an attachment read again of which a part could not be read back: its disk may answer by now."""
+        attachment = self.catalog.attachment(identify(entry.source, entry.correl_id))
+        self.catalog.set_quarantine_state(entry.id, "replayed")
+        if attachment is not None and follow(attachment.state, Input.REPLAY) is AttachmentState.COMPLETE:
+            self.catalog.set_state([attachment.id], AttachmentState.COMPLETE)
+            self._assembling.finish_again(attachment.id)
         return True
 
     def _attachment_of(self, message: PhysicalMessage) -> AttachmentRecord | None:
