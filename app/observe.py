@@ -80,24 +80,24 @@ class Recurring:
 
     MOST_REASONS = 5
 
-    def __init__(self, log: structlog.stdlib.BoundLogger, what: str, **fields: Any) -> None:
-        self._log, self._what = log.bind(**fields), what
+    def __init__(self, log: structlog.stdlib.BoundLogger, what: str, level: int = logging.ERROR, **fields: Any) -> None:
+        self._log, self._what, self._level = log.bind(**fields), what, level
         self._reasons: set[str] = set()
         self._since = 0.0
         self.failures = 0
         self.error: str | None = None
         """Why the last attempt failed, None while all is well."""
 
-    def failed(self, error: BaseException, **fields: Any) -> None:
-        """Count a failure. One of this program's own errors is a sentence, any other comes with its traceback."""
+    def failed(self, error: BaseException | str, **fields: Any) -> None:
+        """Count a failure. A text and this program's own errors are sentences, any other comes with its traceback."""
         if not self.failures:
             self._since = monotonic()
         self.failures += 1
         self.error = str(error) or type(error).__name__
         if self.error not in self._reasons and len(self._reasons) < self.MOST_REASONS:
             self._reasons.add(self.error)
-            trace = None if isinstance(error, OurError) else error
-            self._log.error(f"{self._what}_failed", reason=self.error, exc_info=trace, **fields)
+            trace = None if isinstance(error, OurError | str) else error
+            self._log.log(self._level, f"{self._what}_failed", reason=self.error, exc_info=trace, **fields)
 
     def worked(self) -> None:
         """Say that all is well (again)."""

@@ -421,8 +421,9 @@ class Catalog(Protocol):
 
     def delivery_by_idempotency_key(self, key: str) -> DeliveryRecord | None: ...
 
-    def due_deliveries(self, destination: str, now: int, limit: int) -> list[DeliveryRecord]:
-        """Queued or sending ones to a destination whose next attempt is due, oldest first."""
+    def due_deliveries(self, destination: str, now: int, limit: int, latest: int | None = None) -> list[DeliveryRecord]:
+        """Queued or sending ones to a destination whose next attempt is due, oldest first. One that is to be tried
+        later than `latest` was put off by a clock that was ahead, and is due, too."""
 
     def update_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent] = ()) -> None: ...
 

@@ -3,10 +3,13 @@
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from structlog.testing import capture_logs
 
 from adapters import mqtt
@@ -75,6 +78,50 @@ def test_a_restart_of_the_broker_loses_nothing(tmp_path: Path, topic: str, versi
         to.close()
 
 
+def test_another_client_with_our_identifier_is_said_once_and_waited_for(broker: Mosquitto, topic: str) -> None:
+    other: list[Any] = []
+    with capture_logs() as logs, receiving(source := receiver(broker, topic, client_id=topic), Collector()):
+        for _ in range(2):
+            until(lambda: source.status()["connected"], 30)
+            other.append(connected(broker.port, "5", client_id=topic))
+            until(lambda: not source.status()["connected"])
+            assert f"another client took over the session of client_id '{topic}'" in source.status()["error"]
+            other[-1].disconnect()
+            other[-1].loop_stop()
+            began = monotonic()
+        until(lambda: source.status()["connected"], 60)
+        assert monotonic() - began > 4, "it does not fight for the session"
+    told = [entry for entry in logs if entry["event"] == "connection_failed"]
+    assert len(told) == 1
+    assert "no two may have the same client_id" in told[0]["reason"]
+
+
+def test_a_shared_subscription_is_warned_of(broker: Mosquitto, topic: str) -> None:
+    shared = f"$share/group/{topic}"
+    with capture_logs() as logs, receiving(source := receiver(broker, shared), collected := Collector()):
+        publish(broker, topic, b"?")
+        until(lambda: collected.messages or collected.refused)
+        assert shared in source.status()["warning"]
+        assert "only one gateway" in source.status()["warning"]
+    assert texts(logs) == ["shared_subscription"]
+    with receiving(source := receiver(broker, topic), Collector()):
+        assert "warning" not in source.status()
+
+
+def test_a_flood_of_properties_is_refused_unread(broker: Mosquitto, topic: str) -> None:
+    properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+    properties.UserProperty = [("n" * 10, "v" * 10)] * 50_000
+    with receiving(receiver(broker, topic), collected := Collector()):
+        publish(broker, topic, b"payload", properties=properties)
+        publish(broker, topic, b"after", properties=envelope(message(1)))
+        until(lambda: collected.refused and collected.messages, 30)
+    ((kept, code, why),) = collected.refused
+    assert (bytes(kept.body), code) == (b"payload", "properties-too-large")
+    assert len(kept.body.obj) == len(b"payload"), "the packet with the properties is let go"  # type: ignore[union-attr,arg-type]
+    assert "1250000 bytes of properties" in why
+    assert collected.bodies() == [b"after"]
+
+
 def test_a_lost_session_is_said(tmp_path: Path, topic: str) -> None:
     with Mosquitto(tmp_path) as broker, capture_logs() as logs:
         with receiving(source := receiver(broker, topic), Collector()):
@@ -89,7 +136,7 @@ def test_a_broker_that_is_away_is_named_once(tmp_path: Path, topic: str) -> None
     away = Mosquitto(tmp_path)
     with capture_logs() as logs, pytest.raises(TimeoutError), receiving(receiver(away, topic), Collector(), patience=1):
         pass
-    assert len([text for text in texts(logs) if text == "not connected"]) == 1
+    assert len([text for text in texts(logs) if text == "connection_failed"]) == 1
     with pytest.raises(SendFailed, match="cannot be reached") as failure:
         sender(away, topic).send([message(1)])
     assert not failure.value.permanent
