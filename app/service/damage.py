@@ -45,6 +45,14 @@ class Damages:
                 self._around.catalog.mark_damaged(record.id, str(error), [event])
             self._around.bell.ring()
 
+    def require_deleted(self, record: AttachmentRecord, gone: KeyError) -> None:
+        """Content that is gone was deleted or copied elsewhere meanwhile; otherwise it was lost. Raises DamagedError."""
+        now = self._around.catalog.attachment(record.id)
+        if now is not None and now.state is AttachmentState.FINISHED and now.storage == record.storage:
+            error = DamagedError(f"what it lies in is missing ({gone})", name=record.object_name)
+            self.found(record, error, "serving")
+            raise error from gone
+
     def sound(self, record: AttachmentRecord) -> None:
         """Take back what was said of content that has just been read whole and well."""
         with self._lock:
@@ -68,11 +76,13 @@ class WatchedContent:
     than were asked for.
     """
 
-    def __init__(self, content: Content, record: AttachmentRecord, around: Surroundings, damages: Damages) -> None:
-        self._content, self._record, self._around, self._damages = content, record, around, damages
+    def __init__(self, content: Content, record: AttachmentRecord, damages: Damages) -> None:
+        self._content, self._record, self._damages = content, record, damages
         self.size = content.size
         if record.size is not None and content.size != record.size:
-            self._raise(f"it has {content.size} bytes, and {record.size} were received")
+            error = DamagedError(f"it has {content.size} bytes, and {record.size} were received")
+            damages.found(record, error, "serving")
+            raise error
 
     def read(self, offset: int, length: int) -> Iterator[memoryview]:
         """As `Content.read`. Raises DamagedError."""
@@ -83,7 +93,8 @@ class WatchedContent:
             self._damages.found(self._record, error, "serving")
             raise
         except KeyError as gone:
-            self._raise_unless_deleted(gone)
+            self._damages.require_deleted(self._record, gone)
+            raise
 
     def verify(self) -> None:
         """Read all of it. Raises DamagedError."""
@@ -111,15 +122,3 @@ class WatchedContent:
             yield piece
         if left:
             raise DamagedError(f"{left} bytes of it are missing", name=self._record.object_name)
-
-    def _raise(self, why: str) -> None:
-        error = DamagedError(why, name=self._record.object_name)
-        self._damages.found(self._record, error, "serving")
-        raise error
-
-    def _raise_unless_deleted(self, gone: KeyError) -> None:
-        """Content that is gone was deleted, or lost."""
-        now = self._around.catalog.attachment(self._record.id)
-        if now is None or now.state is not AttachmentState.FINISHED or now.storage != self._record.storage:
-            raise gone
-        self._raise(f"what it lies in is missing ({gone})")

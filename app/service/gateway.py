@@ -177,7 +177,12 @@ class Gateway:
     def content(self, record: AttachmentRecord) -> WatchedContent:
         """A finished attachment's bytes. Raises KeyError when they are gone, and DamagedError, as reading them does,
         when they are not what was received."""
-        watched = WatchedContent(self._open(record), record, self._around, self._damages)
+        try:
+            content = self._open(record)
+        except KeyError as gone:
+            self._damages.require_deleted(record, gone)
+            raise
+        watched = WatchedContent(content, record, self._damages)
         if record.reason_code == DAMAGED_CONTENT:
             watched.verify()
         return watched
