@@ -146,8 +146,8 @@ not known is null. A journal may have columns of its own beside these."""
 class JournalReader(Protocol):
     """What was journalled, to be read back.
 
-    What is read from disk is checked against its checksums before it is handed out. DamagedError says that bytes are not
-    as they were written, or cannot be read.
+    What is read from disk is checked against its checksums before it is handed out. DamagedError says that bytes are
+    not as they were written, or cannot be read.
     """
 
     def read(self, position: Position) -> PhysicalMessage:

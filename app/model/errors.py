@@ -1,6 +1,5 @@
 """Whose fault it is. Theirs is quarantined and never stops the stream; ours is loud."""
 
-
 from app.model.records import Damage
 
 
@@ -29,8 +28,8 @@ class StoreFull(OurError):
 
 
 class DamagedError(OurError):
-    """Bytes on disk are not as they were written, or cannot be read: `damage` says which of the journal, or `name` which
-    object of the content store."""
+    """Bytes on disk are not as they were written, or cannot be read: `damage` says which of the journal, or `name`
+    which object of the content store."""
 
     def __init__(self, why: str, *, damage: tuple[Damage, ...] = (), name: str | None = None) -> None:
         super().__init__(why)
