@@ -93,5 +93,6 @@ class Position(NamedTuple):
         return cls(packed >> 32, packed >> 12 & 0xFFFFF, packed & 0xFFF)
 
 
+MAX_SEGMENTS = 1 << 31
 MAX_BATCHES_A_SEGMENT = 1 << 20
 MAX_ROWS_A_BATCH = 512
