@@ -46,7 +46,7 @@ class Damages:
             self._around.bell.ring()
 
     def require_deleted(self, record: AttachmentRecord, gone: KeyError) -> None:
-        """Content that is gone was deleted or copied elsewhere meanwhile; otherwise it was lost. Raises DamagedError."""
+        """Content that is gone was deleted or copied meanwhile; otherwise it is lost. Raises DamagedError."""
         now = self._around.catalog.attachment(record.id)
         if now is not None and now.state is AttachmentState.FINISHED and now.storage == record.storage:
             error = DamagedError(f"what it lies in is missing ({gone})", name=record.object_name)
