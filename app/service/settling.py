@@ -66,9 +66,9 @@ class Settler:
         seen: set[str] = set()
         while not self._stop.is_set():
             page = self._around.catalog.unsettled_attachments(before, AT_ONCE, last)
-            seen.update(record.id for record in page if record.id in self._failed)
             if page:
                 yield page
+            seen.update(record.id for record in page if record.id in self._failed)
             if len(page) < AT_ONCE:
                 # What is unsettled no more, because it was deleted or repaired, has not failed either.
                 self._failed = {each: failed for each, failed in self._failed.items() if each in seen}
