@@ -329,7 +329,8 @@ class Catalog(Protocol):
         """The attachments of a source with these correlids, as far as they are known, deleted ones included."""
 
     def messages_by_correl_id(self, source: str, correl_ids: Sequence[bytes]) -> dict[bytes, MessageRecord]:
-        """The messages of a source whose message correlid begins with one of these 16 bytes, by those 16 bytes."""
+        """The messages of a source whose message correlid has one of these as the 20 bytes that are compared
+        (`app.codecs.sas.correlid`), by those 20 bytes."""
 
     def part_runs(self, attachment_id: str) -> list[PartRun]:
         """What checkpoints said of an attachment's parts, in the order they said it."""

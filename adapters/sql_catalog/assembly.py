@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.bulk import Bulk
-from adapters.sql_catalog.closing import as_finished, finish, place, refuse, states
+from adapters.sql_catalog.closing import FOUND, as_finished, finish, place, refuse, states
 from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.rows import (
@@ -48,11 +48,6 @@ _attachments, _messages, _part_runs = tables.attachments, tables.messages, table
 # What an attachment is known and listed by: it never changes, so that pages stay in order and indexes are left alone.
 _IDENTITY = frozenset(("id", "source", "correl_id", "first_received_at"))
 
-# Written by finishing alone.
-_CONTENT = frozenset(
-    ("finished_at", "size", "sha256", "content_type", "storage", "object_name", "observations", "variables")
-)
-
 # What is told of a closed attachment by what still comes for it. Whoever assembles may have forgotten it meanwhile, and
 # begins to count anew: nothing goes back, and all else stays as it was when the attachment was closed.
 _COUNTED = frozenset(("parts_received", "bytes_received", "duplicates", "last_position", "last_received_at"))
@@ -71,6 +66,7 @@ _SELDOM = ("state", "kind", "message_id")
 
 _id = bindparam("attachment", type_=AnyText)
 _ADD_RUNS = Bulk(insert(tables.part_runs), ("attachment_id", "runs"))
+_FORGET_RUNS = Bulk(delete(_part_runs).where(_part_runs.c.attachment_id == _id), ("attachment",))
 _REMOVE = Bulk(delete(_attachments).where(_attachments.c.id == _id), ("attachment",))
 _new = {name: bindparam(f"new_{name}", type_=_attachments.c[name].type) for name in _SELDOM}
 _SET_SELDOM = Bulk(
@@ -111,7 +107,7 @@ class Assembly(CatalogPart):
         return found
 
     def messages_by_correl_id(self, source: str, correl_ids: Sequence[bytes]) -> dict[bytes, MessageRecord]:
-        """The oldest message, should several begin with the same 16 bytes."""
+        """The oldest message, should several have the same 20 bytes."""
         found: dict[bytes, MessageRecord] = {}
         with self._database.read() as connection:
             for some in chunks([correl_key(correl_id) for correl_id in correl_ids]):
@@ -160,6 +156,7 @@ class Assembly(CatalogPart):
         no_more = {each for each, state in before.items() if state in _ENDED}
         no_more.update(each.id for each in finished.values() if each.storage == "store")
         runs = {each: added for each, added in checkpoint.part_runs.items() if added and each not in no_more}
+        _FORGET_RUNS.run(connection, {"attachment": checkpoint.without_parts})
         packed = [pack_triplets(added) for added in runs.values()]
         _ADD_RUNS.run(connection, {"attachment_id": [*runs], "runs": packed})
         finish(connection, [found for each, found in finished.items() if each in before])
@@ -173,7 +170,7 @@ class Assembly(CatalogPart):
     def _upsert_attachment(self) -> Bulk:
         merged = {column.name: _unless_closed for column in _attachments.columns}
         merged.update(dict.fromkeys(_COUNTED, _not_back_when_closed))
-        return self._upsert(_attachments, "id", kept=_IDENTITY.union(_CONTENT, _SELDOM), merged=merged)
+        return self._upsert(_attachments, "id", kept=_IDENTITY.union(FOUND, _SELDOM), merged=merged)
 
     @cached_property
     def _upsert_message(self) -> Bulk:

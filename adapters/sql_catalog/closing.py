@@ -18,8 +18,22 @@ _FINISHED = AttachmentState.FINISHED.value
 _id = bindparam("attachment", type_=AnyText)
 _COMPLETE = update(_attachments).where(_attachments.c.id == _id, tables.IS_COMPLETE)
 
-_FOUND = ("finished_at", "size", "sha256", "content_type", "storage", "object_name", "observations", "variables")
-_found = {name: bindparam(f"found_{name}", type_=_attachments.c[name].type) for name in _FOUND}
+FOUND = (
+    "finished_at",
+    "size",
+    "sha256",
+    "content_type",
+    "storage",
+    "object_name",
+    "observations",
+    "variables",
+    "record_length",
+    "announced_size",
+    "warnings",
+)
+"""The columns that finishing alone writes."""
+
+_found = {name: bindparam(f"found_{name}", type_=_attachments.c[name].type) for name in FOUND}
 _dialects = bindparam("found_dialects", type_=_attachments.c.dialects.type)
 _FINISH = Bulk(
     _COMPLETE.values(
@@ -59,7 +73,7 @@ def as_finished(attachments: Columns, finished: Mapping[str, Finished]) -> Colum
             value if found is None else getattr(found, name)
             for value, found in zip(attachments[name], outcomes, strict=True)
         ]
-        for name in _FOUND
+        for name in FOUND
     }
     changed["state"] = [
         value if found is None else _FINISHED for value, found in zip(attachments["state"], outcomes, strict=True)
@@ -74,7 +88,7 @@ def as_finished(attachments: Columns, finished: Mapping[str, Finished]) -> Colum
 def finish(connection: Connection, finished: Sequence[Finished]) -> None:
     """complete -> finished."""
     columns = columns_of(Finished, finished)
-    found = {f"found_{name}": columns[name] for name in (*_FOUND, "dialects")}
+    found = {f"found_{name}": columns[name] for name in (*FOUND, "dialects")}
     _FINISH.run(connection, {"attachment": columns["id"], **found})
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from app.codecs.sas.correlid import compared
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.records import (
     AttachmentRecord,
@@ -52,8 +53,8 @@ def folded(name: str) -> str:
 
 
 def correl_key(correl_id: bytes) -> bytes:
-    """The 16 bytes by which an application message is found."""
-    return bytes(correl_id[:16])
+    """The 20 bytes by which an application message is found."""
+    return compared(correl_id)
 
 
 def attachment_columns(records: Sequence[AttachmentRecord]) -> Columns:
@@ -72,6 +73,7 @@ def attachment_record(row: Row[Any]) -> AttachmentRecord:
     values["state"] = AttachmentState(values["state"])
     values["kind"] = None if values["kind"] is None else AttachmentKind(values["kind"])
     values["pending_counts"] = tuple(values["pending_counts"])
+    values["warnings"] = tuple(values["warnings"])
     progress = [values.pop(name) for name in _GROUP]
     values["group"] = None if progress[1] is None else GroupProgress(*progress)
     return AttachmentRecord(**values)

@@ -8,7 +8,10 @@ from app.model.attachment import AttachmentDefinition, AttachmentState
 from app.model.records import DAMAGED_PART, AttachmentRecord, changed
 
 Key = tuple[str, bytes]
-"""A source and a correlid of 16 bytes, or the identifier of an IBM MQ group, of 24."""
+"""A source and a correlid of 16 bytes, or the identifier of an IBM MQ group, of 24: what an attachment is known by."""
+
+Address = tuple[str, bytes]
+"""A source and the 20 bytes of a correlid that are compared: what an application message is known by."""
 
 
 class Repeated(NamedTuple):
@@ -41,7 +44,7 @@ class Completed(NamedTuple):
 class ApplicationMessage(NamedTuple):
     """The application message of a message is at this position; the host gives its body to `set_application`."""
 
-    key: Key
+    address: Address
     position: int
 
 
@@ -63,9 +66,10 @@ class Attachment:
 
     def current(self) -> AttachmentRecord:
         """The record with what has changed since."""
+        before = 0 if self.parts.has_less else self.record.parts_received
         return changed(
             self.record,
-            parts_received=max(self.parts.count, self.record.parts_received),
+            parts_received=max(self.parts.count, before),
             bytes_received=self.bytes_received,
             duplicates=self.duplicates,
             group=self.group,

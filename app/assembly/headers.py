@@ -7,7 +7,8 @@ application message one message, so that they can be told to machines that hold 
 
 from typing import NamedTuple, Protocol
 
-from app.assembly.collecting import NOTHING, Effect, Key, Refused, Repeated
+from app.assembly.collecting import NOTHING, Address, Effect, Key, Refused, Repeated
+from app.codecs.sas import correlid
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.identity import announces_application, attachment_id, message_id
 from app.model.records import MessageRecord
@@ -34,8 +35,8 @@ class Claim(NamedTuple):
 class EarlierHeaders(Protocol):
     """What the headers of a source have said so far."""
 
-    def addressed(self, key: Key) -> tuple[str, int] | None:
-        """The message that an application message under this key belongs to, and its header's packed position."""
+    def addressed(self, address: Address) -> tuple[str, int] | None:
+        """The message that an application message of this address belongs to, and its header's packed position."""
 
     def announced(self, key: Key) -> Announcement | None: ...
 
@@ -50,7 +51,7 @@ def judge(
     record = _message_record(source, header, position, received_at)
     if contradictions := _contradictions(source, record.id, header, position, earlier):
         return contradictions
-    known = earlier.addressed(message_key(record))
+    known = earlier.addressed(message_address(record))
     if known is not None and known[0] == record.id:
         return NOTHING if known[1] == position else (Repeated(None, known[1], position),)
     return record
@@ -61,15 +62,29 @@ def claims(message: MessageRecord, header: MessageHeader, dialects: int) -> list
     return [Claim(message.id, ordinal, entry, dialects) for ordinal, entry in enumerate(header.attachments)]
 
 
-def message_key(message: MessageRecord) -> Key:
-    """What an application message would be found by; the header's own correlid where none is announced."""
-    return header_key(message.source, message)
+def message_address(message: MessageRecord) -> Address:
+    """What an application message is found by; the header's own correlid where none is announced."""
+    return header_address(message.source, message)
 
 
-def header_key(source: str, header: MessageHeader | MessageRecord) -> Key:
-    """The `message_key` of the message that a header begins."""
+def header_address(source: str, header: MessageHeader | MessageRecord) -> Address:
+    """The `message_address` of the message that a header begins."""
     announced = announces_application(header.message_correl_id)
-    return source, (header.message_correl_id if announced else header.header_correl_id)[:16]
+    return source, correlid.compared(header.message_correl_id if announced else header.header_correl_id)
+
+
+def taken_for(address: Address) -> tuple[Key, int]:
+    """The key and the sequence number that an application message has as long as no header has explained it: those of
+    a part of an attachment, or of a count (0)."""
+    source, correl_id = address
+    key, sequence = correlid.split(correl_id)
+    return (source, key), sequence
+
+
+def address_of(key: Key, sequence: int = 0) -> Address:
+    """The address that a message has, if it is an application message and no part or count: see `taken_for`."""
+    source, correl_id = key
+    return source, correl_id + sequence.to_bytes(correlid.COMPARED_SIZE - correlid.KEY_SIZE, "big")
 
 
 def _message_record(source: str, header: MessageHeader, position: int, received_at: int) -> MessageRecord:

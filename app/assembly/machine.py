@@ -8,6 +8,8 @@ application message may come in any order, any number of times, from any thread 
 - A physical message with a bare correlid is the count of an attachment or the application message of a message. The
   header decides, and tells in which byte order the count is written; until then it waits with the attachment it may
   belong to (`pending_*`).
+- The correlid of an application message may use the four bytes where a part has its sequence number. It is told from a
+  part by what headers announced; one that came before its header waits as a part of an attachment that there is not.
 - What contradicts an earlier message (another header, another count, a part beyond the count) is refused: the first one
   wins and the later one goes to quarantine.
 - An attachment is complete when its header, its count and exactly the parts 1..count are there.
@@ -23,8 +25,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from app.assembly import groups
-from app.assembly.collecting import NOTHING, ApplicationMessage, Attachment, Effect, Key, Refused, Repeated
-from app.assembly.headers import Announcement, Claim, claims, header_key, judge, message_key
+from app.assembly.collecting import NOTHING, Address, ApplicationMessage, Attachment, Effect, Key, Refused, Repeated
+from app.assembly.headers import (
+    Announcement,
+    Claim,
+    address_of,
+    claims,
+    header_address,
+    judge,
+    message_address,
+    taken_for,
+)
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
 from app.codecs.sas.dialect import members
@@ -47,7 +58,7 @@ class Assembly:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.attachments: dict[Key, Attachment] = {}
-        self.messages: dict[Key, MessageRecord] = {}
+        self.messages: dict[Address, MessageRecord] = {}
         self._changed: dict[Key, None] = {}
         self._changed_messages: dict[str, MessageRecord] = {}
         self._removed: dict[str, None] = {}
@@ -56,11 +67,23 @@ class Assembly:
 
     @staticmethod
     def keys(source: str, event: Event) -> list[Key]:
-        """The keys whose attachments and messages must be loaded, where they exist, before `event` is applied."""
+        """The keys whose attachments must be loaded, where they exist, before `event` is applied."""
         if isinstance(event, Announced):
             correl_ids = [entry.correl_id for entry in event.header.attachments]
-            return [header_key(source, event.header), *((source, correl_id) for correl_id in correl_ids)]
+            key, _ = taken_for(header_address(source, event.header))
+            return [key, *((source, correl_id) for correl_id in correl_ids)]
         return [(source, event.correl_id)]
+
+    def address(self, source: str, event: Event) -> Address | None:
+        """The address whose message must be loaded, where there is one, before `event` is applied; None where none
+        matters. Call it when the attachments of `keys` have been loaded."""
+        if isinstance(event, Announced):
+            return header_address(source, event.header)
+        if isinstance(event, GroupPart):
+            return None
+        if isinstance(event, PartArrived) and self._is_announced((source, event.correl_id)):
+            return None
+        return address_of((source, event.correl_id), event.sequence if isinstance(event, PartArrived) else 0)
 
     def apply(self, source: str, event: Event, position: int, received_at: int) -> tuple[Effect, ...]:
         """Applies what one physical message means; `position` is its packed place in the journal."""
@@ -72,14 +95,14 @@ class Assembly:
             return self._unsequenced(source, event, position, received_at)
         return self._announced(source, event, position, received_at)
 
-    def set_application(self, key: Key, body: bytes, format_name: str, ccsid: int, now: int) -> None:
+    def set_application(self, address: Address, body: bytes, format_name: str, ccsid: int, now: int) -> None:
         """The body of the application message that an `ApplicationMessage` effect found."""
-        record = self.messages[key]
+        record = self.messages[address]
         complete = now if not record.attachments else None
         answered = replace(
             record, application_body=body, application_format=format_name, application_ccsid=ccsid, complete_at=complete
         )
-        self.messages[key] = self._changed_messages[answered.id] = answered
+        self.messages[address] = self._changed_messages[answered.id] = answered
 
     def replace_part(self, attachment_id: str, first: int, again: int) -> bool:
         """The part at position `first`, which cannot be read back, came again, and is at `again`. True when the
@@ -102,6 +125,8 @@ class Assembly:
                 continue
             record = attachment.current()
             checkpoint.attachments.append(record)
+            if attachment.parts.has_less:
+                checkpoint.without_parts.append(record.id)
             if runs := attachment.parts.take_fresh():
                 checkpoint.part_runs[record.id] = runs
             del self.attachments[key]
@@ -109,10 +134,10 @@ class Assembly:
                 self.attachments[key] = Attachment(record, attachment.parts)
         for message in self._changed_messages.values():
             checkpoint.messages.append(message)
-            key = message_key(message)
-            held = self.messages.pop(key, None)
+            address = message_address(message)
+            held = self.messages.pop(address, None)
             if held is not None and held.application_body is None:
-                self.messages[key] = held
+                self.messages[address] = held
         checkpoint.removed_attachments = list(self._removed)
         self._changed, self._changed_messages, self._removed = {}, {}, {}
         return checkpoint
@@ -126,6 +151,10 @@ class Assembly:
     # --- one function an event ------------------------------------------------------------------------------------
 
     def _part(self, source: str, event: PartArrived, position: int, received_at: int) -> tuple[Effect, ...]:
+        if self.messages and not self._is_announced(key := (source, event.correl_id)):
+            address = address_of(key, event.sequence)
+            if (message := self.messages.get(address)) is not None:
+                return _application(message, address, position)
         attachment = self._touch(source, event.correl_id, position, received_at)
         record = attachment.record
         if attachment.has_forgotten_its_parts:
@@ -143,6 +172,8 @@ class Assembly:
 
     def parts(self, source: str, event: PartsArrived, position: int) -> tuple[Effect, ...]:
         """Applies parts that were received together; `position` is the packed place of the first."""
+        if self.messages and not self._is_announced((source, event.correl_id)):
+            return self._one_by_one(source, event, position)
         attachment = self._touch(source, event.correl_id, position, event.received_at[0])
         record, length = attachment.record, len(event.sizes)
         most = self.limits.parts if record.parts_expected is None else record.parts_expected
@@ -171,11 +202,9 @@ class Assembly:
         return groups.take(attachment, event, position, self.limits.parts)
 
     def _unsequenced(self, source: str, event: Unsequenced, position: int, received_at: int) -> tuple[Effect, ...]:
-        key = (source, event.correl_id)
-        if (message := self.messages.get(key)) is not None:
-            if message.application_body is None:
-                return (ApplicationMessage(key, position),)
-            return (Repeated(None, None, position),)
+        address = address_of((source, event.correl_id))
+        if (message := self.messages.get(address)) is not None:
+            return _application(message, address, position)
         attachment = self._touch(source, event.correl_id, position, received_at)
         record = attachment.record
         if record.kind is not None:
@@ -206,16 +235,16 @@ class Assembly:
         judged = judge(source, event.header, position, received_at, self.limits.attachments, self)
         if not isinstance(judged, MessageRecord):
             return judged
-        effects = [*self.address(judged)]
+        effects = [*self.begin_message(judged)]
         for claim in claims(judged, event.header, event.dialects):
             effects += self.claim(source, claim, position, received_at)
         return tuple(effects)
 
     # --- what an accepted header says, to each that it concerns -------------------------------------------------------
 
-    def addressed(self, key: Key) -> tuple[str, int] | None:
+    def addressed(self, address: Address) -> tuple[str, int] | None:
         """As `app.assembly.headers.EarlierHeaders`."""
-        message = self.messages.get(key)
+        message = self.messages.get(address)
         return None if message is None else (message.id, message.header_position)
 
     def announced(self, key: Key) -> Announcement | None:
@@ -226,12 +255,14 @@ class Assembly:
         record = attachment.record
         return Announcement(record.message_id or "", attachment.record.kind, record.qualifier_1, record.qualifier_2)
 
-    def address(self, message: MessageRecord) -> tuple[Effect, ...]:
+    def begin_message(self, message: MessageRecord) -> tuple[Effect, ...]:
         """An accepted header begins this message."""
-        key = message_key(message)
-        self.messages.setdefault(key, message)
+        address = message_address(message)
+        self.messages.setdefault(address, message)
         self._changed_messages[message.id] = message
-        return self._claim_application(key)
+        key, _ = taken_for(address)
+        # Where one header announces both, what waits there is the attachment's.
+        return NOTHING if attachment_id(*key) in message.attachments else self._claim_application(address)
 
     def claim(self, source: str, claim: Claim, position: int, received_at: int) -> tuple[Effect, ...]:
         """An accepted header at this position announces an attachment."""
@@ -289,17 +320,33 @@ class Assembly:
         in_order = sorted(count for order, count in possible if order in orders)
         return in_order or sorted(count for _, count in possible)
 
-    def _claim_application(self, key: Key) -> tuple[Effect, ...]:
-        """A waiting unsequenced message under a message's correlid is its application message."""
+    def _is_announced(self, key: Key) -> bool:
+        """Whether a header has announced this attachment, as far as that is loaded."""
+        attachment = self.attachments.get(key)
+        return attachment is not None and attachment.record.kind is not None
+
+    def _claim_application(self, address: Address) -> tuple[Effect, ...]:
+        """What waits under a message's correlid, as a count or a part of no announced attachment, is its application
+        message."""
+        key, sequence = taken_for(address)
         waiting = self.attachments.get(key)
-        if waiting is None or waiting.record.kind is not None or waiting.parts.count:
+        if waiting is None or waiting.record.kind is not None or (waiting.parts.count and not sequence):
             return NOTHING
-        del self.attachments[key]
-        self._changed.pop(key, None)
-        self._removed[waiting.record.id] = None
-        if waiting.record.pending_position is None:
-            return NOTHING
-        return (ApplicationMessage(key, waiting.record.pending_position),)
+        position = waiting.parts.remove(sequence) if sequence else waiting.record.pending_position
+        if waiting.parts.count or (sequence and waiting.record.pending_position is not None):
+            self._changed[key] = None
+        else:
+            del self.attachments[key]
+            self._changed.pop(key, None)
+            self._removed[waiting.record.id] = None
+        return NOTHING if position is None else (ApplicationMessage(address, position),)
+
+
+def _application(message: MessageRecord, address: Address, position: int) -> tuple[Effect, ...]:
+    """What an application message is that comes after its header: the answer, or one more of it."""
+    if message.application_body is None:
+        return (ApplicationMessage(address, position),)
+    return (Repeated(None, None, position),)
 
 
 def _little_endian(sequence: int) -> int:

@@ -15,11 +15,11 @@ class Parts:
 
     Parts that came in order and lie in consecutive rows of one batch share a run, so an attachment sent alone costs a
     few runs however large it is; one sent among others costs 24 bytes a part. `fresh` holds the runs added since the
-    last `take_fresh`, for the catalog to append. Of a sequence number that runs say twice, the later one holds: a part
-    whose bytes were damaged was replaced.
+    last `take_fresh`, for the catalog to append. Once a part was removed, `has_less` says that they replace all others.
+    Of a sequence number that runs say twice, the later one holds: a part whose bytes were damaged was replaced.
     """
 
-    __slots__ = ("_firsts", "_fresh", "_lengths", "_positions", "count")
+    __slots__ = ("_firsts", "_fresh", "_lengths", "_positions", "count", "has_less")
 
     def __init__(self, runs: list[PartRun] | None = None) -> None:
         self._firsts = array("q")
@@ -27,6 +27,7 @@ class Parts:
         self._positions = array("q")
         self._fresh: list[PartRun] = []
         self.count = 0
+        self.has_less = False
         for first, length, position in runs or ():
             for place in range(length):
                 if self._insert(first + place, position + place) is not None:
@@ -77,6 +78,18 @@ class Parts:
         self._freshen(first, length, position)
         return True
 
+    def remove(self, sequence: int) -> int | None:
+        """Removes a part and answers its position; None when there is none."""
+        if (there := self.find(sequence)) is None:
+            return None
+        kept = [(number, position) for number, position in self if number != sequence]
+        del self._firsts[:], self._lengths[:], self._positions[:], self._fresh[:]
+        self.count = 0
+        for number, position in kept:
+            self.add(number, position)
+        self.has_less = True
+        return there
+
     def _freshen(self, first: int, length: int, position: int) -> None:
         if self._fresh:
             before, so_many, start = self._fresh[-1]
@@ -110,6 +123,7 @@ class Parts:
     def take_fresh(self) -> list[PartRun]:
         """The runs added since the last call."""
         fresh, self._fresh = self._fresh, []
+        self.has_less = False
         return fresh
 
     def find(self, sequence: int) -> int | None:

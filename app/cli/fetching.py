@@ -21,7 +21,7 @@ from rich.progress import (
 from app.cli.client import DEFAULT_URL, Client, Url, connect
 from app.cli.console import Failure, bars, err, size
 from app.cli.files import whole_file
-from app.cli.tables import EXTENSIONS, Choice, choose
+from app.cli.tables import EXTENSIONS, choose
 
 _PIECE = 1 << 20
 _PANEL = "Data sets"
@@ -75,6 +75,7 @@ def get(
     xpt_version: Annotated[
         XptVersion | None, typer.Option(help="Of transport files; 8 if not said.", rich_help_panel=_PANEL)
     ] = None,
+    utf_8: Annotated[bool, typer.Option("--utf-8", help="Convert a text file to UTF-8.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Fetch an attachment's content. What an interrupted fetch left in FILE.part is continued; data sets in another
@@ -92,10 +93,15 @@ def get(
     with connect(url) as client:
         attachment = find(client, identifier)
         _require_finished(attachment)
+        if utf_8:
+            if format_ is not None or any(value is not None for value in options.values()):
+                raise Failure("--utf-8 converts text files, which have no other options")
+            return _get_made(client, attachment, output, attachment["file_name"], {"charset": "utf-8"})
         if attachment["kind"] == "data-set":
             choice = choose(format_, output, xpt_version, **options)
             if not choice.is_stored:
-                return _get_made(client, attachment, output, choice)
+                name = choice.file_name(attachment["file_name"])
+                return _get_made(client, attachment, output, name, choice.query)
         elif format_ is not None or any(value is not None for value in options.values()):
             raise Failure("this attachment is a file, which comes as it is")
         if output == "-":
@@ -152,25 +158,28 @@ def fetch(client: Client, attachment: dict[str, Any], target: Path) -> None:
         raise Failure(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def _get_made(client: Client, attachment: dict[str, Any], output: str | None, choice: Choice) -> None:
-    """A data set in a format in which it is made as it comes. Raises Failure."""
+def _get_made(client: Client, attachment: dict[str, Any], output: str | None, name: str, query: dict[str, Any]) -> None:
+    """Fetch what is made as it comes: a data set in another format, a text file in UTF-8. Raises Failure."""
     if output == "-":
-        return _receive_made(client, attachment, sys.stdout.buffer, choice)
-    with whole_file(_target(output, choice.file_name(attachment["file_name"]))) as file:
-        _receive_made(client, attachment, file, choice)
+        return _receive_made(client, attachment, sys.stdout.buffer, name, query)
+    with whole_file(_target(output, name)) as file:
+        _receive_made(client, attachment, file, name, query)
     return None
 
 
-def _receive_made(client: Client, attachment: dict[str, Any], file: BinaryIO, choice: Choice) -> None:
+def _receive_made(client: Client, attachment: dict[str, Any], file: BinaryIO, name: str, query: dict[str, Any]) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), FileSizeColumn(), TransferSpeedColumn())
     with (
-        client.stream(f"attachments/{attachment['id']}/content", **choice.query) as response,
+        client.stream(f"attachments/{attachment['id']}/content", **query) as response,
         bars(*columns) as progress,
     ):
-        bar = progress.add_task(choice.file_name(attachment["file_name"]), total=None)
+        bar = progress.add_task(name, total=None)
         for piece in response.iter_raw(_PIECE):
             file.write(piece)
             progress.advance(bar, len(piece))
+        if undecodable := response.headers.get("Undecodable-Bytes"):
+            count, _, first = undecodable.partition("; first=")
+            err.print(f"{name}: {count} bytes did not decode, the first at byte {first}; U+FFFD stands for each")
     file.flush()
 
 

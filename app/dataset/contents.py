@@ -31,11 +31,12 @@ class VariableContents(NamedTuple):
 
 
 class IndexContents(NamedTuple):
-    """An index; `flags` are as the sender wrote them, their bits are not published."""
+    """An index; `flags` and `upercmx` are as the sender wrote them, their bits are not published."""
 
     name: str
     variables: tuple[str, ...]
     flags: int
+    upercmx: int = 0
 
 
 class KeyContents(NamedTuple):
@@ -77,7 +78,7 @@ def contents(schema: pa.Schema, observations: int) -> Contents:
         variables=variables,
         sort_key=tuple(KeyContents(each["variable"], each["descending"]) for each in _list(said.pop("sort_key", ""))),
         indexes=tuple(
-            IndexContents(each["name"], tuple(each["variables"]), each["flags"])
+            IndexContents(each["name"], tuple(each["variables"]), each["flags"], each.get("upercmx", 0))
             for each in _list(said.pop("indexes", ""))
         ),
         protection=tuple(said.pop("passwords", "").split()),

@@ -50,6 +50,7 @@ def describe(
     variables = [_variable(field, lengths.get(field.name), into) for field in schema]
     definition = DataSetDefinition(
         MessageKind.DEFINITION,
+        version=_integer(said, "sas.version", 0),
         data_set_type=said.get("sas.dataset_type", ""),
         label=said.get("sas.label", ""),
         observations=observations,

@@ -141,6 +141,7 @@ def data_set_metadata(definition: DataSetDefinition, variables: Sequence[Variabl
         "sas.sort_collating": definition.collating,
         "sas.sort_key": _sort_key(variables),
         "sas.passwords": " ".join(word for word, flag in flags.items() if flag),
+        "sas.version": str(definition.version) if definition.version else "",
     }
     return {key: value for key, value in said.items() if value} | {
         "sas.obs_length": str(definition.obs_length),

@@ -56,6 +56,8 @@ class AttachmentRecord:
 
     `kind` and the names are None or empty until its header has come. `parts_expected` is None until its count has come.
     Of an IBM MQ group (`group` is not None) it is known when all is there.
+    `record_length` and `announced_size` are what the sender says of a file, known once it is finished; `warnings` are
+    sentences about what contradicts it.
     `storage` says where finished content is: "journal" (by extents) or "store" (the object `object_name`).
     `pending_*` hold an unsequenced message that no header has explained yet.
     """
@@ -93,6 +95,9 @@ class AttachmentRecord:
     object_name: str | None = None
     observations: int | None = None
     variables: int | None = None
+    record_length: int | None = None
+    announced_size: int | None = None
+    warnings: tuple[str, ...] = ()
     reason_code: str | None = None
     reason: str | None = None
 
@@ -249,13 +254,15 @@ class Checkpoint:
     """Everything that one step of assembly changed; the catalog takes it in one transaction.
 
     `progress` is the packed position of the last physical message that these changes include. `attachments` and
-    `messages` are upserted whole; `part_runs` are added to what is kept for their attachment. Then complete attachments
-    become finished or quarantined as `finished` and `refused` say, where a host has read their content before it saves.
+    `messages` are upserted whole; `part_runs` are added to what is kept for their attachment, of which all else is
+    forgotten first where `without_parts` names it. Then complete attachments become finished or quarantined as
+    `finished` and `refused` say, where a host has read their content before it saves.
     """
 
     progress: int | None = None
     attachments: list[AttachmentRecord] = field(default_factory=list)
     part_runs: dict[str, list[PartRun]] = field(default_factory=dict)
+    without_parts: list[str] = field(default_factory=list)
     removed_attachments: list[str] = field(default_factory=list)
     messages: list[MessageRecord] = field(default_factory=list)
     quarantine: list[QuarantineRecord] = field(default_factory=list)
@@ -288,3 +295,6 @@ class Finished:
     dialects: int | None = None
     observations: int | None = None
     variables: int | None = None
+    record_length: int | None = None
+    announced_size: int | None = None
+    warnings: tuple[str, ...] = ()

@@ -179,6 +179,8 @@ def _checkpoint(results: Sequence[Result], now: int) -> Checkpoint:
         if record is not None:
             checkpoint.attachments.append(record)
             checkpoint.events += _events(record, result, now)
+            if result.has_less:
+                checkpoint.without_parts.append(record.id)
             if result.fresh:
                 checkpoint.part_runs[record.id] = list(result.fresh)
         if result.finished is not None:

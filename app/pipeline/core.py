@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from app.assembly import groups
 from app.assembly.collecting import NOTHING, ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
+from app.assembly.headers import message_address
 from app.assembly.machine import Assembly, Limits
 from app.model.attachment import AttachmentState
 from app.model.event import PartsArrived
@@ -23,22 +24,26 @@ from app.tables.quality import Increment, hour_of
 MOST_RANGES = 1000
 """Missing ranges of one attachment that are counted."""
 
+MOST_ANSWERED = 16
+"""Answered messages that are remembered under a key, whose application messages have correlids that begin alike."""
+
 WITHOUT_KEY_AT_ONCE = 4096
 """References without a key that are told of together: a source may send any amount of garbage."""
 
 
 class Held(NamedTuple):
-    """What is known under a key, between one time and the next: an attachment, a message, in odd cases both."""
+    """What is known under a key, between one time and the next: an attachment, a message, in odd cases both, or several
+    messages whose application messages have correlids that begin alike."""
 
     attachment: Attachment | None = None
-    message: MessageRecord | None = None
+    messages: tuple[MessageRecord, ...] = ()
 
     @property
     def is_done(self) -> bool:
         """Whether what still comes is late: a duplicate."""
-        attachment, message = self.attachment, self.message
+        attachment = self.attachment
         is_complete = attachment is None or attachment.record.state is not AttachmentState.RECEIVING
-        return is_complete and (message is None or message.application_body is not None)
+        return is_complete and all(message.application_body is not None for message in self.messages)
 
 
 class Refusal(NamedTuple):
@@ -56,9 +61,10 @@ class Outcome(NamedTuple):
 
     `position` is where the first part lies, `reached` the highest packed position that was seen. `record` and
     `messages` are as they are now, `fresh` the part runs added; `complete` holds all runs once every part is there.
-    `removed` was taken for an attachment. `application` is the place of the application message of the one of
-    `messages` that has a body, `repeated` pairs of places: the earlier message, and the one that came again. `state` is
-    how many bytes are kept of it, where they are counted.
+    `removed` was taken for an attachment; where `has_less`, all runs but `fresh` are to be forgotten. `applications`
+    are the identifiers of those of `messages` that have a body, each with the place of its application message.
+    `repeated` are pairs of places: the earlier message, and the one that came again. `state` is how many bytes are kept
+    of it, where they are counted.
     """
 
     position: int
@@ -69,7 +75,8 @@ class Outcome(NamedTuple):
     complete: tuple[PartRun, ...] | None = None
     removed: str | None = None
     messages: tuple[MessageRecord, ...] = ()
-    application: int | None = None
+    has_less: bool = False
+    applications: tuple[tuple[str, int], ...] = ()
     repeated: tuple[tuple[int | None, int], ...] = ()
     refused: tuple[Refusal, ...] = ()
     dialects: int | None = None
@@ -126,9 +133,9 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
     before = _Before.of(held)
     if held.attachment is not None:
         assembly.attachments[key] = held.attachment
-    if held.message is not None:
-        assembly.messages[key] = held.message
-    application: int | None = None
+    known = {message_address(message): message for message in held.messages}
+    assembly.messages.update(known)
+    applications: dict[str, int] = {}
     repeated: list[tuple[int | None, int]] = []
     refused: list[Refusal] = []
     is_complete = False
@@ -141,13 +148,13 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
                     repeated.append((first, again))
                 case Refused(position, code, row, why):
                     refused.append(Refusal(position, code, row, -1, why))
-                case ApplicationMessage(_, position):
-                    application = position
-                    assembly.set_application(key, b"", "", 0, 0)
-    attachment, message = assembly.attachments.get(key), assembly.messages.get(key)
+                case ApplicationMessage(address, position):
+                    applications[assembly.messages[address].id] = position
+                    assembly.set_application(address, b"", "", 0, 0)
+    attachment, messages = assembly.attachments.get(key), _kept(assembly.messages.values())
     changes = assembly.take_changes()
     record = changes.attachments[0] if changes.attachments else None
-    after = Held(None if attachment is None else Attachment(record or attachment.record, attachment.parts), message)
+    after = Held(None if attachment is None else Attachment(record or attachment.record, attachment.parts), messages)
     outcome = Outcome(
         position=record.first_position if record else references[0].position,
         reached=max(map(_end, references)),
@@ -157,11 +164,19 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
         complete=tuple(attachment.parts.runs) if is_complete and attachment else None,
         removed=next(iter(changes.removed_attachments), None),
         messages=tuple(changes.messages),
-        application=application,
+        has_less=bool(changes.without_parts),
+        applications=tuple(applications.items()),
         repeated=tuple(repeated),
         refused=tuple(refused),
     )
     return outcome, after
+
+
+def _kept(messages: Iterable[MessageRecord]) -> tuple[MessageRecord, ...]:
+    """The messages to remember under a key: those that wait, and the newest of the others, of which a second
+    application message is known for what it is."""
+    answered = [message for message in messages if message.application_body is not None]
+    return (*(message for message in messages if message.application_body is None), *answered[-MOST_ANSWERED:])
 
 
 def _apply(assembly: Assembly, source: str, reference: Reference) -> tuple[Effect, ...]:
@@ -172,7 +187,7 @@ def _apply(assembly: Assembly, source: str, reference: Reference) -> tuple[Effec
         case What.EVENT:
             return assembly.apply(source, detail, position, received_at[0])
         case What.ADDRESS:
-            return assembly.address(detail)
+            return assembly.begin_message(detail)
         case What.CLAIM:
             return assembly.claim(source, detail, position, received_at[0])
     return NOTHING

@@ -46,8 +46,12 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Result(NamedTuple):
-    """What the catalog and the tables are told. `fresh` are part runs, not of what is finished; `schema` is that of a
-    finished data set, serialised; `state` is how many bytes are kept of what still waits, where they are counted."""
+    """What the catalog and the tables are told.
+
+    `fresh` are part runs, not of what is finished, and all there are where the attachment `has_less` than before;
+    `schema` is that of a finished data set, serialised; `state` is how many bytes are kept of what still waits, where
+    they are counted.
+    """
 
     reached: int
     quality: Increment
@@ -60,6 +64,7 @@ class Result(NamedTuple):
     quarantine: tuple[QuarantineRecord, ...] = ()
     dialects: int | None = None
     schema: bytes | None = None
+    has_less: bool = False
     state: int = 0
 
 
@@ -108,8 +113,7 @@ def _asked_for(outcome: Outcome) -> Iterator[int]:
     """The places of single messages that an outcome is about, but for a first part."""
     yield from (refusal.position for refusal in outcome.refused)
     yield from (place for pair in outcome.repeated for place in pair if place is not None)
-    if outcome.application is not None:
-        yield outcome.application
+    yield from (place for _, place in outcome.applications)
 
 
 def fetch(archive: JournalArchive, places: Collection[int]) -> dict[int, PhysicalMessage]:
@@ -128,6 +132,7 @@ def fetch(archive: JournalArchive, places: Collection[int]) -> dict[int, Physica
 
 
 def _result(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
+    applications = dict(outcome.applications)
     conflicts = _conflicts(outcome.repeated, fetched)
     quarantine = [_quarantined(refusal, fetched) for refusal in (*outcome.refused, *conflicts)]
     quality = outcome.quality._replace(duplicates=len(outcome.repeated) - len(conflicts), conflicts=len(conflicts))
@@ -137,9 +142,10 @@ def _result(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
         outcome.record,
         outcome.fresh,
         outcome.removed,
-        tuple(_answered(message, outcome.application, fetched) for message in outcome.messages),
+        tuple(_answered(message, applications.get(message.id), fetched) for message in outcome.messages),
         quarantine=tuple(record for record in quarantine if record is not None),
         dialects=outcome.dialects,
+        has_less=outcome.has_less,
         state=outcome.state,
     )
 

@@ -8,8 +8,8 @@ headers: behind this pass every attachment is assembled by itself.
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from app.assembly.collecting import Effect, Key, Refused, Repeated
-from app.assembly.headers import Announcement, EarlierHeaders, claims, judge, message_key
+from app.assembly.collecting import Address, Effect, Key, Refused, Repeated
+from app.assembly.headers import Announcement, EarlierHeaders, claims, judge, message_address, taken_for
 from app.codecs.sas import dialect
 from app.framing.reading import read_event
 from app.model.errors import TheirError
@@ -27,7 +27,7 @@ class Memory(EarlierHeaders, Protocol):
 
     def keep_dialects(self, dialects: int) -> None: ...
 
-    def keep_address(self, key: Key, message: str, position: int) -> None: ...
+    def keep_address(self, address: Address, message: str, position: int) -> None: ...
 
     def keep_announcement(self, key: Key, announcement: Announcement) -> None: ...
 
@@ -37,7 +37,7 @@ class Remembered:
 
     def __init__(self, dialects: int | None = None) -> None:
         self._dialects = dialects
-        self._addressed: dict[Key, tuple[str, int]] = {}
+        self._addressed: dict[Address, tuple[str, int]] = {}
         self._announced: dict[Key, Announcement] = {}
 
     def dialects(self) -> int | None:
@@ -46,11 +46,11 @@ class Remembered:
     def keep_dialects(self, dialects: int) -> None:
         self._dialects = dialects
 
-    def addressed(self, key: Key) -> tuple[str, int] | None:
-        return self._addressed.get(key)
+    def addressed(self, address: Address) -> tuple[str, int] | None:
+        return self._addressed.get(address)
 
-    def keep_address(self, key: Key, message: str, position: int) -> None:
-        self._addressed[key] = message, position
+    def keep_address(self, address: Address, message: str, position: int) -> None:
+        self._addressed[address] = message, position
 
     def announced(self, key: Key) -> Announcement | None:
         return self._announced.get(key)
@@ -100,10 +100,11 @@ class HeaderPass:
     def _accepted(
         self, position: int, message: PhysicalMessage, record: MessageRecord, event: Announced
     ) -> Iterator[Reference]:
-        source, key, received_at = message.source, message_key(record), (message.received_at,)
-        if self._memory.addressed(key) is None:
-            self._memory.keep_address(key, record.id, position)
-        yield Reference(source, key[1], position, What.ADDRESS, 0, (len(message.body),), received_at, record)
+        source, address, received_at = message.source, message_address(record), (message.received_at,)
+        if self._memory.addressed(address) is None:
+            self._memory.keep_address(address, record.id, position)
+        (_, key), _ = taken_for(address)
+        yield Reference(source, key, position, What.ADDRESS, 0, (len(message.body),), received_at, record)
         for claim in claims(record, event.header, event.dialects):
             entry = claim.definition
             said = Announcement(record.id, entry.kind, entry.qualifier_1, entry.qualifier_2)

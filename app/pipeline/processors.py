@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from app.assembly.collecting import Attachment, Key
+from app.assembly.collecting import Address, Attachment, Key
 from app.assembly.headers import Announcement
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentKind
@@ -131,9 +131,8 @@ def expired(source: str, held: Held) -> tuple[Held, Outcome | None]:
 
 
 def _last_news(held: Held) -> int:
-    return max(
-        held.attachment.last_received_at if held.attachment else 0, held.message.received_at if held.message else 0
-    )
+    news = [held.attachment.last_received_at] if held.attachment else []
+    return max([*news, *(message.received_at for message in held.messages)], default=0)
 
 
 class HeaderProcessor(StatefulProcessor):
@@ -176,12 +175,12 @@ class _StateMemory:
         self._dialects = dialects
         self._state.update((f"{dialects:x}",))
 
-    def addressed(self, key: Key) -> tuple[str, int] | None:
-        found = self._addressed.getValue((key[1],))
+    def addressed(self, address: Address) -> tuple[str, int] | None:
+        found = self._addressed.getValue((address[1],))
         return (found[0], found[1]) if found else None
 
-    def keep_address(self, key: Key, message: str, position: int) -> None:
-        self._addressed.updateValue((key[1],), (message, position))
+    def keep_address(self, address: Address, message: str, position: int) -> None:
+        self._addressed.updateValue((address[1],), (message, position))
 
     def announced(self, key: Key) -> Announcement | None:
         found = self._announced.getValue((key[1],))

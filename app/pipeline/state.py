@@ -32,12 +32,16 @@ _READ: Mapping[str, Any] = {
     "kind": AttachmentKind,
     "group": lambda values: GroupProgress(*values),
     "pending_counts": tuple,
+    "warnings": tuple,
     "attachments": tuple,
 }
 
 
 class Row(NamedTuple):
-    """The columns of state: two JSON texts, empty for nothing, and the runs."""
+    """The columns of state: two JSON texts, empty for nothing, and the runs.
+
+    `message` is a list where several messages are under one key.
+    """
 
     attachment: str = ""
     runs: bytes = b""
@@ -50,20 +54,31 @@ class Row(NamedTuple):
 
 
 def pack(held: Held) -> Row:
-    attachment, message = held
+    attachment, messages = held
     return Row(
         "" if attachment is None else _to_json(attachment.current()),
         b"" if attachment is None else pack_runs(attachment.parts.runs),
-        "" if message is None else _to_json(message),
+        _joined([_to_json(message) for message in messages]),
     )
 
 
 def unpack(row: Row) -> Held:
     attachment, runs, message = row
     return Held(
-        Attachment(_from_json(AttachmentRecord, attachment), Parts(unpack_runs(runs))) if attachment else None,
-        _from_json(MessageRecord, message) if message else None,
+        Attachment(_from_json(AttachmentRecord, orjson.loads(attachment)), Parts(unpack_runs(runs)))
+        if attachment
+        else None,
+        tuple(_from_json(MessageRecord, said) for said in _several(message)),
     )
+
+
+def _joined(texts: list[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"[{','.join(texts)}]" if texts else ""
+
+
+def _several(text: str) -> list[dict[str, Any]]:
+    said = orjson.loads(text) if text else []
+    return said if isinstance(said, list) else [said]
 
 
 def pack_runs(runs: Iterable[PartRun]) -> bytes:
@@ -100,8 +115,7 @@ def _plain(name: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _from_json(record: type[T], text: str) -> T:
-    said = orjson.loads(text)
+def _from_json(record: type[T], said: Mapping[str, Any]) -> T:
     return record(
         **{name: _READ[name](value) if name in _READ and value is not None else value for name, value in said.items()}
     )

@@ -8,7 +8,7 @@ When the catalog fails (a full disk, a database that is away), what is in memory
 once the catalog works again. Meanwhile the queue before this stage fills, and the brokers wait.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, Full, Queue
@@ -16,14 +16,14 @@ from threading import Event as StopSignal
 from time import monotonic
 from typing import Any, NamedTuple
 
-from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
+from app.assembly.collecting import Address, ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
 from app.assembly.machine import Assembly, Limits
 from app.assembly.parts import Parts
 from app.codecs.sas import dialect
 from app.framing.reading import read_event
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, TheirError
-from app.model.event import Announced, Event, GroupPart, PartArrived, Unsequenced
+from app.model.event import Announced, Event, GroupPart, PartArrived
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Finished, MessageRecord, QuarantineRecord
 from app.observe import Recurring, logger
@@ -56,7 +56,7 @@ class _Unsaved:
     quarantine: list[QuarantineRecord] = field(default_factory=list)
     dialects: dict[str, int] = field(default_factory=dict)
     completed: dict[str, Finished | None] = field(default_factory=dict)
-    applications: list[Key] = field(default_factory=list)
+    applications: list[Address] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)
 
 
@@ -222,25 +222,22 @@ class Assembler:
             self._dialects[source] = self._unsaved.dialects[source] = common
 
     def _load(self, readable: Sequence[tuple[int, PhysicalMessage, Event]]) -> None:
-        """Brings what the catalog knows of these events' correlids into the machine."""
-        held, messages = self._assembly.attachments, self._assembly.messages
-        wanted: dict[str, dict[bytes, None]] = {}
-        wanted_messages: dict[str, dict[bytes, None]] = {}
-        for _, message, event in readable:
-            if isinstance(event, _PARTS) and (message.source, event.correl_id) in held:
-                continue
-            by_message = isinstance(event, Announced | Unsequenced)
-            for key in self._assembly.keys(message.source, event):
-                if key not in held:
-                    wanted.setdefault(key[0], {})[key[1]] = None
-                if by_message and key not in messages:
-                    wanted_messages.setdefault(key[0], {})[key[1]] = None
-        for source, correl_ids in wanted.items():
-            for correl_id, record in self._around.catalog.attachments_by_key(source, list(correl_ids)).items():
-                held[source, correl_id] = Attachment(record, Parts(self._around.catalog.part_runs(record.id)))
-        for source, correl_ids in wanted_messages.items():
-            for correl_id, found in self._around.catalog.messages_by_correl_id(source, list(correl_ids)).items():
+        """Brings what the catalog knows of these events' correlids into the machine: attachments, then messages."""
+        catalog, held, messages = self._around.catalog, self._assembly.attachments, self._assembly.messages
+        for source, correl_ids in _by_source(self._unknown_keys(readable)).items():
+            for correl_id, record in catalog.attachments_by_key(source, correl_ids).items():
+                held[source, correl_id] = Attachment(record, Parts(catalog.part_runs(record.id)))
+        addresses = (self._assembly.address(message.source, event) for _, message, event in readable)
+        unknown = (address for address in addresses if address is not None and address not in messages)
+        for source, correl_ids in _by_source(unknown).items():
+            for correl_id, found in catalog.messages_by_correl_id(source, correl_ids).items():
                 messages[source, correl_id] = found
+
+    def _unknown_keys(self, readable: Sequence[tuple[int, PhysicalMessage, Event]]) -> Iterator[Key]:
+        held = self._assembly.attachments
+        for _, message, event in readable:
+            if not (isinstance(event, _PARTS) and (message.source, event.correl_id) in held):
+                yield from (key for key in self._assembly.keys(message.source, event) if key not in held)
 
     # --- effects --------------------------------------------------------------------------------------------------
 
@@ -253,11 +250,11 @@ class Assembler:
             case Refused(position, code, row, why):
                 if (refused := message if position == at else self._earlier(position)) is not None:
                     self._quarantine(position, refused, TheirError(code, row, -1, why))
-            case ApplicationMessage(key, position):
+            case ApplicationMessage(address, position):
                 if (found := message if position == at else self._earlier(position)) is not None:
                     now = found.received_at
-                    self._assembly.set_application(key, bytes(found.body), found.format, found.ccsid, now)
-                    self._unsaved.applications.append(key)
+                    self._assembly.set_application(address, bytes(found.body), found.format, found.ccsid, now)
+                    self._unsaved.applications.append(address)
 
     def _earlier(self, position: int) -> PhysicalMessage | None:
         """A message that waited with an attachment; None when that expired and the journal has let the message go."""
@@ -319,7 +316,7 @@ class Assembler:
         unsaved, self._unsaved = self._unsaved, _Unsaved()
         if unsaved.progress is None:
             return
-        answered = [self._assembly.messages[key] for key in unsaved.applications]
+        answered = [self._assembly.messages[address] for address in unsaved.applications]
         checkpoint = self._assembly.take_changes()
         checkpoint.progress = unsaved.progress
         checkpoint.quarantine = unsaved.quarantine
@@ -340,3 +337,11 @@ class Assembler:
         attachments = [attachment for message in answered for attachment in message.attachments]
         alone = [message.id for message in answered if not message.attachments]
         complete_messages(self._around.catalog, attachments, self._around.clock.now(), alone)
+
+
+def _by_source(keys: Iterable[Key]) -> dict[str, list[bytes]]:
+    """Correlids by their source, each once."""
+    found: dict[str, dict[bytes, None]] = {}
+    for source, correl_id in keys:
+        found.setdefault(source, {})[correl_id] = None
+    return {source: list(correl_ids) for source, correl_ids in found.items()}

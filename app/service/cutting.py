@@ -88,7 +88,7 @@ class _SasBodies:
         records: Iterator[bytes | memoryview]
         if attachment.kind is AttachmentKind.TEXT_FILE:
             lrecl = self._record_length or TEXT_LRECL
-            records = lines(pieces)
+            records = lines(pieces, encodings.in_charset("\n", self._manner.ccsid, self._manner.encoding))
         else:
             lrecl = self._record_length or limit - dialect.long
             records = fixed_records(pieces, lrecl)
@@ -127,19 +127,36 @@ def _batches(table: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     return batches
 
 
-def lines(pieces: Iterator[memoryview]) -> Iterator[bytes]:
-    """The lines of a text file without their line feeds; a last line that is not ended counts.
+def lines(pieces: Iterator[memoryview], line_feed: bytes = b"\n") -> Iterator[bytes]:
+    """The lines of a text file without their line feeds, which are these bytes in the file's character set; a last line
+    that is not ended counts.
 
     Raises CannotSend for a line over LONGEST_LINE.
     """
     tail = b""
     for piece in pieces:
-        *whole, tail = (tail + piece).split(b"\n")
+        *whole, tail = _split(tail + piece, line_feed)
         yield from whole
         if len(tail) > LONGEST_LINE:
             raise CannotSend(f"a line is longer than {LONGEST_LINE} bytes: send the file as a binary file")
     if tail:
         yield tail
+
+
+def _split(data: bytes, separator: bytes) -> list[bytes]:
+    """As `bytes.split`, where each character takes as many bytes as the separator has."""
+    width = len(separator)
+    if width == 1:
+        return data.split(separator)
+    found: list[bytes] = []
+    start = at = 0
+    while (at := data.find(separator, at)) >= 0:
+        if at % width:
+            at += 1
+            continue
+        found.append(data[start:at])
+        start = at = at + width
+    return [*found, data[start:]]
 
 
 def fixed_records(pieces: Iterator[memoryview], length: int) -> Iterator[memoryview]:

@@ -109,6 +109,9 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
     definitions = messages[MessageKind.DEFINITION]
     if not len(definitions):
         raise TheirError("no-definition", "type", 0, "the attachment has no data set definition message")
+    if len({bytes(body) for body in definitions}) > 1:
+        why = f"{len(definitions)} data set definition messages that are not the same"
+        raise TheirError("conflicting-definition", "type", 0, why)
     refusal: WireError | None = None
     for charset in charsets(first):
         try:

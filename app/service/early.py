@@ -20,6 +20,7 @@ from app.model.event import GroupPart
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import Journal
+from app.service.measured import announced
 from app.service.media_types import BINARY_TYPE, text_type
 from app.wire import WireError
 
@@ -46,6 +47,8 @@ class _Reading:
     content_type: str = BINARY_TYPE
     dialects: int | None = None
     chosen: Dialect | None = None
+    description: files.FileDescription | None = None
+    tally: files.Tally = field(default_factory=files.Tally)
     size: int = 0
     digest: Any = field(default_factory=sha256)
     held: list[memoryview] = field(default_factory=list)
@@ -130,6 +133,7 @@ class EarlyReader:
             finished_at=0,
             extents=tuple(reading.extents),
             dialects=reading.dialects,
+            **({} if reading.description is None else announced(reading.description, reading.tally)),
         )
 
     def leave(self, attachment_id: str) -> None:
@@ -151,10 +155,10 @@ class EarlyReader:
         if record.kind is not AttachmentKind.BINARY_FILE:
             return
         try:
-            _, dialects = files.read_file_description(body, record.dialects or dialect.ALL)
+            description, dialects = files.read_file_description(body, record.dialects or dialect.ALL)
         except WireError:
             return
-        self._enter(record.id, _Reading(2, 1, dialects=dialects))
+        self._enter(record.id, _Reading(2, 1, dialects=dialects, description=description))
 
     def _enter(self, attachment_id: str, reading: _Reading) -> None:
         if len(self._reading) >= AT_ONCE:
@@ -171,6 +175,8 @@ class EarlyReader:
         if len(spans) > EXTENTS_A_PART or self._extents + len(spans) > EXTENTS_HELD:
             return False
         self._hold(reading, body, spans, position)
+        for _, length in spans:
+            reading.tally.add(length)
         reading.following += 1
         return True
 

@@ -1,10 +1,12 @@
 """The content of a complete file or group, from its parts in the journal; `app.service.data_sets` has data sets."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import NamedTuple
 
 from app.assembly import groups
+from app.codecs.ibm_mq.encodings import in_charset
 from app.codecs.sas import dialect, files
 from app.codecs.sas.dialect import Dialect
 from app.model.attachment import AttachmentKind
@@ -14,7 +16,7 @@ from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import JournalReader
 from app.service.content import object_name
 from app.service.early import EXTENTS_A_PART
-from app.service.measured import Measured
+from app.service.measured import Measured, announced
 from app.service.media_types import BINARY_TYPE, text_type
 from app.service.surroundings import Stores
 
@@ -34,31 +36,38 @@ def file_content(
     journal, store = stores.journal, stores.store
     description, dialects = files.read_file_description(first.body, record.dialects or dialect.ALL)
     parts = positions[1:]
-    chosen = files.detect(lambda: journal.bodies(parts), dialects)
+    is_text = record.kind is AttachmentKind.TEXT_FILE
+    line_end = in_charset(stores.settings.line_end(record.source), first.ccsid, first.encoding)
+    has_bytes_as_characters = len(in_charset("\n", first.ccsid, first.encoding)) == 1
+    chosen = files.detect(lambda: journal.bodies(parts), dialects, text=is_text and has_bytes_as_characters)
     content_type = BINARY_TYPE
-    if record.kind is AttachmentKind.TEXT_FILE:
+    if is_text:
         content_type = text_type(first)
-    elif stores.in_place and (extents := _extents(parts, chosen, journal)) is not None:
+    elif stores.in_place and (found := _extents(parts, chosen, journal)) is not None:
         return Finished(
             record.id,
-            content_type=content_type,
+            found.tally.size,
+            found.sha256,
+            content_type,
             storage="journal",
-            dialects=dialects,
             finished_at=0,
-            **extents._asdict(),
+            extents=found.extents,
+            dialects=dialects,
+            **announced(description, found.tally),
         )
+    tally = files.Tally()
     with store.create(object_name(record.id)) as target:
         measured = Measured(target)
-        records = files.records(journal.bodies(parts), chosen)
-        if record.kind is AttachmentKind.TEXT_FILE:
-            _write_lines(records, stores.settings.line_end(record.source).encode(), description.filesize, measured)
+        records = tally.of(files.records(journal.bodies(parts), chosen))
+        if is_text:
+            _write_lines(records, line_end, description.filesize, measured)
         else:
             _write_joined(records, measured)
-    return measured.stored(record, content_type, dialects)
+    return replace(measured.stored(record, content_type, dialects), **announced(description, tally))
 
 
 class _Extents(NamedTuple):
-    size: int
+    tally: files.Tally
     sha256: str
     extents: tuple[Extent, ...]
 
@@ -66,7 +75,7 @@ class _Extents(NamedTuple):
 def _extents(parts: Sequence[Position], chosen: Dialect, journal: JournalReader) -> _Extents | None:
     """Where a binary file's bytes lie in the journal; None when its records are too small for that."""
     located = list(journal.extents(parts))
-    digest, size = sha256(), 0
+    digest, tally = sha256(), files.Tally()
     extents: list[Extent] = []
     body = memoryview(b"")
 
@@ -76,16 +85,20 @@ def _extents(parts: Sequence[Position], chosen: Dialect, journal: JournalReader)
             body = fetched
             yield fetched
 
-    for part, start, length, _ in files.spans(walked(), chosen):
+    record_size = 0
+    for part, start, length, ends in files.spans(walked(), chosen):
+        record_size += length
+        if ends:
+            tally.add(record_size)
+            record_size = 0
         if not length:
             continue
         segment, offset, _ = located[part]
         digest.update(body[start : start + length])
         extents.append(Extent(segment, offset + start, length))
-        size += length
         if len(extents) > EXTENTS_A_PART * (part + 1):
             return None
-    return _Extents(size, digest.hexdigest(), tuple(extents))
+    return _Extents(tally, digest.hexdigest(), tuple(extents))
 
 
 def _write_joined(records: Iterator[bytes | memoryview], target: Measured) -> None:

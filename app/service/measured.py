@@ -1,10 +1,21 @@
 """Objects of finished content on their way into the store."""
 
 from hashlib import sha256
+from typing import Any
 
+from app.codecs.sas.files import FileDescription, Tally, contradictions
 from app.model.records import AttachmentRecord, Finished
 from app.ports import ObjectWriter
 from app.service.content import object_name
+
+
+def announced(description: FileDescription, tally: Tally) -> dict[str, Any]:
+    """Return the fields of `Finished` that keep what a sender says of a file, and what its records contradict."""
+    return {
+        "record_length": description.lrecl,
+        "announced_size": description.filesize,
+        "warnings": contradictions(description, tally),
+    }
 
 
 class Measured:

@@ -116,13 +116,18 @@ def attachment_content(
     options: OptionsDep,
     word: FormatDep = None,
     accept: Annotated[str | None, Header()] = None,
+    charset: Annotated[
+        Literal["utf-8"] | None,
+        Query(description="of a text file: convert it to this character set; without it, it comes as it was sent"),
+    ] = None,
 ) -> Response:
     """The content: a file's bytes, or a data set in the format that `format` or Accept asks for, by default as Parquet.
 
     Takes If-Match and If-None-Match; of what is stored, which are files and whole data sets as Parquet, also Range and
-    If-Range, and their entity tag is the SHA-256 of the whole.
+    If-Range, and their entity tag is the SHA-256 of the whole. A text file that is converted says in the header
+    `Undecodable-Bytes` how many bytes did not decode, and where the first one is; each becomes U+FFFD.
     """
-    return answer(request, gateway, _finished(gateway, attachment_id), word, accept, options)
+    return answer(request, gateway, _finished(gateway, attachment_id), word, accept, options, charset)
 
 
 @router.get(

@@ -36,7 +36,12 @@ def describe(found: Contents) -> SchemaView:
         variables=[variable_view(variable) for variable in found.variables],
         sort_key=[KeyView(variable=shown(each.variable), descending=each.descending) for each in found.sort_key],
         indexes=[
-            IndexView(name=shown(each.name), variables=[shown(name) for name in each.variables], flags=each.flags)
+            IndexView(
+                name=shown(each.name),
+                variables=[shown(name) for name in each.variables],
+                flags=each.flags,
+                upercmx=each.upercmx,
+            )
             for each in found.indexes
         ],
         protection=list(found.protection),

@@ -21,6 +21,7 @@ from app.web.deps import to_time
 from app.web.names import file_name
 from app.web.negotiation import chosen_format, invalid, not_representable
 from app.web.problems import Problem, damaged
+from app.web.text_content import answer_in_utf_8
 
 _STORED = FORMATS["parquet"]
 """The format in which data sets are stored."""
@@ -35,16 +36,20 @@ def answer(
     word: str | None,
     accept: str | None,
     options: Options,
+    charset: str | None = None,
 ) -> Response:
-    """The answer to GET or HEAD of a finished attachment's content. `word` is what `?format=` says. Raises Problem."""
+    """The answer to GET or HEAD of a finished attachment's content. `word` is what `?format=` says, `charset` the
+    character set that a text file is wanted in: None as it is stored, or UTF-8. Raises Problem."""
     with _gone_if_missing():
         content = gateway.content(record)
     try:
-        if record.kind is AttachmentKind.DATA_SET:
+        if charset is None and record.kind is AttachmentKind.DATA_SET:
             response = _data_set(request, gateway, record, content, chosen_format(word, accept), options)
             response.headers["Vary"] = "Accept"
             return response
         _refuse_choice(word, options)
+        if charset is not None:
+            return answer_in_utf_8(request, record, content, _representation(record))
         return _stored(request, record, content)
     except OptionError as error:
         raise invalid(error) from None

@@ -92,6 +92,11 @@ class AttachmentView(BaseModel):
     content_type: str | None = Field(examples=["text/plain; charset=utf-8"])
     observations: int | None = Field(description="of a data set")
     variables: int | None = Field(description="of a data set")
+    record_length: int | None = Field(description="logical record length of a file, as its sender announced it")
+    announced_size: int | None = Field(
+        description="bytes of a file, as its sender announced them; whether they count line ends is up to the sender"
+    )
+    warnings: list[str] = Field(description="what contradicts the sender's announcement of a file", examples=[[]])
     first_received_at: datetime
     last_received_at: datetime
     completed_at: datetime | None
@@ -123,6 +128,9 @@ class AttachmentView(BaseModel):
             content_type=record.content_type,
             observations=record.observations,
             variables=record.variables,
+            record_length=record.record_length,
+            announced_size=record.announced_size,
+            warnings=list(record.warnings),
             first_received_at=to_time(record.first_received_at),
             last_received_at=to_time(record.last_received_at),
             completed_at=optional_time(record.completed_at),
@@ -181,11 +189,12 @@ class KeyView(BaseModel):
 
 
 class IndexView(BaseModel):
-    """An index of a data set; `flags` as its sender wrote them."""
+    """An index of a data set; `flags` and `upercmx` as its sender wrote them."""
 
     name: str
     variables: list[str]
     flags: int
+    upercmx: int
 
 
 class SchemaView(BaseModel):

@@ -25,11 +25,11 @@ from app.wire.kinds import (
     Texts,
     Varint,
     bit_groups,
-    counts_nuls,
     least_size,
     named,
     number_code,
     number_size,
+    texts_in,
 )
 
 
@@ -158,16 +158,16 @@ class _Walk:
     def _texts(self, name: str, length: str, count: int) -> Cells:
         size = yield from self._number(f"{name}.length", length)
         start = self.at
-        total = size if counts_nuls(self.context) else size + count
-        if count < 0 or total < count:
+        if count < 0 or size < 0:
             raise WireError(name, start, f"{count} texts in {size} bytes")
-        raw = bytes(self._bytes(name, total, f"{count} texts of {total} bytes"))
-        if raw.count(0) != count or not raw.endswith(b"\0" * (count > 0)) or (raw and not count):
+        texts = texts_in(self.buffer, start, size, count, self.context)
+        if texts is None:
+            raw = bytes(self._bytes(name, size, f"{count} texts of {size} bytes"))
             raise WireError(name, start, f"{raw.count(0)} NULs, where {count} texts end with one each")
-        for index, text in enumerate(raw.split(b"\0")[:-1]):
-            value = self._decoded(f"{name}[{index}]", start, start + len(text))
-            yield Cell(start, len(text) + 1, f"{name}[{index}]", value)
-            start += len(text) + 1
+        for index, text in enumerate(texts):
+            start = self.at
+            self.at += len(text) + 1
+            yield Cell(start, len(text) + 1, f"{name}[{index}]", self._decoded(f"{name}[{index}]", start, self.at - 1))
 
     def _varint(self, name: str) -> int:
         value = 0

@@ -107,7 +107,8 @@ class Text:
 class Texts:
     """The length of some texts together, then the texts: as many as the earlier row `count` says.
 
-    Each ends with a NUL under every NUL rule; the rule tells whether the length counts them ("included", "absent").
+    Each ends with a NUL under every NUL rule. The rule tells whether the length counts them ("included", "absent") when
+    it is written; when it is read, the other way is tried where this one does not fit.
     """
 
     count: str
@@ -190,6 +191,21 @@ class Planned(Protocol):
 def counts_nuls(context: Context) -> bool:
     """Whether the length of a row of the kind `Texts` counts its NULs."""
     return context.nul in {"included", "absent"}
+
+
+def texts_in(buffer: Buffer, at: int, size: int, count: int, context: Context) -> list[bytes] | None:
+    """Return the `count` texts of a row of the kind `Texts` whose length is `size`; None where it does not fit.
+
+    Senders differ in whether this length counts the NULs, whatever they do with other lengths: the way of the context's
+    rule is tried first, then the other one.
+    """
+    counting, not_counting = size, size + count
+    for total in (counting, not_counting) if counts_nuls(context) else (not_counting, counting):
+        if 0 <= count <= total <= len(buffer) - at:
+            *texts, rest = bytes(buffer[at : at + total]).split(b"\0")
+            if not rest and len(texts) == count:
+                return texts
+    return None
 
 
 def least_size(rows: tuple[Row, ...], context: Context) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.wire.errors import WireError
-from app.wire.kinds import Bits, Buffer, Context, Nul, Planned, Row, Text, Varint, counts_nuls
+from app.wire.kinds import Bits, Buffer, Context, Nul, Planned, Row, Text, Varint, counts_nuls, texts_in
 
 Take = Callable[[Buffer, int, int, list[Any]], int]
 Put = Callable[[bytearray, tuple[Any, ...], str], None]
@@ -97,18 +97,14 @@ def text_dump(index: int, context: Context) -> TextDump:
 
 
 def texts_take(counted: int, context: Context) -> Take:
-    charset, nuls_count = context.charset, counts_nuls(context)
+    charset = context.charset
 
     def take(buffer: Buffer, at: int, _: int, values: list[Any]) -> int:
-        count, size = values[counted], values[-1]
-        end: int = at + size if nuls_count else at + size + count
-        if count < 0 or not at + count <= end <= len(buffer):
-            raise MisfitError
-        *texts, rest = bytes(buffer[at:end]).split(b"\0")
-        if rest or len(texts) != count:
+        texts = texts_in(buffer, at, values[-1], values[counted], context)
+        if texts is None:
             raise MisfitError
         values[-1] = [str(text, charset) for text in texts]
-        return end
+        return at + len(texts) + sum(map(len, texts))
 
     return take
 

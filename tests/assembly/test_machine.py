@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.assembly.collecting import ApplicationMessage, Attachment, Completed, Effect, Refused, Repeated
+from app.assembly.headers import message_address
 from app.assembly.machine import Assembly, Limits
 from app.assembly.parts import Parts
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState, MessageHeader
@@ -19,6 +20,10 @@ from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, PartR
 
 SOURCE = "orders"
 APPLICATION = b"A" * 16
+NUMBERS = (1, 2, 7, 1 << 30)
+NUMBERED = [b"N" * 16 + number.to_bytes(4, "big") + bytes(4) for number in NUMBERS]
+"""Correlids of messages that differ only where a part has its sequence number."""
+APPLICATIONS = [Unsequenced(APPLICATION, (), 20), *(PartArrived(b"N" * 16, number, 20) for number in NUMBERS)]
 
 
 def correl_id(number: int) -> bytes:
@@ -59,8 +64,8 @@ class Host:
             for effect in self.machine.apply(SOURCE, event, position, 1_000 + position):
                 self.effects.append(effect)
                 if isinstance(effect, ApplicationMessage):
-                    assert arrived[effect.position - start] == Unsequenced(APPLICATION, (), 20)
-                    self.machine.set_application(effect.key, b"application", "MQSTR", 1208, 9)
+                    assert arrived[effect.position - start] in APPLICATIONS
+                    self.machine.set_application(effect.address, b"application", "MQSTR", 1208, 9)
             if self.forgetful:
                 self.save()
                 self.machine.forget_beyond(0)
@@ -72,20 +77,24 @@ class Host:
             known = self.attachments.get(attachment_id(*key))
             if known is not None and key not in self.machine.attachments:
                 self.machine.attachments[key] = Attachment(known, Parts(self.runs.get(known.id)))
-            for message in self.messages.values():
-                if message.message_correl_id[:16] == key[1] and key not in self.machine.messages:
-                    self.machine.messages[key] = message
+        address = self.machine.address(SOURCE, event)
+        for message in self.messages.values():
+            if address == message_address(message) and address not in self.machine.messages:
+                self.machine.messages[address] = message
 
     def save(self) -> None:
         saved: Checkpoint = self.machine.take_changes()
         for record in saved.attachments:
             self.attachments[record.id] = record
+        for attachment in saved.without_parts:
+            self.runs.pop(attachment, None)
         for attachment, runs in saved.part_runs.items():
             self.runs.setdefault(attachment, []).extend(runs)
         for message in saved.messages:
             self.messages[message.id] = message
         for removed in saved.removed_attachments:
             self.attachments.pop(removed, None)
+            self.runs.pop(removed, None)
 
     def positions(self, number: int) -> list[int]:
         record = self.attachments[attachment_id(SOURCE, correl_id(number))]
@@ -245,7 +254,7 @@ def test_an_application_message_that_looks_like_a_count_waits_for_its_header() -
     for position, event in enumerate(arrived):
         host.load(event)
         host.effects += host.machine.apply(SOURCE, event, position, 0)
-    assert host.of(ApplicationMessage) == [ApplicationMessage((SOURCE, APPLICATION), 0)]
+    assert host.of(ApplicationMessage) == [ApplicationMessage((SOURCE, APPLICATION + bytes(4)), 0)]
 
 
 def test_a_header_that_lists_a_correlid_twice_is_refused_whole() -> None:
@@ -282,3 +291,48 @@ def test_an_older_message_that_is_replayed_makes_an_attachment_older() -> None:
     host.feed([PartArrived(correl_id(0), 1, 100)], start=7)
     record = host.attachments[attachment_id(SOURCE, correl_id(0))]
     assert (record.first_position, record.last_position) == (7, 100)
+
+
+def numbered_messages() -> list[Event]:
+    """Messages without an attachment, but the first, whose correlids use all 24 bytes."""
+    found: list[Event] = []
+    for number, correlid in enumerate(NUMBERED):
+        entries = header([1]).header.attachments if not number else ()
+        said = MessageHeader(bytes([number]) * 24, 7, b"O" * 24, correlid, entries)
+        found += [Announced(said, 1), PartArrived(correlid[:16], int.from_bytes(correlid[16:20], "big"), 20)]
+    return [*found, PartArrived(correl_id(0), 1, 100), Unsequenced(correl_id(0), (1, 1 << 24), 4)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.permutations(numbered_messages()), st.booleans())
+def test_application_messages_are_told_from_parts_by_their_headers(arrived: list[Event], forgetful: bool) -> None:
+    host = Host(forgetful=forgetful).feed(arrived)
+    assert [message.application_body for message in host.messages.values()] == [b"application"] * len(NUMBERED)
+    assert sorted(host.attachments) == [attachment_id(SOURCE, correl_id(0))]
+    assert not host.of(Refused)
+    assert len(host.of(Completed)) == 1
+    assert len(host.of(ApplicationMessage)) == len(NUMBERED)
+
+
+def test_what_no_header_claims_stays_with_the_others() -> None:
+    claimed = Announced(MessageHeader(b"H" * 24, 7, b"O" * 24, NUMBERED[1], ()), 1)
+    arrived: list[Event] = [*(PartArrived(b"N" * 16, sequence, 20) for sequence in (1, 2, 3)), claimed]
+    host = Host(forgetful=True)
+    for position, event in enumerate(arrived):
+        host.load(event)
+        for effect in host.machine.apply(SOURCE, event, position, 0):
+            assert effect == ApplicationMessage((SOURCE, NUMBERED[1][:20]), 1)
+        host.save()
+    key = attachment_id(SOURCE, b"N" * 16)
+    assert host.attachments[key].parts_received == 2
+    assert [*Parts(host.runs[key])] == [(1, 0), (3, 2)]
+
+
+def test_an_announced_attachment_keeps_its_parts_from_messages_that_look_alike() -> None:
+    entry = replace(header([1]).header.attachments[0], correl_id=b"N" * 16)
+    said = Announced(MessageHeader(b"H" * 24, 7, b"O" * 24, NUMBERED[0], (entry,)), 1)
+    arrived: list[Event] = [said, PartArrived(b"N" * 16, 1, 100), Unsequenced(b"N" * 16, (1, 1 << 24), 4)]
+    for order in permutations(arrived):
+        host = Host(forgetful=True).feed(list(order))
+        assert len(host.of(Completed)) == 1
+        assert not host.of(ApplicationMessage)

@@ -47,9 +47,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 @pytest.fixture(scope="session")
 def gateway(broker: Mosquitto, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway whose destination `loop` comes back as its source `loop`."""
+    """A gateway whose destinations `loop` and, in EBCDIC, `host` come back as its source `loop`."""
     endpoint = f'transport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\ntopic = "loop"\n'
-    settings = f"[sources.loop]\n{endpoint}[destinations.loop]\n{endpoint}"
+    settings = f"[sources.loop]\n{endpoint}[destinations.loop]\n{endpoint}[destinations.host]\n{endpoint}ccsid = 37\n"
     with GatewayProcess(tmp_path_factory.mktemp("gateway"), settings) as process:
         process.await_source("loop")
         yield process

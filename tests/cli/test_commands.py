@@ -93,6 +93,17 @@ def test_content_to_standard_output(run: Run, arrived: Any, in_folder: Path) -> 
     assert run("get", arrived("out.txt")["id"], "-o", "-").out == "to standard output\n"
 
 
+def test_text_of_a_host_is_fetched_in_utf_8(run: Run, arrived: Any, in_folder: Path) -> None:
+    text = "Größe {1}\nzweite\n"
+    Path("host.txt").write_bytes(text.encode("cp037"))
+    assert run("send", "host.txt", "--as", "text-file", "--to", "host").code == 0
+    identifier = arrived("host.txt")["id"]
+    assert run("get", identifier, "-o", "as-it-is.txt").code == 0
+    assert Path("as-it-is.txt").read_bytes() == text.encode("cp037")
+    assert run("get", identifier, "--utf-8", "-o", "utf-8.txt").code == 0
+    assert Path("utf-8.txt").read_text(encoding="utf-8") == text
+
+
 def test_quarantine_is_listed_shown_replayed_and_dismissed(run: Run, broker: Mosquitto, url: str) -> None:
     body = b"MD  this is no descriptor"
     publish.single("loop", body, qos=1, hostname="127.0.0.1", port=broker.port)

@@ -445,20 +445,37 @@ class CatalogContract:
         }
         assert catalog.attachments_by_key("crane", [bytes(16)])[bytes(16)].id == "a3000"
 
-    def test_messages_by_correl_id_compare_16_bytes(self, catalog: Catalog) -> None:
-        key, other = b"k" * 16, b"o" * 16
-        first = message(1, message_correl_id=key + b"........")
+    def test_messages_by_correl_id_compare_20_bytes(self, catalog: Catalog) -> None:
+        key, other = b"k" * 20, b"o" * 20
+        first = message(1, message_correl_id=key + b"....")
+        near = message(5, message_correl_id=key[:16] + b"****" + bytes(4))
+        blank = message(6, message_correl_id=key[:16] + b"    " + bytes(4))
         catalog.checkpoint(
             Checkpoint(
                 messages=[
-                    message(2, message_correl_id=key + b"********"),
+                    message(2, message_correl_id=key + b"****"),
                     first,
-                    message(3, message_correl_id=other + bytes(8)),
-                    message(4, message_correl_id=key + bytes(8), source="crane"),
+                    near,
+                    blank,
+                    message(3, message_correl_id=other + bytes(4)),
+                    message(4, message_correl_id=key + bytes(4), source="crane"),
                 ]
             )
         )
-        assert catalog.messages_by_correl_id("quay", [key, bytes(16)]) == {key: first}
+        zeros = key[:16] + bytes(4)
+        asked = [key, bytes(20), near.message_correl_id[:20], zeros]
+        assert catalog.messages_by_correl_id("quay", asked) == {
+            key: first,
+            near.message_correl_id[:20]: near,
+            zeros: blank,
+        }
+
+    def test_parts_are_forgotten_before_others_are_added(self, catalog: Catalog) -> None:
+        catalog.checkpoint(Checkpoint(attachments=[attachment(1)], part_runs={"a1": [PartRun(1, 3, 10)]}))
+        catalog.checkpoint(Checkpoint(part_runs={"a1": [PartRun(1, 1, 10)]}, without_parts=["a1"]))
+        assert catalog.part_runs("a1") == [PartRun(1, 1, 10)]
+        catalog.checkpoint(Checkpoint(without_parts=["a1"]))
+        assert catalog.part_runs("a1") == []
 
     # --- finishing ------------------------------------------------------------------------------------------------
 

@@ -69,9 +69,9 @@ def note(found: Found, assembly: Assembly, effect: Effect) -> None:
             found.repeated.append((first, again))
         case Refused(at, code, row, why):
             found.refused.append(Refusal(at, code, row, -1, why))
-        case ApplicationMessage(key, at):
+        case ApplicationMessage(address, at):
             found.applications.append(at)
-            assembly.set_application(key, b"", "", 0, 0)
+            assembly.set_application(address, b"", "", 0, 0)
 
 
 def key_by_key(
@@ -103,8 +103,7 @@ def _found(outcomes: Iterable[Outcome], rows: Iterable[state.Row]) -> Found:
         if outcome.complete is not None and outcome.record is not None:
             found.completed.append(outcome.record.id)
         found.messages.update((message.id, message) for message in outcome.messages)
-        if outcome.application is not None:
-            found.applications.append(outcome.application)
+        found.applications.extend(place for _, place in outcome.applications)
     for held in map(state.unpack, rows):
         if held.attachment is not None:
             found.parts[held.attachment.record.id] = list(held.attachment.parts)
@@ -201,7 +200,7 @@ def test_what_is_held_survives_its_row(tmp_path: Path) -> None:
     for key, together in by_key(coming):
         _, held = assemble(key, together, Held(), LIMITS)
         again = state.unpack(state.pack(held))
-        assert again.message == held.message
+        assert again.messages == held.messages
         assert (again.attachment is None) == (held.attachment is None)
         if held.attachment is not None and again.attachment is not None:
             assert again.attachment.current() == held.attachment.current()

@@ -18,7 +18,7 @@ import pytest
 from app.codecs.sas import dataset, indexes
 from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.codecs.sas.dialect import Dialect
-from app.dataset import numeric
+from app.dataset import encode, numeric
 from app.dataset.numeric import FloatFormat
 from app.framing import sas_queue
 from app.framing.sas_queue import Manner
@@ -200,6 +200,26 @@ def test_indexes_that_cannot_be_read_cost_nothing(tmp_path: Path) -> None:
         table, _ = stored(around, messages(around, bodies))
     assert said(table, "warnings").splitlines()[1] == f"{(2 << 20) + 4:,} bytes of constraints were not kept"
     assert "indexes could not be read" in said(table, "warnings")
+
+
+def test_a_second_definition_that_differs_is_a_conflict(tmp_path: Path) -> None:
+    first, other = bodies_of([]), bodies_of([], label="another")
+    with surroundings(tmp_path) as around:
+        receive(around, messages(around, [*first, first[0]]))
+        assert received(around, 1).state is AttachmentState.FINISHED
+    with surroundings(tmp_path / "other") as around:
+        receive(around, messages(around, [*first, other[0]]))
+        record = received(around, 1)
+    assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, "conflicting-definition")
+
+
+def test_the_definitions_version_is_kept_and_sent_again(tmp_path: Path) -> None:
+    with surroundings(tmp_path) as around:
+        table, _ = stored(around, messages(around, bodies_of([], version=3)))
+    assert said(table, "version") == "3"
+    lengths = {"customer": 8}
+    again, _ = encode.describe(table.schema, charset="utf-8", observations=0, character_lengths=lengths)
+    assert again.version == 3
 
 
 ROW = row("3FF8000000000000", 0, 0, b"Ada     ")

@@ -23,7 +23,7 @@ def programs(random: Random) -> dict[str, Program]:
     return {
         "north": Program(random, DIALECTS[0]),
         "east": Program(random, DIALECTS[5], ccsid=819),
-        "south": Program(random, DIALECTS[24], ccsid=500, encoding=785),
+        "south": Program(random, DIALECTS[24], ccsid=500, encoding=785, numbers_messages=True),
         "west": Program(random, DIALECTS[23], body_limit=4096),
     }
 

@@ -31,13 +31,15 @@ APPLICATION_BODY = b"This is the actual application message."
 @dataclass(frozen=True, slots=True)
 class Program:
     """A sender and its habits. `body_limit` is in bytes; `ccsid` an IBM character set number, `encoding` an IBM one for
-    numbers (None: IEEE in the byte order of the dialect)."""
+    numbers (None: IEEE in the byte order of the dialect). `numbers_messages` tells whether it gives its messages
+    correlids that differ only behind the first 16 bytes."""
 
     random: Random
     dialect: Dialect = DIALECTS[0]
     ccsid: int = UTF8
     body_limit: int = 32_000
     encoding: int | None = None
+    numbers_messages: bool = False
 
     @property
     def charset(self) -> str:
@@ -99,7 +101,7 @@ def message(
         header_correl_id=_fresh(program),
         original_msg_type=8,
         original_correl_id=bytes(24),
-        message_correl_id=_fresh(program),
+        message_correl_id=_numbered(program) if program.numbers_messages else _fresh(program),
         attachments=tuple(attached.definition for attached in attachments),
     )
     sent = [
@@ -149,6 +151,10 @@ def _definition(
 
 def _fresh(program: Program) -> bytes:
     return correlid.join(program.random.randbytes(correlid.KEY_SIZE), 0)
+
+
+def _numbered(program: Program) -> bytes:
+    return correlid.join(b"one of this sender's messages"[:16], program.random.randrange(1, 1 << 31))
 
 
 def _physical(program: Program, msg_type: int, correl_id: bytes, body: bytes) -> PhysicalMessage:

@@ -24,6 +24,9 @@ MQENC_S390: Final = 785
 
 LATIN_1_CCSID: Final = 819
 
+_EBCDIC: Final = "cp500"
+"""An EBCDIC whose controls, capitals, digits and blanks are those of all others."""
+
 FloatFormat = Literal["ieee-big", "ieee-little", "s390", "tns"]
 
 _ORDERS: dict[int, Order] = {1: ">", 2: "<"}
@@ -133,6 +136,11 @@ def charset(ccsid: int, encoding: int = MQENC_BIG_ENDIAN) -> str | None:
     if ccsid in _UTF_16:
         return "utf-16-le" if integer_order(encoding) == "<" else "utf-16-be"
     return _CHARSETS.get(ccsid)
+
+
+def in_charset(text: str, ccsid: int, encoding: int = MQENC_BIG_ENDIAN) -> bytes:
+    """Encode controls, capitals, digits or blanks in a CodedCharSetId; as ASCII where the identifier is not known."""
+    return text.encode(charset(ccsid, encoding) or (_EBCDIC if is_ebcdic(ccsid) else "ascii"))
 
 
 def is_ebcdic(ccsid: int) -> bool | None:

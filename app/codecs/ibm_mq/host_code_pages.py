@@ -55,4 +55,12 @@ def _codec(name: str, base: str, differences: str) -> codecs.CodecInfo:
     def decode(raw: Any, errors: str = "strict", /) -> tuple[str, int]:
         return codecs.charmap_decode(raw, errors, table)
 
-    return codecs.CodecInfo(encode, decode, name=name)
+    class Encoder(codecs.IncrementalEncoder):
+        def encode(self, text: str, final: bool = False) -> bytes:  # noqa: ARG002
+            return encode(text, self.errors)[0]
+
+    class Decoder(codecs.IncrementalDecoder):
+        def decode(self, raw: Any, final: bool = False) -> str:  # noqa: ARG002
+            return decode(raw, self.errors)[0]
+
+    return codecs.CodecInfo(encode, decode, name=name, incrementalencoder=Encoder, incrementaldecoder=Decoder)

@@ -6,7 +6,7 @@ from app.codecs.sas import reading
 from app.codecs.sas.correlid import KEY_SIZE, join
 from app.codecs.sas.dialect import ALL, Dialect, furthest, survey
 from app.codecs.sas.reading import INT_LIMIT, Fault, control_in, outside
-from app.codecs.sas.words import Correlid, Int, IntString, Long
+from app.codecs.sas.words import APPLICATION_MSG_TYPES, MQ_MSG_TYPES, Correlid, Int, IntString, Long
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.wire import Layout, Many, Num, row
 from app.wire.kinds import Buffer
@@ -56,7 +56,8 @@ def read_header(
     def read(dialect: Dialect) -> AttachmentHeader | None:
         return reading.attempt(AttachmentHeader, body, dialect.context(charset), _fault)
 
-    found = survey(read, known, encoding=encoding) or survey(read, ALL & ~known, encoding=encoding)
+    found = survey(read, known, encoding=encoding, oddity=_oddity)
+    found = found or survey(read, ALL & ~known, encoding=encoding, oddity=_oddity)
     if found is None:
         raise furthest(
             lambda dialect: reading.explain(AttachmentHeader, body, dialect.context(charset), _fault),
@@ -66,6 +67,13 @@ def read_header(
         )
     header, dialects = found
     return _meaning(header), dialects
+
+
+def _oddity(header: AttachmentHeader) -> tuple[bool, int]:
+    """Whether the message type is none that IBM MQ knows or leaves to applications, and its size: in the wrong byte
+    order, the small numbers that programs use are huge."""
+    is_usual = header.original_msg_type in MQ_MSG_TYPES or header.original_msg_type in APPLICATION_MSG_TYPES
+    return not is_usual, abs(header.original_msg_type)
 
 
 def write_header(header: MessageHeader, dialect: Dialect, charset: str = "latin-1") -> bytes:

@@ -33,6 +33,12 @@ def join(key: bytes, sequence: int) -> bytes:
     return key + sequence.to_bytes(4, "big") + bytes(SIZE - COMPARED_SIZE)
 
 
+def compared(correl_id: bytes) -> bytes:
+    """The 20 bytes by which correlids are compared, blanks among the last four of them taken as zeros."""
+    key, sequence = split(correl_id)
+    return key + sequence.to_bytes(COMPARED_SIZE - KEY_SIZE, "big")
+
+
 def matches(one: bytes, other: bytes) -> bool:
     """Whether two correlids are the same in the 20 bytes that count."""
-    return split(one) == split(other)
+    return compared(one) == compared(other)

@@ -17,7 +17,7 @@ was found on one type of message is carried to the next by its frames (`frames`)
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from app.wire import Context, WireError
 from app.wire.kinds import NUL_RULES, Long, Nul, Order
@@ -126,16 +126,30 @@ def preferred(mask: int, encoding: int = 0, known: int = 0) -> Dialect:
     """
     if not mask & ALL:
         raise ValueError("no dialect to choose from")
+    return next(members(_believed(mask, encoding, known)))
+
+
+def _believed(mask: int, encoding: int, known: int) -> int:
+    """The dialects of a set to choose from, by what the descriptor says and by those known of the source."""
     order = _ENCODING_ORDERS.get(encoding & 0xF)
     for preference in (_BY_ORDER[order] if order else 0, known):
         mask = mask & preference or mask
-    return next(members(mask))
+    return mask
 
 
 def survey(
-    read: Callable[[Dialect], T | None], mask: int, *, encoding: int = 0, known: int = 0
+    read: Callable[[Dialect], T | None],
+    mask: int,
+    *,
+    encoding: int = 0,
+    known: int = 0,
+    oddity: Callable[[T], Any] = lambda _meaning: 0,
 ) -> tuple[T, int] | None:
-    """What a message means, and the dialects of a set in which it means that; None if it cannot be read in any."""
+    """What a message means, and the dialects of a set in which it means that; None if it cannot be read in any.
+
+    Of several meanings that neither `encoding` nor `known` tells apart, the one of the least `oddity` is believed, and
+    of those that are alike in it the one in the most likely dialect.
+    """
     meanings: list[tuple[T, int]] = []
     for dialect in members(mask):
         meaning = read(dialect)
@@ -149,8 +163,9 @@ def survey(
             meanings.append((meaning, _BITS[dialect]))
     if len(meanings) < 2:
         return meanings[0] if meanings else None
-    best = _BITS[preferred(sum(dialects for _, dialects in meanings), encoding, known)]
-    return next(found for found in meanings if found[1] & best)
+    believed = _believed(sum(dialects for _, dialects in meanings), encoding, known)
+    candidates = [found for found in meanings if found[1] & believed]
+    return min(candidates, key=lambda found: (oddity(found[0]), found[1] & believed & -(found[1] & believed)))
 
 
 def furthest(

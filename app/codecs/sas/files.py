@@ -4,12 +4,14 @@ Records are a stream: the payloads of the messages in sequence. Most senders beg
 record that is too large spans messages, and nothing forbids that any record does.
 
 The note that strings are null terminated stands beside the header, not beside the records. Records are written
-without a NUL; a sender who puts one behind each record is recognised (`detect`).
+without a NUL. A sender who puts one after each record of any file, or one that the length counts after each record of
+a text file, is recognised (`detect`).
 """
 
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from app.codecs.sas.dialect import Dialect, frames, members, with_nul, with_order
@@ -21,6 +23,7 @@ DETECTION_PREFIX = 1 << 16
 """Bytes of records that `detect` looks at before it looks at all."""
 
 _INT_LIMIT = 1 << 31
+_SIZES = 1 << 32
 _ORDER_WORDS: dict[Order, Literal["big", "little"]] = {">": "big", "<": "little"}
 _RECORD_NULS: tuple[Nul, ...] = ("absent", "excluded")
 
@@ -31,6 +34,44 @@ class FileDescription(NamedTuple):
 
     lrecl: int
     filesize: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """The records of a file, counted as they are read: how many, their bytes together, and those of the longest."""
+
+    count: int = 0
+    size: int = 0
+    longest: int = 0
+
+    def add(self, length: int) -> None:
+        """Count a record of so many bytes."""
+        self.count += 1
+        self.size += length
+        self.longest = max(self.longest, length)
+
+    def of(self, records: Iterable[Buffer]) -> Iterator[Buffer]:
+        """Count the records that are passed on."""
+        for record in records:
+            self.add(len(record))
+            yield record
+
+
+def contradictions(description: FileDescription, tally: Tally) -> tuple[str, ...]:
+    """Return a sentence for each number of a file's description that its records contradict.
+
+    A size may or may not count the ends of lines (of 1, 2 or 4 bytes, the last line ended or not), or be that of
+    records filled up to the record length. Zero says nothing. Sizes are compared modulo 2^32.
+    """
+    lrecl, filesize = description
+    found = []
+    ends = [tally.count * width for width in (0, 1, 2, 4)] + [(tally.count - 1) * width for width in (1, 2, 4)]
+    possible = {tally.size + end for end in ends} | {tally.count * lrecl}
+    if filesize and filesize % _SIZES not in {size % _SIZES for size in possible}:
+        found.append(f"the sender announced {filesize} bytes, and {tally.size} came in {tally.count} records")
+    if lrecl and tally.longest > lrecl:
+        found.append(f"the sender announced records of at most {lrecl} bytes, and the longest has {tally.longest}")
+    return tuple(found)
 
 
 class FileDescriptionMessage(Layout):
@@ -68,12 +109,12 @@ def write_file_description(description: FileDescription, dialect: Dialect) -> by
     return FileDescriptionMessage(lrecl, filesize).encode(dialect.context())
 
 
-def spans(parts: Iterable[Buffer], dialect: Dialect) -> Iterator[tuple[int, int, int, bool]]:
+def spans(parts: Iterable[Buffer], dialect: Dialect, *, is_whole: bool = True) -> Iterator[tuple[int, int, int, bool]]:
     """Where the records of a file lie in the payloads of its messages.
 
     Yields (index of the part, first byte in it, number of bytes, whether the record ends there); a record that spans
     parts gives a span in each that holds some of it. Raises WireError, at a byte of the joined payloads, for a length
-    that is negative, a NUL that is not there, and a record that the parts do not bring to its end.
+    that is negative, a NUL that is not there, and, where the parts are the whole file, a record that they do not end.
     """
     record = _Record(dialect)
     size, unpack, nul, nul_if_empty = record.size, record.unpack, record.nul, record.nul_if_empty
@@ -96,7 +137,8 @@ def spans(parts: Iterable[Buffer], dialect: Dialect) -> Iterator[tuple[int, int,
             if length or ends:
                 yield index, start, length, ends
         record.before += end
-    record.finish()
+    if is_whole:
+        record.finish()
 
 
 class _Record:
@@ -178,14 +220,28 @@ def records(parts: Iterable[Buffer], dialect: Dialect) -> Iterator[Buffer]:
             pieces = []
 
 
-def detect(parts: Callable[[], Iterable[Buffer]], mask: int) -> Dialect:
+def detect(parts: Callable[[], Iterable[Buffer]], mask: int, *, text: bool = False) -> Dialect:
     """The dialect of a file's records, one of the frames of a set and with the NUL rule of the records.
 
     `parts` gives the payloads of the file's messages, from the first on, each time it is called. A dialect in which
     each of the first messages is made of whole records is taken at once: whoever then walks the file finds out if the
-    rest is not. Otherwise the whole file is walked. Records without a NUL come first. Raises WireError, of the dialect
-    that came furthest.
+    rest is not. Otherwise the whole file is walked. Records without a NUL come first; but where all records of a `text`
+    file end in a NUL, it is none of the text. Raises WireError, of the dialect that came furthest.
     """
+    found = _detect(parts, mask)
+    return _nul_included(parts, found) if text and found.nul == "absent" else found
+
+
+def _nul_included(parts: Callable[[], Iterable[Buffer]], found: Dialect) -> Dialect:
+    """The dialect in which lengths count a NUL after each record, where every record ends in one."""
+    included = replace(found, nul="included")
+    prefix = list(_prefix(parts()))
+    if not any(map(len, prefix)) or _fault(prefix, included, is_whole=False) or _fault(parts(), included):
+        return found
+    return included
+
+
+def _detect(parts: Callable[[], Iterable[Buffer]], mask: int) -> Dialect:
     possible = frames(mask)
     candidates = [dialect for nul in _RECORD_NULS for dialect in members(with_nul(possible, nul))]
     if not candidates:
@@ -212,9 +268,10 @@ def _prefix(parts: Iterable[Buffer]) -> Iterator[Buffer]:
             return
 
 
-def _fault(parts: Iterable[Buffer], dialect: Dialect) -> WireError | None:
+def _fault(parts: Iterable[Buffer], dialect: Dialect, *, is_whole: bool = True) -> WireError | None:
+    """Why parts cannot be read in a dialect; where they are not the whole file, its last record may go on."""
     try:
-        deque(spans(parts, dialect), maxlen=0)
+        deque(spans(parts, dialect, is_whole=is_whole), maxlen=0)
     except WireError as error:
         return error
     return None

@@ -8,6 +8,11 @@ from app.wire import Num, Raw, Text
 HEADER_MSG_TYPE: Final = 100000
 SUBORDINATE_MSG_TYPE: Final = 100001
 
+MQ_MSG_TYPES: Final = frozenset({0, 1, 2, 4, 8})
+"""Message types that IBM MQ gives a meaning (none, MQMT_REQUEST, MQMT_REPLY, MQMT_REPORT, MQMT_DATAGRAM)."""
+APPLICATION_MSG_TYPES: Final = range(65_536, 1_000_000_000)
+"""Message types that IBM MQ leaves to applications (MQMT_APPL_FIRST to MQMT_APPL_LAST)."""
+
 Int = Annotated[int, Num("i")]
 Long = Annotated[int, Num("long")]
 Short = Annotated[int, Num("h")]

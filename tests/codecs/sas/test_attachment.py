@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from app.codecs.sas.attachment import Attachment, AttachmentHeader, read_counts, read_header, write_count, write_header
 from app.codecs.sas.correlid import join, matches, split
-from app.codecs.sas.dialect import Dialect
+from app.codecs.sas.dialect import Dialect, mask_of
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.wire import WireError
+from app.wire.kinds import Order
 from tests.codecs.sas.samples import dialects
 
 ENTRY = AttachmentDefinition(AttachmentKind.TEXT_FILE, b"\x33" * 16, "FILENAME", "notes.txt", "Notes", 1, 2)
@@ -21,6 +22,17 @@ HEADER = MessageHeader(b"h" * 24, 1, b"o" * 24, b"m" * 24, (ENTRY,))
 def test_noise_is_an_error(noise: bytes) -> None:
     with pytest.raises(WireError):
         read_header(noise)
+
+
+@pytest.mark.parametrize("order", [">", "<"])
+@pytest.mark.parametrize("msg_type", [0, 1, 8, 100, 65536, 100000])
+def test_a_header_of_no_attachments_has_the_byte_order_that_makes_its_type_small(order: Order, msg_type: int) -> None:
+    header = MessageHeader(b"H" * 24, msg_type, bytes(24), b"M" * 24, ())
+    body = write_header(header, Dialect(order))
+    assert read_header(body)[0] == header
+    other = Dialect("<" if order == ">" else ">")
+    if msg_type:
+        assert read_header(body, known=mask_of(other))[0] != header, "what is known of the source comes first"
 
 
 @pytest.mark.parametrize("count", [0, 2, 1000, (1 << 31) - 1, -1, -(1 << 31)])

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -189,6 +190,21 @@ def test_a_definition_larger_than_a_message_is_refused() -> None:
 def test_indexes_without_any() -> None:
     assert list(write_indexes([], Dialect())) == []
     assert read_indexes([], BIG) == ((), BIG)
+
+
+@given(dialects)
+def test_an_index_whose_length_counts_nuls_the_other_way_is_read(dialect: Dialect) -> None:
+    indexes = [Index(7, "I", 0, 2, ["A", "LONGER"]), Index(0, "B", 1, 1, ["OTHER"])]
+    (body,) = write_indexes(indexes, dialect)
+    word: Literal["big", "little"] = "big" if dialect.order == ">" else "little"
+    counts = dialect.nul in {"included", "absent"}
+    for texts, count in ((b"A\0LONGER\0", 2), (b"OTHER\0", 1)):
+        said = len(texts) - (0 if counts else count)
+        other = len(texts) - (count if counts else 0)
+        told, instead = (length.to_bytes(dialect.long, word) + texts for length in (said, other))
+        assert body.count(told) == 1
+        body = body.replace(told, instead)
+    assert read_indexes([body], mask_of(dialect))[0] == tuple(indexes)
 
 
 def test_an_index_whose_names_do_not_add_up_is_refused() -> None:

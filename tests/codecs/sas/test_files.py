@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from app.codecs.sas.dialect import ALL, DIALECTS, Dialect, mask_of
 from app.codecs.sas.files import (
     FileDescription,
+    Tally,
+    contradictions,
     detect,
     read_file_description,
     records,
@@ -174,3 +176,34 @@ def test_a_file_description_has_its_own_width_and_the_smaller_record_length() ->
 def test_no_file_description(body: bytes) -> None:
     with pytest.raises(WireError):
         read_file_description(body, ALL)
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=20), packed, st.lists(st.integers(0, 2000), max_size=5))
+def test_a_nul_that_lengths_count_is_none_of_a_text(content: list[bytes], dialect: Dialect, places: list[int]) -> None:
+    included = replace(dialect, nul="included")
+    parts = cut(with_nuls(content, included), places)
+    found = detect(lambda: parts, mask_of(dialect), text=True)
+    assert found == included
+    assert [bytes(record) for record in records(parts, found)] == content
+    assert detect(lambda: parts, mask_of(dialect)).nul != "included"
+
+
+@given(contents, packed)
+def test_a_text_of_which_not_every_record_ends_in_a_nul_keeps_them(content: list[bytes], dialect: Dialect) -> None:
+    parts = [with_nuls([*content, b"\0", b"plain"], replace(dialect, nul="absent"))]
+    found = detect(lambda: parts, mask_of(dialect), text=True)
+    assert [bytes(record) for record in records(parts, found)] == [*content, b"\0", b"plain"]
+
+
+@pytest.mark.parametrize("size", [0, 30, 33, 36, 42, 32, 34, 240, 30 + (1 << 32)])
+def test_a_size_that_can_be_meant_is_no_contradiction(size: int) -> None:
+    assert contradictions(FileDescription(80, size), Tally(count=3, size=30, longest=20)) == ()
+
+
+def test_what_contradicts_the_description_is_said() -> None:
+    found = contradictions(FileDescription(10, 77_777), Tally(count=1, size=11, longest=11))
+    assert [*found] == [
+        "the sender announced 77777 bytes, and 11 came in 1 records",
+        "the sender announced records of at most 10 bytes, and the longest has 11",
+    ]
+    assert contradictions(FileDescription(0, 0), Tally(count=1, size=11, longest=11)) == ()
