@@ -1,13 +1,13 @@
 """The journal that a catalog belongs to.
 
-Revision 0003, behind 0002.
+Revision 0021, behind 0011.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0003"
-down_revision = "0002"
+revision = "0021"
+down_revision = "0011"
 branch_labels = None
 depends_on = None
 
