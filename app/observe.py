@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from time import monotonic
 from typing import Any, TextIO
 
 import structlog
@@ -15,6 +16,8 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+
+from app.model.errors import OurError
 
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "attachment_gateway"
@@ -71,6 +74,40 @@ def logger(name: str) -> structlog.stdlib.BoundLogger:
     return bound
 
 
+class Recurring:
+    """A fault of what is tried again and again. It is logged when it begins, as `<what>_failed`, and when it is over,
+    as `<what>_recovered` with a count; in between only when another reason is met, and that a few times."""
+
+    MOST_REASONS = 5
+
+    def __init__(self, log: structlog.stdlib.BoundLogger, what: str, level: int = logging.ERROR, **fields: Any) -> None:
+        self._log, self._what, self._level = log.bind(**fields), what, level
+        self._reasons: set[str] = set()
+        self._since = 0.0
+        self.failures = 0
+        self.error: str | None = None
+        """Why the last attempt failed, None while all is well."""
+
+    def failed(self, error: BaseException | str, **fields: Any) -> None:
+        """Count a failure. A text and this program's own errors are sentences, any other comes with its traceback."""
+        if not self.failures:
+            self._since = monotonic()
+        self.failures += 1
+        self.error = str(error) or type(error).__name__
+        if self.error not in self._reasons and len(self._reasons) < self.MOST_REASONS:
+            self._reasons.add(self.error)
+            trace = None if isinstance(error, OurError | str) else error
+            self._log.log(self._level, f"{self._what}_failed", reason=self.error, exc_info=trace, **fields)
+
+    def worked(self) -> None:
+        """Say that all is well (again)."""
+        if self.failures:
+            seconds = round(monotonic() - self._since, 1)
+            self._log.info(f"{self._what}_recovered", failures=self.failures, seconds=seconds)
+            self.failures, self.error = 0, None
+            self._reasons.clear()
+
+
 class Metrics:
     """The metrics of one gateway, each in the registry that `text` writes out.
 
@@ -119,6 +156,20 @@ class Metrics:
         )
         self.archive_waiting_segments = self._gauge(
             "archive_waiting_segments", "Sealed journal segments that are not in the archive yet"
+        )
+        self.settling_failing = self._gauge(
+            "settling_failing", "Finished attachments whose last copying to the content store failed"
+        )
+        self.finishing_waiting = self._gauge("finishing_waiting", "Complete attachments that wait to be finished")
+        self.finishing_oldest_seconds = self._gauge(
+            "finishing_oldest_seconds", "How long the first of them has been waiting"
+        )
+        self.finishing_failing = self._gauge(
+            "finishing_failing", "Complete attachments whose last finishing failed, and that are tried again"
+        )
+        self.damage = self._counter("damage", "Times that damaged bytes were met", "where")
+        self.damaged_attachments = self._gauge(
+            "damaged_attachments", "Finished attachments whose content was found damaged and is not served"
         )
         self.source_connected = self._gauge("source_connected", "1 while a source has its broker", "source")
         self.destination_connected = self._gauge(

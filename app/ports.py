@@ -3,7 +3,7 @@
 Every method may be called from any thread unless it says otherwise.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Event as StopSignal
@@ -17,10 +17,12 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
+    Damage,
     DeliveryRecord,
     EventRecord,
     Extent,
     Finished,
+    JournalIdentity,
     MessageRecord,
     NewEvent,
     PartRun,
@@ -142,20 +144,34 @@ not known is null. A journal may have columns of its own beside these."""
 
 
 class JournalReader(Protocol):
-    """What was journalled, to be read back."""
+    """What was journalled, to be read back.
+
+    What is read from disk is checked against its checksums before it is handed out. DamagedError says that bytes are
+    not as they were written, or cannot be read.
+    """
 
     def read(self, position: Position) -> PhysicalMessage:
-        """One message again. Raises KeyError when its segment is gone."""
+        """One message again. Raises KeyError when its segment is gone, and DamagedError."""
 
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
-        """The bodies at these positions, in the order asked for, memory-mapped. Raises KeyError as `read` does."""
+        """The bodies at these positions, in the order asked for. Raises KeyError and DamagedError as `read` does."""
 
     def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
-        """Where in their segments' files these bodies lie, in the order asked for. Raises KeyError as `read` does."""
+        """Where in their segments' files these bodies lie, in the order asked for. Raises KeyError as `read` does, and
+        DamagedError where the place itself is lost."""
 
     def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
-        """The bytes of these extents, memory-mapped and read ahead; a view stays readable while it lives, even when its
-        segment is retired. Raises KeyError when a segment is gone."""
+        """The bytes of these extents, each within one body, read ahead; a view stays readable while it lives, even when
+        its segment is retired. Raises KeyError when a segment is gone, and DamagedError where the whole body that an
+        extent belongs to fails its checksum."""
+
+    def segment_bytes(self, segment: int) -> Iterator[memoryview]:
+        """A sealed segment's file as it is, damaged or not, in pieces of at most 1 MiB; blocks that cannot be read are
+        zeros. Raises KeyError when the segment is gone."""
+
+    def verify(self, segment: int) -> list[Damage]:
+        """Reads all of a segment against its checksums; [] when it is as it was written. Raises KeyError when the
+        segment is gone."""
 
     def segments(self) -> list[Segment]:
         """By number."""
@@ -169,12 +185,26 @@ class JournalArchive(JournalReader, Protocol):
         """The bytes of each record batch of a segment, in order. Raises KeyError when the segment is gone."""
 
     def record_batch(self, segment: int, batch: int) -> pa.RecordBatch:
-        """A record batch as it was written, with the columns of JOURNAL_SCHEMA, memory-mapped. Raises KeyError when
-        there is none."""
+        """A record batch as it was written, with the columns of JOURNAL_SCHEMA. Raises KeyError when there is none, and
+        DamagedError."""
+
+    def identity(self) -> JournalIdentity | None:
+        """The journal that the archive's segments belong to, with the highest epoch among them; None where there are
+        none, or only segments without an identity. Raises OurError when they belong to several journals."""
 
 
 class Journal(JournalReader, Protocol):
     """Every physical message as received, in order. One writer."""
+
+    def identity(self) -> JournalIdentity: ...
+
+    def end(self) -> Position | None:
+        """The last position that was written durably, even when its segment was retired since; None for a journal that
+        has never had a message."""
+
+    def reserve(self, segment: int) -> None:
+        """Durably gives all later segments numbers above this one: for segments that were lost. The segment being
+        written is ended."""
 
     def append(self, messages: Sequence[PhysicalMessage]) -> list[Position]:
         """Writes and flushes messages to disk; they are durable on return. Called by one thread.
@@ -184,7 +214,8 @@ class Journal(JournalReader, Protocol):
 
     def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
         """Batch by batch all that was written behind a position (all there is, for None), in order, as far as it was
-        durable when the call was made. Bodies are memory-mapped views."""
+        durable when the call was made. A message whose body is damaged comes without it, as
+        `unreadable("damaged-message", why)`; batches that are lost are left out. Never raises DamagedError."""
 
     def seal(self) -> None:
         """Ends the segment being written, if it holds anything, and any before it that could not be ended in its time;
@@ -269,7 +300,24 @@ class BadCursor(ValueError):
 
 
 class Catalog(Protocol):
-    """What is known of messages, attachments and deliveries; the receiving side can be rebuilt from the journal."""
+    """What is known of messages, attachments and deliveries; the receiving side can be rebuilt from the journal.
+
+    Raises CatalogError when it cannot be read or written at present.
+    """
+
+    # belonging
+    def lock(self) -> None:
+        """Makes this process the one gateway of the catalog, until `close`; called again, sees that it still is, and
+        takes a lock again that was lost. Raises CatalogTaken when another gateway has it. Whoever only reads, and a job
+        that assembles beside the gateway, need no lock."""
+
+    def journal_identity(self) -> JournalIdentity | None:
+        """The journal that this catalog was bound to, with the epoch that bound it last; None for a new catalog."""
+
+    def bind(self, journal: JournalIdentity) -> None:
+        """Says that the catalog is of this journal. From now on all writes of this process need the catalog to be
+        bound to just this: they raise CatalogTaken when a later epoch has bound it since. Raises OurError for an older
+        epoch of the same journal."""
 
     # assembly
     def progress(self) -> int | None:
@@ -299,17 +347,28 @@ class Catalog(Protocol):
         """
 
     # finishing
-    def complete_attachments(self) -> list[AttachmentRecord]:
-        """Those whose parts are all there and whose content is not finished."""
+    def complete_attachments(
+        self, limit: int | None = None, after: AttachmentRecord | None = None
+    ) -> list[AttachmentRecord]:
+        """Those whose parts are all there and whose content is not finished, oldest first; the first `limit` of them,
+        or those behind one of them."""
 
     def finish(self, finished: Finished, events: Sequence[NewEvent]) -> bool:
         """complete -> finished; False, and nothing is done, when it is not complete any more (deleted meanwhile)."""
 
-    def settle(self, attachment_id: str, object_name: str) -> bool:
-        """Content is now in the store: forgets extents and part runs. False when it was deleted meanwhile."""
+    def settle(self, objects: Mapping[str, str]) -> set[str]:
+        """Content is now in the store, in the object named for each attachment: forgets extents and part runs. Returns
+        the attachments of which this holds; the others were deleted meanwhile."""
 
-    def unsettled_attachments(self, finished_before: int, limit: int) -> list[AttachmentRecord]:
-        """Finished attachments whose content is still read from the journal, oldest first."""
+    def unsettled_attachments(
+        self, finished_before: int, limit: int, after: AttachmentRecord | None = None
+    ) -> list[AttachmentRecord]:
+        """Finished attachments whose content is still read from the journal, oldest first; those behind one of them."""
+
+    def mark_damaged(self, attachment_id: str, reason: str | None, events: Sequence[NewEvent] = ()) -> bool:
+        """Says of a finished attachment that its content cannot be served as it was received (reason code
+        `damaged-content`), or, without a reason, that it can again. False, and nothing is done, when it is not
+        finished, or when that was said before."""
 
     def extents(self, attachment_id: str) -> tuple[Extent, ...]: ...
 
@@ -363,8 +422,9 @@ class Catalog(Protocol):
 
     def delivery_by_idempotency_key(self, key: str) -> DeliveryRecord | None: ...
 
-    def due_deliveries(self, destination: str, now: int, limit: int) -> list[DeliveryRecord]:
-        """Queued or sending ones to a destination whose next attempt is due, oldest first."""
+    def due_deliveries(self, destination: str, now: int, limit: int, latest: int | None = None) -> list[DeliveryRecord]:
+        """Queued or sending ones to a destination whose next attempt is due, oldest first. One that is to be tried
+        later than `latest` was put off by a clock that was ahead, and is due, too."""
 
     def update_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent] = ()) -> None: ...
 

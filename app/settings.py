@@ -172,12 +172,14 @@ class PipelineSettings(Section):
 
 class Limits(Section):
     """What bounds the gateway. Below `free_bytes` of room, or above `backlog_bytes` of messages that are not yet on
-    disk, nothing more is taken from a broker."""
+    disk, nothing more is taken from a broker. A message whose properties, names and values, take more than
+    `properties_bytes` goes to quarantine without those that are beyond it."""
 
     backlog_bytes: ByteSize = Field(default=ByteSize(32 << 20), ge=1 << 20)
     free_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=0)
     parts: int = Field(default=1_000_000, ge=1, le=2**31 - 1)
     attachments_a_message: int = Field(default=10_000, ge=1)
+    properties_bytes: ByteSize = Field(default=ByteSize(64 << 10), ge=1024, le=1 << 20)
     upload_bytes: ByteSize = Field(default=ByteSize(16 << 30), ge=0)
     attachments_in_memory: int = Field(default=5_000, ge=100)
 

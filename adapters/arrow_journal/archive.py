@@ -6,29 +6,44 @@ copies one into a folder gives it another name until it is.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
+import structlog
 
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.cache import FileCache, own_folder
-from adapters.arrow_journal.columns import created_at
+from adapters.arrow_journal.files import ReadFile
+from adapters.arrow_journal.header import (
+    MAX_HEADER,
+    OLD_FORMAT,
+    BadHeader,
+    Format,
+    SegmentHeader,
+    format_of,
+    header_of,
+    read_header,
+)
 from adapters.arrow_journal.reading import Reader
 from adapters.arrow_journal.recent import Recent
+from adapters.arrow_journal.scanning import find_batches
 from adapters.arrow_journal.segments import SegmentState
 from adapters.arrow_journal.shelves import Bucket, Folder, Shelf
 from adapters.places import bucket, local_folder
 from app.model.errors import OurError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import Extent
+from app.model.records import Damage, Extent, JournalIdentity
 from app.ports import Segment
 
 CACHE_BYTES = 4 << 30
 
+_log = structlog.get_logger(__name__)
+
 
 class ArrowArchive:
-    """A `JournalArchive` in a folder (path or `file://`), mapped where it lies, or in an object store (`s3://`,
+    """A `JournalArchive` in a folder (path or `file://`), read where it lies, or in an object store (`s3://`,
     `gs://`, `az://`), whose segments are fetched into the folder `cache` of at most `cache_bytes`.
 
     The cache is by default a folder of this user among the temporary files of the machine, one for each URL. Raises
@@ -39,7 +54,8 @@ class ArrowArchive:
         self._arguments = place, cache, cache_bytes
         self._shelf = _shelf(*self._arguments)
         self._states = _States(self._shelf)
-        self._reader = Reader(self._states, self._map, Recent())
+        self._reader = Reader(self._states, self._open, Recent())
+        self._journal: JournalIdentity | None = None
 
     def __reduce__(self) -> tuple[type["ArrowArchive"], tuple[str | Path, Path | None, int]]:
         return ArrowArchive, self._arguments
@@ -66,24 +82,64 @@ class ArrowArchive:
     def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
         return self._reader.views(extents)
 
+    def segment_bytes(self, segment: int) -> Iterator[memoryview]:
+        return self._reader.segment_bytes(segment)
+
+    def verify(self, segment: int) -> list[Damage]:
+        return self._reader.verify(segment)
+
+    def identity(self) -> JournalIdentity | None:
+        """Asks the oldest and the newest segment; the others are compared when they are opened."""
+        listed = self._shelf.listing()
+        for number in sorted({min(listed, default=0), max(listed, default=0)} & listed.keys()):
+            with suppress(BadHeader):
+                header = read_header(self._shelf.start(listed[number], MAX_HEADER))
+                self._require_one_journal(header, self._shelf.path(number))
+        return self._journal
+
     def batch_sizes(self, segment: int) -> list[int]:
         return self._reader.segment(segment).batch_sizes()
 
     def record_batch(self, segment: int, batch: int) -> pa.RecordBatch:
-        return self._reader.record_batch(segment, batch)
+        return self._reader.segment(segment).record_batch(batch)
 
-    def _map(self, state: SegmentState) -> memoryview:
+    def _open(self, state: SegmentState) -> ReadFile:
         path = self._shelf.path(state.number)
         if not state.size:
             raise OurError(f"{path} is no segment of a journal: it is empty")
-        view = self._shelf.map(state)
-        try:
-            created_at(ipc.schema_of(pa.py_buffer(view)))
-        except (*ipc.READ_ERRORS, EOFError, ValueError) as error:
-            raise OurError(f"{path} is no segment of a journal: {error}") from error
-        if view[-len(ipc.END_OF_STREAM) :] != ipc.END_OF_STREAM:
+        file = self._shelf.open(state)
+        if file.size() < state.size:
+            raise OurError(f"{path} cannot be read: it has become shorter")
+        state.format = self._format(file, state, path)
+        if file.read_as_is(state.size - len(ipc.END_OF_STREAM), state.size) != ipc.END_OF_STREAM:
             raise OurError(f"{path} is not whole: it does not end as a sealed segment does")
-        return view
+        return file
+
+    def _format(self, file: ReadFile, state: SegmentState, path: str) -> Format:
+        try:
+            header = header_of(file, state.size)
+        except BadHeader as error:
+            journal = None if error.foreign else self.identity()
+            format_ = OLD_FORMAT if journal is None else format_of(journal.id, state.number)
+            find_batches(file, state, format_)
+            if not state.batches:
+                raise OurError(f"{path} is no segment of a journal: {error}") from error
+            _log.error("segment_damaged", segment=path, lost="its header", reason=str(error))
+            return format_
+        self._require_one_journal(header, path)
+        return header.format(state.number)
+
+    def _require_one_journal(self, header: SegmentHeader, path: str) -> None:
+        """Raises OurError when a segment belongs to another journal than those that were opened before."""
+        if header.journal is None:
+            return
+        known = self._journal or header.journal
+        if header.journal.id != known.id:
+            raise OurError(
+                f"{path} belongs to the journal {header.journal.id}, and others of this archive to the journal "
+                f"{known.id}: give each journal an archive of its own"
+            )
+        self._journal = max(known, header.journal)
 
 
 class _States(dict[int, SegmentState]):

@@ -2,7 +2,7 @@
 
 A segment is written under another name and renamed when it is whole. Whoever writes one holds a lock on that other
 file: a second process that wants the same segment waits and then finds it, and what nobody has locked was left behind
-by a killed process. A file that is removed to make room stays readable where it is mapped.
+by a killed process. A file that is removed to make room stays readable where it is open.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ from stat import S_ISDIR
 from tempfile import gettempdir
 
 from adapters.arrow_journal.columns import Bytes
-from adapters.arrow_journal.segments import map_file
+from adapters.arrow_journal.files import ReadFile
 from adapters.disk import NO_SPACE
 from app.model.errors import OurError, StoreFull
 
@@ -50,7 +50,7 @@ class FileCache:
         except OSError as error:
             raise OurError(f"no cache at {folder}: {error}") from error
 
-    def map(self, name: str, size: int, fetch: Fetch) -> memoryview:
+    def open(self, name: str, size: int, fetch: Fetch) -> ReadFile:
         """The file of this name and size, fetched where it is not here. Raises OurError when it cannot be written, and
         whatever `fetch` raises."""
         path = self._folder / name
@@ -58,7 +58,7 @@ class FileCache:
             with suppress(FileNotFoundError):
                 if path.stat().st_size == size:
                     os.utime(path)
-                    return map_file(path, size)
+                    return ReadFile(path)
             self._fetch(path, size, fetch)
 
     def _fetch(self, path: Path, size: int, fetch: Fetch) -> None:

@@ -1,12 +1,16 @@
 """A journal batch's columns: physical messages to Arrow and back.
 
-`body_crc32` is the CRC-32C of a row's body. `batch_crc32`, the same in every row, is that of everything else: of the
-batch's encapsulated message up to the first body, taken with this column as zeros. A tail of zeros, which a power cut
-may leave, would otherwise read as messages without a body.
+`body_crc32` is the CRC-32C of a row's body and `position` the row's own place, packed. `batch_crc32`, the same in every
+row, is that of everything else: of the batch's encapsulated message up to the first body, taken with this column as
+zeros, from a seed that belongs to the segment. So a tail of zeros, which a power cut may leave, does not read as
+messages without a body; whoever looks for batches behind damaged bytes recognises them, and knows which they are.
+
+A batch that was lost is replaced by one without rows. What says that it is meant to have none, and which batch it
+stands for, lies behind its head: its number and a CRC-32C of the head and this number.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import chain, pairwise, repeat
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, repeat
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -15,48 +19,31 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from adapters.arrow_journal import ipc
-from app.model.message import NO_PROPERTIES, PhysicalMessage
+from app.model.message import MAX_ROWS_A_BATCH, NO_PROPERTIES, PhysicalMessage, Position
 from app.ports import JOURNAL_SCHEMA
-
-FORMAT_VERSION = 1
 
 _U32 = Struct("<I")
 
-SCHEMA = JOURNAL_SCHEMA.insert(
-    JOURNAL_SCHEMA.get_field_index("body"), pa.field("batch_crc32", pa.uint32(), nullable=False)
-)
+_BODY = JOURNAL_SCHEMA.get_field_index("body")
+SCHEMA_1 = JOURNAL_SCHEMA.insert(_BODY, pa.field("batch_crc32", pa.uint32(), nullable=False))
+SCHEMA = SCHEMA_1.insert(_BODY, pa.field("position", pa.int64(), nullable=False))
 _TYPES: dict[str, pa.DataType] = dict(zip(SCHEMA.names, SCHEMA.types, strict=True))
 _TIME, _PROPERTIES = _TYPES["received_at"], _TYPES["properties"]
 
-_VERSION_KEY, _CREATED_KEY = b"attachment_gateway.journal", b"attachment_gateway.created_at"
 _NO_BYTES = pa.py_buffer(b"")
-
-
-def segment_schema(created_at: int) -> pa.Schema:
-    """The schema of a segment begun at this time (µs)."""
-    return SCHEMA.with_metadata({_VERSION_KEY: str(FORMAT_VERSION), _CREATED_KEY: str(created_at)})
-
-
-def created_at(schema: pa.Schema) -> int:
-    """When a segment was begun (µs). Raises ValueError when this is not a journal segment of a version known here."""
-    metadata = schema.metadata or {}
-    version = metadata.get(_VERSION_KEY, b"none").decode()
-    if version != str(FORMAT_VERSION) or not schema.equals(SCHEMA):
-        raise ValueError(f"journal format {version}, expected {FORMAT_VERSION}")
-    return int(metadata[_CREATED_KEY])
-
 
 Bytes = bytes | bytearray | memoryview
 
 
 class Encoded(NamedTuple):
     """A batch ready to be written: `head`, `bodies` and `fill` zeros one behind the other. `offsets` are those of the
-    bodies behind the head, one more than there are bodies."""
+    bodies behind the head, one more than there are bodies, and `crcs` their checksums."""
 
     head: bytearray
     bodies: Sequence[Bytes]
     fill: int
     offsets: memoryview
+    crcs: memoryview
 
     @property
     def size(self) -> int:
@@ -64,25 +51,43 @@ class Encoded(NamedTuple):
         return len(self.head) + int(self.offsets[-1]) + self.fill
 
 
-def encode(messages: Sequence[PhysicalMessage]) -> Encoded:
-    """One record batch of these messages; their bodies are not copied."""
+def encode(messages: Sequence[PhysicalMessage], first: Position, seed: int, crcs: memoryview | None = None) -> Encoded:
+    """One record batch of these messages, from this position on; their bodies are not copied. `crcs` are the checksums
+    of bodies that need not be what they were."""
     count = len(messages)
     values: dict[str, Sequence[Any]] = dict(zip(PhysicalMessage._fields, zip(*messages, strict=True), strict=True))
     bodies = values["body"]
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.fromiter(map(len, bodies), np.int64, count), out=offsets[1:])
     values["put_time"] = [time or None for time in values["put_time"]]
+    sums = np.fromiter(map(crc32c, bodies) if crcs is None else crcs, np.uint32, count)
+    place = first.pack()
     made = {
         "properties": _properties(values["properties"]),
-        "body_crc32": pa.array(np.fromiter(map(crc32c, bodies), np.uint32, count)),
+        "body_crc32": pa.array(sums),
+        "position": pa.array(np.arange(place, place + count)),
         "batch_crc32": pa.array(np.zeros(count, np.uint32)),
         "body": pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(bytes(offsets.nbytes)), _NO_BYTES]),
     }
     columns = [made[name] if name in made else pa.array(values[name], kind) for name, kind in _TYPES.items()]
     head = bytearray(pa.RecordBatch.from_arrays(columns, schema=SCHEMA).serialize())
     fill = ipc.fill_in(head, offsets)
-    head[_batch_crc32_in(len(head), count)] = _U32.pack(crc32c(head)) * count
-    return Encoded(head, bodies, fill, memoryview(offsets.tobytes()).cast("q"))
+    head[_batch_crc32_in(len(head), count)] = _U32.pack(crc32c(head, seed)) * count
+    return Encoded(head, bodies, fill, memoryview(offsets.tobytes()).cast("q"), memoryview(sums.tobytes()).cast("I"))
+
+
+def encode_lost(number: int, size: int, schema: pa.Schema, seed: int) -> bytes:
+    """The beginning of a batch without rows, of `size` bytes (whole blocks), in the place of one that was lost."""
+    empty = pa.RecordBatch.from_arrays([pa.array([], kind) for kind in schema.types], schema=schema)
+    head = bytearray(empty.serialize())
+    ipc.fill_in(head, np.zeros(1, np.int64))
+    ipc.lengthen(head, size)
+    return bytes(head) + _lost_mark(head, number, seed)
+
+
+def _lost_mark(head: bytes | bytearray, number: int, seed: int) -> bytes:
+    said = _U32.pack(number)
+    return said + _U32.pack(crc32c(said, crc32c(head, seed)))
 
 
 def _properties(each: Sequence[Mapping[str, str]]) -> pa.Array:
@@ -123,38 +128,89 @@ def _mappings(column: pa.MapArray) -> list[Mapping[str, str]]:
 
 
 class BodyLayout(NamedTuple):
-    """Where a batch's bodies lie in its file: body i is bytes [start + offsets[i], start + offsets[i + 1])."""
+    """Where a batch's bodies lie in its file, and their checksums: body i is bytes [start + offsets[i],
+    start + offsets[i + 1])."""
 
     start: int
     offsets: memoryview
-
-    def slices(self, view: memoryview) -> list[memoryview]:
-        """The bodies, out of a view of the file."""
-        start = self.start
-        return [view[start + begin : start + end] for begin, end in pairwise(self.offsets)]
+    crcs: memoryview
 
 
-def body_layout(batch: pa.RecordBatch, file_address: int) -> BodyLayout:
-    """Where the bodies of a batch lie that was read from a file mapped at this address: right behind their offsets."""
-    _, offsets, _ = batch.column("body").buffers()
-    length = 8 * (len(batch) + 1)
-    return BodyLayout(offsets.address - file_address + length, memoryview(bytes(offsets)[:length]).cast("q"))
+NO_LAYOUT = BodyLayout(0, memoryview(bytes(8)).cast("q"), memoryview(b"").cast("I"))
+UNNUMBERED = -1
 
 
-def bad_rows(batch: pa.RecordBatch, start: int, layout: BodyLayout, view: memoryview) -> list[int]:
-    """The rows of a batch that are not as they were written; its message begins at `start` of the file in `view`."""
-    count = len(batch)
-    head = bytearray(view[start : layout.start])
-    written = _batch_crc32_in(len(head), count)
-    expected, head[written] = head[written], bytes(4 * count)
-    if expected != _U32.pack(crc32c(head)) * count:
-        return list(range(count))
-    crcs = batch.column("body_crc32").to_pylist()
-    return [row for row, body in enumerate(layout.slices(view)) if crc32c(body) != crcs[row]]
+class Head(NamedTuple):
+    """A batch up to its first body, as it was written: bytes [start, layout.start) of its file; the batch ends at
+    `end`. One that was lost has no rows. The heads of format 1 do not say their `number`."""
+
+    number: int
+    start: int
+    end: int
+    layout: BodyLayout
+    data: bytes
+
+    @property
+    def rows(self) -> int:
+        return len(self.layout.crcs)
+
+    def record_batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """Its columns, but for the bodies, which must not be looked at."""
+        message = bytearray(self.data)
+        ipc.without_bodies(message)
+        return pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(message)), schema)
+
+
+HEAD_BYTES = 256 << 20
+"""No batch's head is as long."""
+
+
+def read_head(get: Callable[[int, int], bytes], start: int, segment: int, version: int, seed: int) -> Head | None:
+    """The head of the batch that begins at `start`; None where none does that is as it was written. `get` gives bytes
+    [start, end) of the file, fewer at its end."""
+    frame = ipc.frame_of(_metadata(get, start))
+    if frame is None or frame.rows > MAX_ROWS_A_BATCH or frame.head > HEAD_BYTES:
+        return None
+    data = get(start, start + frame.head)
+    if len(data) < frame.head:
+        return None
+    if frame.rows:
+        return _head_with_rows(frame, data, start, segment, version, seed)
+    mark = get(start + frame.head, start + frame.head + 2 * _U32.size)
+    number = int(_U32.unpack_from(mark.ljust(_U32.size))[0])
+    return _head(number, start, frame, data, 0) if mark == _lost_mark(data, number, seed) else None
+
+
+def _head_with_rows(frame: ipc.Frame, data: bytes, start: int, segment: int, version: int, seed: int) -> Head | None:
+    column = _batch_crc32_in(frame.head, frame.rows)
+    places = column.start - 8 * frame.rows if version > 1 else column.start
+    crcs = places - 4 * frame.rows - ipc.padding(4 * frame.rows)
+    if crcs < frame.metadata:
+        return None
+    crc = crc32c(data[column.stop :], crc32c(bytes(4 * frame.rows), crc32c(memoryview(data)[: column.start], seed)))
+    if data[column] != _U32.pack(crc) * frame.rows:
+        return None
+    if version == 1:
+        return _head(UNNUMBERED, start, frame, data, crcs)
+    place = Position.unpack(int.from_bytes(data[places : places + 8], "little"))
+    return _head(place.batch, start, frame, data, crcs) if place.segment == segment and not place.row else None
+
+
+def _metadata(get: Callable[[int, int], bytes], start: int) -> bytes:
+    begin = get(start, start + 8)
+    end = ipc.metadata_end(begin)
+    return get(start, start + end) if end else begin
+
+
+def _head(number: int, start: int, frame: ipc.Frame, data: bytes, crcs: int) -> Head:
+    offsets = memoryview(data[frame.head - 8 * (frame.rows + 1) : frame.head]).cast("q")
+    sums = memoryview(data[crcs : crcs + 4 * frame.rows]).cast("I")
+    return Head(number, start, start + frame.end, BodyLayout(start + frame.head, offsets, sums), data)
 
 
 def _batch_crc32_in(length: int, count: int) -> slice:
-    """Where the column `batch_crc32` lies in the head of a batch: last but for the offsets of the bodies."""
+    """Where the column `batch_crc32` lies in the head of a batch: last but for the offsets of the bodies. Before it
+    lie, in format 2, the positions, and before these the checksums of the bodies."""
     size = 4 * count
     start = length - 8 * (count + 1) - ipc.padding(size) - size
     return slice(start, start + size)

@@ -18,21 +18,23 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from time import time_ns
 
-from adapters.arrow_journal.columns import BodyLayout, encode
-from adapters.arrow_journal.reading import Reader
+from adapters.arrow_journal.columns import BodyLayout
+from adapters.arrow_journal.identity import save
+from adapters.arrow_journal.reading import OpenSegment, Reader
 from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.recovery import recover
-from adapters.arrow_journal.segments import FolderLock, SegmentState, map_segment, segment_path
+from adapters.arrow_journal.segments import FolderLock, SegmentState, open_segment, segment_path
 from adapters.arrow_journal.writing import SegmentWriter, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
-from app.model.errors import JournalFull, OurError
-from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, PhysicalMessage, Position
-from app.model.records import Extent
+from app.model.errors import DamagedError, JournalFull, OurError
+from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, MAX_SEGMENTS, PhysicalMessage, Position
+from app.model.records import Damage, Extent, JournalIdentity
 from app.ports import Clock, Segment
 
 SEGMENT_BYTES = 256 << 20
@@ -67,29 +69,59 @@ class ArrowJournal:
         self._writer: SegmentWriter | None = None
         self._lock = FolderLock(folder)
         try:
-            self._states, self._next = recover(folder, self._clock.now())
+            self._states, known, self._set_aside = recover(folder, self._clock.now())
+            self._known = save(folder, known)
+        except OSError as error:
+            self._lock.release()
+            raise _explained(error) from error
         except BaseException:
             self._lock.release()
             raise
+        self._end: Position | None = None
         self._recent = Recent()
-        self._reader = Reader(self._states, partial(map_segment, folder), self._recent)
+        self._reader = Reader(self._states, partial(open_segment, folder), self._recent)
 
     def append(self, messages: Sequence[PhysicalMessage]) -> list[Position]:
         if not messages:
             return []
-        batches = [encode(messages[at : at + MAX_ROWS_A_BATCH]) for at in range(0, len(messages), MAX_ROWS_A_BATCH)]
         with self._writing:
             try:
-                writer = self._writer_for(len(batches))
-                first = writer.append(batches)
+                writer = self._writer_for(-(-len(messages) // MAX_ROWS_A_BATCH))
+                written = writer.append(messages)
             except OSError as error:
                 raise self._failure(error) from error
-            number = writer.state.number
+            number, first = writer.state.number, len(writer.batches) - len(written)
             self._states[number] = writer.state
-            for at, batch in enumerate(batches, first):
-                layout = BodyLayout(writer.batches[at] + len(batch.head), batch.offsets)
+            for at, (start, batch) in enumerate(written, first):
+                layout = BodyLayout(start + len(batch.head), batch.offsets, batch.crcs)
                 self._recent.add((number, at), layout, batch.bodies)
-        return [Position(number, first + at // MAX_ROWS_A_BATCH, at % MAX_ROWS_A_BATCH) for at in range(len(messages))]
+            positions = [
+                Position(number, first + at // MAX_ROWS_A_BATCH, at % MAX_ROWS_A_BATCH) for at in range(len(messages))
+            ]
+            self._end = positions[-1]
+        return positions
+
+    def identity(self) -> JournalIdentity:
+        return self._known.identity
+
+    def end(self) -> Position | None:
+        with self._writing:
+            if self._end is None:
+                self._end = self._find_end()
+            return self._end
+
+    def reserve(self, segment: int) -> None:
+        """Raises ValueError for a number that positions have no room for."""
+        if not 0 <= segment < MAX_SEGMENTS:
+            raise ValueError(f"{segment} is no number of a segment: the highest is {MAX_SEGMENTS - 1}")
+        with self._writing:
+            try:
+                self._seal()
+                self._drop_empty_writer()
+                if segment >= self._known.following:
+                    self._save(following=segment + 1)
+            except OSError as error:
+                raise self._failure(error) from error
 
     def seal(self) -> None:
         with self._writing:
@@ -107,7 +139,7 @@ class ArrowJournal:
                 raise ValueError(f"journal segment {segment} is being written")
             state = self._states[segment]
             try:
-                self._keep_a_higher_number_than(segment)
+                self._remember_end(segment)
                 segment_path(self._folder, segment, sealed=state.sealed_at is not None).unlink()
                 sync_folder(self._folder)
             except OSError as error:
@@ -140,13 +172,14 @@ class ArrowJournal:
             try:
                 segment = self._reader.segment(number)
                 count = segment.batch_count()
-            except KeyError:
+            except (KeyError, DamagedError):
                 continue
             for batch in range(start.batch if number == start.segment else 0, count if known is None else known):
-                messages = segment.messages(batch)
-                first = start.row if (number, batch) == start[:2] else 0
-                if first < len(messages):
-                    yield [Position(number, batch, row) for row in range(first, len(messages))], messages[first:]
+                with suppress(DamagedError):
+                    messages = segment.messages(batch)
+                    first = start.row if (number, batch) == start[:2] else 0
+                    if first < len(messages):
+                        yield [Position(number, batch, row) for row in range(first, len(messages))], messages[first:]
 
     def read(self, position: Position) -> PhysicalMessage:
         return self._reader.read(position)
@@ -160,13 +193,11 @@ class ArrowJournal:
     def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
         return self._reader.views(extents)
 
-    def verify(self, segment: int) -> list[Position]:
-        """The positions of a segment that fail their checksums. Raises KeyError when the segment is gone, and
-        OurError when its batches cannot even be found."""
-        opened = self._reader.segment(segment)
-        return [
-            Position(segment, batch, row) for batch in range(opened.batch_count()) for row in opened.bad_rows(batch)
-        ]
+    def segment_bytes(self, segment: int) -> Iterator[memoryview]:
+        return self._reader.segment_bytes(segment)
+
+    def verify(self, segment: int) -> list[Damage]:
+        return self._reader.verify(segment)
 
     def segments(self) -> list[Segment]:
         return self._reader.segments()
@@ -182,8 +213,11 @@ class ArrowJournal:
         if self._writer is not None and self._is_full(self._writer, now, batches):
             self._seal()
         if self._writer is None:
-            self._writer = SegmentWriter(self._folder, self._next, now)
-            self._next += 1
+            number = self._known.following
+            if number >= MAX_SEGMENTS:
+                raise OurError("the journal has used up all numbers of segments: begin a new one")
+            begun = partial(self._save, following=number + 1)
+            self._writer = SegmentWriter(self._folder, number, now, self._known.identity, begun)
         return self._writer
 
     def _is_full(self, writer: SegmentWriter, now: int, batches: int) -> bool:
@@ -221,10 +255,54 @@ class ArrowJournal:
             writer.close()
             self._writer = None
 
-    def _keep_a_higher_number_than(self, segment: int) -> None:
-        if self._writer is None and segment == self._next - 1:
-            segment_path(self._folder, self._next, sealed=False).touch(0o640)
-            sync_folder(self._folder)
+    def _drop_empty_writer(self) -> None:
+        writer = self._writer
+        if writer is not None and not writer.batches:
+            writer.close()
+            segment_path(self._folder, writer.state.number, sealed=False).unlink()
+            self._writer = None
+
+    def _save(self, *, following: int | None = None, end: int | None = None) -> None:
+        """Makes a new lowest number of the next segment, or a new end of what was retired, durable."""
+        known = self._known
+        self._known = save(
+            self._folder,
+            replace(
+                known,
+                following=known.following if following is None else following,
+                end=known.end if end is None else end,
+            ),
+        )
+
+    def _remember_end(self, segment: int) -> None:
+        """Keeps the end of the journal when its last segment goes."""
+        self._end = self._end or self._find_end()
+        if self._end is not None and self._end.segment == segment:
+            self._save(end=self._end.pack())
+
+    def _find_end(self) -> Position | None:
+        """Of what is damaged, the last position that it may have had."""
+        end = None if self._known.end is None else Position.unpack(self._known.end)
+        for number in sorted({*self._states, *self._set_aside}, reverse=True):
+            found = _last_of(self._reader.segment(number)) if number in self._states else _highest(number)
+            if found is not None:
+                return found if end is None else max(end, found)
+        return end
+
+
+def _last_of(segment: OpenSegment) -> Position | None:
+    number = segment.number
+    try:
+        count = segment.batch_count()
+        if segment.state.open_ended:
+            return _highest(number)
+        return Position(number, count - 1, segment.head(count - 1).rows - 1) if count else None
+    except DamagedError:
+        return _highest(number)
+
+
+def _highest(segment: int) -> Position:
+    return Position(segment, MAX_BATCHES_A_SEGMENT - 1, MAX_ROWS_A_BATCH - 1)
 
 
 def _explained(error: OSError) -> OurError:

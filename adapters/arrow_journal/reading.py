@@ -1,150 +1,202 @@
-"""Reading segments back: maps, the places of batches, and batches decoded."""
+"""Reading segments back: the places of batches, batches decoded, bodies checked against their checksums."""
 
-import mmap
 from array import array
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import islice, pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from threading import Lock
+from typing import TypeVar
 
 import pyarrow as pa
 
 from adapters.arrow_journal import ipc
-from adapters.arrow_journal.columns import SCHEMA, BodyLayout, bad_rows, body_layout, decode
+from adapters.arrow_journal.columns import NO_LAYOUT, SCHEMA, UNNUMBERED, BodyLayout, Head, decode, encode, read_head
+from adapters.arrow_journal.files import READ_FAILURES, ReadFile, UnreadableError, Window
+from adapters.arrow_journal.header import Format
+from adapters.arrow_journal.pieces import RUN, Piece, Source, are_whole, fetch, readable
 from adapters.arrow_journal.recent import Recent
+from adapters.arrow_journal.scanning import find_batches
 from adapters.arrow_journal.segments import SegmentState
-from app.model.errors import OurError
+from adapters.arrow_journal.verifying import damages
+from app.model.errors import DamagedError, OurError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import Extent
+from app.model.records import Damage, Extent
 from app.ports import Segment
 
-MapSegment = Callable[[SegmentState], memoryview]
-"""Maps the file of a segment, as far as it is durable. Raises KeyError when it is gone."""
+T = TypeVar("T")
+
+OpenFile = Callable[[SegmentState], ReadFile]
+"""Opens the file of a segment and sees to it that `format` is set. Raises KeyError when it is gone, and OSError."""
 
 OPEN_SEGMENTS = 16
 READ_AHEAD = 128
 """Extents that the disk is asked for before those in front of them have been read."""
-RESIDENT_BYTES = 8 << 20
-"""After so many bytes were handed out, the pages of all maps are given back: what is read of a large attachment must
-not stay with the process. A view that is still used finds its pages again in the system's cache."""
 LAYOUTS_A_SEGMENT = 64
+HEADS_A_SEGMENT = 2
+CHECKED_A_SEGMENT = 1024
+
+HEAD_DAMAGED = "the batch's head fails its checksum"
+BATCH_LOST = "the batch is lost"
+DAMAGED_MESSAGE = "damaged-message"
+_EMPTY = memoryview(b"")
 
 
 class OpenSegment:
-    """A segment's file, mapped as far as it was durable when this was made; it grows into a new map."""
+    """A segment, whose file stays open for reading as long as somebody holds this."""
 
-    def __init__(self, state: SegmentState, map_segment: MapSegment) -> None:
+    def __init__(self, state: SegmentState, open_file: OpenFile) -> None:
         self.state = state
-        self._map_segment = map_segment
-        self.view = memoryview(b"")
-        self._buffer = pa.py_buffer(b"")
+        self.number = state.number
+        self._open_file = open_file
+        self._file: ReadFile | None = None
         self._layouts: OrderedDict[int, BodyLayout] = OrderedDict()
+        self._heads: OrderedDict[int, Head] = OrderedDict()
+        self._checked: OrderedDict[int, None] = OrderedDict()
         self._lock = Lock()
 
-    def mapped(self, end: int) -> memoryview:
-        """A view of the file that reaches at least to byte `end`. Raises KeyError behind the durable end."""
-        view = self.view
-        if end <= len(view):
-            return view
-        with self._lock:
-            return self._mapped(end)
+    @property
+    def format(self) -> Format:
+        """Of the file once it is open."""
+        assert self.state.format is not None
+        return self.state.format
 
-    def layout(self, batch: int) -> BodyLayout:
-        """Where a batch's bodies lie. Raises KeyError when there is no such batch."""
-        with self._lock:
-            layout = self._layouts.get(batch)
-            if layout is None:
-                layout = body_layout(self._record_batch(batch), self._buffer.address)
-                self._layouts[batch] = layout
-                if len(self._layouts) > LAYOUTS_A_SEGMENT:
-                    self._layouts.popitem(last=False)
-            else:
-                self._layouts.move_to_end(batch)
-            return layout
-
-    def record_batch(self, batch: int) -> pa.RecordBatch:
-        """A batch as it lies in the map. Raises KeyError when there is no such batch."""
-        with self._lock:
-            return self._record_batch(batch)
-
-    def batch_sizes(self) -> list[int]:
-        """The bytes of every batch of a sealed segment."""
-        with self._lock:
-            starts = self._batches()
-            return [end - start for start, end in pairwise([*starts, self.state.size - len(ipc.END_OF_STREAM)])]
-
-    def messages(self, batch: int) -> list[PhysicalMessage]:
-        with self._lock:
-            record_batch = self._record_batch(batch)
-            view, address = self.view, self._buffer.address
-        return decode(record_batch, body_layout(record_batch, address).slices(view))
-
-    def message(self, batch: int, row: int) -> PhysicalMessage:
-        """One of them. Raises KeyError when there is none."""
-        with self._lock:
-            record_batch = self._record_batch(batch)
-            view, address = self.view, self._buffer.address
-        if not 0 <= row < len(record_batch):
-            raise KeyError((self.state.number, batch, row))
-        start, offsets = body_layout(record_batch, address)
-        (message,) = decode(record_batch.slice(row, 1), [view[start + offsets[row] : start + offsets[row + 1]]])
-        return message
-
-    def bad_rows(self, batch: int) -> list[int]:
-        """The rows of a batch that fail their checksums."""
-        with self._lock:
-            record_batch = self._record_batch(batch)
-            view, address, start = self.view, self._buffer.address, self._batches()[batch]
-        return bad_rows(record_batch, start, body_layout(record_batch, address), view)
+    def file(self) -> ReadFile:
+        """Raises KeyError when the segment is gone, DamagedError and OurError when its file cannot be opened."""
+        if self._file is None:
+            try:
+                self._file = self._open_file(self.state)
+            except OSError as error:
+                why = f"its file cannot be opened: {error.strerror}"
+                if error.errno in READ_FAILURES:
+                    raise self._damaged(None, why) from error
+                raise OurError(f"journal segment {self.state.number}: {why}") from error
+        return self._file
 
     def batch_count(self) -> int:
-        """How many batches are durable. Raises KeyError when the segment is gone, and maps it, so that it stays."""
+        """How many batches are durable, lost ones among them. Raises as `file`, and opens it, so that it stays."""
         with self._lock:
-            self._mapped(self.state.size)
+            self.file()
             return len(self._batches())
 
-    def read_ahead(self, first: int, end: int) -> None:
-        mapped = self.mapped(end).obj
-        if isinstance(mapped, mmap.mmap) and first < end:
-            first -= first % mmap.PAGESIZE
-            mapped.madvise(mmap.MADV_WILLNEED, first, end - first)
+    def batch_sizes(self) -> list[int]:
+        """The bytes of every batch of a sealed segment. Of batches that were lost together the last has all of them."""
+        with self._lock:
+            starts = [max(start, ~start) for start in self._batches()]
+        return [end - start for start, end in zip(starts, [*starts[1:], self._end_of_batches()], strict=True)]
 
-    def release_pages(self) -> None:
-        """Lets go of the map's memory, not of the map."""
-        mapped = self.view.obj
-        if isinstance(mapped, mmap.mmap):
-            mapped.madvise(mmap.MADV_DONTNEED)
+    def _end_of_batches(self) -> int:
+        return self.state.size - self.state.size % ipc.BLOCK
 
-    def _mapped(self, end: int) -> memoryview:
-        if end > len(self.view) or not self.view:
-            if end > self.state.size:
-                raise KeyError(end)
-            self.view = self._map_segment(self.state)
-            self._buffer = pa.py_buffer(self.view)
-        return self.view
+    def layout(self, batch: int) -> BodyLayout:
+        """Where a batch's bodies lie. Raises KeyError when there is no such batch, and DamagedError."""
+        layout = self._layouts.get(batch)
+        return self.head(batch).layout if layout is None else layout
+
+    def head(self, batch: int) -> Head:
+        """Raises as `layout` does."""
+        with self._lock:
+            head = self._heads.get(batch) or self._read_head(batch)
+            _keep(self._heads, batch, head, HEADS_A_SEGMENT)
+            _keep(self._layouts, batch, head.layout, LAYOUTS_A_SEGMENT)
+            return head
+
+    def batch_at(self, offset: int) -> int:
+        """The batch that has a byte of the file. Raises KeyError where none does."""
+        with self._lock:
+            batches = self._batches()
+        found = bisect_right(batches, offset, key=lambda start: max(start, ~start)) - 1
+        if found < 0 or offset >= self.state.size:
+            raise KeyError((self.state.number, offset))
+        return found
+
+    def piece(self, batch: int, row: int, layout: BodyLayout) -> Piece:
+        """All of a body."""
+        start, offsets, crcs = layout
+        begin, end = start + offsets[row], start + offsets[row + 1]
+        return Piece(self, batch, row, begin, end, crcs[row], begin, end)
+
+    def messages(self, batch: int) -> list[PhysicalMessage]:
+        """The messages of a batch. One whose body is damaged comes without it, as unreadable. Raises as `layout`."""
+        head = self.head(batch)
+        found = list(fetch(self.piece(batch, row, head.layout) for row in range(head.rows)))
+        bodies = [_EMPTY if isinstance(each, Damage) else each for each in found]
+        messages = decode(head.record_batch(self.format.schema), bodies)
+        for row, each in enumerate(found):
+            if isinstance(each, Damage):
+                messages[row] = messages[row].unreadable(DAMAGED_MESSAGE, str(each))
+        return messages
+
+    def message(self, batch: int, row: int) -> PhysicalMessage:
+        """One of them. Raises KeyError when there is none, and DamagedError."""
+        head = self.head(batch)
+        if not 0 <= row < head.rows:
+            raise KeyError((self.state.number, batch, row))
+        (body,) = readable(fetch([self.piece(batch, row, head.layout)]))
+        (message,) = decode(head.record_batch(self.format.schema).slice(row, 1), [body])
+        return message
+
+    def record_batch(self, batch: int) -> pa.RecordBatch:
+        """A batch with its bodies; messages whose body is damaged are as `messages` has them. Raises as `layout`."""
+        head = self.head(batch)
+        try:
+            data = memoryview(self.file().read(head.start, head.end))
+        except UnreadableError:
+            data = _EMPTY
+        start, offsets, crcs = head.layout
+        bodies = data[start - head.start :]
+        if data[: len(head.data)] != head.data or not are_whole(bodies, offsets, crcs):
+            mended = encode(self.messages(batch), Position(self.state.number, batch, 0), 0)
+            data = memoryview(b"".join([mended.head, *mended.bodies, bytes(mended.fill)]))
+            return _batch_of(data, SCHEMA).select(self.format.schema.names)
+        return _batch_of(data, self.format.schema)
+
+    def is_checked(self, piece: Piece) -> bool:
+        """Whether the large body that a piece belongs to has been checked."""
+        return piece.start in self._checked
+
+    def set_checked(self, piece: Piece) -> None:
+        with self._lock:
+            _keep(self._checked, piece.start, None, CHECKED_A_SEGMENT)
 
     def _batches(self) -> "array[int]":
         if self.state.batches is None:
-            self._mapped(self.state.size)
-            with self._explained():
-                self.state.batches = array("Q", [found.start for found in ipc.walk(self._buffer)])
+            file = self.file()
+            find_batches(file, self.state, self.format)
+        assert self.state.batches is not None
         return self.state.batches
 
-    def _record_batch(self, batch: int) -> pa.RecordBatch:
+    def _read_head(self, batch: int) -> Head:
         batches = self._batches()
         if not 0 <= batch < len(batches):
+            if batch >= 0 and self.state.open_ended:
+                raise self._damaged(batch, BATCH_LOST)
             raise KeyError((self.state.number, batch))
-        self._mapped(batches[batch + 1] if batch + 1 < len(batches) else self.state.size)
-        with self._explained():
-            return pa.ipc.read_record_batch(pa.ipc.read_message(self._buffer.slice(batches[batch])), SCHEMA)
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
+        if batches[batch] < 0:
+            raise self._damaged(batch, BATCH_LOST)
+        window = Window(self.file(), self.state.size)
         try:
-            yield
-        except ipc.READ_ERRORS as error:
-            raise OurError(f"journal segment {self.state.number} is damaged: {error}") from error
+            head = read_head(window.get, batches[batch], self.state.number, *self.format)
+        except UnreadableError as error:
+            raise self._damaged(batch, str(error)) from error
+        if head is None or head.number not in (batch, UNNUMBERED):
+            raise self._damaged(batch, HEAD_DAMAGED)
+        return head
+
+    def _damaged(self, batch: int | None, why: str) -> DamagedError:
+        return DamagedError.of(Damage(self.state.number, batch, None, why))
+
+
+def _keep(cache: "OrderedDict[int, T]", key: int, value: T, limit: int) -> None:
+    """Keeps a value as the last that was used, of at most `limit`."""
+    cache[key] = value
+    cache.move_to_end(key)
+    if len(cache) > limit:
+        cache.popitem(last=False)
+
+
+def _batch_of(message: memoryview, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(message)), schema)
 
 
 def _segment(number: int, state: SegmentState) -> Segment:
@@ -158,13 +210,12 @@ class Reader:
     It opens segments when they are asked for and keeps the last few open; `recent` is what need not be read.
     """
 
-    def __init__(self, states: Mapping[int, SegmentState], map_segment: MapSegment, recent: Recent) -> None:
+    def __init__(self, states: Mapping[int, SegmentState], open_file: OpenFile, recent: Recent) -> None:
         self._states = states
-        self._map_segment = map_segment
+        self._open_file = open_file
         self._recent = recent
         self._open: OrderedDict[int, OpenSegment] = OrderedDict()
         self._lock = Lock()
-        self._handed_out = 0
 
     def segments(self) -> list[Segment]:
         return [_segment(number, state) for number, state in sorted(dict(self._states).items())]
@@ -173,41 +224,42 @@ class Reader:
         return self.segment(position.segment).message(position.batch, position.row)
 
     def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
-        return self._pieces(self._recent_or_extent(position) for position in positions)
+        return self._views(self._bodies(positions))
 
     def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
         at: tuple[int, int] | None = None
-        start, offsets = 0, memoryview(b"")
+        start, offsets, _ = NO_LAYOUT
         for position in positions:
             number, batch, row = position
             if (number, batch) != at:
                 at = number, batch
-                start, offsets = self._recent.layout(at) or self.segment(number).layout(batch)
+                start, offsets, _ = self._layout(number, batch)
             if row + 1 >= len(offsets):
                 raise KeyError(position)
             begin = offsets[row]
             yield Extent(number, start + begin, offsets[row + 1] - begin)
 
     def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
-        return self._pieces(extents)
+        return self._views(self._pieces(extents))
+
+    def segment_bytes(self, number: int) -> Iterator[memoryview]:
+        segment = self.segment(number)
+        file, size = segment.file(), segment.state.size
+        return (memoryview(file.read_as_is(at, min(at + RUN, size))) for at in range(0, size, RUN))
+
+    def verify(self, number: int) -> list[Damage]:
+        segment = self.segment(number)
+        segment.file()
+        return list(damages(segment))
 
     def segment(self, number: int) -> OpenSegment:
         """Raises KeyError when the segment is gone."""
         with self._lock:
             segment = self._open.get(number)
             if segment is None:
-                segment = self._open[number] = OpenSegment(self._states[number], self._map_segment)
-                if len(self._open) > OPEN_SEGMENTS:
-                    self._open.popitem(last=False)
-            else:
-                self._open.move_to_end(number)
+                segment = OpenSegment(self._states[number], self._open_file)
+            _keep(self._open, number, segment, OPEN_SEGMENTS)
             return segment
-
-    def record_batch(self, number: int, batch: int) -> pa.RecordBatch:
-        """Raises KeyError when there is no such batch."""
-        found = self.segment(number).record_batch(batch)
-        self._count_resident(found.nbytes)
-        return found
 
     def forget(self, number: int) -> None:
         """Forgets a segment that is no more."""
@@ -219,42 +271,62 @@ class Reader:
         with self._lock:
             self._open.clear()
 
-    def _recent_or_extent(self, position: Position) -> memoryview | Extent:
-        number, batch, row = position
-        body = self._recent.body((number, batch), row)
-        return next(self.extents([position])) if body is None else body
+    def _layout(self, number: int, batch: int) -> BodyLayout:
+        return self._recent.layout((number, batch)) or self.segment(number).layout(batch)
 
-    def _pieces(self, pieces: Iterable[memoryview | Extent]) -> Iterator[memoryview]:
-        """The pieces, those on disk read ahead."""
+    def _bodies(self, positions: Iterable[Position]) -> Iterator[memoryview | Piece]:
+        at: tuple[int, int] | None = None
+        layout = NO_LAYOUT
+        for position in positions:
+            number, batch, row = position
+            body = self._recent.body((number, batch), row)
+            if body is not None:
+                yield body
+                continue
+            if (number, batch) != at:
+                at = number, batch
+                layout = self._layout(number, batch)
+            if row + 1 >= len(layout.offsets):
+                raise KeyError(position)
+            yield self.segment(number).piece(batch, row, layout)
+
+    def _pieces(self, extents: Iterable[Extent]) -> Iterator[memoryview | Piece]:
+        """The pieces of bodies that extents are."""
+        at = batch = -1
+        start, offsets, crcs = NO_LAYOUT
+        for extent in extents:
+            number, offset, length = extent
+            segment = self.segment(number)
+            if not length:
+                yield _EMPTY
+                continue
+            if number != at or not start <= offset < start + offsets[-1]:
+                at, batch = number, segment.batch_at(offset)
+                start, offsets, crcs = self._layout(number, batch)
+            row = bisect_right(offsets, offset - start) - 1
+            if not 0 <= row < len(crcs) or offset + length > start + offsets[row + 1]:
+                raise KeyError(extent)
+            first, end = start + offsets[row], start + offsets[row + 1]
+            yield Piece(segment, batch, row, first, end, crcs[row], offset, offset + length)
+
+    def _views(self, pieces: Iterable[memoryview | Piece]) -> Iterator[memoryview]:
+        """The bytes of pieces, those on disk read ahead."""
         coming = iter(pieces)
-        ahead: list[memoryview | Extent] = []
+        ahead: list[memoryview | Piece] = []
         while some := list(islice(coming, READ_AHEAD)):
-            self._read_ahead([piece for piece in some if isinstance(piece, Extent)])
-            yield from map(self._view, ahead)
+            _read_ahead(some)
+            yield from readable(fetch(ahead))
             ahead = some
-        yield from map(self._view, ahead)
+        yield from readable(fetch(ahead))
 
-    def _view(self, piece: memoryview | Extent) -> memoryview:
-        if isinstance(piece, memoryview):
-            return piece
-        number, offset, length = piece
-        self._count_resident(length)
-        return self.segment(number).mapped(offset + length)[offset : offset + length]
 
-    def _read_ahead(self, extents: Sequence[Extent]) -> None:
-        """Has the system read, in the background, all from the first to the last byte of these extents in a segment."""
-        ranges: dict[int, tuple[int, int]] = {}
-        for number, offset, length in extents:
-            first, end = ranges.get(number, (offset, 0))
-            ranges[number] = min(first, offset), max(end, offset + length)
-        for number, (first, end) in ranges.items():
-            self.segment(number).read_ahead(first, end)
-
-    def _count_resident(self, length: int) -> None:
-        """So many bytes of a map are handed out."""
-        self._handed_out += length
-        if self._handed_out >= RESIDENT_BYTES:
-            with self._lock:
-                self._handed_out = 0
-                for segment in self._open.values():
-                    segment.release_pages()
+def _read_ahead(pieces: Iterable[memoryview | Piece]) -> None:
+    """Has the system read, in the background, all from the first to the last byte of these pieces in a segment."""
+    ranges: dict[int, tuple[Source, int, int]] = {}
+    for piece in pieces:
+        if isinstance(piece, Piece):
+            number = piece.segment.number
+            _, first, end = ranges.get(number, (piece.segment, piece.start, 0))
+            ranges[number] = piece.segment, min(first, piece.start), max(end, piece.stop)
+    for segment, first, end in ranges.values():
+        segment.file().will_need(first, end)

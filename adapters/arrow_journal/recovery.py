@@ -1,61 +1,152 @@
-"""Opening a journal's folder: what is sealed is listed, what a killed process left unsealed is verified and sealed."""
+"""Opening a journal's folder: what is sealed is listed, what a killed process left unsealed is verified and sealed.
 
-from array import array
+- What is damaged never keeps a journal from opening. A sealed segment stays as it is: readers find what is whole in it.
+- Of an unsealed one, what is torn at the end was never acknowledged and is cut off. Rows of its last batch that are
+  whole are kept: that they come again does no harm.
+- Damage before that costs what lies in it. The damaged bytes are kept aside in a file, and each lost batch is replaced
+  by one without rows, so that all others keep their places.
+- An unsealed segment without a whole batch is set aside when it may have held messages that were acknowledged: its
+  number is not used again. Otherwise it was only begun, and is begun again.
+"""
+
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-import pyarrow as pa
 import structlog
 
 from adapters.arrow_journal import ipc
-from adapters.arrow_journal.columns import SCHEMA, bad_rows, body_layout, created_at
-from adapters.arrow_journal.segments import SegmentState, map_file, segment_files
+from adapters.arrow_journal.files import ReadFile
+from adapters.arrow_journal.header import OLD_FORMAT, BadHeader, SegmentHeader, format_of, header_of
+from adapters.arrow_journal.identity import Known, load, new_id
+from adapters.arrow_journal.mending import mend
+from adapters.arrow_journal.scanning import find_batches
+from adapters.arrow_journal.segments import SegmentState, damaged_numbers, damaged_path, segment_files
 from adapters.arrow_journal.writing import seal_file
 from adapters.disk import NO_SPACE, sync_folder
 from app.model.errors import OurError
+from app.model.records import JournalIdentity
 
 _log = structlog.get_logger(__name__)
 
 
-def recover(folder: Path, now: int) -> tuple[dict[int, SegmentState], int]:
-    """The segments of a folder by number, and the number of the next one. `now` (µs) is when the unsealed are sealed.
+class _Found(NamedTuple):
+    """A segment's file. Without a header, `why` says what is wrong with it, and `foreign` that it is of another
+    kind."""
 
-    Raises OurError when a file is no segment that can be read here.
+    number: int
+    sealed: bool
+    path: Path
+    size: int
+    modified_at: int
+    header: SegmentHeader | None
+    why: str = ""
+    foreign: bool = False
+
+
+class Recovered(NamedTuple):
+    """A journal's segments by number, and what is known of it by now; `set_aside` are the numbers of segments of which
+    nothing is left."""
+
+    states: dict[int, SegmentState]
+    known: Known
+    set_aside: set[int]
+
+
+def recover(folder: Path, now: int) -> Recovered:
+    """`now` (µs) is when the unsealed are sealed; the epoch is a new one, and nothing of what is known has been saved.
+
+    Raises OurError when files are another journal's, or no segments that can be read here.
     """
+    found = [_look_at(*each) for each in segment_files(folder)]
+    known = load(folder)
+    journal = _known(folder, known, found)
     states: dict[int, SegmentState] = {}
-    following = 1
-    files = list(segment_files(folder))
-    for number, sealed, path in files:
-        state = _sealed(number, path) if sealed else _unsealed(folder, number, path, now)
-        following = number + 1
+    for each in found:
+        state = _state(each, journal.id)
+        if not each.sealed:
+            was_used = each.size > ipc.BLOCK if known is None else each.number < known.following
+            state = _unsealed(folder, each, state, journal.identity, now, was_used=was_used)
         if state is not None:
-            states[number] = state
-        elif number == files[-1][0]:
-            following = number
+            states[each.number] = state
+    set_aside = set(damaged_numbers(folder)) - states.keys()
+    begun = [each.number for each in found]
+    following = max([journal.following, *begun, *(number + 1 for number in {*states, *set_aside})])
+    return Recovered(states, replace(journal, following=following), set_aside)
+
+
+def _look_at(number: int, sealed: bool, path: Path) -> _Found:
+    status = path.stat()
+    found = _Found(number, sealed, path, status.st_size, status.st_mtime_ns // 1000, None)
+    try:
+        return found._replace(header=header_of(ReadFile(path), status.st_size))
+    except BadHeader as error:
+        return found._replace(why=str(error), foreign=error.foreign)
+    except OSError as error:
+        return found._replace(why=str(error))
+
+
+def _known(folder: Path, known: Known | None, found: list[_Found]) -> Known:
+    """What is known of the journal, from its file or from its segments. Raises OurError when segments are another's."""
+    by_id = {each.header.journal.id: each for each in found if each.header and each.header.journal}
+    mine = known.id if known else next(iter(by_id), None)
+    for other, each in by_id.items():
+        if other != mine:
+            raise OurError(
+                f"{each.path} belongs to the journal {other}, and this folder is that of the journal {mine}: move the "
+                "segments of one of them to another folder"
+            )
+    epoch = max((each.header.journal.epoch for each in found if each.header and each.header.journal), default=0)
+    if known is not None:
+        return replace(known, epoch=max(epoch, known.epoch) + 1)
+    if mine is not None:
+        _log.warning("identity_recovered", journal=mine, folder=str(folder))
+    # A number whose segment has no batch yet is not counted: it is used again.
+    following = max((each.number + each.sealed for each in found), default=1)
+    return Known(mine or new_id(), epoch + 1, following)
+
+
+def _state(found: _Found, journal: str) -> SegmentState | None:
+    """A segment as far as it is there; None where there is no whole batch in an unsealed one.
+
+    Raises OurError when it is another program's or version's.
+    """
+    number, size, header = found.number, found.size, found.header
+    sealed_at = found.modified_at if found.sealed else None
+    if header is not None:
+        state = SegmentState(number, size, header.created_at, sealed_at, format=header.format(number))
+        return state if found.sealed or _has_batches(found, state) else None
+    for format_ in (format_of(journal, number), OLD_FORMAT):
+        state = SegmentState(number, size, found.modified_at, sealed_at, format=format_)
+        if size and _has_batches(found, state):
+            _log.error("segment_damaged", segment=number, lost="its header", reason=found.why)
+            return replace(state, batches=None)
+    if found.foreign:
+        raise OurError(f"{found.path} cannot be read: {found.why}")
+    if not found.sealed:
+        return None
+    _log.error("segment_damaged", segment=number, lost="all of it", reason=found.why)
+    return SegmentState(number, size, found.modified_at, sealed_at, format=format_of(journal, number))
+
+
+def _has_batches(found: _Found, state: SegmentState) -> bool:
+    assert state.format is not None
+    find_batches(ReadFile(found.path), state, state.format)
+    return bool(state.batches)
+
+
+def _unsealed(
+    folder: Path, found: _Found, state: SegmentState | None, journal: JournalIdentity, now: int, *, was_used: bool
+) -> SegmentState | None:
+    path = found.path
+    if state is None or not mend(folder, path, state, None if found.header else journal):
+        if was_used:
+            aside = damaged_path(folder, found.number)
+            path.rename(aside)
+            _log.error("segment_damaged", segment=found.number, lost="all of it", kept=aside.name)
         else:
             path.unlink()
-            sync_folder(folder)
-    return states, following
-
-
-def _sealed(number: int, path: Path) -> SegmentState:
-    status = path.stat()
-    try:
-        begun = created_at(ipc.schema_of(pa.py_buffer(map_file(path, status.st_size))))
-    except (*ipc.READ_ERRORS, EOFError, ValueError) as error:
-        raise OurError(f"{path} cannot be read: {error}") from error
-    return SegmentState(number, status.st_size, begun, status.st_mtime_ns // 1000)
-
-
-def _unsealed(folder: Path, number: int, path: Path, now: int) -> SegmentState | None:
-    size = path.stat().st_size
-    try:
-        state = whole_batches(number, path) if size else None
-    except ValueError as error:
-        raise OurError(f"{path} cannot be read: {error}") from error
-    whole = state.size if state else 0
-    if whole < size and state:
-        _log.warning("journal.torn_tail_cut_off", segment=number, kept=whole, cut=size - whole)
-    if state is None:
+        sync_folder(folder)
         return None
     try:
         seal_file(folder, state, now)
@@ -63,28 +154,3 @@ def _unsealed(folder: Path, number: int, path: Path, now: int) -> SegmentState |
         if error.errno not in NO_SPACE:
             raise OurError(f"{path} cannot be sealed: {error}") from error
     return state
-
-
-def whole_batches(number: int, path: Path) -> SegmentState | None:
-    """An unsealed segment up to its first torn batch: one cut short, no Arrow message, or one that fails its
-    checksums. None when there is no whole batch.
-
-    Raises ValueError when the file is a segment of an unknown format.
-    """
-    view = map_file(path, path.stat().st_size)
-    stream = pa.py_buffer(view)
-    try:
-        schema = ipc.schema_of(stream)
-    except (*ipc.READ_ERRORS, EOFError):
-        return None
-    starts, end = array("Q"), 0
-    try:
-        for found in ipc.walk(stream):
-            batch = pa.ipc.read_record_batch(found.message, SCHEMA)
-            if not len(batch) or bad_rows(batch, found.start, body_layout(batch, stream.address), view):
-                break
-            starts.append(found.start)
-            end = found.end
-    except ipc.READ_ERRORS:
-        pass
-    return SegmentState(number, end, created_at(schema), None, starts) if starts else None

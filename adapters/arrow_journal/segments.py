@@ -1,7 +1,6 @@
 """The journal's folder: one file a segment, named by its number and by whether it is sealed."""
 
 import fcntl
-import mmap
 import os
 from array import array
 from collections.abc import Iterator
@@ -9,14 +8,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from adapters.arrow_journal.files import ReadFile
+from adapters.arrow_journal.header import Format
 from app.model.errors import OurError
 
-SEALED, OPEN = ".arrows", ".open.arrows"
+SEALED, OPEN, DAMAGED = ".arrows", ".open.arrows", ".damaged"
 _DIGITS = 10
 
 
 def segment_path(folder: Path, number: int, *, sealed: bool) -> Path:
     return folder / f"{number:0{_DIGITS}}{SEALED if sealed else OPEN}"
+
+
+def damaged_path(folder: Path, number: int, at: int | None = None) -> Path:
+    """Where the bytes of a damaged segment are kept aside: all of it, or from byte `at` on."""
+    return folder / f"{number:0{_DIGITS}}{'' if at is None else f'.{at}'}{DAMAGED}"
 
 
 def segment_files(folder: Path) -> Iterator[tuple[int, bool, Path]]:
@@ -25,6 +31,12 @@ def segment_files(folder: Path) -> Iterator[tuple[int, bool, Path]]:
         number, rest = path.name[:_DIGITS], path.name[_DIGITS:]
         if rest in (SEALED, OPEN):
             yield int(number), rest == SEALED, path
+
+
+def damaged_numbers(folder: Path) -> Iterator[int]:
+    """The numbers of the segments of which something is kept aside."""
+    for path in folder.glob(f"{'[0-9]' * _DIGITS}*{DAMAGED}"):
+        yield int(path.name[:_DIGITS])
 
 
 def sealed_number(name: str) -> int | None:
@@ -50,17 +62,13 @@ class FolderLock:
         self.held = False
 
 
-def map_file(path: Path, size: int) -> memoryview:
-    """The first `size` bytes of a file, mapped read-only. The mapping lives as long as the view or a slice of it."""
-    with path.open("rb") as file:
-        return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
-
-
 @dataclass(slots=True)
 class SegmentState:
     """What is known of a segment whose first `size` bytes are durable.
 
-    `batches` holds where each batch begins in the file; it is None until somebody has walked an older segment.
+    `batches` holds where each batch begins in the file, as `lost` or not; it is None until somebody has walked an older
+    segment. `open_ended` says that more batches may have been lost behind the last of them. `format` is None until the
+    header has been read.
     """
 
     number: int
@@ -68,11 +76,18 @@ class SegmentState:
     created_at: int
     sealed_at: int | None = None
     batches: "array[int] | None" = None
+    open_ended: bool = False
+    format: Format | None = None
 
 
-def map_segment(folder: Path, state: SegmentState) -> memoryview:
-    """The durable bytes of a segment that may be sealed meanwhile, as `map_file`. Raises KeyError when it is gone."""
-    for sealed in (False, True):
+def lost(start: int) -> int:
+    """What `SegmentState.batches` holds for a batch that was lost in the bytes from `start` on, and back again."""
+    return ~start
+
+
+def open_segment(folder: Path, state: SegmentState) -> ReadFile:
+    """The file of a segment that may be sealed meanwhile. Raises KeyError when it is gone and OSError."""
+    for sealed in (False, True, True):
         with suppress(FileNotFoundError):
-            return map_file(segment_path(folder, state.number, sealed=sealed), state.size)
+            return ReadFile(segment_path(folder, state.number, sealed=sealed))
     raise KeyError(state.number)

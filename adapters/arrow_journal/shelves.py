@@ -11,7 +11,8 @@ from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
 from adapters.arrow_journal.cache import FileCache
-from adapters.arrow_journal.segments import SegmentState, map_file, sealed_number, segment_files, segment_path
+from adapters.arrow_journal.files import ReadFile, UnreadableError
+from adapters.arrow_journal.segments import SegmentState, sealed_number, segment_files, segment_path
 from app.model.errors import OurError
 
 _log = structlog.get_logger(__name__)
@@ -26,15 +27,18 @@ class Shelf(Protocol):
     def find(self, number: int) -> SegmentState:
         """Raises KeyError when there is no such segment."""
 
-    def map(self, state: SegmentState) -> memoryview:
+    def open(self, state: SegmentState) -> ReadFile:
         """The whole file. Raises KeyError when it is gone."""
+
+    def start(self, state: SegmentState, length: int) -> bytes:
+        """So many bytes from the start of the file, fewer when it is shorter. Raises KeyError when it is gone."""
 
     def path(self, number: int) -> str:
         """For people."""
 
 
 class Folder:
-    """Segments mapped where they lie."""
+    """Segments read where they lie."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
@@ -72,13 +76,22 @@ class Folder:
         except FileNotFoundError:
             raise KeyError(number) from None
 
-    def map(self, state: SegmentState) -> memoryview:
+    def open(self, state: SegmentState) -> ReadFile:
+        with self._explained(state.number):
+            return ReadFile(self._path(state.number))
+
+    def start(self, state: SegmentState, length: int) -> bytes:
+        with self._explained(state.number):
+            return ReadFile(self._path(state.number)).read(0, min(state.size, length))
+
+    @contextmanager
+    def _explained(self, number: int) -> Iterator[None]:
         try:
-            return map_file(self._path(state.number), state.size)
+            yield
         except FileNotFoundError:
-            raise KeyError(state.number) from None
-        except (OSError, ValueError) as error:
-            raise OurError(f"{self.path(state.number)} cannot be read: {error}") from error
+            raise KeyError(number) from None
+        except (OSError, UnreadableError) as error:
+            raise OurError(f"{self.path(number)} cannot be read: {error}") from error
 
     def path(self, number: int) -> str:
         return str(self._path(number))
@@ -111,14 +124,19 @@ class Bucket:
         with self._explained(number):
             return _state_of(number, obstore.head(self._store, _name(number)))
 
-    def map(self, state: SegmentState) -> memoryview:
+    def open(self, state: SegmentState) -> ReadFile:
         name = _name(state.number)
 
         def fetch(start: int, end: int) -> memoryview:
             with self._explained(state.number):
                 return memoryview(obstore.get_range(self._store, name, start=start, end=end))
 
-        return self._cache.map(name, state.size, fetch)
+        return self._cache.open(name, state.size, fetch)
+
+    def start(self, state: SegmentState, length: int) -> bytes:
+        with self._explained(state.number):
+            end = min(state.size, length)
+            return bytes(obstore.get_range(self._store, _name(state.number), start=0, end=end)) if end else b""
 
     def path(self, number: int) -> str:
         return f"{self._url.rstrip('/')}/{_name(number)}"

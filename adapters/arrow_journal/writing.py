@@ -7,16 +7,19 @@ with a block and come from memory that does, so buffers are gathered in a stagin
 
 import os
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from errno import EINVAL
 from itertools import accumulate
 from mmap import mmap
 from pathlib import Path
 
-from adapters.arrow_journal.columns import Bytes, Encoded, segment_schema
-from adapters.arrow_journal.ipc import END_OF_STREAM, in_blocks
+from adapters.arrow_journal.columns import Bytes, Encoded, encode
+from adapters.arrow_journal.header import format_of, header_bytes
+from adapters.arrow_journal.ipc import END_OF_STREAM
 from adapters.arrow_journal.segments import SegmentState, segment_path
 from adapters.disk import sync_folder
+from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
+from app.model.records import JournalIdentity
 
 STAGING_BYTES = 4 << 20
 
@@ -28,26 +31,35 @@ class SegmentWriter:
     more may be appended.
     """
 
-    def __init__(self, folder: Path, number: int, created_at: int) -> None:
-        self.state = SegmentState(number, 0, created_at, None, array("Q"))
+    def __init__(
+        self, folder: Path, number: int, created_at: int, journal: JournalIdentity, begun: Callable[[], None]
+    ) -> None:
+        """`begun` is called when the first batches are on disk, before they count; it may raise OSError."""
+        format_ = format_of(journal.id, number)
+        self.state = SegmentState(number, 0, created_at, None, array("q"), format=format_)
         self.broken = False
-        self._folder = folder
+        self._folder, self._seed, self._begun = folder, format_.seed, begun
         self._staging = memoryview(mmap(-1, STAGING_BYTES))
         self._descriptor = _open_direct(segment_path(folder, number, sealed=False))
         try:
-            self._write([in_blocks(segment_schema(created_at).serialize().to_pybytes())])
+            self._write([header_bytes(created_at, journal)], _do_nothing)
             sync_folder(folder)
         except OSError:
             self.close()
             raise
 
-    def append(self, batches: Sequence[Encoded]) -> int:
-        """Writes batches, which are on disk on return; returns the number of the first."""
-        places = accumulate((batch.size for batch in batches), initial=self.state.size)
-        self._write([buffer for batch in batches for buffer in (batch.head, *batch.bodies, bytes(batch.fill))])
+    def append(self, messages: Sequence[PhysicalMessage]) -> list[tuple[int, Encoded]]:
+        """Writes messages, which are on disk on return; returns their batches, and where each begins."""
         first = len(self.batches)
-        self.batches.extend(place for place, _ in zip(places, batches, strict=False))
-        return first
+        batches = [
+            encode(messages[at : at + MAX_ROWS_A_BATCH], Position(self.state.number, first + place, 0), self._seed)
+            for place, at in enumerate(range(0, len(messages), MAX_ROWS_A_BATCH))
+        ]
+        places = list(accumulate((batch.size for batch in batches[:-1]), initial=self.state.size))
+        buffers = [buffer for batch in batches for buffer in (batch.head, *batch.bodies, bytes(batch.fill))]
+        self._write(buffers, _do_nothing if first else self._begun)
+        self.batches.extend(places)
+        return list(zip(places, batches, strict=True))
 
     @property
     def batches(self) -> "array[int]":
@@ -64,10 +76,11 @@ class SegmentWriter:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _write(self, buffers: list[Bytes]) -> None:
+    def _write(self, buffers: list[Bytes], written: Callable[[], None]) -> None:
         try:
             end = _write_blocks(self._descriptor, self._staging, buffers, self.state.size)
             os.fdatasync(self._descriptor)
+            written()
         except OSError:
             self._cut_back()
             raise
@@ -87,7 +100,7 @@ def seal_file(folder: Path, state: SegmentState, sealed_at: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.ftruncate(descriptor, state.size)
-        _write_all(descriptor, memoryview(END_OF_STREAM), state.size)
+        write_all(descriptor, memoryview(END_OF_STREAM), state.size)
         os.utime(descriptor, ns=(sealed_at * 1000, sealed_at * 1000))
         os.fsync(descriptor)
     finally:
@@ -97,6 +110,10 @@ def seal_file(folder: Path, state: SegmentState, sealed_at: int) -> None:
     state.size += len(END_OF_STREAM)
     state.sealed_at = sealed_at
     sync_folder(folder)
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _open_direct(path: Path) -> int:
@@ -119,13 +136,14 @@ def _write_blocks(descriptor: int, staging: memoryview, buffers: Iterable[Bytes]
             room = len(staging) - used
             staging[used:] = rest[:room]
             rest, used = rest[room:], 0
-            offset = _write_all(descriptor, staging, offset)
+            offset = write_all(descriptor, staging, offset)
         staging[used : used + len(rest)] = rest
         used += len(rest)
-    return _write_all(descriptor, staging[:used], offset)
+    return write_all(descriptor, staging[:used], offset)
 
 
-def _write_all(descriptor: int, data: memoryview, offset: int) -> int:
+def write_all(descriptor: int, data: memoryview, offset: int) -> int:
+    """Writes at an offset of a file; returns where it ends."""
     while data:
         written = os.pwrite(descriptor, data, offset)
         data, offset = data[written:], offset + written

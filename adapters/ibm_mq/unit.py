@@ -4,7 +4,7 @@ import time
 from threading import Condition
 
 from adapters.ibm_mq.client import MqMessage
-from app.model.message import PhysicalMessage
+from app.model.message import PhysicalMessage, footprint
 from app.ports import Intake
 
 _SUBMIT_MESSAGES = 64
@@ -40,7 +40,7 @@ class Unit:
     def take(self, message: PhysicalMessage) -> None:
         """Hands over a message, in a piece with others."""
         self._held.append(message)
-        self._held_bytes += len(message.body)
+        self._held_bytes += footprint(message)
         if len(self._held) >= _SUBMIT_MESSAGES or self._held_bytes >= _SUBMIT_BYTES:
             self.submit()
 

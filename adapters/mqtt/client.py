@@ -35,12 +35,16 @@ from paho.mqtt.reasoncodes import ReasonCode
 FAILURE = 0x80
 """Reason codes from here on are failures."""
 
+SESSION_TAKEN_OVER = 0x8E
+"""The reason code of a DISCONNECT from a broker that another client has connected to with the same identifier."""
+
 _BATCH_MESSAGES = 128
 _BATCH_BYTES = 4 << 20
 _READ_AHEAD = 1 << 18
 _LINGER = 0.5
 _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 _QOS_BITS = 0b110
+_LONG_HEADER = 1024
 
 
 class Arrival(NamedTuple):
@@ -63,7 +67,10 @@ class Arrival(NamedTuple):
         return bool(self.command & 1)
 
     def payload(self) -> memoryview:
-        return memoryview(self.packet)[self.payload_at :]
+        """The payload where it lies, or a copy of it, lest a small one keep a large packet's properties in memory."""
+        payload = memoryview(self.packet)[self.payload_at :]
+        is_mostly_header = self.payload_at > max(_LONG_HEADER, len(payload) // 8)
+        return memoryview(bytes(payload)) if is_mostly_header else payload
 
     def properties(self) -> bytes:
         """The property section, empty before MQTT 5."""

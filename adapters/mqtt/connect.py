@@ -19,7 +19,12 @@ _UNSUPPORTED_VERSION = 0x84
 
 
 class BrokerError(Exception):
-    """The broker cannot be reached, or does not want us; the text says which."""
+    """The broker cannot be reached, or does not want us; the text says which. With `is_taken_over` another client has
+    our session."""
+
+    def __init__(self, why: str, *, is_taken_over: bool = False) -> None:
+        super().__init__(why)
+        self.is_taken_over = is_taken_over
 
 
 class Connector:
@@ -48,6 +53,10 @@ class Connector:
         if receive_maximum is not None:
             self._properties.ReceiveMaximum = receive_maximum
         self._versions = _VERSIONS[settings.version]
+
+    @property
+    def client_id(self) -> str:
+        return self._client_id
 
     @property
     def broker(self) -> str:

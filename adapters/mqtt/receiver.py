@@ -3,8 +3,12 @@
 One thread does all of it, the one that calls `run`. The journal's thread only leaves word that a batch is durable and
 rings a bell (one byte on a socket pair); packets of acknowledgement are sent by the thread that reads. What is left
 unacknowledged, the broker delivers again on the next connection.
+
+A client identifier belongs to one connection: a broker ends the older one, with MQTT 5 by saying so. Two that have the
+same would end each other for ever; so whoever loses its session to another waits long, and says why.
 """
 
+import logging
 import random
 import select
 import socket
@@ -18,19 +22,31 @@ from typing import Any
 import structlog
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from adapters.mqtt.client import FAILURE, Arrival, Client, Connack
+from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Client, Connack
 from adapters.mqtt.connect import BrokerError, Connector
 from adapters.mqtt.settings import SourceSettings
 from app.codecs.mqtt import envelope
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage
+from app.observe import Recurring
 from app.ports import Intake
 
 _IDLE = 0.1
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 _STEADY_AFTER = 10.0
+_TAKEN_OVER_PAUSE, _LONGEST_TAKEN_OVER_PAUSE = 5.0, 300.0
+_STEADY_AFTER_TAKE_OVER = 2 * _LONGEST_TAKEN_OVER_PAUSE
+_SOON_LOST = 3
+"""So many connections in a row that are soon lost, without a word, may be another client's doing."""
+_LONGEST_PROPERTIES = 1 << 20
+"""The bytes of a publish's properties, of which reading makes many times as much, at most."""
 _FAREWELL = 0.5
 _SEND_RETAINED_IF_NEW, _NEVER_SEND_RETAINED = 1, 2
+
+_SHARED_RULE = (
+    "{topics} is a shared subscription: its messages go to all clients of the group by turns, and only one gateway may "
+    "be among them, as no other can put together attachments whose parts this one got"
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -55,29 +71,42 @@ class MqttReceiver:
         self._durable: deque[tuple[Client, list[Acknowledgement]]] = deque()
         self._unacknowledged = 0
         self._status: dict[str, Any] = {"connected": False, "since": None, "error": None}
+        self._shared = [topic for topic in settings.topic if topic.startswith("$share/")]
+        self._outage = Recurring(self._log, "connection", logging.WARNING)
+        self._connected_at: float | None = None
+        self._soon_lost = 0
+        self._steady_after = _STEADY_AFTER
         self._has_session = False
+        self._said_connected = False
         self._warned: set[str] = set()
 
     def status(self) -> dict[str, Any]:
-        return {**self._status, "broker": self._connector.broker, "unacknowledged": self._unacknowledged}
+        status = {**self._status, "broker": self._connector.broker, "unacknowledged": self._unacknowledged}
+        return {**status, "warning": _SHARED_RULE.format(topics=", ".join(self._shared))} if self._shared else status
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
+        if self._shared:
+            self._log.warning("shared_subscription", topics=self._shared, rule=_SHARED_RULE.format(topics="its topic"))
         pause = _FIRST_PAUSE
         with _Bell() as bell:
             while not stop.is_set():
-                began = time.monotonic()
                 try:
                     self._connection(intake, stop, bell)
                 except BrokerError as error:
-                    self._down(str(error))
-                    if time.monotonic() - began > _STEADY_AFTER:
+                    if self._is_steady():
+                        self._over()
                         pause = _FIRST_PAUSE
+                    self._down(error)
+                    longest = _LONGEST_PAUSE
+                    if error.is_taken_over:
+                        pause, longest = max(pause, _TAKEN_OVER_PAUSE), _LONGEST_TAKEN_OVER_PAUSE
                     stop.wait(pause * random.uniform(0.5, 1))  # noqa: S311
-                    pause = min(pause * 2, _LONGEST_PAUSE)
+                    pause = min(pause * 2, longest)
         self._status = {"connected": False, "since": None, "error": None}
 
     def _connection(self, intake: Intake, stop: StopSignal, bell: "_Bell") -> None:
         """One connection from its start to its end. Raises BrokerError when it ends before `stop` is set."""
+        self._connected_at = None
         client, connack = self._connector.open()
         self._unacknowledged = 0
         try:
@@ -89,7 +118,9 @@ class MqttReceiver:
                 if arrivals := client.take_arrivals():
                     self._hand_over(client, arrivals, intake, bell)
                 if not client.is_open:
-                    raise BrokerError(client.lost)
+                    raise BrokerError(client.lost, is_taken_over=client.lost_code == SESSION_TAKEN_OVER)
+                if self._outage.failures and self._is_steady():
+                    self._over()
             self._bid_farewell(client, bell)
         finally:
             client.close()
@@ -112,7 +143,10 @@ class MqttReceiver:
             client.close(f"the broker refused the subscription to {', '.join(refused)}")
             return
         self._status = {"connected": True, "since": _now(), "error": None, "version": version}
-        self._log.info("connected", version=version, session_present=connack.session_present)
+        self._connected_at = time.monotonic()
+        if not self._said_connected:
+            self._said_connected = True
+            self._log.info("connected", version=version, session_present=connack.session_present)
         if any(code.value == 0 for code in granted):
             self._warn_once("granted", "QoS 0 was granted: the broker drops what it cannot deliver at once")
 
@@ -142,6 +176,9 @@ class MqttReceiver:
             intake.submit(messages, partial(self._durable_now, client, taken, bell))
 
     def _read(self, arrival: Arrival, now: int) -> PhysicalMessage:
+        if (length := arrival.payload_at - arrival.properties_at) > _LONGEST_PROPERTIES:
+            why = f"{length} bytes of properties, of which at most {_LONGEST_PROPERTIES} are read"
+            raise TheirError("properties-too-large", "properties", -1, why)
         payload, packed = arrival.payload(), arrival.properties()
         return envelope.read(payload, packed, self._name, self._framing, now, arrival.topic)
 
@@ -168,9 +205,27 @@ class MqttReceiver:
             bell.wait(left)
             self._acknowledge_durable(client, bell)
 
-    def _down(self, why: str) -> None:
-        if self._status["error"] != why:
-            self._log.warning("not connected", error=why)
+    def _is_steady(self) -> bool:
+        """Whether the connection stands, or stood, long enough for what went before to be over."""
+        return self._connected_at is not None and time.monotonic() - self._connected_at > self._steady_after
+
+    def _over(self) -> None:
+        self._outage.worked()
+        self._said_connected = False
+        self._soon_lost = 0
+        self._steady_after = _STEADY_AFTER
+
+    def _down(self, error: BrokerError) -> None:
+        why = str(error)
+        same_id = f"client_id {self._connector.client_id!r} at {self._connector.broker}"
+        if error.is_taken_over:
+            self._steady_after = _STEADY_AFTER_TAKE_OVER
+            why = f"another client took over the session of {same_id}: no two may have the same client_id"
+        elif self._connected_at is not None:
+            self._soon_lost += 1
+            if self._soon_lost >= _SOON_LOST:
+                why += f", soon after each time; another client may have {same_id}"
+        self._outage.failed(why)
         self._status = {"connected": False, "since": None, "error": why}
 
     def _warn_once(self, what: str, text: str) -> None:

@@ -1,6 +1,7 @@
 """The catalog: one class over one database, made of a part for each concern."""
 
 from adapters.sql_catalog.assembly import Assembly
+from adapters.sql_catalog.belonging import Belonging
 from adapters.sql_catalog.database import Database
 from adapters.sql_catalog.deliveries import Deliveries
 from adapters.sql_catalog.events import Events
@@ -9,7 +10,7 @@ from adapters.sql_catalog.quarantine import Quarantine
 from adapters.sql_catalog.reading import Reading
 
 
-class SqlCatalog(Assembly, Finishing, Reading, Quarantine, Deliveries, Events):
+class SqlCatalog(Assembly, Finishing, Reading, Quarantine, Deliveries, Events, Belonging):
     """`app.ports.Catalog` at an SQLAlchemy URL: `sqlite:////folder/catalog.db` or `postgresql+psycopg://host/name`.
 
     Opening brings the schema up to date. Raises ValueError and OurError as `Database` does.

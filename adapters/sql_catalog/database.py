@@ -16,9 +16,12 @@ Two kinds of write differ in when they reach the disk:
 
 Both write to one log, in order: a durable write takes all quick writes before it to disk as well. Neither kind is
 lost by a killed process.
+
+A gateway that has bound its journal's identity to the catalog asks, with every write, whether it still is the one that
+did so last (`admit`): one that was cut off from the database and replaced changes nothing when it comes back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -28,7 +31,10 @@ from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import NoSuchModuleError
+from sqlalchemy.pool import NullPool
 
+from adapters.sql_catalog.explaining import explained
+from adapters.sql_catalog.locks import AdvisoryLock, FileLock, GatewayLock
 from adapters.sql_catalog.migrations import upgrade
 from app.model.errors import OurError
 
@@ -74,10 +80,14 @@ class Database:
             raise ValueError(f"a catalog lives in sqlite or postgresql, not in {self.dialect}")
         if self.dialect == "sqlite":
             _make_folder(address)
+        self.place = str(address.database) if self.dialect == "sqlite" else address.render_as_string()
+        self.admit: Callable[[Connection], None] = lambda _connection: None
+        """Raise CatalogTaken when the caller may not write any more; asked at the start of every write."""
         self._write_lock = Lock()
         self._durable = _engine(address, "durable", **_WRITER)
         self._quick = _engine(address, "quick", **_WRITER)
         self._readers = _engine(address, "reader", **_READERS)
+        self.lock: GatewayLock = _lock(address, self.place)
         try:
             with self.write(durable=True) as connection:
                 upgrade(connection)
@@ -88,13 +98,15 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection on which every statement sees the last committed state."""
-        with self._readers.connect() as connection:
+        with explained(self.place), self._readers.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self, *, durable: bool = False) -> Iterator[Connection]:
         """A transaction, alone on this database; it is undone when the block raises."""
-        with self._write_lock, (self._durable if durable else self._quick).begin() as connection:
+        engine = self._durable if durable else self._quick
+        with explained(self.place), self._write_lock, engine.begin() as connection:
+            self.admit(connection)
             yield connection
 
     def insert(self, table: Table) -> Insert:
@@ -102,9 +114,16 @@ class Database:
         return sqlite.insert(table) if self.dialect == "sqlite" else postgresql.insert(table)
 
     def close(self) -> None:
+        self.lock.release()
         with self._write_lock:
             for engine in (self._readers, self._quick, self._durable):
                 engine.dispose()
+
+
+def _lock(address: URL, place: str) -> GatewayLock:
+    if address.get_backend_name() == "sqlite":
+        return FileLock(Path(address.database or ""))
+    return AdvisoryLock(_engine(address, "reader", poolclass=NullPool, isolation_level="AUTOCOMMIT"), place)
 
 
 def _make_folder(address: URL) -> None:

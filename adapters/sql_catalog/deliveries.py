@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, or_, select, update
 
 from adapters.sql_catalog.paging import Listing, fetch_page
 from adapters.sql_catalog.part import CatalogPart, log_events
@@ -46,9 +46,10 @@ class Deliveries(CatalogPart):
     def delivery_by_idempotency_key(self, key: str) -> DeliveryRecord | None:
         return self._one(_by_key(key), delivery_record)
 
-    def due_deliveries(self, destination: str, now: int, limit: int) -> list[DeliveryRecord]:
+    def due_deliveries(self, destination: str, now: int, limit: int, latest: int | None = None) -> list[DeliveryRecord]:
         to_destination = select(deliveries).where(IS_OPEN, deliveries.c.destination == destination)
-        due = to_destination.where(deliveries.c.next_attempt_at <= now)
+        at = deliveries.c.next_attempt_at
+        due = to_destination.where(at <= now if latest is None else or_(at <= now, at > latest))
         return self._all(due.order_by(deliveries.c.created_at, deliveries.c.id).limit(limit), delivery_record)
 
     def ended_deliveries(self, updated_before: int, limit: int) -> list[DeliveryRecord]:

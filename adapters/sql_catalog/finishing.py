@@ -1,6 +1,6 @@
 """From complete to finished, settled, expired, quarantined or deleted; and what of the journal may go."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -13,6 +13,7 @@ from sqlalchemy import (
     func,
     literal_column,
     select,
+    tuple_,
     union,
     update,
 )
@@ -25,7 +26,7 @@ from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.rows import attachment_record, unpack_extents
 from app.model.attachment import AttachmentState
 from app.model.identity import announces_application
-from app.model.records import AttachmentRecord, Extent, Finished, NewEvent
+from app.model.records import DAMAGED_CONTENT, AttachmentRecord, Extent, Finished, NewEvent
 
 _attachments, _messages = tables.attachments, tables.messages
 _state = _attachments.c.state
@@ -67,19 +68,34 @@ _COMPLETE_MESSAGE = Bulk(
 )
 
 
+_SETTLE = Bulk(
+    update(_attachments)
+    .where(_attachments.c.id == bindparam("attachment", type_=AnyText))
+    .values(storage=literal_column("'store'"), object_name=bindparam("object", type_=AnyText)),
+    ("attachment", "object"),
+)
+
+
 class Finishing(CatalogPart):
     """The calls of `app.ports.Catalog` under "finishing"."""
 
-    def complete_attachments(self) -> list[AttachmentRecord]:
-        return self._all(
-            select(_attachments).where(_state == _COMPLETE).order_by(_attachments.c.first_received_at),
-            attachment_record,
-        )
+    def complete_attachments(
+        self, limit: int | None = None, after: AttachmentRecord | None = None
+    ) -> list[AttachmentRecord]:
+        order = (_attachments.c.first_received_at, _attachments.c.id)
+        complete = select(_attachments).where(_state == _COMPLETE).order_by(*order).limit(limit)
+        if after is not None:
+            complete = complete.where(tuple_(*order) > (after.first_received_at, after.id))
+        return self._all(complete, attachment_record)
 
-    def unsettled_attachments(self, finished_before: int, limit: int) -> list[AttachmentRecord]:
-        finished_at = _attachments.c.finished_at
-        unsettled = select(_attachments).where(tables.IS_UNSETTLED, finished_at < finished_before)
-        return self._all(unsettled.order_by(finished_at, _attachments.c.id).limit(limit), attachment_record)
+    def unsettled_attachments(
+        self, finished_before: int, limit: int, after: AttachmentRecord | None = None
+    ) -> list[AttachmentRecord]:
+        order = (_attachments.c.finished_at, _attachments.c.id)
+        unsettled = select(_attachments).where(tables.IS_UNSETTLED, _attachments.c.finished_at < finished_before)
+        if after is not None:
+            unsettled = unsettled.where(tuple_(*order) > (after.finished_at, after.id))
+        return self._all(unsettled.order_by(*order).limit(limit), attachment_record)
 
     def stale_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
         # No index has this order, since every checkpoint would have to rewrite it; this looks at all that is received.
@@ -96,12 +112,24 @@ class Finishing(CatalogPart):
             log_events(connection, events)
         return True
 
-    def settle(self, attachment_id: str, object_name: str) -> bool:
-        settled = update(_attachments).where(_attachments.c.id == attachment_id, _state == _FINISHED)
+    def settle(self, objects: Mapping[str, str]) -> set[str]:
         with self._database.write() as connection:
-            if not connection.execute(settled.values(storage="store", object_name=object_name)).rowcount:
+            known = states(connection, objects)
+            settled = [each for each in objects if known.get(each) is AttachmentState.FINISHED]
+            names = [objects[each] for each in settled]
+            _SETTLE.run(connection, {"attachment": settled, "object": names})
+            forget_pieces(connection, settled)
+        return set(settled)
+
+    def mark_damaged(self, attachment_id: str, reason: str | None, events: Sequence[NewEvent] = ()) -> bool:
+        code = None if reason is None else DAMAGED_CONTENT
+        marked = update(_attachments).where(
+            _attachments.c.id == attachment_id, _state == _FINISHED, _attachments.c.reason_code.is_distinct_from(code)
+        )
+        with self._database.write(durable=True) as connection:
+            if not connection.execute(marked.values(reason_code=code, reason=reason)).rowcount:
                 return False
-            forget_pieces(connection, [attachment_id])
+            log_events(connection, events)
         return True
 
     def extents(self, attachment_id: str) -> tuple[Extent, ...]:

@@ -50,6 +50,8 @@ progress = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("position", BigInteger, comment="of the last physical message that the catalog includes"),
+    Column("journal_id", AnyText, comment="of the journal that this catalog belongs to"),
+    Column("journal_epoch", BigInteger, comment="of the gateway that bound it last"),
     comment="one row",
 )
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentDefinition, AttachmentState
-from app.model.records import AttachmentRecord, changed
+from app.model.records import DAMAGED_PART, AttachmentRecord, changed
 
 Key = tuple[str, bytes]
 """A source and a correlid of 16 bytes, or the identifier of an IBM MQ group, of 24: what an attachment is known by."""
@@ -86,6 +86,15 @@ class Attachment:
         """A message came again; see `Repeated`."""
         self.duplicates += 1
         return (Repeated(self.record.id, first, again),)
+
+    def replace_part(self, first: int, again: int) -> bool:
+        """As `Assembly.replace_part`."""
+        state = self.record.state
+        if state in _PARTS_ARE_KNOWN or not self.parts.replace(first, again):
+            return False
+        return state is AttachmentState.COMPLETE or (
+            state is AttachmentState.QUARANTINED and self.record.reason_code == DAMAGED_PART
+        )
 
     def completed(self, parts: int) -> tuple[Effect, ...]:
         """All of it is there, in so many parts."""

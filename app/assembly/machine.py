@@ -104,6 +104,15 @@ class Assembly:
         )
         self.messages[address] = self._changed_messages[answered.id] = answered
 
+    def replace_part(self, attachment_id: str, first: int, again: int) -> bool:
+        """The part at position `first`, which cannot be read back, came again, and is at `again`. True when the
+        attachment is to be finished (again) with it; the host has that done behind its next checkpoint."""
+        for key in reversed(self._changed):
+            attachment = self.attachments.get(key)
+            if attachment is not None and attachment.record.id == attachment_id:
+                return attachment.replace_part(first, again)
+        return False
+
     def take_changes(self) -> Checkpoint:
         """What has changed since the last call.
 

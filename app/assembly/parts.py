@@ -16,6 +16,7 @@ class Parts:
     Parts that came in order and lie in consecutive rows of one batch share a run, so an attachment sent alone costs a
     few runs however large it is; one sent among others costs 24 bytes a part. `fresh` holds the runs added since the
     last `take_fresh`, for the catalog to append. Once a part was removed, `has_less` says that they replace all others.
+    Of a sequence number that runs say twice, the later one holds: a part whose bytes were damaged was replaced.
     """
 
     __slots__ = ("_firsts", "_fresh", "_lengths", "_positions", "count", "has_less")
@@ -29,7 +30,27 @@ class Parts:
         self.has_less = False
         for first, length, position in runs or ():
             for place in range(length):
-                self._insert(first + place, position + place)
+                if self._insert(first + place, position + place) is not None:
+                    self._move(first + place, position + place)
+
+    def replace(self, first: int, again: int) -> bool:
+        """Puts the part at position `again` in the place of the one at `first`; False when there is none of that."""
+        for sequence, position in self:
+            if position == first:
+                self._move(sequence, again)
+                self._fresh.append(PartRun(sequence, 1, again))
+                return True
+        return False
+
+    def _move(self, sequence: int, position: int) -> None:
+        """Cuts the part out of its run, into one of its own."""
+        at = bisect_right(self._firsts, sequence) - 1
+        first, length, start = self._firsts[at], self._lengths[at], self._positions[at]
+        before, behind = sequence - first, first + length - sequence - 1
+        pieces = [(first, before, start), (sequence, 1, position), (sequence + 1, behind, start + before + 1)]
+        kept = [piece for piece in pieces if piece[1]]
+        for column, values in zip((self._firsts, self._lengths, self._positions), zip(*kept, strict=True), strict=True):
+            column[at : at + 1] = array("q", values)
 
     def add(self, sequence: int, position: int) -> int | None:
         """Adds a part, or answers the position of the part that has this sequence number already."""

@@ -1,5 +1,7 @@
 """Whose fault it is. Theirs is quarantined and never stops the stream; ours is loud."""
 
+from app.model.records import Damage
+
 
 class TheirError(Exception):
     """Bytes or values from outside that break their specification.
@@ -23,3 +25,25 @@ class JournalFull(OurError):
 
 class StoreFull(OurError):
     """The content store can take nothing at present for want of space; the objects it has are safe."""
+
+
+class DamagedError(OurError):
+    """Bytes on disk are not as they were written, or cannot be read: `damage` says which of the journal, or `name`
+    which object of the content store."""
+
+    def __init__(self, why: str, *, damage: tuple[Damage, ...] = (), name: str | None = None) -> None:
+        super().__init__(why)
+        self.damage, self.name = damage, name
+
+    @classmethod
+    def of(cls, *damage: Damage) -> "DamagedError":
+        """The error for damage in the journal."""
+        return cls("; ".join(map(str, damage)), damage=damage)
+
+
+class CatalogError(OurError):
+    """The catalog cannot be read or written at present."""
+
+
+class CatalogTaken(CatalogError):
+    """Another gateway has the catalog."""

@@ -12,6 +12,9 @@ properties `refused-code` and `refused-why`, so that a replay of the journal put
 
 NO_PROPERTIES: Mapping[str, str] = {}
 
+PROPERTY_BYTES = 128
+"""What a property takes in memory beside its name and its value."""
+
 
 class PhysicalMessage(NamedTuple):
     """Descriptor fields and a body, whichever broker brought them.
@@ -45,6 +48,35 @@ class PhysicalMessage(NamedTuple):
         return self._replace(framing=UNREADABLE, properties=reason)
 
 
+def utf8_length(text: str) -> int:
+    """Return the bytes of a text in UTF-8; a lone surrogate counts as what it would take."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def properties_length(properties: Mapping[str, str]) -> int:
+    """Return the bytes of all names and values."""
+    return sum(utf8_length(name) + utf8_length(value) for name, value in properties.items())
+
+
+def footprint(message: PhysicalMessage) -> int:
+    """Return the bytes that a message takes by what its sender wrote: its body, and its properties as they are kept."""
+    properties = message.properties
+    if not properties:
+        return len(message.body)
+    return len(message.body) + properties_length(properties) + PROPERTY_BYTES * len(properties)
+
+
+def cut_properties(properties: Mapping[str, str], limit: int) -> dict[str, str]:
+    """Return the first properties, as far as they take no more than so many bytes together."""
+    kept: dict[str, str] = {}
+    for name, value in properties.items():
+        limit -= utf8_length(name) + utf8_length(value)
+        if limit < 0:
+            break
+        kept[name] = value
+    return kept
+
+
 class Position(NamedTuple):
     """Where the journal keeps a physical message. Positions are ordered as the messages were written."""
 
@@ -61,5 +93,6 @@ class Position(NamedTuple):
         return cls(packed >> 32, packed >> 12 & 0xFFFFF, packed & 0xFFF)
 
 
+MAX_SEGMENTS = 1 << 31
 MAX_BATCHES_A_SEGMENT = 1 << 20
 MAX_ROWS_A_BATCH = 512

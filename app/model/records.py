@@ -11,6 +11,35 @@ Storage = Literal["journal", "store"]
 QuarantineState = Literal["kept", "replayed", "dismissed"]
 GroupedAs = Literal["messages", "segments"]
 
+DAMAGED_PART, DAMAGED_CONTENT = "damaged-part", "damaged-content"
+"""Reason codes of an attachment: its parts could not be read back and finished; its finished content cannot be."""
+
+
+class JournalIdentity(NamedTuple):
+    """Which journal this is: `id`, 32 hexadecimal digits, is made once; `epoch` grows by one each time a writer opens
+    the journal. Positions never repeat within an `id`."""
+
+    id: str
+    epoch: int
+
+
+class Damage(NamedTuple):
+    """What of the journal is not as it was written: a row, all of a batch (`row` None), or what is not in a batch
+    (`batch` None); `why` is a sentence for people."""
+
+    segment: int
+    batch: int | None
+    row: int | None
+    why: str
+
+    def __str__(self) -> str:
+        place = [f"segment {self.segment}"]
+        if self.batch is not None:
+            place.append(f"batch {self.batch}")
+        if self.row is not None:
+            place.append(f"row {self.row}")
+        return f"journal {', '.join(place)}: {self.why}"
+
 
 class GroupProgress(NamedTuple):
     """How far an IBM MQ group has come: the MsgSeqNumber of its `last` logical message, None until that is known, and

@@ -14,18 +14,19 @@ from dataclasses import dataclass, field
 from queue import Empty, Full, Queue
 from threading import Event as StopSignal
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from app.assembly.collecting import Address, ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
 from app.assembly.machine import Assembly, Limits
 from app.assembly.parts import Parts
 from app.codecs.sas import dialect
 from app.framing.reading import read_event
-from app.model.errors import TheirError
+from app.model.attachment import AttachmentState
+from app.model.errors import DamagedError, TheirError
 from app.model.event import Announced, Event, GroupPart, PartArrived
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Finished, MessageRecord, QuarantineRecord
-from app.observe import logger
+from app.observe import Recurring, logger
 from app.service.completion import complete_messages
 from app.service.early import EarlyReader
 from app.service.quarantining import quarantine_event, quarantine_record
@@ -56,6 +57,7 @@ class _Unsaved:
     dialects: dict[str, int] = field(default_factory=dict)
     completed: dict[str, Finished | None] = field(default_factory=dict)
     applications: list[Address] = field(default_factory=list)
+    healed: list[str] = field(default_factory=list)
 
 
 class Assembler:
@@ -79,6 +81,7 @@ class Assembler:
         self._stopping = StopSignal()
         self._dialects: dict[str, int] = {}
         self._early = EarlyReader(around.journal)
+        self._fault = Recurring(log, "assembly")
         self._forget()
 
     def put(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage], *, again: bool = False) -> None:
@@ -120,10 +123,14 @@ class Assembler:
                 self._assemble(work.messages if work.again else self._news(work.messages))
                 self._save_if_due()
             self.save()
-        except Exception:
-            log.exception("assembly failed, starting over from the last checkpoint")
+        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            self._fault.failed(error)
             return False
         return True
+
+    def check(self) -> dict[str, Any]:
+        """For health and people."""
+        return {"ok": self._fault.error is None, "error": self._fault.error}
 
     def stop(self) -> None:
         self._stopping.set()
@@ -153,9 +160,10 @@ class Assembler:
             try:
                 self.recover()
                 self._finish_what_is_left()
-            except Exception:
-                log.exception("assembly still fails")
+            except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+                self._fault.failed(error)
             else:
+                self._fault.worked()
                 return True
         return False
 
@@ -237,8 +245,8 @@ class Assembler:
         match effect:
             case Completed(attachment, parts):
                 self._unsaved.completed[attachment] = self._early.take(attachment, parts)
-            case Repeated(_, first, again):
-                self._compare(first, again, message)
+            case Repeated(attachment, first, again):
+                self._compare(attachment, first, again, message)
             case Refused(position, code, row, why):
                 if (refused := message if position == at else self._earlier(position)) is not None:
                     self._quarantine(position, refused, TheirError(code, row, -1, why))
@@ -255,21 +263,42 @@ class Assembler:
         except KeyError:
             log.warning("a message that waited is no longer in the journal", position=position)
             return None
+        except DamagedError as error:
+            log.error("message_damaged", position=position, reason=str(error))  # noqa: TRY400 - a fault of the disk
+            self._around.metrics.damage.labels("assembly").inc()
+            return None
 
-    def _compare(self, first: int | None, again: int, message: PhysicalMessage) -> None:
-        """A place taken twice: the same bytes are a duplicate, others a conflict, and the first ones stay."""
-        if first is not None and not self._same_body(first, message):
+    def _compare(self, attachment: str | None, first: int | None, again: int, message: PhysicalMessage) -> None:
+        """A place taken twice: the same bytes are a duplicate, others a conflict, and the first ones stay, unless they
+        cannot be read back."""
+        try:
+            is_other = first is not None and not self._same_body(first, message)
+        except DamagedError as error:
+            if attachment is not None and first is not None:
+                self._heal(attachment, first, again, error)
+            return
+        if is_other:
             why = "its place is taken by an earlier message with other bytes"
             self._quarantine(again, message, TheirError("conflicting-part", "body", -1, why))
             return
         self._around.metrics.duplicates.labels(message.source).inc()
 
     def _same_body(self, first: int, message: PhysicalMessage) -> bool:
+        """Raises DamagedError when the earlier one cannot be read back."""
         try:
             (earlier,) = self._around.journal.bodies([Position.unpack(first)])
         except KeyError:
             return True
         return earlier == message.body
+
+    def _heal(self, attachment: str, first: int, again: int, error: DamagedError) -> None:
+        """Takes what came again in the place of what is damaged."""
+        self._early.leave(attachment)
+        self._around.metrics.damage.labels("assembly").inc()
+        is_to_finish = self._assembly.replace_part(attachment, first, again)
+        log.warning("damaged_part_replaced", attachment=attachment, by=Position.unpack(again), reason=str(error))
+        if is_to_finish:
+            self._unsaved.healed.append(attachment)
 
     def _quarantine(self, position: int, message: PhysicalMessage, error: TheirError) -> None:
         self._around.metrics.quarantined.labels(message.source, error.code).inc()
@@ -295,6 +324,9 @@ class Assembler:
         checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
         self._around.catalog.checkpoint(checkpoint)
         self._assembly.forget_beyond(self._around.settings.limits.attachments_in_memory)
+        if unsaved.healed:
+            self._around.catalog.set_state(unsaved.healed, AttachmentState.COMPLETE)
+            unsaved.completed.update(dict.fromkeys(unsaved.healed))
         if unsaved.completed:
             self._finish(unsaved.completed)
         self._complete_messages(answered)

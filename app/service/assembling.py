@@ -86,7 +86,7 @@ class Embedded:
         return True
 
     def check(self) -> dict[str, Any]:
-        return {"ok": True, "by": "embedded"}
+        return {"by": "embedded", **self._assembler.check(), "finishing": self._finisher.check()}
 
 
 class Behind(NamedTuple):

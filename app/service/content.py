@@ -74,7 +74,7 @@ class JournalContent:
 def open_content(record: AttachmentRecord, catalog: Catalog, store: ContentStore, journal: Journal) -> Content:
     """The content of a finished attachment. Raises KeyError when it is gone."""
     if record.storage == "store" and record.object_name is not None and record.size is not None:
-        return StoredContent(store, record.object_name, record.size)
+        return StoredContent(store, record.object_name, store.size(record.object_name))
     if record.storage == "journal":
         extents = catalog.extents(record.id)
         if extents or record.size == 0:

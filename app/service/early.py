@@ -136,6 +136,10 @@ class EarlyReader:
             **({} if reading.description is None else announced(reading.description, reading.tally)),
         )
 
+    def leave(self, attachment_id: str) -> None:
+        """Leaves one file to finishing."""
+        self._leave(attachment_id)
+
     def _leave(self, attachment_id: str) -> _Reading | None:
         reading = self._reading.pop(attachment_id, None)
         if reading is not None:

@@ -2,21 +2,27 @@
 
 A file of large binary records, and every IBM MQ group, is read where it lies, in the journal, and is measured only
 (`extents`); every other file, and every data set as Parquet, becomes an object of the content store. What a sender got
-wrong quarantines the attachment with row, byte and reason; what went wrong here (a full disk) is tried again.
+wrong quarantines the attachment with row, byte and reason; what went wrong here (a full disk) is tried again, after a
+pause that doubles. Parts that the journal cannot read back quarantine it too, until they are sent or read again.
+
+What waits is bounded. Assembly waits while there is no room, so that the journal's queue fills and the brokers wait.
+Whatever an earlier process left complete stays in the catalog and is fetched piece by piece when there is room.
 """
 
+from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
-from queue import Empty, SimpleQueue
-from threading import Event
+from threading import Condition
 from time import monotonic
+from typing import Any, NamedTuple
 
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
-from app.model.records import AttachmentRecord, Checkpoint, Finished
-from app.observe import logger
+from app.model.errors import TheirError
+from app.model.message import Position
+from app.model.records import DAMAGED_PART, AttachmentRecord, Checkpoint, Finished, QuarantineRecord
+from app.observe import Recurring, logger
 from app.service.completion import complete_messages, finished_event, refusal_event
 from app.service.quarantining import quarantine_record
 from app.service.reading import Spoilt, read_content
@@ -24,8 +30,26 @@ from app.service.surroundings import Surroundings
 
 log = logger(__name__)
 
+QUEUED = 4096
+"""Complete attachments that may wait; beyond that, assembly does."""
+FETCHED = 512
+"""Complete attachments that are fetched from the catalog at once."""
 RETRY_SECONDS = 5.0
+LONGEST_PAUSE = 300.0
+LATE_SECONDS = 60.0
+"""Health is not well when the first of those that wait has been waiting longer."""
 RECENT_MESSAGES = 500
+
+
+class _Waiting(NamedTuple):
+    id: str
+    found: Finished | None
+    since: float
+
+
+class _Failed(NamedTuple):
+    times: int
+    due: float
 
 
 class Finisher:
@@ -33,47 +57,151 @@ class Finisher:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._queue: SimpleQueue[tuple[str, Finished | None] | None] = SimpleQueue()
-        self._again: dict[str, float] = {}
-        self._stop = Event()
+        self._queue: deque[_Waiting] = deque()
+        self._fetched: deque[_Waiting] = deque()
+        self._is_fetched_next = False
+        self._changed = Condition()
+        self._failed: dict[str, _Failed] = {}
+        self._fault = Recurring(log, "finishing")
+        self._is_running = self._stopping = False
+        self._is_left = False
+        """Whether the catalog may have complete attachments that are not queued."""
+        self._left_after: AttachmentRecord | None = None
+        metrics = around.metrics
+        metrics.finishing_waiting.set_function(self._waiting)
+        metrics.finishing_oldest_seconds.set_function(self._oldest)
+        metrics.finishing_failing.set_function(lambda: len(self._failed))
 
     def put(self, complete: Mapping[str, Finished | None]) -> None:
-        """Queues complete attachments, with what reading them early has found out."""
-        for attachment in complete.items():
-            self._queue.put(attachment)
+        """Queues complete attachments, with what reading them early has found out; waits while the queue is full.
+
+        Before `run` and after `stop` nobody makes room: what is not queued then is found in the catalog.
+        """
+        for attachment_id, found in complete.items():
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: len(self._queue) < QUEUED or not self._is_running or self._stopping,
+                )
+                if len(self._queue) >= QUEUED or self._stopping:
+                    self._leave()
+                    return
+                self._queue.append(_Waiting(attachment_id, found, monotonic()))
+                self._changed.notify_all()
 
     def recover(self) -> None:
-        """Queues what an earlier process left complete, and completes messages of which it had finished all."""
-        self.put(dict.fromkeys(record.id for record in self._around.catalog.complete_attachments()))
+        """Has what an earlier process left complete finished in its turn, and completes messages of which it had
+        finished all."""
+        with self._changed:
+            self._leave()
+            self._changed.notify_all()
         recent = self._around.catalog.messages(None, None, RECENT_MESSAGES).items
         waiting = [message for message in recent if message.complete_at is None]
         self._complete_messages([attachment for message in waiting for attachment in message.attachments])
 
     def stop(self) -> None:
-        self._stop.set()
-        self._queue.put(None)
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
 
     def run(self) -> None:
         """Finishes what is put until `stop`; what is left is found again by `recover`."""
-        while not self._stop.is_set():
-            with suppress(Empty):
-                complete = self._queue.get(timeout=RETRY_SECONDS if self._again else None)
-                if complete is not None:
-                    self._try(*complete)
-            self._retry_due()
+        with self._changed:
+            self._is_running = True
+        try:
+            while not self._stopping:
+                if (waiting := self._next()) is not None:
+                    self._try(waiting.id, waiting.found)
+                self._retry_due()
+        finally:
+            with self._changed:
+                self._is_running = False
+                self._changed.notify_all()
+
+    def check(self) -> dict[str, Any]:
+        """For health and people."""
+        oldest = self._oldest()
+        return {
+            "ok": oldest < LATE_SECONDS and self._fault.error is None,
+            "waiting": self._waiting(),
+            "oldest_seconds": round(oldest, 1),
+            "failing": len(self._failed),
+            "error": self._fault.error,
+        }
+
+    # --- the queue ------------------------------------------------------------------------------------------------
+
+    def _next(self) -> _Waiting | None:
+        """The first that waits; None when there is none, and it is time to look for something else."""
+        with self._changed:
+            if not self._queue and not self._fetched and not self._is_left:
+                pause = RETRY_SECONDS if self._failed else None
+                self._changed.wait_for(lambda: self._queue or self._is_left or self._stopping, pause)
+            must_fetch, after = self._is_left and not self._fetched, self._left_after
+            if not must_fetch:
+                return self._first()
+            self._is_left = False
+        self._fetch(after)
+        return None
+
+    def _first(self) -> _Waiting | None:
+        """What is fetched takes turns with what comes, so that neither waits for the end of the other."""
+        self._is_fetched_next = not self._is_fetched_next
+        queues = (self._fetched, self._queue) if self._is_fetched_next else (self._queue, self._fetched)
+        for queue in queues:
+            if queue:
+                self._changed.notify_all()
+                return queue.popleft()
+        return None
+
+    def _leave(self) -> None:
+        """The catalog is to be looked through, from its start."""
+        self._is_left, self._left_after = True, None
+
+    def _fetch(self, after: AttachmentRecord | None) -> None:
+        try:
+            page = self._around.catalog.complete_attachments(FETCHED, after)
+        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            self._fault.failed(error)
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping, RETRY_SECONDS)
+                self._is_left = True
+            return
+        now = monotonic()
+        with self._changed:
+            self._fetched.extend(_Waiting(record.id, None, now) for record in page if record.id not in self._failed)
+            if len(page) == FETCHED and not self._is_left:
+                self._is_left, self._left_after = True, page[-1]
+
+    def _oldest(self) -> float:
+        with self._changed:
+            firsts = [queue[0].since for queue in (self._queue, self._fetched) if queue]
+            return monotonic() - min(firsts) if firsts else 0.0
+
+    def _waiting(self) -> int:
+        return len(self._queue) + len(self._fetched)
+
+    # --- finishing ------------------------------------------------------------------------------------------------
 
     def _retry_due(self) -> None:
-        now = monotonic()
-        for attachment_id in [each for each, due in self._again.items() if due <= now]:
-            del self._again[attachment_id]
-            self._try(attachment_id)
+        if self._failed:
+            now = monotonic()
+            for attachment_id in [each for each, failed in self._failed.items() if failed.due <= now]:
+                self._try(attachment_id)
+                if self._stopping:
+                    return
 
     def _try(self, attachment_id: str, found: Finished | None = None) -> None:
         try:
             self.finish(attachment_id, found)
-        except Exception:
-            log.exception("attachment not finished, trying again", attachment=attachment_id)
-            self._again[attachment_id] = monotonic() + RETRY_SECONDS
+        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            before = self._failed.pop(attachment_id, None)
+            times = 1 if before is None else before.times + 1
+            pause = min(LONGEST_PAUSE, RETRY_SECONDS * 2 ** min(times - 1, 10))
+            self._failed[attachment_id] = _Failed(times, monotonic() + pause)
+            self._fault.failed(error, attachment=attachment_id)
+        else:
+            if self._failed.pop(attachment_id, None) is not None and not self._failed:
+                self._fault.worked()
 
     def finish(self, attachment_id: str, found: Finished | None = None) -> None:
         """Finishes or quarantines one complete attachment; one that is not complete is left alone.
@@ -89,11 +217,14 @@ class Finisher:
         if found is not None and self._is_there(found):
             self._accept(record, replace(found, finished_at=self._around.clock.now()))
             return
-        parts = Parts(self._around.catalog.part_runs(record.id))
+        runs = self._around.catalog.part_runs(record.id)
         try:
-            finished = read_content(record, parts, self._around)
+            finished = read_content(record, Parts(runs), self._around)
         except Spoilt as spoilt:
-            self._refuse(record, spoilt)
+            if spoilt.error.code == DAMAGED_PART and self._around.catalog.part_runs(record.id) != runs:
+                self.finish(attachment_id)  # a part was replaced by one that was sent again
+            else:
+                self._refuse(record, spoilt)
         else:
             self._accept(record, replace(finished, finished_at=self._around.clock.now()))
 
@@ -115,10 +246,7 @@ class Finisher:
         if follow(record.state, Input.CONTENT_REFUSED) is not AttachmentState.QUARANTINED:
             return
         if spoilt.first is not None:
-            message = self._around.journal.read(spoilt.first)
-            self._around.catalog.checkpoint(
-                Checkpoint(quarantine=[quarantine_record(spoilt.first.pack(), message, error)])
-            )
+            self._around.catalog.checkpoint(Checkpoint(quarantine=[self._entry(record, spoilt.first, error)]))
         event = refusal_event(record, error, now)
         state = AttachmentState.QUARANTINED
         self._around.catalog.set_state([record.id], state, reason_code=error.code, reason=str(error), events=[event])
@@ -126,8 +254,32 @@ class Finisher:
         self._count(record, state)
         self._around.bell.ring()
 
+    def _entry(self, record: AttachmentRecord, first: Position, error: TheirError) -> QuarantineRecord:
+        if error.code == DAMAGED_PART:
+            self._around.metrics.damage.labels("finishing").inc()
+            log.error("part_damaged", attachment=record.id, position=first, reason=error.why)
+            return damaged_part(record, first.pack(), error)
+        return quarantine_record(first.pack(), self._around.journal.read(first), error)
+
     def _count(self, record: AttachmentRecord, state: AttachmentState) -> None:
         self._around.metrics.attachments.labels(state, record.kind.word if record.kind else "unknown").inc()
 
     def _complete_messages(self, attachment_ids: list[str]) -> None:
         complete_messages(self._around.catalog, attachment_ids, self._around.clock.now())
+
+
+def damaged_part(record: AttachmentRecord, position: int, error: TheirError) -> QuarantineRecord:
+    """What quarantine says of a part that cannot be read back: no more than of which attachment it is."""
+    return QuarantineRecord(
+        id=f"{position:016x}",
+        source=record.source,
+        position=position,
+        code=error.code,
+        row=error.row,
+        at=error.at,
+        why=error.why,
+        msg_type=0,
+        correl_id=record.correl_id,
+        size=0,
+        received_at=record.last_received_at,
+    )

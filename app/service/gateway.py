@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from threading import Event, Lock
+from time import monotonic
 from typing import Any
 
 from app import plugins
@@ -15,16 +17,27 @@ from app.model.attachment import AttachmentState
 from app.model.errors import TheirError
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage, Position
-from app.model.records import AttachmentRecord, DeliveryRecord, EventRecord, NewEvent, QuarantineRecord
+from app.model.records import (
+    DAMAGED_CONTENT,
+    DAMAGED_PART,
+    AttachmentRecord,
+    DeliveryRecord,
+    EventRecord,
+    NewEvent,
+    QuarantineRecord,
+)
 from app.observe import logger
 from app.ports import ContentStore, Receiver, Segment, Sender, TableStore
 from app.service.archiver import Archiver
 from app.service.assembling import Assembling, Embedded, Landing
+from app.service.belonging import claim, keep_lock
 from app.service.content import Content, open_content
 from app.service.cutting import Cutter
+from app.service.damage import Damages, WatchedContent
 from app.service.intake import Journaler
 from app.service.missing import missing_ranges
 from app.service.outbox import Outbox
+from app.service.settling import Settler
 from app.service.stage import Stage, repeat
 from app.service.surroundings import Surroundings
 from app.service.sweeper import Sweeper
@@ -38,6 +51,9 @@ EVENTS_AT_ONCE = 500
 STOP_SECONDS = 20.0
 OPEN_CONTENTS = 8
 """Attachments read from the journal whose extents are kept at hand: a client often reads range after range."""
+VERIFIED_CONTENTS = 1000
+VERIFIED_SECONDS = 600.0
+"""How long content that was read whole and well is taken for well when other formats are made of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +81,17 @@ class Gateway:
         self.receivers = receivers
         self.draining = False
         self._opened: OrderedDict[str, Content] = OrderedDict()
+        self._verified: OrderedDict[str, float] = OrderedDict()
         self._recovered = False
         self._stop = Event()
         self._tables: TableStore | None = None
         self._opening_tables = Lock()
         self._assembling, self._journaler = _assembling(around)
         self._archiver = None if archive is None else Archiver(around, archive)
+        self._damages = Damages(around)
+        self._around = around
         self._sweeper = Sweeper(around, self._may_go)
+        self._settler = Settler(around, self._damages, self._stop)
         self._outboxes = {
             name: Outbox(name, sender, lambda how, delivery: Cutter(how, self.store).cut(delivery), around)
             for name, sender in senders.items()
@@ -83,6 +103,8 @@ class Gateway:
             # By itself, as what takes long must not keep messages from whoever waits for sealed segments.
             "seal": Stage("seal", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.seal_old_segment)),
             "sweep": Stage("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
+            "lock": Stage("lock", lambda: keep_lock(around, self._stop)),
+            "settle": Stage("settle", lambda: repeat(SWEEP_SECONDS, self._stop, self._settler.settle)),
             **{f"send {name}": Stage(f"send {name}", outbox.run) for name, outbox in self._outboxes.items()},
         }
         if self._archiver is not None:
@@ -93,8 +115,10 @@ class Gateway:
     # --- life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Does what an earlier process left, then lets messages in."""
+        """Does what an earlier process left, then lets messages in. Raises OurError when the catalog and the journal do
+        not belong together, or when another gateway has the catalog."""
         log.info("starting", assembler=self.settings.assembler)
+        claim(self._around)
         self._assembling.recover()
         self._sweeper.drop_abandoned_uploads()
         for stage in self._stages.values():
@@ -131,6 +155,8 @@ class Gateway:
             "journal": {"ok": self._journaler.holding is None, "holding": self._journaler.holding},
             "recovery": {"ok": self._recovered},
             "assembly": self._assembling.check(),
+            "settling": self._settler.check(),
+            "content": self._damages.check(),
         }
         if self._archiver is not None:
             checks["archive"] = self._archiver.check()
@@ -148,8 +174,31 @@ class Gateway:
     def destinations(self) -> Mapping[str, Destination]:
         return self.settings.destinations
 
-    def content(self, record: AttachmentRecord) -> Content:
-        """A finished attachment's bytes. Raises KeyError when they are gone."""
+    def content(self, record: AttachmentRecord) -> WatchedContent:
+        """A finished attachment's bytes. Raises KeyError when they are gone, and DamagedError, as reading them does,
+        when they are not what was received."""
+        try:
+            content = self._open(record)
+        except KeyError as gone:
+            self._damages.require_deleted(record, gone)
+            raise
+        watched = WatchedContent(content, record, self._damages)
+        if record.reason_code == DAMAGED_CONTENT:
+            watched.verify()
+        return watched
+
+    def verified_content(self, record: AttachmentRecord) -> Content:
+        """As `content`, read whole and compared with its digest, unless that was done lately."""
+        content = self.content(record)
+        now = monotonic()
+        if self._verified.get(record.id, -inf) < now - VERIFIED_SECONDS:
+            content.verify()
+            self._verified[record.id] = now
+            if len(self._verified) > VERIFIED_CONTENTS:
+                self._verified.popitem(last=False)
+        return content
+
+    def _open(self, record: AttachmentRecord) -> Content:
         if record.storage != "journal":
             return open_content(record, self.catalog, self.store, self.journal)
         content = self._opened.get(record.id)
@@ -187,6 +236,8 @@ class Gateway:
         if record is None:
             return False
         position = Position.unpack(record.position)
+        if record.code == DAMAGED_PART:
+            return self._finish_damaged(record)
         message = _owned(self.journal.read(position))
         spoilt = self._attachment_of(message)
         mark = partial(self.catalog.set_quarantine_state, quarantine_id, "replayed")
@@ -196,6 +247,15 @@ class Gateway:
             self._assembling.finish_again(spoilt.id)
         else:
             self._assembling.replay(position, message, mark)
+        return True
+
+    def _finish_damaged(self, entry: QuarantineRecord) -> bool:
+        """Has an attachment read again of which a part could not be read back: its disk may answer by now."""
+        attachment = self.catalog.attachment(identify(entry.source, entry.correl_id))
+        self.catalog.set_quarantine_state(entry.id, "replayed")
+        if attachment is not None and follow(attachment.state, Input.REPLAY) is AttachmentState.COMPLETE:
+            self.catalog.set_state([attachment.id], AttachmentState.COMPLETE)
+            self._assembling.finish_again(attachment.id)
         return True
 
     def _attachment_of(self, message: PhysicalMessage) -> AttachmentRecord | None:

@@ -9,13 +9,21 @@ than the limit, or the journal takes nothing, messages wait here unacknowledged 
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from threading import Condition
 from time import monotonic, perf_counter
 from typing import NamedTuple
 
 from app.model.errors import OurError
-from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
+from app.model.message import (
+    MAX_ROWS_A_BATCH,
+    PhysicalMessage,
+    Position,
+    cut_properties,
+    footprint,
+    properties_length,
+)
 from app.observe import logger
 from app.service.surroundings import Surroundings
 
@@ -23,7 +31,11 @@ log = logger(__name__)
 
 BATCH_BYTES = 4 << 20
 MESSAGE_BYTES = 2048
-"""What a physical message takes in memory beside its body; the backlog counts it, lest small messages fill memory."""
+"""What a physical message takes in memory beside its body and its properties; the backlog counts it, lest small
+messages fill memory."""
+LARGEST_APPEND = 64 << 20
+"""Messages that one call may give to the journal, by what they take: a batch's properties are one column of texts,
+which may hold 2 GiB."""
 ROOM_CHECK_SECONDS = 0.5
 RETRY_SECONDS = 0.5
 
@@ -34,6 +46,13 @@ class _Submission(NamedTuple):
     messages: Sequence[PhysicalMessage]
     size: int
     on_durable: Callable[[], None]
+
+
+class _Stored(NamedTuple):
+    """Messages as the journal has them."""
+
+    positions: list[Position]
+    messages: Sequence[PhysicalMessage]
 
 
 class Journaler:
@@ -55,7 +74,9 @@ class Journaler:
 
     def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
         """As `app.ports.Intake.submit`."""
-        size = sum([len(message.body) for message in messages]) + MESSAGE_BYTES * len(messages)
+        if any(message.properties for message in messages):
+            messages = [self._limited(message) if message.properties else message for message in messages]
+        size = sum(map(footprint, messages)) + MESSAGE_BYTES * len(messages)
         with self._changed:
             while self._bytes and self._bytes + size > self._limits.backlog_bytes and not self._stopping:
                 self._changed.wait()
@@ -69,6 +90,15 @@ class Journaler:
     def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
         """As `app.ports.Intake.refuse`."""
         self.submit([message.unreadable(code, why)], on_durable)
+
+    def _limited(self, message: PhysicalMessage) -> PhysicalMessage:
+        """The message, or as much of it as goes to quarantine."""
+        length, limit = properties_length(message.properties), self._limits.properties_bytes
+        if length <= limit:
+            return message
+        why = f"its properties take {length} bytes, and limits.properties_bytes allows {limit}; the first ones are kept"
+        kept = cut_properties(message.properties, limit)
+        return message._replace(properties=kept).unreadable("properties-too-large", why)
 
     def run(self) -> None:
         """Writes until `stop`, and then what had been submitted before."""
@@ -94,12 +124,14 @@ class Journaler:
             return batch
 
     def _write(self, batch: list[_Submission]) -> bool:
-        messages = [message for submission in batch for message in submission.messages]
-        while (positions := self._append(messages)) is None:
-            with self._changed:
-                self._changed.wait_for(lambda: self._stopping, RETRY_SECONDS)
-                if self._stopping:
-                    return False
+        taken = [message for submission in batch for message in submission.messages]
+        messages: list[PhysicalMessage] = []
+        positions: list[Position] = []
+        for piece in _pieces(taken):
+            if (stored := self._store(piece)) is None:
+                return False
+            positions += stored.positions
+            messages += stored.messages
         for submission in batch:
             try:
                 submission.on_durable()
@@ -107,11 +139,56 @@ class Journaler:
                 log.exception("a receiver failed to acknowledge")
         with self._changed:
             self._bytes -= sum(submission.size for submission in batch)
-            self._messages -= len(messages)
+            self._messages -= len(taken)
             self._changed.notify_all()
         self._count(messages)
         self._forward(positions, messages)
         return True
+
+    def _store(self, messages: Sequence[PhysicalMessage]) -> _Stored | None:
+        """Writes messages until that works; None at the end.
+
+        No message stops the others: what the journal cannot write is halved until the one is found that is at fault,
+        and that one is written as far as it can be, for quarantine.
+        """
+        while True:
+            try:
+                positions = self._append(messages)
+            except Exception as error:  # noqa: BLE001 - logged with the message that is at fault
+                return self._store_apart(messages, error)
+            if positions is not None:
+                return _Stored(positions, messages)
+            if self._pause():
+                return None
+
+    def _store_apart(self, messages: Sequence[PhysicalMessage], error: Exception) -> _Stored | None:
+        if len(messages) == 1:
+            return self._store_bare(messages[0], error)
+        stored = _Stored([], [])
+        middle = len(messages) // 2
+        for half in (messages[:middle], messages[middle:]):
+            if (part := self._store(half)) is None:
+                return None
+            stored = _Stored(stored.positions + part.positions, [*stored.messages, *part.messages])
+        return stored
+
+    def _store_bare(self, message: PhysicalMessage, error: Exception) -> _Stored | None:
+        """Writes what is left of a message that cannot be written as it is."""
+        why = f"the journal cannot write it: {type(error).__name__}: {str(error).partition(chr(10))[0][:500]}"
+        log.error("message_unwritable", source=message.source, reason=why, exc_info=error)
+        while True:
+            for bare in _as_far_as_it_goes(message, why):
+                with suppress(Exception):
+                    if (positions := self._append([bare])) is not None:
+                        return _Stored(positions, [bare])
+            self._hold(self.holding or why)
+            if self._pause():
+                return None
+
+    def _pause(self) -> bool:
+        """Waits before the next try; true at the end."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._stopping, RETRY_SECONDS)
 
     def _append(self, messages: Sequence[PhysicalMessage]) -> list[Position] | None:
         if not self._has_room():
@@ -151,3 +228,23 @@ class Journaler:
             by_source.setdefault(message.source, []).append(len(message.body))
         for source, sizes in by_source.items():
             self._metrics.count_received(source, len(sizes), sum(sizes))
+
+
+def _pieces(messages: list[PhysicalMessage]) -> Iterator[list[PhysicalMessage]]:
+    """All of them, as many at once as the journal should be given."""
+    piece: list[PhysicalMessage] = []
+    size = 0
+    for message in messages:
+        if piece and size > LARGEST_APPEND:
+            yield piece
+            piece, size = [], 0
+        piece.append(message)
+        size += footprint(message)
+    yield piece
+
+
+def _as_far_as_it_goes(message: PhysicalMessage, why: str) -> Iterator[PhysicalMessage]:
+    """What is left of a message without the descriptor fields and properties, and without its body, too."""
+    for body in (message.body, b""):
+        bare = PhysicalMessage(message.source, message.framing, body=body, received_at=message.received_at)
+        yield bare.unreadable("unwritable", why)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from app.assembly import groups
 from app.assembly.parts import Parts
+from app.model.errors import DamagedError
 from app.model.message import Position
 from app.model.records import AttachmentRecord
 from app.ports import Catalog, JournalReader
@@ -21,8 +22,8 @@ def missing_ranges(
 
 
 def _sizes(positions: Sequence[int], journal: JournalReader) -> list[int]:
-    """The sizes of the bodies at these packed positions; zeros when the journal has let go of one."""
+    """The sizes of the bodies at these packed positions; zeros when the journal has lost or let go of one."""
     try:
         return [extent.length for extent in journal.extents(map(Position.unpack, positions))]
-    except KeyError:
+    except (KeyError, DamagedError):
         return [0] * len(positions)

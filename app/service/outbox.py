@@ -6,6 +6,7 @@ failure the same messages are made again and those confirmed are passed over, so
 never two attachments.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -15,9 +16,9 @@ from time import monotonic
 
 from app.framing import mq_group
 from app.model.attachment import DeliveryState
-from app.model.message import PhysicalMessage
+from app.model.message import PhysicalMessage, footprint
 from app.model.records import Cut, DeliveryRecord, NewEvent, OutgoingAttachment
-from app.observe import logger
+from app.observe import Recurring, logger
 from app.ports import Sender, SendFailed
 from app.service.bell import Bell
 from app.service.surroundings import Surroundings
@@ -66,6 +67,8 @@ class Outbox:
         self._settings = around.settings.destinations[name]
         self._wake = Bell()
         self._stop = Event()
+        self._fault = Recurring(log, "deliveries", destination=name)
+        self._delayed = Recurring(log, "sending", logging.WARNING, destination=name)
 
     def wake(self) -> None:
         """There may be something to send."""
@@ -88,14 +91,17 @@ class Outbox:
     def _send_due(self) -> bool:
         """Attempts what is due; False when there was nothing, or when the catalog fails and a pause is in order."""
         try:
-            due = self._around.catalog.due_deliveries(self.name, self._around.clock.now(), DUE_AT_ONCE)
+            now = self._around.clock.now()
+            latest = now + microseconds(self._settings.retry_longest)
+            due = self._around.catalog.due_deliveries(self.name, now, DUE_AT_ONCE, latest)
             for delivery in due:
                 self._attempt(delivery)
                 if self._stop.is_set():
                     break
-        except Exception:
-            log.exception("deliveries are waiting", destination=self.name)
+        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            self._fault.failed(error)
             return False
+        self._fault.worked()
         return bool(due)
 
     def _pause(self) -> float:
@@ -111,6 +117,7 @@ class Outbox:
         except SendFailed as error:
             self._failed(delivery.id, error)
         else:
+            self._delayed.worked()
             if finished is not None:
                 self._enter(finished, DeliveryState.SENT, None)
 
@@ -160,7 +167,7 @@ class Outbox:
         first, longest = self._settings.retry_first, self._settings.retry_longest
         pause = min(microseconds(longest), microseconds(first) << min(delivery.attempts - 1, 30))
         again = self._around.clock.now() + int(pause * uniform(0.5, 1.0))  # noqa: S311 - jitter keeps no secret
-        log.warning("delivery delayed", delivery=delivery.id, destination=self.name, reason=str(error))
+        self._delayed.failed(str(error), delivery=delivery.id)
         self._enter(replace(delivery, next_attempt_at=again), DeliveryState.QUEUED, str(error))
 
     def _enter(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> DeliveryRecord:
@@ -184,7 +191,7 @@ def _batches(messages: Iterator[PhysicalMessage]) -> Iterator[list[PhysicalMessa
     size = 0
     for message in messages:
         batch.append(message)
-        size += len(message.body)
+        size += footprint(message)
         if len(batch) >= BATCH_MESSAGES or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0

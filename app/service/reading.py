@@ -7,9 +7,9 @@ from functools import partial
 from app.assembly import groups
 from app.assembly.parts import Parts
 from app.model.attachment import AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import DamagedError, TheirError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import AttachmentRecord, Finished
+from app.model.records import DAMAGED_PART, AttachmentRecord, Finished
 from app.service.data_sets import data_set_content
 from app.service.finishing import file_content, group_content
 from app.service.surroundings import Stores
@@ -49,8 +49,16 @@ def read_content(
         raise Spoilt(error, positions[0]) from error
     except WireError as error:
         raise Spoilt(TheirError("bad-content", error.row, error.at, error.why), positions[0]) from error
+    except DamagedError as error:
+        raise Spoilt(TheirError(DAMAGED_PART, "body", -1, str(error)), _damaged(error) or positions[0]) from error
     except KeyError as gone:
         raise Spoilt(TheirError("parts-gone", "", -1, "its parts are no longer in the journal"), None) from gone
+
+
+def _damaged(error: DamagedError) -> Position | None:
+    """The first of the parts that cannot be read back, where the journal can tell."""
+    places = ((each.segment, each.batch, each.row) for each in error.damage)
+    return next((Position(*place) for place in places if None not in place), None)  # type: ignore[arg-type]
 
 
 def first_place(record: AttachmentRecord, parts: Parts) -> int | None:

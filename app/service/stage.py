@@ -1,9 +1,9 @@
 """A thread with a name that ends the process's pretence of health when it dies."""
 
 from collections.abc import Callable
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 
-from app.observe import logger
+from app.observe import Recurring, logger
 
 log = logger(__name__)
 
@@ -36,9 +36,13 @@ class Stage:
 
 
 def repeat(every: float, stop: Event, work: Callable[[], None]) -> None:
-    """Calls `work` every so many seconds until `stop` is set. One that raises is logged, and the next one tries."""
+    """Calls `work` every so many seconds until `stop` is set. What it raises is logged once, and the next call tries
+    again."""
+    fault = Recurring(log, "periodic_work", stage=current_thread().name)
     while not stop.wait(every):
         try:
             work()
-        except Exception:
-            log.exception("periodic work failed")
+        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            fault.failed(error)
+        else:
+            fault.worked()

@@ -1,15 +1,13 @@
-"""What time does: unfinished attachments expire, finished ones settle, what nobody needs is removed."""
+"""What time does: unfinished attachments expire, what nobody needs is removed."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from app.model.attachment import AttachmentState
 from app.model.message import Position
-from app.model.records import AttachmentRecord
 from app.observe import logger
 from app.ports import Segment
 from app.service.completion import expiry_event
-from app.service.content import object_name, open_content
 from app.service.surroundings import Surroundings
 from app.settings import microseconds
 
@@ -28,7 +26,6 @@ class Sweeper:
         """Every step by itself: one that fails, on a full disk say, must not keep the others from making room."""
         steps = (
             self.expire,
-            self.settle,
             self.retire_segments,
             self.drop_delivered_content,
             self.prune_events,
@@ -55,24 +52,6 @@ class Sweeper:
             kind = record.kind.word if record.kind else "unknown"
             self._around.metrics.attachments.labels(AttachmentState.EXPIRED, kind).inc()
         self._around.bell.ring()
-
-    def settle(self) -> None:
-        """Copies finished content that still lies in the journal to the content store."""
-        before = self._around.clock.now() - microseconds(self._around.settings.content.settle_after)
-        for record in self._around.catalog.unsettled_attachments(before, AT_ONCE):
-            try:
-                self._settle(record)
-            except KeyError:
-                log.exception("finished content is no longer in the journal", attachment=record.id)
-
-    def _settle(self, record: AttachmentRecord) -> None:
-        name = object_name(record.id)
-        content = open_content(record, self._around.catalog, self._around.store, self._around.journal)
-        with self._around.store.create(name) as target:
-            for piece in content.read(0, content.size):
-                target.write(piece)
-        if not self._around.catalog.settle(record.id, name):
-            self._around.store.delete(name)
 
     def seal_old_segment(self) -> None:
         """Seals a segment that is old enough and that no append comes to end."""

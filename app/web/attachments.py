@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from app.dataset.contents import listing
 from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.gateway import Gateway
@@ -15,7 +16,7 @@ from app.web.data_sets import describe, found_contents
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_microseconds
 from app.web.fetching import answer
 from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, quality
-from app.web.problems import Problem, responses
+from app.web.problems import Problem, damaged, responses
 from app.web.schemas import (
     KINDS,
     AttachmentView,
@@ -135,7 +136,7 @@ def attachment_content(
     response_model=SchemaView,
     responses={
         200: {"description": "the variables", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **responses("not-found", "not-ready", "unreadable", "gone", "not-a-data-set", "invalid"),
+        **responses("not-found", "not-ready", "unreadable", "gone", "not-a-data-set", "invalid", "damaged"),
     },
 )
 def data_set_schema(
@@ -151,9 +152,11 @@ def data_set_schema(
     if record.kind is not AttachmentKind.DATA_SET:
         raise Problem("not-a-data-set", "this attachment is a file")
     try:
-        found = found_contents(gateway.content(record))
+        found = found_contents(gateway.verified_content(record))
     except KeyError:
         raise Problem("gone", "the content is not there any more") from None
+    except DamagedError as error:
+        raise damaged(error) from error
     if format_ is None and quality(accept, "text/plain") > quality(accept, "application/json"):
         format_ = "text"
     if format_ == "text":

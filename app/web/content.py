@@ -23,6 +23,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from app.model.errors import DamagedError
 from app.service.content import Content
 from app.web.names import content_disposition
 from app.web.problems import Problem
@@ -174,7 +175,10 @@ class ContentResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         if scope["method"] != "HEAD":
-            await self._stream(receive, send)
+            try:
+                await self._stream(receive, send)
+            except (DamagedError, KeyError):
+                return  # with no end to the answer, at which the server breaks the connection; it was logged when met
         await send({"type": "http.response.body", "body": b""})
 
     async def _stream(self, receive: Receive, send: Send) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from fastapi import Request, Response
 
 from app.model.attachment import AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import DamagedError, TheirError
 from app.model.records import AttachmentRecord
 from app.service.content import Content
 from app.service.gateway import Gateway
@@ -20,7 +20,7 @@ from app.web.data_sets import parquet_file
 from app.web.deps import to_time
 from app.web.names import file_name
 from app.web.negotiation import chosen_format, invalid, not_representable
-from app.web.problems import Problem
+from app.web.problems import Problem, damaged
 from app.web.text_content import answer_in_utf_8
 
 _STORED = FORMATS["parquet"]
@@ -44,7 +44,7 @@ def answer(
         content = gateway.content(record)
     try:
         if charset is None and record.kind is AttachmentKind.DATA_SET:
-            response = _data_set(request, record, content, chosen_format(word, accept), options)
+            response = _data_set(request, gateway, record, content, chosen_format(word, accept), options)
             response.headers["Vary"] = "Accept"
             return response
         _refuse_choice(word, options)
@@ -59,11 +59,13 @@ def answer(
 
 @contextmanager
 def _gone_if_missing() -> Iterator[None]:
-    """Content may be deleted at any time."""
+    """Content may be deleted at any time, and found damaged before anything of it has been answered."""
     try:
         yield
     except KeyError:
         raise Problem("gone", "the content is not there any more") from None
+    except DamagedError as error:
+        raise damaged(error) from error
 
 
 def _stored(request: Request, record: AttachmentRecord, content: Content) -> Response:
@@ -72,7 +74,12 @@ def _stored(request: Request, record: AttachmentRecord, content: Content) -> Res
 
 
 def _data_set(
-    request: Request, record: AttachmentRecord, content: Content, known: TableFormat, options: Options
+    request: Request,
+    gateway: Gateway,
+    record: AttachmentRecord,
+    content: Content,
+    known: TableFormat,
+    options: Options,
 ) -> Response:
     """A data set in a format: as it is stored, or made on the way."""
     chosen = known.settled(options)
@@ -81,7 +88,7 @@ def _data_set(
 
     def make() -> Iterator[Piece]:
         with _gone_if_missing():
-            file = parquet_file(content)
+            file = parquet_file(gateway.verified_content(record))
         return known.write(outgoing(file, chosen, known, _finished_at(record)), chosen)
 
     return respond_made(request.headers, request.method, make, _made(record, known, chosen))

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.model.errors import StoreFull
+from app.model.errors import CatalogError, DamagedError, StoreFull
 from app.observe import logger
 from app.ports import BadCursor
 
@@ -108,8 +108,19 @@ _TABLE = (
         "The idempotency key stands for another request",
         "Send the very same request again, or take a new key.",
     ),
+    ProblemType(
+        "damaged",
+        500,
+        "The content is damaged",
+        "Its bytes on disk are not those that were received, or cannot be read. Once repaired, it is served again.",
+    ),
     ProblemType("internal", 500, "The gateway failed", "The fault is logged under `incident`."),
-    ProblemType("unavailable", 503, "The gateway is not taking requests", "It is starting or stopping; try again."),
+    ProblemType(
+        "unavailable",
+        503,
+        "The gateway is not taking requests",
+        "It is starting or stopping, or its catalog cannot be read or written; try again.",
+    ),
     ProblemType(
         "tables-unavailable",
         503,
@@ -244,6 +255,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(BadCursor, _on_bad_cursor)
     app.add_exception_handler(StoreFull, _on_store_full)
+    app.add_exception_handler(DamagedError, _on_damaged)
+    app.add_exception_handler(CatalogError, _on_catalog_error)
     app.add_middleware(IncidentMiddleware)
 
 
@@ -284,6 +297,21 @@ def _on_http(request: Request, error: Exception) -> JSONResponse:
 def _on_bad_cursor(request: Request, _error: Exception) -> JSONResponse:
     errors = [{"detail": "not a cursor of this listing", "parameter": "cursor"}]
     return Problem("invalid", f"cursor: {errors[0]['detail']}", errors=errors).response(request.url.path)
+
+
+def damaged(error: DamagedError) -> Problem:
+    """What is answered when content is not as it was received, before anything of it was answered."""
+    return Problem("damaged", f"the content is not served: {error}")
+
+
+def _on_damaged(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, DamagedError)
+    return damaged(error).response(request.url.path)
+
+
+def _on_catalog_error(request: Request, _error: Exception) -> JSONResponse:
+    problem = Problem("unavailable", "the catalog cannot be read or written at present", {"Retry-After": "5"})
+    return problem.response(request.url.path)
 
 
 def _on_store_full(request: Request, _error: Exception) -> JSONResponse:

@@ -1,9 +1,8 @@
-import os
 import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from errno import ENOSPC
@@ -13,17 +12,21 @@ import pyarrow as pa
 import pytest
 from crc32c import crc32c
 
-from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal import ArrowJournal, ipc
 from adapters.arrow_journal.archive import ArrowArchive
-from adapters.arrow_journal.columns import BodyLayout, encode
+from adapters.arrow_journal.columns import NO_LAYOUT
+from adapters.arrow_journal.files import ReadFile
+from adapters.arrow_journal.header import header_of
 from adapters.arrow_journal.ipc import END_OF_STREAM
+from adapters.arrow_journal.mending import END_BYTES
 from adapters.arrow_journal.reading import OPEN_SEGMENTS
 from adapters.arrow_journal.recent import LAYOUTS, Recent
-from adapters.arrow_journal.recovery import whole_batches
-from adapters.arrow_journal.segments import SegmentState
+from adapters.arrow_journal.scanning import find_batches
+from adapters.arrow_journal.segments import SegmentState, segment_path
 from adapters.arrow_journal.writing import seal_file
 from app.model.errors import JournalFull, OurError
 from app.model.message import PhysicalMessage, Position
+from app.model.records import Damage
 from app.ports import Journal
 from tests.contracts.journal import JournalContract, Opener, everything, messages_of
 from tests.support.disk import small_disk
@@ -57,21 +60,47 @@ def segment_names(folder: Path) -> list[str]:
 
 
 def left_by_a_killed_process(folder: Path, *batches: list[PhysicalMessage]) -> bytes:
-    """Writes a journal whose one segment is not sealed; returns that segment's bytes."""
+    """Writes a journal whose last segment is not sealed; returns that segment's bytes."""
     journal = ArrowJournal(folder)
-    for batch in batches:
-        journal.append(batch)
-    unsealed = (folder / "0000000001.open.arrows").read_bytes()
+    number = [journal.append(batch)[0].segment for batch in batches][-1]
+    unsealed = segment_path(folder, number, sealed=False).read_bytes()
     journal.close()
-    (folder / "0000000001.arrows").unlink()
-    (folder / "0000000001.open.arrows").write_bytes(unsealed)
+    segment_path(folder, number, sealed=True).unlink()
+    segment_path(folder, number, sealed=False).write_bytes(unsealed)
     return unsealed
 
 
+def found_in(path: Path) -> SegmentState:
+    """What is known of an unsealed segment 1."""
+    file, size = ReadFile(path), path.stat().st_size
+    state = SegmentState(1, size, 0, format=header_of(file, size).format(1))
+    assert state.format is not None
+    find_batches(file, state, state.format)
+    return state
+
+
+def flip(path: Path, at: int, bit: int = 0) -> None:
+    """Flips a bit of the byte at a place of a file."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte[0] ^ 1 << bit]))
+
+
 def batch_starts(path: Path) -> list[int]:
-    state = whole_batches(1, path)
-    assert state is not None
-    return list(state.batches or ())
+    return list(found_in(path).batches or ())
+
+
+def stream(folder: Path) -> list[pa.RecordBatch]:
+    """The batches of a folder's sealed segments, as any Arrow reader has them."""
+    batches = []
+    for path in sorted(folder.glob("??????????.arrows")):
+        with pa.ipc.open_stream(path.read_bytes()) as reader:
+            for batch in reader:
+                batch.validate(full=True)
+                batches.append(batch)
+    return batches
 
 
 class TestArrowJournal(JournalContract):
@@ -111,7 +140,9 @@ class TestFiles:
         assert sealed["body"].to_pylist()[:5] == [message.body for message in messages]
         assert sealed["body_crc32"].to_pylist()[:5] == [crc32c(message.body) for message in messages]
         assert sealed["put_time"].null_count == sealed.num_rows - 1
-        assert sealed.drop_columns(["body_crc32", "batch_crc32"]).slice(4, 1).to_pylist() == [
+        packed = [position.pack() for position, _ in self.read_back(tmp_path)]
+        assert sealed["position"].to_pylist() == packed
+        assert sealed.drop_columns(["body_crc32", "position", "batch_crc32"]).slice(4, 1).to_pylist() == [
             messages[4]._asdict()
             | {
                 "put_time": datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC),
@@ -119,6 +150,11 @@ class TestFiles:
                 "properties": [("a", "b")],
             }
         ]
+
+    @staticmethod
+    def read_back(folder: Path) -> list[tuple[Position, PhysicalMessage]]:
+        with closing(ArrowJournal(folder)) as journal:
+            return everything(journal)
 
     @staticmethod
     def table(path: Path) -> pa.Table:
@@ -178,12 +214,8 @@ class TestFiles:
             place = next(journal.extents([position])).offset
             journal.seal()
             assert journal.verify(1) == []
-            with (tmp_path / "0000000001.arrows").open("r+b") as file:
-                file.seek(place + 50)
-                byte = file.read(1)
-                file.seek(place + 50)
-                file.write(bytes([byte[0] ^ 1]))
-            assert journal.verify(1) == [position]
+            flip(tmp_path / "0000000001.arrows", place + 50)
+            assert journal.verify(1) == [Damage(*position, "the body fails its checksum")]
 
     def test_refuses_a_folder_with_segments_of_another_format(self, tmp_path: Path) -> None:
         with pa.ipc.new_stream(str(tmp_path / "0000000001.arrows"), pa.schema([("a", pa.int8())])):
@@ -195,45 +227,66 @@ class TestFiles:
 class TestRecovery:
     BATCHES = (messages_of([5, 0, 300]), messages_of([40]), messages_of([200, 30]))
 
-    def test_of_a_file_torn_at_any_byte_the_whole_batches_stay(self, tmp_path: Path) -> None:
+    def test_of_a_file_torn_at_any_byte_what_is_whole_stays(self, tmp_path: Path) -> None:
         whole = left_by_a_killed_process(tmp_path / "journal", *self.BATCHES)
-        path = tmp_path / "torn"
-        path.write_bytes(whole)
-        ends = [*batch_starts(path)[1:], len(whole)]
-        for size in range(len(whole), 0, -1):
-            os.truncate(path, size)
-            state = whole_batches(1, path)
-            assert (state.size if state else 0) == max((end for end in ends if end <= size), default=0)
+        starts = batch_starts(tmp_path / "journal" / "0000000001.open.arrows")
+        messages = [message for batch in self.BATCHES for message in batch]
+        heads = [ipc.frame_of(whole[start:]) for start in starts]
+        ends = [
+            start + head.head + sum(len(message.body) for message in batch[: row + 1])
+            for start, head, batch in zip(starts, heads, self.BATCHES, strict=True)
+            if head is not None
+            for row in range(len(batch))
+        ]
+        sizes = {near + more for near in (*starts, *ends, len(whole)) for more in (-4096, -9, -1, 0, 1, 2000)}
+        for size in sorted(size for size in sizes if 0 < size <= len(whole)):
+            folder = tmp_path / str(size)
+            folder.mkdir()
+            (folder / "0000000001.open.arrows").write_bytes(whole[:size])
+            with closing(ArrowJournal(folder)) as journal:
+                kept = sum(end <= size for end in ends)
+                assert [message for _, message in everything(journal)] == messages[:kept]
+                assert all(journal.verify(segment.number) == [] for segment in journal.segments())
+                assert sum(len(batch) for batch in stream(folder)) == kept
 
-    @pytest.mark.parametrize("cut", [0, 1, 7, 8, 9, 200, 1000, 2000, -1, -8, -200])
+    @pytest.mark.parametrize("cut", [0, 1, 7, 8, 9, 200, 1000, 1900, 2000, -1, -8, -200])
     def test_opening_cuts_a_torn_tail_off_and_seals_the_rest(self, tmp_path: Path, cut: int) -> None:
         path = tmp_path / "0000000001.open.arrows"
         whole = left_by_a_killed_process(tmp_path, *self.BATCHES)
         start = batch_starts(path)[-1]
         kept, last = whole[:start], whole[start:]
         path.write_bytes(kept + last[: cut % len(last)])
+        frame = ipc.frame_of(last)
+        assert frame is not None
+        stays = self.BATCHES[-1][: sum(frame.head + end <= cut % len(last) for end in (200, 230))]
         with closing(ArrowJournal(tmp_path)) as journal:
-            expected = [message for batch in self.BATCHES[:-1] for message in batch]
+            expected = [message for batch in self.BATCHES[:-1] for message in batch] + stays
             assert [message for _, message in everything(journal)] == expected
-            assert (tmp_path / "0000000001.arrows").read_bytes() == kept + END_OF_STREAM
+            sealed = (tmp_path / "0000000001.arrows").read_bytes()
+            assert sealed.startswith(kept)
+            assert sealed.endswith(END_OF_STREAM)
+            assert stays or sealed == kept + END_OF_STREAM
             assert journal.append(self.BATCHES[-1])[0] == Position(2, 0, 0)
             assert [message for _, message in everything(journal)] == [*expected, *self.BATCHES[-1]]
 
-    @pytest.mark.parametrize("damage", [lambda tail: bytes(len(tail)), lambda tail: bytes([tail[0] ^ 0xFF]) + tail[1:]])
     @pytest.mark.parametrize("batch", [messages_of([200, 30]), messages_of([0] * 3)])
     def test_bytes_that_never_reached_the_disk_are_a_torn_tail(
-        self, tmp_path: Path, damage: Callable[[bytes], bytes], batch: list[PhysicalMessage]
+        self, tmp_path: Path, batch: list[PhysicalMessage]
     ) -> None:
         whole = left_by_a_killed_process(tmp_path / "journal", *self.BATCHES, batch)
-        path = tmp_path / "torn"
-        path.write_bytes(whole)
-        last = batch_starts(path)[-1]
-        end = len(whole) - encode(batch).fill
-        for at in range(last, end):
-            path.write_bytes(torn := whole[:at] + damage(whole[at:]))
-            state = whole_batches(1, path)
-            assert state is not None
-            assert state.size == (len(whole) if torn == whole else last)
+        last = batch_starts(tmp_path / "journal" / "0000000001.open.arrows")[-1]
+        frame = ipc.frame_of(whole[last:])
+        assert frame is not None
+        before = sum(map(len, self.BATCHES))
+        ends = [last + frame.head + sum(len(message.body) for message in batch[: row + 1]) for row in range(len(batch))]
+        for at in {*range(last, ends[-1] - END_BYTES, 13), *ends, *(end - END_BYTES for end in ends)}:
+            folder = tmp_path / str(at)
+            folder.mkdir()
+            torn = whole[:at] + bytes(len(whole) - at)
+            (folder / "0000000001.open.arrows").write_bytes(torn)
+            with closing(ArrowJournal(folder)) as journal:
+                assert len(everything(journal)) == before + sum(torn[:end] == whole[:end] for end in ends)
+                assert journal.verify(1) == []
 
     @pytest.mark.parametrize("size", [0, 4, 1000])
     def test_a_segment_without_a_batch_is_begun_again(self, tmp_path: Path, size: int) -> None:
@@ -243,7 +296,7 @@ class TestRecovery:
         (tmp_path / "0000000006.open.arrows").write_bytes(whole[:size])
         with closing(ArrowJournal(tmp_path)) as journal:
             assert journal.segments() == []
-            assert segment_names(tmp_path) == ["0000000007.open.arrows"]
+            assert segment_names(tmp_path) == []
             assert journal.append(messages_of([1])) == [Position(7, 0, 0)]
 
     def test_a_killed_process_loses_nothing_it_had_taken(self, tmp_path: Path) -> None:
@@ -268,7 +321,7 @@ class TestRecovery:
 APPENDS_FOR_EVER = """
 import os, sys
 from pathlib import Path
-from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal import ArrowJournal, ipc
 from app.model.message import PhysicalMessage
 journal = ArrowJournal(Path(sys.argv[1]), segment_bytes=1 << 20)
 number = int(sys.argv[2])
@@ -307,8 +360,7 @@ class TestTrouble:
         with closing(ArrowJournal(folder)) as journal:
             journal.append(messages)
             journal.seal()
-        left_by_a_killed_process(small_disk / "other", messages)
-        (small_disk / "other" / "0000000001.open.arrows").rename(folder / "0000000002.open.arrows")
+        left_by_a_killed_process(folder, messages)
         with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as filler:
             while filler.write(bytes(4096)):
                 pass
@@ -323,8 +375,7 @@ class TestTrouble:
     def test_who_sees_that_a_segment_is_sealed_sees_its_whole_size(self, tmp_path: Path) -> None:
         left_by_a_killed_process(tmp_path, messages_of([30_000] * 3))
         path = tmp_path / "0000000001.open.arrows"
-        found = whole_batches(1, path)
-        assert found is not None
+        found = found_in(path)
         state = Watched(1, found.size, found.created_at)
         seal_file(tmp_path, state, 5)
         assert state.seen == [(tmp_path / "0000000001.arrows").stat().st_size]
@@ -375,7 +426,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 def test_nothing_of_a_segment_that_is_no_more_stays_in_memory() -> None:
     recent = Recent()
-    layout = BodyLayout(0, memoryview(bytes(16)).cast("q"))
+    layout = NO_LAYOUT
     batches = [(segment, batch) for segment in (1, 2) for batch in range(LAYOUTS)]
     for batch in batches:
         recent.add(batch, layout, [b""])

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import URL, Engine, create_engine, event, inspect, text
+from sqlalchemy import URL, Engine, create_engine, event, inspect, make_url, text
 
 from adapters.sql_catalog import SqlCatalog
 from adapters.sql_catalog.database import _ON_CONNECT, Database
@@ -24,8 +25,8 @@ from adapters.sql_catalog.migrations import configuration
 from adapters.sql_catalog.rows import attachment_columns, delivery_values
 from adapters.sql_catalog.tables import attachments, deliveries, metadata
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import OurError
-from app.model.records import Checkpoint, Cut, GroupProgress, PartRun
+from app.model.errors import CatalogError, CatalogTaken, OurError
+from app.model.records import Checkpoint, Cut, GroupProgress, JournalIdentity, PartRun
 from app.ports import AttachmentFilter, Catalog
 from tests.contracts.catalog import HAPPENED, CatalogContract, attachment, delivery, finished, keep, message, spoilt
 from tests.support.postgresql import binaries, running_postgresql
@@ -188,6 +189,47 @@ class SqlCatalogContract(CatalogContract):
         assert (counted[AttachmentState.DELETED], counted[AttachmentState.FINISHED]) == (100, 300)
         other.close()
 
+    def test_one_gateway_at_a_time_has_it(self, catalog: SqlCatalog, url: str) -> None:
+        catalog.lock()
+        catalog.lock()
+        for _ in range(2):
+            other = SqlCatalog(url)
+            with pytest.raises(CatalogTaken, match="another gateway"):
+                other.lock()
+            other.checkpoint(Checkpoint())  # who assembles beside the gateway needs no lock
+            other.close()
+        catalog.close()
+        other = SqlCatalog(url)
+        other.lock()
+        other.close()
+
+    def test_a_killed_gateway_has_it_no_more(self, catalog: SqlCatalog, url: str) -> None:
+        code = f"from adapters.sql_catalog import SqlCatalog\nc = SqlCatalog({url!r})\nc.lock()\nprint(1, flush=True)\n"
+        lives_on = [sys.executable, "-c", f"{code}import time\ntime.sleep(600)"]
+        with subprocess.Popen(lives_on, cwd=ROOT, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "1\n"
+            with pytest.raises(CatalogTaken):
+                catalog.lock()
+            holder.kill()
+            holder.wait(30)
+        catalog.lock()
+
+    def test_a_gateway_that_was_replaced_writes_nothing_more(self, catalog: SqlCatalog, url: str) -> None:
+        catalog.bind(JournalIdentity("a" * 32, 1))
+        catalog.checkpoint(Checkpoint(progress=1))
+        later = SqlCatalog(url)
+        later.bind(JournalIdentity("a" * 32, 2))
+        with pytest.raises(CatalogTaken, match="epoch 2 "):
+            catalog.checkpoint(Checkpoint(progress=2))
+        with pytest.raises(CatalogTaken):
+            catalog.set_state(["a1"], AttachmentState.DELETED)
+        with pytest.raises(OurError, match="older copy"):
+            catalog.bind(JournalIdentity("a" * 32, 1))
+        assert later.progress() == 1
+        later.checkpoint(Checkpoint(progress=3))
+        later.close()
+
     def test_a_killed_writer_leaves_whole_checkpoints(self, url: str) -> None:
         writes_for_ever = [sys.executable, "-m", __name__, url]
         done = 0
@@ -268,6 +310,32 @@ class TestSqlite(SqlCatalogContract):
                 assert not slow, statement
         engine.dispose()
 
+    @pytest.mark.parametrize("damaged", ["page", "header"])
+    def test_a_damaged_page_is_one_sentence(self, tmp_path: Path, damaged: str) -> None:
+        path = tmp_path / "catalog.db"
+        catalog = SqlCatalog(f"sqlite:///{path}")
+        keep(catalog, *(attachment(number, qualifier_2="n" * 500) for number in range(300)))
+        catalog.close()
+        size = path.stat().st_size
+        with path.open("r+b") as file:
+            file.seek(0 if damaged == "header" else 4096)
+            file.write(b"\xa5" * (size - file.tell() if damaged == "page" else 100))
+        with pytest.raises(CatalogError) as met:  # noqa: PT012 - where it is met depends on the page
+            catalog = SqlCatalog(f"sqlite:///{path}")
+            catalog.attachments(AttachmentFilter(), None, 300)
+        assert str(met.value).startswith(f"the catalog {path} is damaged (")
+        assert "attachment-gateway" in str(met.value)
+        assert "\n" not in str(met.value)
+
+    def test_an_error_of_the_disk_is_one_sentence(self, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fails(_connection: object, _cursor: object, *_: object) -> None:
+            raise sqlite3.OperationalError("disk I/O error")
+
+        engine = catalog._database._readers
+        event.listen(engine, "before_cursor_execute", fails)
+        with pytest.raises(CatalogError, match=r"cannot be read or written \(disk I/O error\): check the disk"):
+            catalog.progress()
+
     def test_needs_a_file(self) -> None:
         with pytest.raises(ValueError, match="file"):
             SqlCatalog("sqlite://")
@@ -293,6 +361,26 @@ class TestPostgresql(SqlCatalogContract):
                 assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == setting
         database.close()
 
+    def test_a_lock_whose_connection_was_lost_is_taken_again_or_missed(
+        self, catalog: SqlCatalog, url: str, postgresql: Path
+    ) -> None:
+        catalog.lock()
+        cut_off(postgresql, url)
+        catalog.lock()
+        other = SqlCatalog(url)
+        with pytest.raises(CatalogTaken):
+            other.lock()
+        cut_off(postgresql, url)
+        other.lock()
+        with pytest.raises(CatalogTaken):
+            catalog.lock()
+        other.close()
+
+    def test_a_server_that_is_away_is_one_sentence(self, catalog: SqlCatalog, url: str) -> None:
+        catalog.progress()
+        with pytest.raises(CatalogError, match="cannot be used at present"):
+            SqlCatalog(url.replace("catalog_", "no_such_catalog_"))
+
     def test_gateways_that_start_at_once_make_one_schema(self, url: str) -> None:
         opened = [
             subprocess.Popen(
@@ -301,6 +389,17 @@ class TestPostgresql(SqlCatalogContract):
             for _ in range(3)
         ]
         assert [process.wait(60) for process in opened] == [0, 0, 0]
+
+
+def cut_off(postgresql: Path, url: str) -> None:
+    """Ends the connection that has the gateway's lock, as a network or a server that restarts does."""
+    with psycopg.connect(host=str(postgresql), user="postgres", dbname="postgres", autocommit=True) as connection:
+        ended = connection.execute(
+            "SELECT pg_terminate_backend(l.pid, 5000) FROM pg_locks l JOIN pg_database d ON d.oid = l.database "
+            "WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND d.datname = %s",
+            [make_url(url).database],
+        ).fetchall()
+    assert ended == [(True,)]
 
 
 def write_until_killed(url: str) -> None:

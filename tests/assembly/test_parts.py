@@ -35,6 +35,26 @@ def test_what_is_fresh_makes_the_same_set_again(arrived: list[tuple[int, int]]) 
     assert dict(Parts(kept)) == dict(parts)
 
 
+@given(arrivals, st.data())
+def test_a_part_is_replaced_for_good(arrived: list[tuple[int, int]], data: st.DataObject) -> None:
+    parts = Parts()
+    kept: list[PartRun] = []
+    model: dict[int, int] = {}
+    for number, (sequence, _) in enumerate(arrived):
+        if parts.add(sequence, number) is None:
+            model[sequence] = number
+    kept += parts.take_fresh()
+    for again in range(1000, 1000 + (data.draw(st.integers(0, 5)) if model else 0)):
+        sequence = data.draw(st.sampled_from(sorted(model)))
+        assert parts.replace(model[sequence], again)
+        model[sequence] = again
+        assert not parts.replace(999, 5)
+        assert dict(parts) == model
+    kept += parts.take_fresh()
+    assert parts.count == len(model)
+    assert dict(Parts(kept)) == model
+
+
 @given(st.permutations(range(1, 300)), st.booleans())
 def test_one_to_n_in_either_byte_order(order: list[int], little: bool) -> None:
     parts = Parts()

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.errors import OurError
 from app.model.message import Position
 from app.model.records import (
     AttachmentRecord,
@@ -24,6 +25,7 @@ from app.model.records import (
     Extent,
     Finished,
     GroupProgress,
+    JournalIdentity,
     MessageRecord,
     NewEvent,
     OutgoingAttachment,
@@ -157,6 +159,18 @@ class CatalogContract:
         assert catalog.attachments(AttachmentFilter(), None, 10) == ([], None)
         assert catalog.last_event() == 0
         assert {n for counted in catalog.counts().values() for n in counted.values()} == {0}
+
+    def test_belongs_to_the_journal_it_is_bound_to(self, catalog: Catalog) -> None:
+        assert catalog.journal_identity() is None
+        for epoch in (3, 3, 4):
+            catalog.bind(JournalIdentity("a" * 32, epoch))
+            assert catalog.journal_identity() == JournalIdentity("a" * 32, epoch)
+            catalog.checkpoint(Checkpoint(progress=epoch))
+        with pytest.raises(OurError, match="older copy"):
+            catalog.bind(JournalIdentity("a" * 32, 3))
+        assert catalog.journal_identity() == JournalIdentity("a" * 32, 4)
+        catalog.bind(JournalIdentity("b" * 32, 1))
+        assert catalog.journal_identity() == JournalIdentity("b" * 32, 1)
 
     def test_a_checkpoint_is_there_whole(self, catalog: Catalog) -> None:
         catalog.checkpoint(
@@ -482,11 +496,11 @@ class CatalogContract:
         assert not catalog.finish(finished(3), [HAPPENED])
         assert len(catalog.events_after(0, 10)) == 1
 
-        assert catalog.settle("a1", "attachments/a1")
+        assert catalog.settle({"a1": "attachments/a1"}) == {"a1"}
         assert known(catalog, 1) == replace(found, storage="store", object_name="attachments/a1")
         assert catalog.extents("a1") == ()
         assert catalog.part_runs("a1") == []
-        assert catalog.settle("a1", "attachments/a1"), "the object is in use: the caller must not remove it"
+        assert catalog.settle({"a1": "attachments/a1"}) == {"a1"}, "the object is in use: it must not be removed"
 
     def test_content_that_is_in_the_store_at_once_needs_no_parts(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1, State.COMPLETE))
@@ -507,7 +521,7 @@ class CatalogContract:
         assert (known(catalog, 1).state, known(catalog, 1).qualifier_2) == (State.DELETED, "a.txt")
         assert catalog.extents("a1") == ()
         assert catalog.part_runs("a1") == []
-        assert not catalog.settle("a1", "attachments/a1")
+        assert catalog.settle({"a1": "attachments/a1"}) == set()
         assert not catalog.finish(finished(2), [])
         for state in State:
             catalog.set_state(["a1"], state)
@@ -590,7 +604,7 @@ class CatalogContract:
         catalog.set_quarantine_state("q81", "dismissed")
         catalog.set_quarantine_state("q82", "replayed")
         assert catalog.needed_segments() == {0, 1, 2, 10, 11, 12, 20, 21, 22, 60, 80, 82}
-        catalog.settle("a6", "attachments/a6")
+        catalog.settle({"a6": "attachments/a6"})
         catalog.set_state(["a2"], State.DELETED)
         assert catalog.needed_segments() == {0, 1, 2, 10, 11, 12, 80, 82}
 

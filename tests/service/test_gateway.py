@@ -20,6 +20,7 @@ from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachme
 from app.ports import AttachmentFilter, SendFailed
 from app.service.cutting import Cutter
 from app.service.gateway import Gateway
+from app.service.settling import Settler
 from app.service.surroundings import Surroundings
 from app.service.sweeper import Sweeper
 from tests.support.outgoing import FILES, SOURCE, cut, delivery
@@ -51,7 +52,7 @@ class Service:
     def __init__(self, gateway: Gateway, around: Surroundings, clock: ManualClock, name: str) -> None:
         self.gateway, self.around, self.clock, self.queue = gateway, around, clock, queue(name)
         self.endpoint = {"transport": "memory", "queue": name}
-        self.sweeper = Sweeper(around)
+        self.sweeper, self.settler = Sweeper(around), Settler(around)
 
     def send(self, content: bytes, name: str = "a.bin") -> DeliveryRecord:
         delivery_id = uuid4().hex
@@ -219,7 +220,7 @@ def test_finished_content_settles_and_its_segment_goes(start: Start) -> None:
     record = service.until_state(sent, AttachmentState.FINISHED)
     assert record.storage == "journal"
     service.clock.advance(11)
-    service.sweeper.sweep()
+    service.settler.settle()
     settled = service.attachment(sent)
     assert settled is not None
     assert settled.storage == "store"
@@ -330,7 +331,7 @@ def test_what_settles_while_it_is_deleted_leaves_no_object(start: Start, monkeyp
 
     def settled_just_before(*arguments: Any, **more: Any) -> None:
         service.clock.advance(1)
-        service.sweeper.settle()
+        service.settler.settle()
         set_state(*arguments, **more)
 
     monkeypatch.setattr(service.gateway.catalog, "set_state", settled_just_before)

@@ -21,8 +21,8 @@ from app.ports import AttachmentFilter, Catalog, Journal, Page
 from app.service.content import open_content
 from app.service.gateway import Gateway
 from app.service.missing import missing_ranges
+from app.service.settling import Settler
 from app.service.surroundings import Surroundings
-from app.service.sweeper import Sweeper
 from app.settings import Settings
 from app.tables.quality import QUALITY, summed
 from tests.support.waiting import until
@@ -68,7 +68,7 @@ def by_the_gateway(folder: Path, journal: Path) -> Found:
 
 
 def _settled(around: Surroundings) -> bool:
-    Sweeper(around).settle()
+    Settler(around).settle()
     return not around.catalog.unsettled_attachments(around.clock.now(), 1)
 
 

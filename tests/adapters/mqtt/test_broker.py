@@ -7,6 +7,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from structlog.testing import capture_logs
 
 from adapters import mqtt
@@ -75,6 +77,43 @@ def test_a_restart_of_the_broker_loses_nothing(tmp_path: Path, topic: str, versi
         to.close()
 
 
+def test_two_with_one_identifier_say_so_and_slow_down(broker: Mosquitto, topic: str) -> None:
+    """Mosquitto ends the older connection without a word."""
+    sources = [receiver(broker, topic, client_id=topic) for _ in range(2)]
+    hint = f"another client may have client_id '{topic}'"
+    with capture_logs() as logs, receiving(sources[0], Collector()), receiving(sources[1], Collector()):
+        until(lambda: any(hint in (source.status()["error"] or "") for source in sources), 60)
+    told = [entry["reason"] for entry in logs if entry["event"] == "connection_failed"]
+    assert len(told) <= 5, "each tells each reason once"
+    assert any(hint in reason for reason in told)
+
+
+def test_a_shared_subscription_is_warned_of(broker: Mosquitto, topic: str) -> None:
+    shared = f"$share/group/{topic}"
+    with capture_logs() as logs, receiving(source := receiver(broker, shared), collected := Collector()):
+        publish(broker, topic, b"?")
+        until(lambda: collected.messages or collected.refused)
+        assert shared in source.status()["warning"]
+        assert "only one gateway" in source.status()["warning"]
+    assert texts(logs) == ["shared_subscription"]
+    with receiving(source := receiver(broker, topic), Collector()):
+        assert "warning" not in source.status()
+
+
+def test_a_flood_of_properties_is_refused_unread(broker: Mosquitto, topic: str) -> None:
+    properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+    properties.UserProperty = [("n" * 10, "v" * 10)] * 50_000
+    with receiving(receiver(broker, topic), collected := Collector()):
+        publish(broker, topic, b"payload", properties=properties)
+        publish(broker, topic, b"after", properties=envelope(message(1)))
+        until(lambda: collected.refused and collected.messages, 30)
+    ((kept, code, why),) = collected.refused
+    assert (bytes(kept.body), code) == (b"payload", "properties-too-large")
+    assert len(kept.body.obj) == len(b"payload"), "the packet with the properties is let go"  # type: ignore[union-attr,arg-type]
+    assert "1250000 bytes of properties" in why
+    assert collected.bodies() == [b"after"]
+
+
 def test_a_lost_session_is_said(tmp_path: Path, topic: str) -> None:
     with Mosquitto(tmp_path) as broker, capture_logs() as logs:
         with receiving(source := receiver(broker, topic), Collector()):
@@ -89,7 +128,7 @@ def test_a_broker_that_is_away_is_named_once(tmp_path: Path, topic: str) -> None
     away = Mosquitto(tmp_path)
     with capture_logs() as logs, pytest.raises(TimeoutError), receiving(receiver(away, topic), Collector(), patience=1):
         pass
-    assert len([text for text in texts(logs) if text == "not connected"]) == 1
+    assert len([text for text in texts(logs) if text == "connection_failed"]) == 1
     with pytest.raises(SendFailed, match="cannot be reached") as failure:
         sender(away, topic).send([message(1)])
     assert not failure.value.permanent

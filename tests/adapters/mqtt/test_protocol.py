@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
+from time import monotonic
 
 import pytest
+from structlog.testing import capture_logs
 
 from adapters import mqtt
 from app.codecs.mqtt.fixed_header import PacketType
@@ -66,6 +68,25 @@ def subscribed(broker: ScriptedBroker, answer: str = ACCEPTED_5, granted: str = 
     broker.accept(answer)
     mid = broker.expect(PacketType.SUBSCRIBE).rest[:2].hex()
     broker.send(f"9004{mid}00{granted}" if answer == ACCEPTED_5 else f"9003{mid}{granted}")
+
+
+def test_a_session_that_was_taken_over_is_not_fought_for(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adapters.mqtt.receiver._TAKEN_OVER_PAUSE", 2.0)
+    source = receiver(broker, client_id="mine")
+    with capture_logs() as logs, running(broker, source, Collector()):
+        for _ in range(2):
+            subscribed(broker)
+            until(lambda: source.status()["connected"])
+            broker.send("e0028e00")
+            ended = monotonic()
+            until(lambda: not source.status()["connected"])
+            assert "another client took over the session of client_id 'mine'" in source.status()["error"]
+        subscribed(broker)
+        assert monotonic() - ended > 1.5
+    (told,) = [entry for entry in logs if "took over" in entry.get("reason", "")]
+    assert "no two may have the same client_id" in told["reason"]
 
 
 @pytest.mark.parametrize(("qos", "acknowledged"), [(1, PacketType.PUBACK), (2, PacketType.PUBREC)])

@@ -1,0 +1,126 @@
+"""How a segment begins: an Arrow schema whose metadata say which journal's it is, in whole blocks.
+
+`attachment_gateway.journal` is the format, `.created_at` when the segment was begun (µs), `.journal_id` and `.epoch`
+are the journal's identity, and `.header_crc32` is the CRC-32C of these blocks, taken with its own digits as dashes.
+Format 1 had neither identity nor checksum.
+"""
+
+from typing import NamedTuple
+
+import pyarrow as pa
+from crc32c import crc32c
+
+from adapters.arrow_journal import ipc
+from adapters.arrow_journal.columns import SCHEMA, SCHEMA_1
+from adapters.arrow_journal.files import ReadFile, UnreadableError
+from app.model.records import JournalIdentity
+
+FORMAT, FIRST_FORMAT = 2, 1
+MAX_HEADER = 64 << 10
+
+_PREFIX = b"attachment_gateway."
+_VERSION, _CREATED, _ID, _EPOCH, _CHECKSUM = (
+    _PREFIX + name for name in (b"journal", b"created_at", b"journal_id", b"epoch", b"header_crc32")
+)
+_MARK, _DASHES = b"crc32c:", b"-" * 8
+_SCHEMAS = {FIRST_FORMAT: SCHEMA_1, FORMAT: SCHEMA}
+
+
+class Format(NamedTuple):
+    """How a segment's batches are written: the `version` of the format, and the `seed` of its batches' checksums, which
+    no other segment shares. So nothing that a body contains passes for a batch."""
+
+    version: int
+    seed: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _SCHEMAS[self.version]
+
+
+OLD_FORMAT = Format(FIRST_FORMAT, 0)
+
+
+def format_of(journal_id: str, segment: int) -> Format:
+    """The format of a segment of a journal that has an identity."""
+    return Format(FORMAT, crc32c(f"{journal_id}/{segment}".encode()))
+
+
+class SegmentHeader(NamedTuple):
+    """What a segment says of itself. `journal` is None in format 1; `end` is where the first batch begins."""
+
+    version: int
+    created_at: int
+    journal: JournalIdentity | None
+    end: int
+
+    def format(self, segment: int) -> Format:
+        return OLD_FORMAT if self.journal is None else format_of(self.journal.id, segment)
+
+
+class BadHeader(ValueError):
+    """A file does not begin as a segment does. `foreign`: it is an Arrow stream, and another program's or version's."""
+
+    def __init__(self, why: str, *, foreign: bool = False) -> None:
+        super().__init__(why)
+        self.foreign = foreign
+
+
+def header_bytes(created_at: int, journal: JournalIdentity) -> bytes:
+    """How a segment of this journal begins that was begun at this time (µs)."""
+    values = {
+        _VERSION: str(FORMAT),
+        _CREATED: str(created_at),
+        _ID: journal.id,
+        _EPOCH: str(journal.epoch),
+        _CHECKSUM: _MARK + _DASHES,
+    }
+    data = ipc.in_blocks(SCHEMA.with_metadata(values).serialize().to_pybytes())
+    return data.replace(_MARK + _DASHES, _MARK + _checksum(data))
+
+
+def read_header(start: bytes) -> SegmentHeader:
+    """The header of a file that begins so; `start` may be cut at MAX_HEADER bytes. Raises BadHeader."""
+    end = ipc.metadata_end(start)
+    try:
+        schema = ipc.schema_of(start[:end] if end else start)
+    except (*ipc.READ_ERRORS, EOFError, ValueError) as error:
+        raise BadHeader(f"it does not begin with an Arrow schema: {error}") from error
+    metadata = schema.metadata or {}
+    version = metadata.get(_VERSION, b"none").decode("utf-8", "replace")
+    checksum = metadata.get(_CHECKSUM)
+    if end and (checksum is not None or version == str(FORMAT)):
+        _check(start[:end], checksum)
+    if version not in map(str, _SCHEMAS):
+        raise BadHeader(f"journal format {version}, expected {FORMAT} or {FIRST_FORMAT}", foreign=True)
+    if not end or end % ipc.BLOCK or not schema.equals(_SCHEMAS[int(version)]):
+        raise BadHeader(f"journal format {version} with other columns", foreign=True)
+    try:
+        created_at = int(metadata[_CREATED])
+        if version == str(FIRST_FORMAT):
+            return SegmentHeader(FIRST_FORMAT, created_at, None, end)
+        journal = JournalIdentity(metadata[_ID].decode(), int(metadata[_EPOCH]))
+    except (KeyError, ValueError) as error:
+        raise BadHeader(f"its metadata are damaged: {error}") from error
+    return SegmentHeader(FORMAT, created_at, journal, end)
+
+
+def header_of(file: ReadFile, size: int) -> SegmentHeader:
+    """The header of a file of so many bytes. Raises BadHeader."""
+    try:
+        start = file.read(0, min(size, ipc.BLOCK))
+        end = ipc.metadata_end(start) or 0
+        return read_header(file.read(0, min(size, end, MAX_HEADER)) if end > len(start) else start)
+    except UnreadableError as error:
+        raise BadHeader(str(error)) from error
+
+
+def _check(data: bytes, checksum: bytes | None) -> None:
+    if checksum is None or data.count(checksum) != 1 or not checksum.startswith(_MARK):
+        raise BadHeader("its checksum is damaged")
+    if checksum != _MARK + _checksum(data.replace(checksum, _MARK + _DASHES)):
+        raise BadHeader("it fails its checksum")
+
+
+def _checksum(data: bytes) -> bytes:
+    return b"%08x" % crc32c(data)

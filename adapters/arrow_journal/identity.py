@@ -1,0 +1,110 @@
+"""Which journal a folder holds, and the lowest number that its next segment may have.
+
+The file `identity` has two blocks, written in turn and in place, so that writing needs no room and an interrupted write
+leaves the other block as it was. Each holds a line of JSON and its CRC-32C.
+"""
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from secrets import token_hex
+
+import structlog
+from crc32c import crc32c
+
+from adapters.arrow_journal.files import BLOCK, ReadFile, UnreadableError
+from adapters.disk import sync_folder
+from app.model.records import JournalIdentity
+
+NAME = "identity"
+SLOTS = 2
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the file says. Segments get numbers from `following` on: lower ones may have held messages that were
+    acknowledged. `end` is the packed position of the last message in segments that were retired. `saved` counts how
+    often this was written."""
+
+    id: str
+    epoch: int
+    following: int
+    end: int | None = None
+    saved: int = 0
+
+    @property
+    def identity(self) -> JournalIdentity:
+        return JournalIdentity(self.id, self.epoch)
+
+
+def new_id() -> str:
+    return token_hex(16)
+
+
+def load(folder: Path) -> Known | None:
+    """What the file in a journal's folder says; None where there is none that can be read."""
+    path = folder / NAME
+    try:
+        file = ReadFile(path)
+    except FileNotFoundError:
+        return None
+    blocks = [_block(file, slot) for slot in range(SLOTS)]
+    known = sorted(filter(None, map(_parsed, blocks)), key=lambda each: each.saved)
+    if not known:
+        _log.error("identity_damaged", file=str(path), action="it is recovered from the segments")
+        return None
+    if all(any(block) for block in blocks) and len(known) < SLOTS:
+        _log.error("identity_damaged", file=str(path), action="its older half is used")
+        last = known[-1]
+        return replace(last, epoch=last.epoch + 1, following=last.following + 1)
+    return known[-1]
+
+
+def save(folder: Path, known: Known) -> Known:
+    """Writes durably. Raises OSError."""
+    known = replace(known, saved=known.saved + 1)
+    block = _written(known)
+    path = folder / NAME
+    if not path.exists():
+        _make(path, known, block)
+        return known
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(descriptor, block, BLOCK * (known.saved % SLOTS))
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+    return known
+
+
+def _make(path: Path, known: Known, block: bytes) -> None:
+    blocks = [bytes(BLOCK)] * SLOTS
+    blocks[known.saved % SLOTS] = block
+    partial = path.with_name(f"{NAME}.partial")
+    with partial.open("wb") as file:
+        file.write(b"".join(blocks))
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)
+    sync_folder(path.parent)
+
+
+def _block(file: ReadFile, slot: int) -> bytes:
+    try:
+        return file.read(slot * BLOCK, (slot + 1) * BLOCK)
+    except UnreadableError:
+        return b"unreadable"
+
+
+def _written(known: Known) -> bytes:
+    said = json.dumps({name: getattr(known, name) for name in Known.__slots__}).encode() + b"\n"
+    return (said + b"%08x\n" % crc32c(said)).ljust(BLOCK, b"\0")
+
+
+def _parsed(block: bytes) -> Known | None:
+    said, _, checksum = block.rstrip(b"\0").rstrip(b"\n").rpartition(b"\n")
+    said += b"\n"
+    return Known(**json.loads(said)) if checksum == b"%08x" % crc32c(said) else None

@@ -1,0 +1,172 @@
+"""An unsealed segment that was left by a killed process, made whole as far as it goes."""
+
+import os
+from array import array
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from adapters.arrow_journal import ipc
+from adapters.arrow_journal.columns import Encoded, Head, decode, encode, encode_lost
+from adapters.arrow_journal.files import ReadFile, UnreadableError
+from adapters.arrow_journal.header import FIRST_FORMAT, header_bytes
+from adapters.arrow_journal.pieces import RUN
+from adapters.arrow_journal.reading import OpenSegment
+from adapters.arrow_journal.scanning import Gap, Scanner
+from adapters.arrow_journal.segments import SegmentState, damaged_path, lost
+from adapters.arrow_journal.verifying import damaged_rows
+from adapters.arrow_journal.writing import write_all
+from adapters.disk import NO_SPACE, sync_folder
+from app.model.errors import OurError
+from app.model.message import Position
+from app.model.records import JournalIdentity
+
+END_BYTES = 64
+"""Where the last body of a batch ends in so many zeros, or is not there, writing the batch was interrupted."""
+
+_log = structlog.get_logger(__name__)
+
+
+class _Mended(NamedTuple):
+    """What stays of a segment: its batches and the gaps between them, up to `end`. `last` is its last batch anew, where
+    some of its rows go."""
+
+    found: list[Head | Gap]
+    end: int
+    last: Encoded | None = None
+
+    @property
+    def gaps(self) -> list[Gap]:
+        return [each for each in self.found if isinstance(each, Gap)]
+
+
+def mend(folder: Path, path: Path, state: SegmentState, journal: JournalIdentity | None) -> bool:
+    """Brings a segment's file, and what is known of it, to what can be sealed; False when nothing whole is left.
+
+    The torn tail is left out; where batches are lost, others without rows take their places. `journal` is given where
+    the header has to be written anew. What a full disk has no room for is left as it is: it can be read all the same.
+    Raises OurError when the file cannot be written.
+    """
+    file = ReadFile(path)
+    segment = OpenSegment(state, lambda _: file)
+    mended = _without_torn_tail(segment, list(Scanner(file, state.size, state.number, segment.format)))
+    if mended is None:
+        return False
+    if mended.end < state.size:
+        cut = state.size - mended.end
+        _log.warning("journal.torn_tail_cut_off", segment=state.number, kept=mended.end, cut=cut)
+    try:
+        _write(folder, path, segment, mended, journal)
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise OurError(f"{path} cannot be written: {error}") from error
+        mended = mended._replace(end=mended.found[-1].end)
+    state.batches, state.open_ended, state.size = _places(mended.found), False, mended.end
+    return True
+
+
+def _without_torn_tail(segment: OpenSegment, found: list[Head | Gap]) -> _Mended | None:
+    while found:
+        last = found[-1]
+        if isinstance(last, Head):
+            rows = _rows_to_keep(segment, last)
+            if rows == last.rows:
+                return _Mended(found, last.end)
+            if rows and segment.format.version > FIRST_FORMAT:
+                batch = _first_rows(segment, last, rows)
+                return _Mended(found, last.start + batch.size, batch)
+        found = found[:-1]
+    return None
+
+
+def _rows_to_keep(segment: OpenSegment, head: Head) -> int:
+    """How many rows of the last batch stay. Where its writing came to its end, a row that fails its checksum has rotted
+    and keeps its place; else it was never whole, and goes, with the empty ones behind it, unless one
+    behind it is whole."""
+    bad = {damage.row for damage in damaged_rows(segment, head)}
+    if not bad or not _was_interrupted(segment, head):
+        return head.rows
+    offsets, first = head.layout.offsets, min(row for row in bad if row is not None)
+    whole = (row for row in range(first, head.rows) if row not in bad and offsets[row + 1] > offsets[row])
+    return max((row + 1 for row in whole), default=first)
+
+
+def _was_interrupted(segment: OpenSegment, head: Head) -> bool:
+    start, offsets, _ = head.layout
+    end = start + offsets[-1]
+    if end > segment.state.size:
+        return True
+    last_body = start + max(offset for offset in offsets if offset < offsets[-1])
+    try:
+        return not any(segment.file().read(max(last_body, end - END_BYTES), end))
+    except UnreadableError:
+        return False
+
+
+def _first_rows(segment: OpenSegment, head: Head, rows: int) -> Encoded:
+    """A batch of the first rows of another, in their places; what is damaged among them stays so."""
+    start, offsets, crcs = head.layout
+    file = segment.file()
+    bodies = [memoryview(file.read_as_is(start + offsets[row], start + offsets[row + 1])) for row in range(rows)]
+    messages = decode(head.record_batch(segment.format.schema).slice(0, rows), bodies)
+    return encode(messages, Position(segment.number, head.number, 0), segment.format.seed, crcs[:rows])
+
+
+def _places(found: Iterable[Head | Gap]) -> "array[int]":
+    """As `SegmentState.batches`."""
+    places = array("q")
+    for each in found:
+        if isinstance(each, Head):
+            places.append(each.start if each.rows else lost(each.start))
+        elif each.following is not None:
+            places.extend(lost(each.start) for _ in range(each.first, each.following))
+    return places
+
+
+def _write(folder: Path, path: Path, segment: OpenSegment, mended: _Mended, journal: JournalIdentity | None) -> None:
+    state = segment.state
+    kept = [_set_aside(folder, segment, gap.start, gap.end) for gap in mended.gaps]
+    if journal is not None and segment.format.version > FIRST_FORMAT:
+        kept.append(_set_aside(folder, segment, 0, ipc.BLOCK))
+    if kept:
+        batches = sum((gap.following or 0) - gap.first for gap in mended.gaps)
+        _log.error("segment_damaged", segment=state.number, lost=f"{batches} batches", kept=kept)
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if journal is not None and segment.format.version > FIRST_FORMAT:
+            write_all(descriptor, memoryview(header_bytes(state.created_at, journal)), 0)
+        for gap in mended.gaps:
+            _fill(descriptor, gap, segment)
+        if mended.last is not None:
+            last = mended.last
+            data = memoryview(b"".join([last.head, *last.bodies, bytes(last.fill)]))
+            write_all(descriptor, data, mended.found[-1].start)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _fill(descriptor: int, gap: Gap, segment: OpenSegment) -> None:
+    """Writes batches without rows into a gap; the last one reaches to its end."""
+    numbers = range(gap.first, gap.following or 0)
+    for at, number in zip(range(gap.start, gap.end, ipc.BLOCK), numbers, strict=False):
+        size = gap.end - at if number == numbers[-1] else ipc.BLOCK
+        head = encode_lost(number, size, segment.format.schema, segment.format.seed)
+        write_all(descriptor, memoryview(head), at)
+
+
+def _set_aside(folder: Path, segment: OpenSegment, start: int, end: int) -> str:
+    """Keeps bytes of a segment's file in another file, which it names."""
+    path = damaged_path(folder, segment.number, start)
+    partial = path.with_suffix(".partial")
+    file = segment.file()
+    with partial.open("wb") as copy:
+        for at in range(start, end, RUN):
+            copy.write(file.read_as_is(at, min(at + RUN, end)))
+        copy.flush()
+        os.fsync(copy.fileno())
+    partial.rename(path)
+    sync_folder(folder)
+    return path.name

@@ -1,0 +1,141 @@
+"""Pieces of bodies, read together where they lie together, and checked before they are handed out.
+
+A piece is checked as part of its whole body. A body that is larger than what is read at once is checked once, in small
+parts; then its pieces are read as they are asked for.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from crc32c import crc32c
+
+from adapters.arrow_journal.files import ReadFile, UnreadableError
+from app.model.errors import DamagedError
+from app.model.records import Damage
+
+RUN = 1 << 20
+"""Bodies that lie together are read together, up to so many bytes."""
+GAP = 16 << 10
+"""Bytes between two bodies that are read with them: another read would take longer."""
+
+BODY_DAMAGED = "the body fails its checksum"
+
+
+class Source(Protocol):
+    """A segment that pieces are read from."""
+
+    number: int
+
+    def file(self) -> ReadFile:
+        """Raises KeyError when it is gone."""
+
+    def is_checked(self, piece: "Piece") -> bool: ...
+
+    def set_checked(self, piece: "Piece") -> None: ...
+
+
+class Piece(NamedTuple):
+    """Bytes [begin, end) of a segment's file, out of the body that a row has at [start, stop)."""
+
+    segment: Source
+    batch: int
+    row: int
+    start: int
+    stop: int
+    crc: int
+    begin: int
+    end: int
+
+    def damage(self, why: str) -> Damage:
+        return Damage(self.segment.number, self.batch, self.row, why)
+
+
+def fetch(pieces: Iterable[memoryview | Piece]) -> Iterator[memoryview | Damage]:
+    """The bytes of each piece, or why there are none. Raises KeyError when a segment is gone."""
+    run: list[Piece] = []
+    for piece in pieces:
+        if isinstance(piece, Piece) and (not run or _belongs(piece, run)):
+            run.append(piece)
+            continue
+        yield from _fetch_run(run)
+        run = []
+        if isinstance(piece, Piece):
+            run.append(piece)
+        else:
+            yield piece
+    yield from _fetch_run(run)
+
+
+def readable(found: Iterable[memoryview | Damage]) -> Iterator[memoryview]:
+    """What was fetched. Raises DamagedError."""
+    for each in found:
+        if isinstance(each, Damage):
+            raise DamagedError.of(each)
+        yield each
+
+
+def are_whole(bodies: memoryview, offsets: Sequence[int], crcs: Sequence[int]) -> bool:
+    """Whether bodies, one behind the other, are as they were written."""
+    return all(crc32c(bodies[offsets[row] : offsets[row + 1]]) == crc for row, crc in enumerate(crcs))
+
+
+def check_in_parts(piece: Piece) -> Damage | None:
+    """Why the whole body that a piece belongs to is not as it was written, however large it is; None when it is."""
+    file, crc = piece.segment.file(), 0
+    try:
+        for at in range(piece.start, piece.stop, RUN):
+            crc = crc32c(file.read(at, min(at + RUN, piece.stop)), crc)
+    except UnreadableError as error:
+        return piece.damage(str(error))
+    return None if crc == piece.crc else piece.damage(BODY_DAMAGED)
+
+
+def _belongs(piece: Piece, run: list[Piece]) -> bool:
+    first, last = run[0], run[-1]
+    return (
+        piece.segment is last.segment
+        and last.start <= piece.start <= last.stop + GAP
+        and piece.stop - first.start <= RUN
+    )
+
+
+def _fetch_run(run: list[Piece]) -> Iterator[memoryview | Damage]:
+    """Pieces that are read together."""
+    if not run:
+        return
+    start, stop = run[0].start, run[-1].stop
+    if stop - start > RUN:
+        yield from map(_fetch_large, run)
+        return
+    try:
+        data = memoryview(run[0].segment.file().read(start, stop))
+    except UnreadableError as error:
+        yield from [run[0].damage(str(error))] if len(run) == 1 else fetch_each(run)
+        return
+    body: tuple[int, int] | None = None
+    is_whole = False
+    for piece in run:
+        if body != piece[3:5]:
+            body = piece[3:5]
+            is_whole = crc32c(data[piece.start - start : piece.stop - start]) == piece.crc
+        yield data[piece.begin - start : piece.end - start] if is_whole else piece.damage(BODY_DAMAGED)
+
+
+def fetch_each(pieces: Iterable[Piece]) -> Iterator[memoryview | Damage]:
+    """As `fetch`, each by itself."""
+    for piece in pieces:
+        yield from _fetch_run([piece])
+
+
+def _fetch_large(piece: Piece) -> memoryview | Damage:
+    try:
+        if (piece.begin, piece.end) == (piece.start, piece.stop):
+            data = piece.segment.file().read(piece.begin, piece.end)
+            return memoryview(data) if crc32c(data) == piece.crc else piece.damage(BODY_DAMAGED)
+        if not piece.segment.is_checked(piece):
+            if (damage := check_in_parts(piece)) is not None:
+                return damage
+            piece.segment.set_checked(piece)
+        return memoryview(piece.segment.file().read(piece.begin, piece.end))
+    except UnreadableError as error:
+        return piece.damage(str(error))

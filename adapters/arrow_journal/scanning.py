@@ -1,0 +1,96 @@
+"""Walking a segment from head to head, and finding the next one behind what is damaged.
+
+Every head is checked before its lengths are believed. Where none is as it was written, the walk goes on at the next
+that is: batches begin at whole blocks and say in their heads which they are, so what stands behind damage keeps its
+place. In format 1 a head does not say this; there the walk goes on only where the damaged batch's own length leads to
+another.
+"""
+
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from adapters.arrow_journal import ipc
+from adapters.arrow_journal.columns import UNNUMBERED, Head, read_head
+from adapters.arrow_journal.files import ReadFile, UnreadableError, Window
+from adapters.arrow_journal.header import FIRST_FORMAT, Format
+from adapters.arrow_journal.segments import SegmentState, lost
+
+
+class Gap(NamedTuple):
+    """Bytes [start, end) that hold no whole head, in the place of the batches from `first` up to before `following`,
+    which is None at the end of the file: how many they were is not known."""
+
+    first: int
+    following: int | None
+    start: int
+    end: int
+
+
+class Scanner:
+    """A walk through the first `size` bytes of a segment. `ended` says that it came to the end of the stream, and
+    `unreadable` that the walk met bytes that could not be read."""
+
+    def __init__(self, file: ReadFile, size: int, segment: int, format_: Format, begin: int = ipc.BLOCK) -> None:
+        self._window = Window(file, size)
+        self._size, self._segment, self._format, self._at = size, segment, format_, begin
+        self.ended = self.unreadable = False
+
+    def __iter__(self) -> Iterator[Head | Gap]:
+        number = 0
+        while self._at < self._size and not self._ends():
+            head = self._head(self._at, number) or self._behind_damage(number)
+            end = self._size if head is None else head.start
+            if end > self._at or head is None or head.number > number:
+                yield Gap(number, head and head.number, self._at, end - (len(ipc.END_OF_STREAM) if self.ended else 0))
+            if head is None:
+                return
+            yield head
+            self._at, number = head.end, head.number + 1
+
+    def _ends(self) -> bool:
+        end = self._size - len(ipc.END_OF_STREAM)
+        self.ended = self._at == end and self._get(end, self._size) == ipc.END_OF_STREAM
+        return self.ended
+
+    def _head(self, at: int, number: int) -> Head | None:
+        """A head at `at` of the batch `number` or of a later one."""
+        head = read_head(self._get, at, self._segment, *self._format)
+        if head is not None and head.number == UNNUMBERED:
+            return head._replace(number=number)
+        return head if head is not None and head.number >= number else None
+
+    def _behind_damage(self, number: int) -> Head | None:
+        if self._format.version == FIRST_FORMAT:
+            frame = ipc.frame_of(self._get(self._at, self._at + ipc.BLOCK))
+            return self._head(self._at + frame.end, number + 1) if frame else None
+        at = self._at + ipc.BLOCK - self._at % ipc.BLOCK
+        while at < self._size:
+            if (head := self._head(at, number)) is not None:
+                return head
+            at += ipc.BLOCK
+        end = self._size - len(ipc.END_OF_STREAM)
+        self.ended = self._get(end, self._size) == ipc.END_OF_STREAM
+        return None
+
+    def _get(self, start: int, end: int) -> bytes:
+        try:
+            return self._window.get(start, end)
+        except UnreadableError:
+            self.unreadable = True
+            return b""
+
+
+def find_batches(file: ReadFile, state: SegmentState, format_: Format) -> None:
+    """Fills in `batches` and `open_ended` of a segment."""
+    batches = array("q")
+    scanner = Scanner(file, state.size, state.number, format_)
+    open_ended = False
+    for found in scanner:
+        if isinstance(found, Head):
+            batches.append(found.start if found.rows else lost(found.start))
+        elif found.following is not None:
+            batches.extend([lost(found.start)] * (found.following - found.first))
+        else:
+            open_ended = True
+    state.batches, state.open_ended = batches, open_ended or (state.sealed_at is not None and not scanner.ended)

@@ -1,0 +1,56 @@
+"""All of a segment, read against its checksums."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from adapters.arrow_journal.columns import Head
+from adapters.arrow_journal.header import BadHeader, header_of
+from adapters.arrow_journal.pieces import RUN, check_in_parts, fetch
+from adapters.arrow_journal.scanning import Gap, Scanner
+from app.model.records import Damage
+
+if TYPE_CHECKING:
+    from adapters.arrow_journal.reading import OpenSegment
+
+LOST = "the batch is lost: its head is not as it was written"
+NOT_ENDED = "the stream does not end as that of a sealed segment does"
+
+
+def damages(segment: "OpenSegment") -> Iterator[Damage]:
+    """What of a segment is not as it was written, in the order of the file. Raises KeyError when it is gone."""
+    number, state, file = segment.number, segment.state, segment.file()
+    size, is_sealed = state.size, state.sealed_at is not None
+    try:
+        header_of(file, size)
+    except BadHeader as error:
+        yield Damage(number, None, None, f"the header is damaged: {error}")
+    scanner = Scanner(file, size, number, segment.format)
+    for found in scanner:
+        yield from _in_batch(segment, found) if isinstance(found, Head) else _in_gap(number, found)
+    if is_sealed and not scanner.ended:
+        yield Damage(number, None, None, NOT_ENDED)
+
+
+def damaged_rows(segment: "OpenSegment", head: Head) -> list[Damage]:
+    """The rows of a batch whose bodies are not as they were written."""
+    pieces = [segment.piece(head.number, row, head.layout) for row in range(head.rows)]
+    large = [piece for piece in pieces if piece.stop - piece.start > RUN]
+    small = (piece for piece in pieces if piece.stop - piece.start <= RUN)
+    found = [*filter(None, map(check_in_parts, large)), *(each for each in fetch(small) if isinstance(each, Damage))]
+    return sorted(found, key=lambda damage: damage.row or 0)
+
+
+def _in_batch(segment: "OpenSegment", head: Head) -> Iterator[Damage]:
+    if not head.rows:
+        yield Damage(segment.number, head.number, None, LOST)
+    yield from damaged_rows(segment, head)
+
+
+def _in_gap(number: int, gap: Gap) -> Iterator[Damage]:
+    if gap.following is None:
+        why = f"{LOST}; no whole batch is left in bytes {gap.start} to {gap.end}, the last of the segment"
+        yield Damage(number, gap.first, None, why)
+    elif gap.following == gap.first:
+        yield Damage(number, None, None, f"bytes {gap.start} to {gap.end} are in no batch")
+    else:
+        yield from (Damage(number, batch, None, LOST) for batch in range(gap.first, gap.following))

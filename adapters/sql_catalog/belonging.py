@@ -1,0 +1,58 @@
+"""Which journal a catalog belongs to, and which gateway writes it."""
+
+from functools import partial
+
+from sqlalchemy import Connection, select, update
+
+from adapters.sql_catalog import tables
+from adapters.sql_catalog.part import CatalogPart
+from app.model.errors import CatalogTaken, OurError
+from app.model.records import JournalIdentity
+
+
+class Belonging(CatalogPart):
+    """The calls of `app.ports.Catalog` under "belonging"."""
+
+    def lock(self) -> None:
+        self._database.lock.take()
+
+    def journal_identity(self) -> JournalIdentity | None:
+        bound = select(tables.progress.c.journal_id, tables.progress.c.journal_epoch)
+        with self._database.read() as connection:
+            row = connection.execute(bound).first()
+        return None if row is None or row.journal_id is None else JournalIdentity(row.journal_id, row.journal_epoch)
+
+    def bind(self, journal: JournalIdentity) -> None:
+        self._database.admit = partial(self._require_no_later, journal)
+        with self._database.write(durable=True) as connection:
+            connection.execute(update(tables.progress).values(journal_id=journal.id, journal_epoch=journal.epoch))
+        self._database.admit = partial(_require_bound, journal)
+
+    def _require_no_later(self, journal: JournalIdentity, connection: Connection) -> None:
+        bound = _bound(connection)
+        if bound is not None and bound.id == journal.id and bound.epoch > journal.epoch:
+            raise OurError(
+                f"the catalog {self._database.place} has seen epoch {bound.epoch} of journal {journal.id}, and this is "
+                f"epoch {journal.epoch}, an older copy of it: use the newest one, or run `attachment-gateway rebuild` "
+                "to make a new catalog from this one"
+            )
+
+
+def _bound(connection: Connection) -> JournalIdentity | None:
+    """Asked with every write, hence of the driver itself: SQLAlchemy would take longer than the database."""
+    cursor = connection.connection.cursor()
+    try:
+        cursor.execute("SELECT journal_id, journal_epoch FROM progress")
+        row = cursor.fetchone()
+    finally:
+        cursor.close()
+    return None if row is None or row[0] is None else JournalIdentity(*row)
+
+
+def _require_bound(journal: JournalIdentity, connection: Connection) -> None:
+    bound = _bound(connection)
+    if bound is not None and bound != journal:
+        raise CatalogTaken(
+            f"another gateway has taken over the catalog: it is bound to epoch {bound.epoch} of journal {bound.id}, "
+            f"and this process has epoch {journal.epoch} of {journal.id}, so that it writes nothing more"
+        )

@@ -1,0 +1,51 @@
+"""What the database reports, as one sentence that says what to do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnection
+
+from app.model.errors import CatalogError
+
+_SENTENCES = (
+    (
+        "malformed",
+        "the catalog {place} is damaged ({why}): stop the gateway and run `attachment-gateway fsck --repair`",
+    ),
+    ("not a database", "the catalog {place} is damaged ({why}): stop the gateway and run `attachment-gateway rebuild`"),
+    ("disk i/o error", "the catalog {place} cannot be read or written ({why}): check the disk that it lies on"),
+    ("is full", "no space is left for the catalog {place} ({why})"),
+    ("no space left", "no space is left for the catalog {place} ({why})"),
+    ("readonly", "the catalog {place} may only be read ({why}): check the owner and the mode of its file and folder"),
+    ("unable to open", "the catalog {place} cannot be opened ({why}): check its folder, the owner and the mode"),
+    ("is locked", "the catalog {place} is locked by another program ({why})"),
+)
+"""What the database's own words contain, in lower case, and what to say then."""
+
+_STATEMENTS = ("no such table", "no such column", "syntax error")
+"""What SQLite says of statements, with the class of error that it has for the machine under it, too."""
+
+_OTHERWISE = "the catalog {place} cannot be used at present ({why})"
+
+
+@contextmanager
+def explained(place: str) -> Iterator[None]:
+    """Raise CatalogError for what goes wrong in the database or on the way to it; errors of a statement stay."""
+    try:
+        yield
+    except (OperationalError, InterfaceError, InternalError, NoConnection) as error:
+        if any(word in str(error) for word in _STATEMENTS):
+            raise
+        raise CatalogError(_sentence(place, error)) from error
+    except DatabaseError as error:
+        if type(error) is not DatabaseError:
+            raise
+        raise CatalogError(_sentence(place, error)) from error
+
+
+def _sentence(place: str, error: Exception) -> str:
+    original = error.orig if isinstance(error, DBAPIError) else error
+    why = str(original).strip().partition("\n")[0] or type(original).__name__
+    template = next((sentence for word, sentence in _SENTENCES if word in why.lower()), _OTHERWISE)
+    return template.format(place=place, why=why)

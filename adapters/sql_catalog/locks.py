@@ -1,0 +1,134 @@
+"""The lock that makes one gateway the only one of a catalog.
+
+The Spark job and commands that only read do not take it. Beside a SQLite file it is a file that is locked by `flock`,
+which ends with the process. In PostgreSQL it is an advisory lock of a connection that does nothing else: it ends with
+that connection, so that `take` asks each time whether the connection still stands.
+"""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Protocol
+
+import structlog
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
+
+from adapters.sql_catalog.explaining import explained
+from app.model.errors import CatalogError, CatalogTaken
+
+_KEY = 1734440296
+_PATIENCE = 5.0
+_PAUSE = 0.2
+"""The server may need a moment to notice that a killed gateway's connection is gone."""
+
+_log = structlog.get_logger(__name__)
+
+
+class GatewayLock(Protocol):
+    """Taken by one process at a time."""
+
+    def take(self) -> None:
+        """Take the lock, or see that it is still held. Raises CatalogTaken when another process has it."""
+
+    def release(self) -> None: ...
+
+
+def _taken(place: str, by: str = "") -> CatalogTaken:
+    return CatalogTaken(
+        f"another gateway{by} is running with the catalog {place}: stop it first, or give this one a catalog of its own"
+    )
+
+
+class FileLock:
+    """A lock file beside a SQLite catalog."""
+
+    def __init__(self, catalog: Path) -> None:
+        self._place = str(catalog)
+        self._path = catalog.with_name(catalog.name + ".lock")
+        self._descriptor = -1
+
+    def take(self) -> None:
+        if self._descriptor >= 0 and self._is_named():
+            return
+        self.release()
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        except OSError as error:
+            raise CatalogError(f"{self._path} cannot be opened: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise _taken(self._place, f" (process {holder})" if holder else "") from None
+        except OSError as error:
+            os.close(descriptor)
+            raise CatalogError(f"{self._path} cannot be locked: {error.strerror}") from error
+        self._descriptor = descriptor
+        with suppress(OSError):  # who has it is good to know, and no more than that
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _is_named(self) -> bool:
+        """Whether the locked file still has its name: somebody may have tidied the folder."""
+        with suppress(OSError):
+            return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
+        return False
+
+
+class AdvisoryLock:
+    """An advisory lock of a PostgreSQL database, one for each schema."""
+
+    def __init__(self, engine: Engine, place: str) -> None:
+        self._engine, self._place = engine, place
+        self._connection: Connection | None = None
+
+    def take(self) -> None:
+        is_again = self._connection is not None
+        if self._stands():
+            return
+        self.release()
+        with explained(self._place):
+            connection = self._engine.connect()
+        try:
+            is_taken = self._await(connection)
+        except BaseException:
+            connection.close()
+            raise
+        if not is_taken:
+            connection.close()
+            raise _taken(self._place)
+        self._connection = connection
+        if is_again:
+            _log.warning("catalog_lock_taken_again", reason="the connection that held it was lost")
+
+    def release(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()  # the session's end is what gives the lock back
+            connection.close()
+
+    def _stands(self) -> bool:
+        if self._connection is None:
+            return False
+        try:
+            self._connection.execute(text("SELECT 1"))
+        except DBAPIError:
+            return False
+        return True
+
+    def _await(self, connection: Connection) -> bool:
+        asked = text("SELECT pg_try_advisory_lock(:key, hashtext(current_schema()))")
+        deadline = monotonic() + _PATIENCE
+        with explained(self._place):
+            while not (is_taken := bool(connection.scalar(asked, {"key": _KEY}))) and monotonic() < deadline:
+                sleep(_PAUSE)
+        return is_taken

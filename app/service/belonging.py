@@ -1,0 +1,81 @@
+"""A catalog and a journal belong together: told at the start, before anything is assembled or received.
+
+Positions in the catalog mean segments of one journal. With another journal, an older copy of it, or one that lost its
+newest segments, they would point to other messages' bytes; so such a pair does not start.
+"""
+
+from threading import Event
+
+from app.model.errors import CatalogError, CatalogTaken, OurError
+from app.model.message import Position
+from app.observe import Recurring, logger
+from app.service.surroundings import Surroundings
+
+log = logger(__name__)
+
+LOCK_SECONDS = 5.0
+
+
+def claim(around: Surroundings) -> None:
+    """Make this process the one gateway of the catalog, and bind the catalog to the journal. Raises OurError when the
+    two do not belong together, or when another gateway has the catalog."""
+    catalog, journal = around.catalog, around.journal
+    catalog.lock()
+    bound, identity = catalog.journal_identity(), journal.identity()
+    place, folder = around.settings.catalog_url, around.settings.journal_folder
+    if bound is not None and bound.id != identity.id:
+        raise OurError(
+            f"the catalog {_shown(place)} belongs to journal {bound.id}, and {folder} is journal {identity.id}: put "
+            "back the one that belongs here, or make a new catalog of this journal with `attachment-gateway rebuild`"
+        )
+    progress, end = catalog.progress(), journal.end()
+    if progress is not None:
+        reached = Position.unpack(progress)
+        _require_reached(reached, end, f"the journal in {folder}", f"the catalog {_shown(place)}")
+        _require_there(reached, {segment.number for segment in journal.segments()}, f"{folder}")
+    catalog.bind(identity)
+
+
+def _require_reached(reached: Position, end: Position | None, journal: str, catalog: str) -> None:
+    if end is None or end < reached:
+        ends = "is empty" if end is None else f"ends at {_spoken(end)}"
+        raise OurError(
+            f"{journal} {ends}, and {catalog} has assembled it up to {_spoken(reached)}: the newest segments are "
+            "missing; put them back, or see with `attachment-gateway fsck` what is lost and repair it with "
+            "`attachment-gateway fsck --repair`"
+        )
+
+
+def _require_there(reached: Position, segments: set[int], folder: str) -> None:
+    if reached.segment not in segments:
+        raise OurError(
+            f"journal segment {reached.segment} is missing from {folder}, and the catalog has not assembled all of it: "
+            "put it back, or see with `attachment-gateway fsck` what is lost and repair it with "
+            "`attachment-gateway fsck --repair`"
+        )
+
+
+def keep_lock(around: Surroundings, stop: Event) -> None:
+    """See until `stop` that the catalog's lock is still held. Raises CatalogTaken when another gateway has taken over;
+    a database that is away is waited for."""
+    fault = Recurring(log, "catalog_lock")
+    while not stop.wait(LOCK_SECONDS):
+        try:
+            around.catalog.lock()
+        except CatalogTaken:
+            if around.catalog.journal_identity() != around.journal.identity():
+                raise
+        except CatalogError as error:
+            fault.failed(error)
+        else:
+            fault.worked()
+
+
+def _spoken(position: Position) -> str:
+    return f"segment {position.segment}, batch {position.batch}, row {position.row}"
+
+
+def _shown(url: str) -> str:
+    """A catalog's URL without its password."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

@@ -1,0 +1,124 @@
+"""Finished content that is not as it was received: told once, marked in the catalog, never served.
+
+A mark is not for ever: content that reads well from its first byte to its last, because a disk answers again or because
+it was rebuilt, loses it.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from threading import Lock
+from typing import Any
+
+from app.model.attachment import AttachmentState
+from app.model.errors import CatalogError, DamagedError
+from app.model.records import DAMAGED_CONTENT, AttachmentRecord, NewEvent
+from app.observe import logger
+from app.service.content import Content
+from app.service.surroundings import Surroundings
+
+log = logger(__name__)
+
+SHOWN = 10
+
+
+class Damages:
+    """The finished attachments whose content this process has found damaged."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._found: dict[str, str] = {}
+        self._lock = Lock()
+        around.metrics.damaged_attachments.set_function(lambda: len(self._found))
+
+    def found(self, record: AttachmentRecord, error: DamagedError, where: str) -> None:
+        """Report damage, the first time of each attachment with a log line, an event and a mark."""
+        self._around.metrics.damage.labels(where).inc()
+        with self._lock:
+            is_new = record.id not in self._found
+            self._found[record.id] = str(error)
+        if is_new:
+            log.error("content_damaged", attachment=record.id, where=where, reason=str(error))
+            data: dict[str, object] = {"code": DAMAGED_CONTENT, "reason": str(error)}
+            event = NewEvent("attachment.damaged", record.id, self._around.clock.now(), data)
+            with suppress(CatalogError):  # a damaged disk may be the catalog's, too
+                self._around.catalog.mark_damaged(record.id, str(error), [event])
+            self._around.bell.ring()
+
+    def require_deleted(self, record: AttachmentRecord, gone: KeyError) -> None:
+        """Content that is gone was deleted or copied meanwhile; otherwise it is lost. Raises DamagedError."""
+        now = self._around.catalog.attachment(record.id)
+        if now is not None and now.state is AttachmentState.FINISHED and now.storage == record.storage:
+            error = DamagedError(f"what it lies in is missing ({gone})", name=record.object_name)
+            self.found(record, error, "serving")
+            raise error from gone
+
+    def sound(self, record: AttachmentRecord) -> None:
+        """Take back what was said of content that has just been read whole and well."""
+        with self._lock:
+            was_found = self._found.pop(record.id, None)
+        if was_found is not None or record.reason_code == DAMAGED_CONTENT:
+            with suppress(CatalogError):
+                self._around.catalog.mark_damaged(record.id, None)
+            log.info("content_sound_again", attachment=record.id)
+
+    def check(self) -> dict[str, Any]:
+        """For health and people."""
+        with self._lock:
+            some = [{"attachment": each, "reason": why} for each, why in [*self._found.items()][:SHOWN]]
+            return {"ok": not self._found, "damaged": len(self._found), "attachments": some}
+
+
+class WatchedContent:
+    """A finished attachment's content, whose damage is met with DamagedError and reported.
+
+    What is read whole is compared with the digest before its last piece is given out; of a range no fewer bytes come
+    than were asked for.
+    """
+
+    def __init__(self, content: Content, record: AttachmentRecord, damages: Damages) -> None:
+        self._content, self._record, self._damages = content, record, damages
+        self.size = content.size
+        if record.size is not None and content.size != record.size:
+            error = DamagedError(f"it has {content.size} bytes, and {record.size} were received")
+            damages.found(record, error, "serving")
+            raise error
+
+    def read(self, offset: int, length: int) -> Iterator[memoryview]:
+        """As `Content.read`. Raises DamagedError."""
+        is_whole = offset == 0 and length == self.size
+        try:
+            yield from self._compared() if is_whole else self._counted(offset, length)
+        except DamagedError as error:
+            self._damages.found(self._record, error, "serving")
+            raise
+        except KeyError as gone:
+            self._damages.require_deleted(self._record, gone)
+            raise
+
+    def verify(self) -> None:
+        """Read all of it. Raises DamagedError."""
+        for _ in self.read(0, self.size):
+            pass
+
+    def _compared(self) -> Iterator[memoryview]:
+        digest = sha256()
+        held = None
+        for piece in self._counted(0, self.size):
+            if held is not None:
+                yield held
+            digest.update(piece)
+            held = piece
+        if self._record.sha256 is not None and digest.hexdigest() != self._record.sha256:
+            raise DamagedError("its SHA-256 is not that of what was received", name=self._record.object_name)
+        self._damages.sound(self._record)
+        if held is not None:
+            yield held
+
+    def _counted(self, offset: int, length: int) -> Iterator[memoryview]:
+        left = length
+        for piece in self._content.read(offset, length):
+            left -= len(piece)
+            yield piece
+        if left:
+            raise DamagedError(f"{left} bytes of it are missing", name=self._record.object_name)

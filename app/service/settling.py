@@ -1,0 +1,127 @@
+"""Finished content -> the content store: what still lies in the journal is copied, so that its segments may go.
+
+Each attachment is tried by itself. One that fails (its segment is missing, its bytes are damaged) is passed over, and
+tried again after a pause that doubles; so the first that fails stops no other. A store that takes nothing (a full disk)
+ends the round. What is copied is compared with the digest that finishing recorded.
+"""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from threading import Event
+from time import monotonic
+from typing import Any, NamedTuple
+
+from app.model.errors import DamagedError, StoreFull
+from app.model.records import AttachmentRecord
+from app.observe import Recurring, logger
+from app.service.content import object_name, open_content
+from app.service.damage import Damages
+from app.service.surroundings import Surroundings
+from app.settings import microseconds
+
+log = logger(__name__)
+
+AT_ONCE = 100
+"""Attachments that become settled in one transaction."""
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 3600.0
+"""Seconds until one that failed is tried again."""
+REMEMBERED = 100_000
+"""Attachments that failed; of more, those that failed first are forgotten, and so are tried with every round."""
+
+
+class _Failed(NamedTuple):
+    times: int
+    due: float
+
+
+class Settler:
+    """Copies finished content, round by round."""
+
+    def __init__(self, around: Surroundings, damages: Damages | None = None, stop: Event | None = None) -> None:
+        self._around = around
+        self._damages = damages or Damages(around)
+        self._stop = stop or Event()
+        self._failed: dict[str, _Failed] = {}
+        self._fault = Recurring(log, "settling")
+        around.metrics.settling_failing.set_function(lambda: len(self._failed))
+
+    def settle(self) -> None:
+        """Copy all that has been finished long enough and is not waiting for another try."""
+        try:
+            for page in self._pages():
+                self._copy_all(page)
+        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            self._fault.failed(error)
+        else:
+            if not self._failed:
+                self._fault.worked()
+
+    def check(self) -> dict[str, Any]:
+        """For health and people."""
+        return {"ok": self._fault.error is None, "failing": len(self._failed), "error": self._fault.error}
+
+    def _pages(self) -> Iterator[list[AttachmentRecord]]:
+        before = self._around.clock.now() - microseconds(self._around.settings.content.settle_after)
+        last: AttachmentRecord | None = None
+        seen: set[str] = set()
+        while not self._stop.is_set():
+            page = self._around.catalog.unsettled_attachments(before, AT_ONCE, last)
+            if page:
+                yield page
+            seen.update(record.id for record in page if record.id in self._failed)
+            if len(page) < AT_ONCE:
+                # What is unsettled no more, because it was deleted or repaired, has not failed either.
+                self._failed = {each: failed for each, failed in self._failed.items() if each in seen}
+                return
+            last = page[-1]
+
+    def _copy_all(self, page: list[AttachmentRecord]) -> None:
+        now = monotonic()
+        copied: dict[str, str] = {}
+        try:
+            for record in page:
+                failed = self._failed.get(record.id)
+                if self._stop.is_set():
+                    break
+                if (failed is None or failed.due <= now) and self._try(record):
+                    copied[record.id] = object_name(record.id)
+        finally:
+            if copied:
+                settled = self._around.catalog.settle(copied)
+                for deleted in copied.keys() - settled:
+                    self._around.store.delete(copied[deleted])
+
+    def _try(self, record: AttachmentRecord) -> bool:
+        try:
+            self._copy(record)
+        except StoreFull:
+            raise
+        except KeyError as gone:
+            missing = DamagedError(f"a journal segment that finished content lies in is missing ({gone})")
+            self._pass_over(record, missing)
+            return False
+        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            self._pass_over(record, error)
+            return False
+        self._failed.pop(record.id, None)
+        return True
+
+    def _copy(self, record: AttachmentRecord) -> None:
+        content = open_content(record, self._around.catalog, self._around.store, self._around.journal)
+        digest = sha256()
+        with self._around.store.create(object_name(record.id)) as target:
+            for piece in content.read(0, content.size):
+                digest.update(piece)
+                target.write(piece)
+            if record.sha256 is not None and digest.hexdigest() != record.sha256:
+                raise DamagedError("the bytes in the journal are not those that were received", name=record.id)
+
+    def _pass_over(self, record: AttachmentRecord, error: Exception) -> None:
+        times = self._failed[record.id].times + 1 if record.id in self._failed else 1
+        if times == 1 and len(self._failed) >= REMEMBERED:
+            del self._failed[next(iter(self._failed))]
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(times - 1, 20))
+        self._failed[record.id] = _Failed(times, monotonic() + pause)
+        if isinstance(error, DamagedError):
+            self._damages.found(record, error, "settling")
+        self._fault.failed(error, attachment=record.id)

@@ -1,0 +1,116 @@
+"""Parts that rot in the journal: their attachments are quarantined, never finished with wrong bytes, and heal when the
+damaged parts are sent again."""
+
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.model.attachment import AttachmentState
+from app.model.identity import attachment_id
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord, Finished
+from app.service.assembler import Assembler
+from app.service.content import open_content
+from app.service.finisher import Finisher
+from app.service.gateway import Gateway
+from app.service.surroundings import Surroundings
+from tests.support.mq_client import any_bodies, group
+from tests.support.sas_client import Program, binary_file, message, text_file
+from tests.support.surroundings import surroundings
+
+SOURCE = "orders"
+
+
+def made(kind: str) -> tuple[bytes, bytes, list[PhysicalMessage]]:
+    """The key of an attachment, its content, and its messages; the last one completes it."""
+    random = Random(3)
+    program = Program(random, body_limit=2000)
+    if kind == "group":
+        sent = group(random, any_bodies(random, random.randbytes(20_000), 20))
+        return sent.identifier, sent.content, [each._replace(source=SOURCE) for each in sent.messages]
+    content = random.randbytes(20_000)
+    attached = binary_file(program, "a", content)
+    if kind == "text":
+        content = b"\n".join(random.randbytes(50).hex().encode() for _ in range(200)) + b"\n"
+        attached = text_file(program, "a", content)
+    sent = [each._replace(source=SOURCE) for each in message(program, [attached])]
+    return attached.definition.correl_id, content, sent
+
+
+def assemble(around: Surroundings, messages: list[PhysicalMessage]) -> None:
+    """As the gateway does it, one stage after the other."""
+    around.journal.append(messages)
+    complete: dict[str, Finished | None] = {}
+    Assembler(around, complete.update).recover()
+    for attachment, found in complete.items():
+        Finisher(around).finish(attachment, found)
+
+
+def damage(folder: Path, bodies: list[bytes]) -> None:
+    """Flips a bit in each of these bodies, wherever a sealed segment has it."""
+    (segment,) = (folder / "journal").glob("*.arrows")
+    data = bytearray(segment.read_bytes())
+    for body in bodies:
+        data[data.index(body) + len(body) // 2] ^= 1
+    segment.write_bytes(data)
+
+
+def record(around: Surroundings, key: bytes) -> AttachmentRecord:
+    found = around.catalog.attachment(attachment_id(SOURCE, key))
+    assert found is not None
+    return found
+
+
+def content(around: Surroundings, found: AttachmentRecord) -> bytes:
+    opened = open_content(found, around.catalog, around.store, around.journal)
+    return b"".join(opened.read(0, opened.size))
+
+
+@pytest.mark.parametrize("kind", ["binary", "text", "group"])
+@pytest.mark.parametrize("when", ["complete", "receiving"])
+@pytest.mark.parametrize("how_many", [1, 3])
+def test_a_damaged_part_that_comes_again_heals(tmp_path: Path, kind: str, when: str, how_many: int) -> None:
+    key, sent, messages = made(kind)
+    early, last = messages[:-1], messages[-1:]
+    hurt = sorted((each for each in early), key=lambda each: len(each.body))[-how_many:]
+    with surroundings(tmp_path) as around:
+        assemble(around, early)
+        assert record(around, key).state is AttachmentState.RECEIVING
+    damage(tmp_path, [bytes(each.body) for each in hurt])
+    with surroundings(tmp_path) as around, capture_logs() as logs:
+        if when == "complete":
+            assemble(around, last)
+            found = record(around, key)
+            assert (found.state, found.reason_code) == (AttachmentState.QUARANTINED, "damaged-part")
+            (entry,) = around.catalog.quarantined(None, None, None, 10).items
+            assert (entry.code, entry.correl_id) == ("damaged-part", key)
+        assemble(around, messages)  # all is sent again, also what is whole
+        found = record(around, key)
+        assert found.state is AttachmentState.FINISHED, found.reason
+        assert found.sha256 == sha256(sent).hexdigest()
+        assert content(around, found) == sent
+    with surroundings(tmp_path) as around:
+        assert content(around, record(around, key)) == sent
+    assert [entry["event"] for entry in logs].count("damaged_part_replaced") == how_many
+
+
+def test_a_damaged_part_is_read_again_when_an_operator_asks(tmp_path: Path) -> None:
+    """The disk may answer again, or the segment be repaired."""
+    key, sent, messages = made("binary")
+    with surroundings(tmp_path) as around:
+        assemble(around, messages[:-1])
+    (segment,) = (tmp_path / "journal").glob("*.arrows")
+    whole = segment.read_bytes()
+    damage(tmp_path, [bytes(max(messages, key=lambda each: len(each.body)).body)])
+    with surroundings(tmp_path) as around:
+        assemble(around, messages[-1:])
+        segment.write_bytes(whole)
+        (entry,) = around.catalog.quarantined(None, None, None, 10).items
+        gateway = Gateway(around, {}, {})
+        assert gateway.replay_quarantine(entry.id)
+        assert record(around, key).state is AttachmentState.COMPLETE
+        Finisher(around).finish(attachment_id(SOURCE, key))
+        assert content(around, record(around, key)) == sent

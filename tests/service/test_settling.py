@@ -1,0 +1,119 @@
+"""Content that cannot be settled stops no other."""
+
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.model.attachment import AttachmentState
+from app.model.errors import StoreFull
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished
+from app.service.settling import Settler
+from app.service.surroundings import Surroundings
+from tests.support.surroundings import ManualClock, surroundings
+
+BODY = b"content " * 100
+
+
+def finished(around: Surroundings, number: int, extents: tuple[Extent, ...], digest: str | None = None) -> str:
+    record = AttachmentRecord(f"a{number:04}", "here", number.to_bytes(16, "big"), AttachmentState.COMPLETE)
+    around.catalog.checkpoint(Checkpoint(attachments=[record]))
+    size, digest = sum(extent.length for extent in extents), digest or sha256(BODY).hexdigest()
+    found = Finished(record.id, size, digest, "text/plain", "journal", around.clock.now(), extents=extents)
+    assert around.catalog.finish(found, [])
+    assert isinstance(around.clock, ManualClock)
+    around.clock.advance(0.001)
+    return record.id
+
+
+def in_the_journal(around: Surroundings) -> tuple[Extent, ...]:
+    return tuple(around.journal.extents(around.journal.append([PhysicalMessage("here", "sas_queue", body=BODY)])))
+
+
+def storage(around: Surroundings, attachment: str) -> str | None:
+    found = around.catalog.attachment(attachment)
+    assert found is not None
+    return found.storage
+
+
+def test_a_hundred_whose_segment_is_missing_do_not_stop_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("app.service.settling.monotonic", lambda: now)
+    with surroundings(tmp_path, content={"settle_after": 0}) as around, capture_logs() as logs:
+        lost = [finished(around, number, (Extent(99, 4096, len(BODY)),)) for number in range(250)]
+        good = [finished(around, number, in_the_journal(around)) for number in range(1000, 1150)]
+        settler = Settler(around)
+        for _ in range(3):
+            settler.settle()
+        assert {storage(around, each) for each in good} == {"store"}
+        assert {storage(around, each) for each in lost} == {"journal"}
+        assert sorted(around.store.names("attachments/")) == [f"attachments/{each}" for each in good]
+        check = settler.check()
+        assert (check["ok"], check["failing"]) == (False, 250)
+        assert "missing" in check["error"]
+        assert around.metrics.registry.get_sample_value("attachment_gateway_settling_failing") == 250
+        told = [entry for entry in logs if entry["event"] == "settling_failed"]
+        assert 1 <= len(told) <= 5, "one line each reason, not each attachment"
+
+        around.catalog.set_state(lost, AttachmentState.DELETED)
+        settler.settle()
+        assert settler.check() == {"ok": True, "failing": 0, "error": None}
+        (over,) = [entry for entry in logs if entry["event"] == "settling_recovered"]
+        assert over["failures"] == 250
+
+
+def test_one_that_fails_is_tried_again_later_and_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("app.service.settling.monotonic", lambda: now)
+    with surroundings(tmp_path, content={"settle_after": 0}) as around:
+        finished(around, 1, (Extent(99, 4096, len(BODY)),))
+        tried: list[float] = []
+        views = around.journal.views
+        monkeypatch.setattr(around.journal, "views", lambda extents: tried.append(now) or views(extents))
+        settler = Settler(around)
+        for _ in range(600):
+            settler.settle()
+            now += 1
+        assert [round(at - 1000) for at in tried] == [0, 5, 15, 35, 75, 155, 315]
+
+
+def test_bytes_that_are_not_those_received_are_not_settled_but_marked(tmp_path: Path) -> None:
+    with surroundings(tmp_path, content={"settle_after": 0}) as around, capture_logs() as logs:
+        wrong = finished(around, 1, in_the_journal(around), sha256(b"something else").hexdigest())
+        good = finished(around, 2, in_the_journal(around))
+        settler = Settler(around)
+        settler.settle()
+        settler.settle()
+        record = around.catalog.attachment(wrong)
+        assert record is not None
+        assert (record.storage, record.reason_code) == ("journal", "damaged-content")
+        assert storage(around, good) == "store"
+        assert list(around.store.names("attachments/")) == [f"attachments/{good}"]
+    assert [entry["event"] for entry in logs].count("content_damaged") == 1
+
+
+def test_a_full_store_ends_the_round_and_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with surroundings(tmp_path, content={"settle_after": 0}) as around, capture_logs() as logs:
+        all_of_them = [finished(around, number, in_the_journal(around)) for number in range(20)]
+        create, room = around.store.create, [3]
+
+        def limited(name: str) -> object:
+            if not room[0]:
+                raise StoreFull("no space left")
+            room[0] -= 1
+            return create(name)
+
+        monkeypatch.setattr(around.store, "create", limited)
+        settler = Settler(around)
+        for _ in range(4):
+            settler.settle()
+        assert [storage(around, each) for each in all_of_them] == ["store"] * 3 + ["journal"] * 17
+        assert settler.check() == {"ok": False, "failing": 0, "error": "no space left"}
+        room[0] = 100
+        settler.settle()
+        assert {storage(around, each) for each in all_of_them} == {"store"}
+    assert [entry["event"] for entry in logs] == ["settling_failed", "settling_recovered"]
