@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from crc32c import crc32c
 
-from adapters.arrow_journal.files import ReadFile, UnreadableError
+from adapters.disk import ReadFile, UnreadableError
 from app.model.errors import DamagedError
 from app.model.records import Damage
 

@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.columns import NO_LAYOUT, SCHEMA, UNNUMBERED, BodyLayout, Head, decode, encode, read_head
-from adapters.arrow_journal.files import READ_FAILURES, ReadFile, UnreadableError, Window
 from adapters.arrow_journal.header import Format
 from adapters.arrow_journal.pieces import RUN, Piece, Source, are_whole, fetch, readable
 from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.scanning import find_batches
 from adapters.arrow_journal.segments import SegmentState
 from adapters.arrow_journal.verifying import damages
+from adapters.arrow_journal.window import Window
+from adapters.disk import READ_FAILURES, ReadFile, UnreadableError
 from app.model.errors import DamagedError, OurError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Damage, Extent
