@@ -27,7 +27,7 @@ def trace(
     as_hex: Annotated[bool, typer.Option("--hex", help="FILE holds hexadecimal digits, a capture a line.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a frame.")] = False,
 ) -> None:
-    """Explain captured bytes: MQ descriptors, SAS attachment messages, MQTT packets."""
+    """Explain captured bytes: MQ descriptors, SAS attachment messages, MQTT packets, Rendezvous messages."""
     if as_format is not None and as_format not in FORMATS:
         raise Failure(f"{as_format!r} is no format", "known: " + ", ".join(FORMATS))
     content = _read(file)
@@ -80,7 +80,7 @@ def _print_json(frame: Frame, line: int) -> None:
         {"offset": cell.at, "size": cell.size, "name": cell.name, "value": _plain(cell.value)} for cell in frame.cells
     ]
     said: dict[str, Any] = {"line": line} if line else {}
-    said |= {"format": frame.format, "offset": frame.offset, "note": frame.note, "cells": cells}
+    said |= {"format": frame.format, "offset": frame.offset, "note": frame.note, "cells": cells, **frame.decoded}
     typer.echo(json.dumps(said, ensure_ascii=False))
 
 

@@ -6,7 +6,7 @@ take every byte, last those that nearly anything could be. What follows a header
 of it: a descriptor's message type, correlid, Encoding and CodedCharSetId.
 """
 
-from app.trace import ibm_mq, mqtt, sas
+from app.trace import ibm_mq, mqtt, rendezvous, sas
 from app.trace.frames import Formats, Frame, NotRecognised, Said, Tried, first_that_fits
 from app.wire.kinds import Buffer
 
@@ -17,6 +17,7 @@ _EXACT = ["sas-data-set-definition", "sas-variables", "sas-indexes", "sas-attach
 FORMATS: Formats = {
     "mqmd": ibm_mq.descriptor,
     "mqmde": ibm_mq.extension,
+    "tibrvmsg": rendezvous.messages,
     **{name: sas.FORMATS[name] for name in _EXACT},
     "mqtt": mqtt.packets,
     **sas.FORMATS,

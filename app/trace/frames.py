@@ -1,7 +1,8 @@
 """What explaining is made of."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from app.codecs.ibm_mq.encodings import charset, integer_order
 from app.codecs.sas.dialect import ALL, with_order
@@ -9,12 +10,16 @@ from app.wire import Cell, WireError
 
 
 class Frame(NamedTuple):
-    """One structure: its format, the byte where it starts, its cells in order, and what else is to be said of it."""
+    """One structure: its format, the byte where it starts, its cells in order, and what else is to be said of it.
+
+    `decoded` is what it means as a whole, by name and as JSON has it, where the format has more to say than its cells.
+    """
 
     format: str
     offset: int
     cells: list[Cell]
     note: str = ""
+    decoded: Mapping[str, Any] = MappingProxyType({})
 
 
 class Tried(NamedTuple):

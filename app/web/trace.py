@@ -34,13 +34,14 @@ class FrameView(BaseModel):
     offset: int = Field(examples=[0])
     note: str
     cells: list[CellView]
+    fields: list[dict[str, Any]] | None = Field(default=None, description="of a Rendezvous message")
 
     @classmethod
     def of(cls, frame: Frame) -> "FrameView":
         cells = [
             CellView(offset=cell.at, size=cell.size, name=cell.name, value=_plain(cell.value)) for cell in frame.cells
         ]
-        return cls(format=frame.format, offset=frame.offset, note=frame.note, cells=cells)
+        return cls(format=frame.format, offset=frame.offset, note=frame.note, cells=cells, **frame.decoded)
 
 
 _REQUEST_BODY = {
@@ -70,7 +71,7 @@ async def trace(
         ),
     ] = None,
 ) -> list[FrameView]:
-    """Explains captured bytes: MQ descriptors and headers, SAS messages, MQTT packets."""
+    """Explains captured bytes: MQ descriptors and headers, SAS messages, MQTT packets, Rendezvous messages."""
     if as_format is not None and as_format not in FORMATS:
         why = f"not one of {', '.join(FORMATS)}"
         raise Problem("invalid", f"as: {why}", errors=[{"parameter": "as", "detail": why}])

@@ -14,6 +14,7 @@ from tests.test_trace import WRITTEN, image
 
 HEADER = WRITTEN["sas-attachment-header"](Dialect())
 COUNT = WRITTEN["sas-count"](Dialect())
+RENDEZVOUS = Path("tests/vectors/rendezvous/rv_hdr.json").absolute()
 
 
 def test_a_file_is_explained_field_by_field(run: Run, tmp_path: Path) -> None:
@@ -83,3 +84,16 @@ def test_no_bytes_are_told_as_such(run: Run, tmp_path: Path) -> None:
     result = run("trace", capture)
     assert result.code == 1
     assert "no bytes came" in result.err
+
+
+def test_rendezvous_messages_are_printed_with_their_fields(run: Run, in_folder: Path) -> None:
+    vector = json.loads(RENDEZVOUS.read_text())
+    Path("messages.hex").write_text("\n".join([vector["hex"], vector["hex"] * 2]))
+    traced = run("trace", "--as", "tibrvmsg", "--hex", "--json", "messages.hex")
+    assert traced.code == 0
+    printed = [json.loads(line) for line in traced.out.splitlines()]
+    assert [frame["fields"] for frame in printed] == [vector["fields"]] * 3
+    assert [(frame["line"], frame["offset"]) for frame in printed] == [(1, 0), (2, 0), (2, vector["size"])]
+    shown = run("trace", "--hex", "messages.hex").out
+    assert "tibrvmsg at line 1, byte 0  (15 fields)" in shown
+    assert "'HDR' id 15" in shown

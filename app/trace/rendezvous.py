@@ -1,0 +1,87 @@
+"""Explains tibrvMsg messages: where each field lies, and what the fields say."""
+
+from collections.abc import Iterable, Iterator
+from math import isfinite
+from typing import Any
+
+from app.codecs.rendezvous.constants import HEADER_SIZE, MAGIC, MOST_DEPTH, WireType
+from app.codecs.rendezvous.fields import Place, message_end, places
+from app.codecs.rendezvous.message import Field, RawValue, decode_field
+from app.codecs.rendezvous.values import DateTime, write_value
+from app.trace.frames import Frame, Said
+from app.wire import Cell, WireError
+from app.wire.kinds import named
+
+_NAMED = named(WireType) or (lambda value: value)
+
+
+def messages(data: memoryview, _: Said) -> list[Frame]:
+    """Explain whole messages, one after the other."""
+    if not data:
+        raise WireError("length", 0, "there is no message")
+    frames, at = [], 0
+    while at < len(data):
+        end = message_end(data, at, len(data))
+        found = list(places(data, at + HEADER_SIZE, end))
+        fields = [decode_field(data, place, f"field[{number}]", MOST_DEPTH) for number, place in enumerate(found)]
+        cells = [
+            Cell(at, 4, "length", end - at),
+            Cell(at + 4, len(MAGIC), "magic", MAGIC),
+            *_cells(data, found, fields),
+        ]
+        note = f"{len(fields)} fields"
+        frames.append(Frame("tibrvmsg", at, cells, note, {"fields": described(fields)}))
+        at = end
+    return frames
+
+
+def _cells(data: memoryview, found: list[Place], fields: list[Field]) -> Iterator[Cell]:
+    for number, (place, field) in enumerate(zip(found, fields, strict=True)):
+        row = f"field[{number}]"
+        yield Cell(place.at, place.type_at - place.at, f"{row}.name", _called(field))
+        yield Cell(place.type_at, 1, f"{row}.type", _NAMED(place.type))
+        yield Cell(place.type_at + 1, place.data_at - place.type_at - 1, f"{row}.size", place.end - place.data_at)
+        if place.end > place.data_at:
+            shown = (
+                field.value if isinstance(field.value, int | float | str) else bytes(data[place.data_at : place.end])
+            )
+            yield Cell(place.data_at, place.end - place.data_at, f"{row}.data", shown)
+
+
+def _called(field: Field) -> str:
+    name = "no name" if field.name is None else repr(field.name)
+    return f"{name} id {field.id}" if field.id else name
+
+
+def described(fields: Iterable[Field]) -> list[dict[str, Any]]:
+    """Return fields as JSON has them: each with name, id, type and value. Bytes are in hexadecimal as `value_hex`, and
+    floating-point numbers have their bytes beside them as `bits`."""
+    return [{"name": each.name, "id": each.id, "type": each.type, **_value(each)} for each in fields]
+
+
+def _value(field: Field) -> dict[str, Any]:
+    value = field.value
+    match value:
+        case RawValue(wire_type, data):
+            return {"wire_type": wire_type, "value_hex": data.hex()}
+        case bytes():
+            return {"value_hex": value.hex()}
+        case float():
+            bits = field.written or write_value(field.type, value)[1]
+            return {"value": _number(value), "bits": bits.hex()}
+    return {"value": _plain(field.type, value)}
+
+
+def _plain(api_type: str, value: Any) -> Any:
+    if api_type == "MSG":
+        return described(value)
+    if api_type == "MSGARRAY":
+        return [described(each) for each in value]
+    if isinstance(value, DateTime):
+        return {"sec": value.seconds, "nsec": value.microseconds * 1000}
+    return [_number(each) for each in value] if isinstance(value, list) else value
+
+
+def _number(value: Any) -> Any:
+    """A number as JSON has it: those that are not finite by their names."""
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
