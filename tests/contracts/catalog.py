@@ -795,7 +795,7 @@ class CatalogContract:
         assert [record.id for record in catalog.due_deliveries("pier", 10, 9)] == ["d2", "d1", "d3"]
         assert [record.id for record in catalog.due_deliveries("pier", 10, 2)] == ["d2", "d1"]
         assert catalog.due_deliveries("bay", 10, 9) == []
-        put_off = delivery(7, destination="bay", next_attempt_at=1 << 60)
+        put_off = delivery(70, destination="bay", next_attempt_at=1 << 60)
         catalog.add_delivery(put_off, [])
         assert catalog.due_deliveries("bay", 10, 9) == []
         assert catalog.due_deliveries("bay", 10, 9, 1 << 60) == []
