@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from app.observe import Metrics, configure_logging, logger
+from app.model.errors import OurError
+from app.observe import Metrics, Recurring, configure_logging, logger
 
 
 @pytest.fixture
@@ -71,3 +72,35 @@ def test_metrics_in_prometheus_text() -> None:
     ):
         assert line in text.splitlines()
     assert "process_resident_memory_bytes" in text
+
+
+def test_what_fails_again_and_again_is_told_once_and_at_its_end() -> None:
+    with structlog.testing.capture_logs() as logs:
+        fault = Recurring(logger("here"), "copying", store="s3")
+        fault.worked()
+        for number in range(100):
+            fault.failed(OurError("no space left" if number % 2 else "no answer"), attachment=number)
+        assert (fault.failures, fault.error) == (100, "no space left")
+        fault.worked()
+        fault.worked()
+        assert (fault.failures, fault.error) == (0, None)
+        fault.failed(ValueError("a mistake"))
+    assert [(each["event"], each["log_level"], each["store"]) for each in logs] == [
+        ("copying_failed", "error", "s3"),
+        ("copying_failed", "error", "s3"),
+        ("copying_recovered", "info", "s3"),
+        ("copying_failed", "error", "s3"),
+    ]
+    assert [each.get("reason") for each in logs[:2]] == ["no answer", "no space left"]
+    assert logs[2]["failures"] == 100
+    assert not logs[0]["exc_info"], "what this program raises itself is a sentence"
+    assert isinstance(logs[3]["exc_info"], ValueError)
+
+
+def test_reasons_that_differ_each_time_do_not_fill_the_log() -> None:
+    with structlog.testing.capture_logs() as logs:
+        fault = Recurring(logger("here"), "copying")
+        for number in range(100):
+            fault.failed(f"connection {number} broke")
+        fault.worked()
+    assert len(logs) == Recurring.MOST_REASONS + 1

@@ -9,7 +9,7 @@ it is. A damaged segment is copied as it is: who reads the copy finds the same d
 from typing import Any
 
 from app.model.errors import OurError
-from app.observe import logger
+from app.observe import Recurring, logger
 from app.ports import ContentStore, Segment
 from app.service.surroundings import Surroundings
 
@@ -32,8 +32,7 @@ class Archiver:
         self._around, self._target = around, target
         self._copied: dict[int, int] = {}
         self._is_ours = False
-        self.error: str | None = None
-        """Why the last copy failed, None while all is well."""
+        self._fault = Recurring(log, "archiving", consequence="sealed segments stay in the journal")
         around.metrics.archive_waiting_segments.set_function(self.waiting)
 
     def archive(self) -> None:
@@ -46,14 +45,10 @@ class Archiver:
             for segment in sealed.values():
                 if not self.has(segment):
                     self._take(segment)
-        except Exception as error:
-            if self.error is None:
-                log.exception("the journal's archive fails: sealed segments stay where they are")
-            self.error = str(error)
+        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            self._fault.failed(error)
         else:
-            if self.error is not None:
-                log.info("the journal's archive works again")
-            self.error = None
+            self._fault.worked()
 
     def has(self, segment: Segment) -> bool:
         """Whether a segment has been copied, as far as this process knows."""
@@ -65,7 +60,7 @@ class Archiver:
 
     def check(self) -> dict[str, Any]:
         """For health and people."""
-        return {"ok": self.error is None, "waiting": self.waiting(), "error": self.error}
+        return {"ok": self._fault.error is None, "waiting": self.waiting(), "error": self._fault.error}
 
     def _segments(self) -> list[Segment]:
         return [segment for segment in self._around.journal.segments() if segment.sealed_at is not None]

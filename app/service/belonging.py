@@ -62,9 +62,10 @@ def keep_lock(around: Surroundings, stop: Event) -> None:
     while not stop.wait(LOCK_SECONDS):
         try:
             around.catalog.lock()
-        except CatalogTaken:
+        except CatalogTaken as error:
             if around.catalog.journal_identity() != around.journal.identity():
                 raise
+            fault.failed(error)
         except CatalogError as error:
             fault.failed(error)
         else:

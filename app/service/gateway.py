@@ -14,7 +14,7 @@ from app import plugins
 from app.assembly.states import Input, follow
 from app.framing.reading import READINGS
 from app.model.attachment import AttachmentState
-from app.model.errors import TheirError
+from app.model.errors import CatalogTaken, TheirError
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage, Position
 from app.model.records import (
@@ -103,7 +103,7 @@ class Gateway:
             # By itself, as what takes long must not keep messages from whoever waits for sealed segments.
             "seal": Stage("seal", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.seal_old_segment)),
             "sweep": Stage("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
-            "lock": Stage("lock", lambda: keep_lock(around, self._stop)),
+            "lock": Stage("lock", self._keep_lock),
             "settle": Stage("settle", lambda: repeat(SWEEP_SECONDS, self._stop, self._settler.settle)),
             **{f"send {name}": Stage(f"send {name}", outbox.run) for name, outbox in self._outboxes.items()},
         }
@@ -291,6 +291,15 @@ class Gateway:
         return self.catalog.events_after(after, EVENTS_AT_ONCE)
 
     # --- building -------------------------------------------------------------------------------------------------
+
+    def _keep_lock(self) -> None:
+        """Ends everything when another gateway has taken over: brokers give it what is not acknowledged."""
+        try:
+            keep_lock(self._around, self._stop)
+        except CatalogTaken:
+            self._journaler.stop()
+            self._stop.set()
+            raise
 
     def _may_go(self, segment: Segment) -> bool:
         archived = self._archiver is None or self._archiver.has(segment)

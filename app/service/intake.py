@@ -173,14 +173,15 @@ class Journaler:
         return stored
 
     def _store_bare(self, message: PhysicalMessage, error: Exception) -> _Stored | None:
-        """Writes what is left of a message that cannot be written as it is."""
+        """Writes a message that could not be written: as it is after all, or what is left of it."""
         why = f"the journal cannot write it: {type(error).__name__}: {str(error).partition(chr(10))[0][:500]}"
-        log.error("message_unwritable", source=message.source, reason=why, exc_info=error)
         while True:
-            for bare in _as_far_as_it_goes(message, why):
+            for form in (message, *_as_far_as_it_goes(message, why)):
                 with suppress(Exception):
-                    if (positions := self._append([bare])) is not None:
-                        return _Stored(positions, [bare])
+                    if (positions := self._append([form])) is not None:
+                        if form is not message:
+                            log.error("message_unwritable", source=message.source, reason=why, exc_info=error)
+                        return _Stored(positions, [form])
             self._hold(self.holding or why)
             if self._pause():
                 return None

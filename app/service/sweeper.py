@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from app.model.attachment import AttachmentState
 from app.model.message import Position
-from app.observe import logger
+from app.observe import Recurring, logger
 from app.ports import Segment
 from app.service.completion import expiry_event
 from app.service.surroundings import Surroundings
@@ -21,6 +21,7 @@ class Sweeper:
 
     def __init__(self, around: Surroundings, may_go: Callable[[Segment], bool] = lambda _segment: True) -> None:
         self._around, self._may_go = around, may_go
+        self._faults: dict[str, Recurring] = {}
 
     def sweep(self) -> None:
         """Every step by itself: one that fails, on a full disk say, must not keep the others from making room."""
@@ -33,8 +34,11 @@ class Sweeper:
         for step in steps:
             try:
                 step()
-            except Exception:
-                log.exception("sweeping failed", step=step.__name__)
+            except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+                self._faults.setdefault(step.__name__, Recurring(log, "sweep", step=step.__name__)).failed(error)
+            else:
+                if step.__name__ in self._faults:
+                    self._faults[step.__name__].worked()
 
     def expire(self) -> None:
         """Receiving attachments without news for `expiry.unfinished` become expired."""

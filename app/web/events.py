@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from app.model.records import EventRecord
-from app.observe import logger
+from app.observe import Recurring, logger
 from app.service.gateway import Gateway
 from app.web.deps import GatewayDep, to_time
 from app.web.problems import responses
@@ -63,13 +63,15 @@ class Feed:
 
     async def _follow(self, executor: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
+        fault = Recurring(log, "event_feed")
         while not (self._gateway.draining or self._ended):
             try:
                 events = await loop.run_in_executor(executor, self._gateway.wait_events, self._newest, WAIT_SECONDS)
-            except Exception:
-                log.exception("events cannot be read")
+            except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+                fault.failed(error)
                 await asyncio.sleep(WAIT_SECONDS)
                 continue
+            fault.worked()
             if events:
                 self._recent.extend(events)
                 self._newest = events[-1].number

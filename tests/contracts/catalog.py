@@ -502,6 +502,20 @@ class CatalogContract:
         assert catalog.part_runs("a1") == []
         assert catalog.settle({"a1": "attachments/a1"}) == {"a1"}, "the object is in use: it must not be removed"
 
+    def test_damage_is_marked_and_taken_back(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1, State.COMPLETE), attachment(2, State.COMPLETE))
+        event = NewEvent("attachment.damaged", "a1", 6, {})
+        assert not catalog.mark_damaged("a1", "rotten", [event])
+        catalog.finish(finished(1), [])
+        assert catalog.mark_damaged("a1", "rotten", [event])
+        assert not catalog.mark_damaged("a1", "rotten", [event])
+        assert (known(catalog, 1).state, known(catalog, 1).reason_code) == (State.FINISHED, "damaged-content")
+        assert [each.type for each in catalog.events_after(0, 10)] == ["attachment.damaged"]
+        assert catalog.mark_damaged("a1", None)
+        assert not catalog.mark_damaged("a1", None)
+        assert (known(catalog, 1).reason_code, known(catalog, 1).reason) == (None, None)
+        assert not catalog.mark_damaged("a3", "rotten")
+
     def test_content_that_is_in_the_store_at_once_needs_no_parts(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1, State.COMPLETE))
         catalog.checkpoint(Checkpoint(part_runs={"a1": [PartRun(1, 1, 1)]}))
@@ -560,6 +574,14 @@ class CatalogContract:
             catalog.finish(finished(number, storage=storage, finished_at=10 - number), [])
         assert [record.id for record in catalog.unsettled_attachments(10, 9)] == ["a3", "a1"]
         assert [record.id for record in catalog.unsettled_attachments(11, 2)] == ["a3", "a1"]
+        first, second, last = catalog.unsettled_attachments(11, 9)
+        assert catalog.unsettled_attachments(11, 1, first) == [second]
+        assert catalog.unsettled_attachments(11, 9, first) == [second, last]
+        assert catalog.unsettled_attachments(11, 9, last) == []
+        keep(catalog, *(attachment(number, State.COMPLETE) for number in range(20, 25)))
+        (waiting, *others) = catalog.complete_attachments()[1:]
+        assert catalog.complete_attachments(2, waiting) == others[:2]
+        assert catalog.complete_attachments(9, others[-1]) == []
         assert [record.id for record in catalog.stale_attachments(14, 9)] == ["a9", "a8", "a7"]
         assert [record.id for record in catalog.stale_attachments(14, 2)] == ["a9", "a8"]
 
@@ -773,6 +795,11 @@ class CatalogContract:
         assert [record.id for record in catalog.due_deliveries("pier", 10, 9)] == ["d2", "d1", "d3"]
         assert [record.id for record in catalog.due_deliveries("pier", 10, 2)] == ["d2", "d1"]
         assert catalog.due_deliveries("bay", 10, 9) == []
+        put_off = delivery(70, destination="bay", next_attempt_at=1 << 60)
+        catalog.add_delivery(put_off, [])
+        assert catalog.due_deliveries("bay", 10, 9) == []
+        assert catalog.due_deliveries("bay", 10, 9, 1 << 60) == []
+        assert catalog.due_deliveries("bay", 10, 9, 1000) == [put_off]
 
     def test_ended_deliveries_that_hold_content_come_oldest_first(self, catalog: Catalog) -> None:
         sent = delivery(1, state=DeliveryState.SENT, updated_at=5)

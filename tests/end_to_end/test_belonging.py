@@ -24,9 +24,16 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield running
 
 
+class PatientGateway(GatewayProcess):
+    """Has the time that a busy machine takes."""
+
+    def start(self, timeout: float = 120) -> None:
+        super().start(timeout)
+
+
 def gateway(folder: Path, broker: Mosquitto, more: str = "") -> GatewayProcess:
     folder.mkdir(exist_ok=True)
-    return GatewayProcess(folder, SETTINGS + mqtt_source("orders", broker.port, "orders") + more)
+    return PatientGateway(folder, SETTINGS + mqtt_source("orders", broker.port, "orders") + more)
 
 
 def receive(running: GatewayProcess, broker: Mosquitto, number: int) -> dict[str, Any]:
@@ -46,7 +53,7 @@ def refusal(gateway: GatewayProcess) -> str:
     before = len(gateway.log) if (gateway.folder / "gateway.log").exists() else 0
     gateway.spawn()
     assert gateway.process is not None
-    assert gateway.process.wait(60) == 1
+    assert gateway.process.wait(120) == 1
     gateway.process = None
     said = [line for line in gateway.log[before:].splitlines() if line.startswith("error: ")]
     assert len(said) == 1, gateway.log

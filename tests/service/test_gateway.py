@@ -11,9 +11,10 @@ from uuid import uuid4
 import pytest
 
 from adapters.memory import MemoryDestinationSettings, MemoryReceiver, MemorySender, QueueSettings, queue
+from adapters.sql_catalog import SqlCatalog
 from app.codecs.sas import correlid
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
-from app.model.errors import OurError
+from app.model.errors import CatalogTaken, OurError
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachment
@@ -138,6 +139,50 @@ def service(
             yield Service(gateway, around, clock, name)
         finally:
             gateway.stop()
+
+
+def test_a_gateway_that_was_replaced_takes_nothing_more_and_is_not_live(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.service.belonging.LOCK_SECONDS", 1.0)
+    service = start()
+    service.until_state(service.send(b"before"), AttachmentState.FINISHED)
+    other = SqlCatalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}")
+    (tmp_path / "catalog.sqlite.lock").unlink()
+    other.lock()
+    mine = other.journal_identity()
+    assert mine is not None
+    other.bind(mine._replace(epoch=mine.epoch + 1))
+    until(lambda: not service.gateway.health().live, DEADLINE)
+    assert service.gateway.health().checks["stages"]["failed"] == ["lock"]
+    until(lambda: not service.gateway.receivers[SOURCE].status()["connected"], DEADLINE)
+    with pytest.raises(CatalogTaken):
+        service.gateway.catalog.add_events([])
+    other.close()
+
+
+def test_a_lock_file_that_was_tidied_away_is_made_anew(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.service.belonging.LOCK_SECONDS", 0.05)
+    service = start()
+    (tmp_path / "catalog.sqlite.lock").unlink()
+    until((tmp_path / "catalog.sqlite.lock").exists, DEADLINE)
+    other = SqlCatalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}")
+    with pytest.raises(CatalogTaken):
+        other.lock()
+    other.close()
+    assert service.gateway.health().live
+
+
+def test_a_delivery_put_off_by_a_clock_that_was_ahead_goes_when_it_is_right(start: Start) -> None:
+    service = start([0])
+    service.clock.advance(365 * 86_400)
+    sent = service.send(b"put off")
+    until(lambda: service.delivery(sent).next_attempt_at, DEADLINE)
+    service.clock.advance(-365 * 86_400)
+    until(lambda: service.delivery(sent).state is DeliveryState.SENT, DEADLINE)
+    assert service.until_state(sent, AttachmentState.FINISHED).size == 7
 
 
 def test_what_is_sent_comes_back_and_is_told(start: Start) -> None:

@@ -36,8 +36,11 @@ def made(kind: str) -> tuple[bytes, bytes, list[PhysicalMessage]]:
     if kind == "text":
         content = b"\n".join(random.randbytes(50).hex().encode() for _ in range(200)) + b"\n"
         attached = text_file(program, "a", content)
-    sent = [each._replace(source=SOURCE) for each in message(program, [attached])]
-    return attached.definition.correl_id, content, sent
+    return (
+        attached.definition.correl_id,
+        content,
+        [each._replace(source=SOURCE) for each in message(program, [attached])],
+    )
 
 
 def assemble(around: Surroundings, messages: list[PhysicalMessage]) -> None:

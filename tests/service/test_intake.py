@@ -6,6 +6,9 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import pytest
+from structlog.testing import capture_logs
+
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.service.intake import Journaler
 from app.service.surroundings import Surroundings
@@ -118,3 +121,98 @@ def test_a_message_without_an_envelope_goes_to_the_journal_with_its_reason(tmp_p
     assert kept.framing == UNREADABLE
     assert kept.properties == {"refused-code": "bad-envelope", "refused-why": "the payload is no MQ image"}
     assert forwarded.messages == [kept]
+
+
+def flood(pairs: int, body: bytes = b"?") -> PhysicalMessage:
+    return PhysicalMessage(
+        "orders", "sas_queue", 7, body=body, properties={f"name {n:05}": "v" * 20 for n in range(pairs)}
+    )
+
+
+def test_properties_are_counted_by_the_backlog(tmp_path: Path) -> None:
+    with journaler(tmp_path, limits={"backlog_bytes": 1 << 20}) as (intake, _, around, start):
+        intake.submit([flood(1000)] * 5, lambda: None)
+        backlog = around.metrics.registry.get_sample_value("attachment_gateway_backlog_bytes") or 0
+        assert backlog >= 5 * 1000 * (10 + 20)
+        entered = Event()
+
+        def submit_and_tell() -> None:
+            intake.submit([flood(1000)] * 5, lambda: None)
+            entered.set()
+
+        late = Thread(target=submit_and_tell)
+        late.start()
+        assert not entered.wait(0.2), "what is taken already fills the backlog"
+        start()
+        assert entered.wait(DEADLINE)
+        late.join(DEADLINE)
+    assert around.metrics.registry.get_sample_value("attachment_gateway_backlog_bytes") == 0
+
+
+def test_batches_are_as_small_as_their_properties_ask(tmp_path: Path) -> None:
+    with journaler(tmp_path, limits={"backlog_bytes": 1 << 30}) as (intake, forwarded, _, start):
+        done = Event()
+        for _ in range(200):
+            intake.submit([flood(1000)], lambda: None)
+        intake.submit([message(1)], done.set)
+        start()
+        assert done.wait(DEADLINE)
+    assert max(forwarded.batches) < 40, "a batch has about 4 MiB, and these take 160 KiB each"
+
+
+def test_a_message_with_too_many_properties_goes_to_quarantine_without_them(tmp_path: Path) -> None:
+    with journaler(tmp_path, limits={"properties_bytes": "4 KiB"}) as (intake, forwarded, around, start):
+        start()
+        done = Event()
+        within, beyond = flood(136), flood(137)
+        intake.submit([within, beyond], done.set)
+        assert done.wait(DEADLINE)
+        first, second = journalled(around)
+    assert first == within
+    assert (second.framing, second.body) == (UNREADABLE, b"?")
+    assert second.properties["refused-code"] == "properties-too-large"
+    assert "take 4110 bytes, and limits.properties_bytes allows 4096" in second.properties["refused-why"]
+    assert len(second.properties) == 136 + 2
+    assert forwarded.messages == [first, second]
+
+
+def test_a_message_that_cannot_be_written_stops_no_other(tmp_path: Path) -> None:
+    lone = PhysicalMessage("orders", "sas_queue", 7, body=b"a", properties={"name": "\ud800"})
+    large = PhysicalMessage("orders", "sas_queue", 1 << 70, body=b"b")
+    with capture_logs() as logs, journaler(tmp_path) as (intake, forwarded, around, start):
+        done = Event()
+        sent = [*map(message, range(20)), lone, *map(message, range(20, 30)), large, message(30)]
+        intake.submit(sent, lambda: None)
+        start()
+        intake.submit([message(31)], done.set)
+        assert done.wait(DEADLINE)
+        kept = journalled(around)
+    assert [each for each in kept if each.framing != UNREADABLE] == [message(number) for number in range(32)]
+    refused = [each for each in kept if each.framing == UNREADABLE]
+    assert [each.body for each in refused] == [b"a", b"b"]
+    assert {each.properties["refused-code"] for each in refused} == {"unwritable"}
+    assert "UnicodeEncodeError" in refused[0].properties["refused-why"]
+    assert forwarded.messages == kept
+    assert [entry["event"] for entry in logs] == ["message_unwritable"] * 2
+
+
+def test_a_journal_that_fails_for_every_message_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.service.intake.RETRY_SECONDS", 0.05)
+    with journaler(tmp_path) as (intake, forwarded, around, start):
+        append, broken = around.journal.append, [True]
+
+        def fails(messages: Sequence[PhysicalMessage]) -> list[Position]:
+            if broken:
+                raise TypeError("not today")
+            return append(messages)
+
+        monkeypatch.setattr(around.journal, "append", fails)
+        done = Event()
+        intake.submit([message(number) for number in range(3)], done.set)
+        start()
+        assert not done.wait(0.5)
+        assert "TypeError: not today" in (intake.holding or "")
+        broken.clear()
+        assert done.wait(DEADLINE)
+        assert intake.holding is None
+    assert forwarded.messages == [message(number) for number in range(3)], "none is blamed for it"

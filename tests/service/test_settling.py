@@ -1,5 +1,6 @@
 """Content that cannot be settled stops no other."""
 
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -73,7 +74,12 @@ def test_one_that_fails_is_tried_again_later_and_later(tmp_path: Path, monkeypat
         finished(around, 1, (Extent(99, 4096, len(BODY)),))
         tried: list[float] = []
         views = around.journal.views
-        monkeypatch.setattr(around.journal, "views", lambda extents: tried.append(now) or views(extents))
+
+        def watched(extents: Iterable[Extent]) -> Iterator[memoryview]:
+            tried.append(now)
+            return views(extents)
+
+        monkeypatch.setattr(around.journal, "views", watched)
         settler = Settler(around)
         for _ in range(600):
             settler.settle()

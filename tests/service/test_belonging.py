@@ -1,0 +1,83 @@
+"""What keeps a gateway from starting, sentence by sentence."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.model.errors import CatalogError, CatalogTaken, OurError
+from app.model.message import PhysicalMessage, Position
+from app.model.records import Checkpoint, JournalIdentity
+from app.service.belonging import claim, keep_lock
+from app.service.surroundings import Surroundings
+from tests.support.surroundings import surroundings
+
+
+@pytest.fixture
+def around(tmp_path: Path) -> Iterator[Surroundings]:
+    with surroundings(tmp_path) as made:
+        (position,) = made.journal.append([PhysicalMessage("here", "sas_queue", body=b"x")])
+        made.catalog.checkpoint(Checkpoint(progress=position.pack()))
+        yield made
+
+
+def with_journal(around: Surroundings, **told: Any) -> Surroundings:
+    """The same with a journal that tells other things."""
+    real = around.journal
+    asked = {"identity": real.identity(), "end": real.end(), "segments": real.segments(), **told}
+    journal: Any = SimpleNamespace(**{name: lambda value=value: value for name, value in asked.items()})
+    return replace(around, journal=journal)
+
+
+def test_a_catalog_of_before_is_bound_and_stays_so(around: Surroundings) -> None:
+    claim(around)
+    assert around.catalog.journal_identity() == around.journal.identity()
+    claim(around)
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"identity": JournalIdentity("b" * 32, 9)}, "is journal bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"),
+        ({"end": None}, "is empty, and the catalog"),
+        ({"end": Position(0, 5, 1)}, "ends at segment 0, batch 5, row 1, and the catalog"),
+        ({"segments": [], "end": Position(9, 0, 0)}, "journal segment 1 is missing from"),
+    ],
+)
+def test_what_does_not_belong_together_is_said(around: Surroundings, told: dict[str, Any], says: str) -> None:
+    claim(around)
+    before = around.catalog.journal_identity()
+    with pytest.raises(OurError, match=says) as refused:
+        claim(with_journal(around, **told))
+    assert "`attachment-gateway " in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert around.catalog.journal_identity() == before
+
+
+def test_a_database_that_is_away_is_waited_for_and_another_gateway_is_not(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.service.belonging.LOCK_SECONDS", 0.01)
+    claim(around)
+    answers: list[Exception | None] = [
+        CatalogError("away"),
+        None,
+        CatalogTaken("for a moment"),
+        CatalogTaken("for good"),
+    ]
+
+    def lock() -> None:
+        answer = answers.pop(0)
+        if not answers:
+            around.catalog.bind(JournalIdentity("c" * 32, 1))
+        if answer is not None:
+            raise answer
+
+    monkeypatch.setattr(around.catalog, "lock", lock)
+    with pytest.raises(CatalogTaken, match="for good"):
+        keep_lock(around, Event())
+    assert not answers
