@@ -350,9 +350,9 @@ class TestReading:
         data[offset + length - 1] ^= 1
         path.write_bytes(data)
         with closing(ArrowJournal(tmp_path)) as journal:
-            for ask in (lambda: journal.views(pieces[:1]), lambda: journal.bodies([position])):
+            for found in (journal.views(pieces[:1]), journal.bodies([position])):
                 with pytest.raises(DamagedError, match="fails its checksum"):
-                    next(ask())
+                    next(found)
 
     def test_an_extent_is_checked_with_the_whole_body_around_it(self) -> None:
         position = Position(1, 3, 0)
