@@ -119,7 +119,7 @@ class EarlyReader:
 
     def take(self, attachment_id: str, parts_expected: int | None) -> Finished | None:
         """What is known of a file that is complete; None when it was not read to its end."""
-        reading = self.leave(attachment_id)
+        reading = self._leave(attachment_id)
         if reading is None or reading.parts != parts_expected:
             return None
         self._await_hashing()

@@ -26,6 +26,7 @@ from app.observe import Recurring, logger
 from app.service.completion import complete_messages, finished_event, refusal_event
 from app.service.expiring import Between, at_once
 from app.service.parts_held import held_parts, segments_of
+from app.service.quarantining import quarantine_entry
 from app.service.reading import PARTS_GONE, Spoilt, read_content
 from app.service.surroundings import Surroundings
 

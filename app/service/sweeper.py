@@ -14,8 +14,6 @@ from app.settings import microseconds
 
 log = logger(__name__)
 
-AT_ONCE = 100
-
 
 class Sweeper:
     """One call of `sweep` does what is due. `may_go` has the last word over a segment that nothing needs; `between` has
