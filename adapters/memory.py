@@ -4,7 +4,7 @@ Queues live as long as the process and are shared by everything in it that names
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from threading import Condition
@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ByteSize, ConfigDict, Field
 
 from app.model.message import PhysicalMessage
-from app.ports import Intake, Receiver, Sender, SendFailed
+from app.ports import Intake, Progress, Receiver, Sender, SendFailed
 
 _BATCH = 128
 _IDLE = 0.1
@@ -117,10 +117,28 @@ class MemorySender:
         self._max_body = settings.max_body
         self._since = time_ns() // 1000
 
-    def max_body(self) -> int:
+    def max_body(self, wanted: int | None = None) -> int:
+        del wanted
         return self._max_body
 
-    def send(self, messages: Sequence[PhysicalMessage]) -> None:
+    def max_batch(self) -> int:
+        return _BATCH
+
+    def resume(self, delivery: str, known: int | None) -> int:
+        del delivery
+        return known or 0
+
+    def forget(self, delivery: str) -> None:
+        pass
+
+    def tidy(self, is_open: Callable[[str], bool]) -> None:
+        pass
+
+    def repeats(self) -> str | None:
+        return None
+
+    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+        del progress
         for message in messages:
             if len(message.body) > self._max_body:
                 why = f"a body of {len(message.body):,} bytes, where {self._max_body:,} are the most"

@@ -68,25 +68,60 @@ class Receiver(Protocol):
 
 
 class SendFailed(Exception):
-    """A broker did not take messages. `permanent` means that trying again cannot help."""
+    """A broker did not take messages. `permanent` means that trying again cannot help. The broker has confirmed the
+    first `confirmed` of the messages nevertheless; of those behind, any number may have arrived."""
 
-    def __init__(self, why: str, *, permanent: bool = False) -> None:
+    def __init__(self, why: str, *, permanent: bool = False, confirmed: int = 0) -> None:
         super().__init__(why)
-        self.permanent = permanent
+        self.permanent, self.confirmed = permanent, confirmed
+
+
+class Progress(NamedTuple):
+    """How far a delivery is when messages of it are sent: the broker has confirmed its first `messages_sent`, and this
+    is attempt number `attempt`. `in_doubt` says that an earlier attempt may have sent those right behind already."""
+
+    delivery: str
+    messages_sent: int
+    attempt: int
+    in_doubt: bool = False
 
 
 class Sender(Protocol):
-    """One destination's connection to its broker. Used by one thread at a time."""
+    """One destination's connection to its broker. Used by one thread at a time, `status` and `repeats` by any.
 
-    def max_body(self) -> int:
-        """The largest body, in bytes, that a physical message to this destination can carry; connects if it must.
+    A sender may keep a record of its own, with the broker, of how many messages of a delivery the broker has. Where it
+    does, `resume` tells what that record says, so that nothing is sent twice; `forget` and `tidy` remove it.
+    """
+
+    def max_body(self, wanted: int | None = None) -> int:
+        """The largest body, in bytes, that a physical message to this destination can carry; connects if it must. One
+        of `wanted` bytes is enough to know of.
 
         Raises SendFailed.
         """
 
-    def send(self, messages: Sequence[PhysicalMessage]) -> None:
-        """Returns when the broker has confirmed every one of them. Raises SendFailed, after which any number of them
-        may have arrived."""
+    def max_batch(self) -> int:
+        """How many messages one `send` may take. No more than these come again after a crash, where any do. Raises
+        SendFailed."""
+
+    def resume(self, delivery: str, known: int | None) -> int:
+        """How many messages of a delivery the broker has: what the sender's own record says, otherwise `known`. None
+        stands for a delivery that is sent for the first time. Called before each attempt. Raises SendFailed."""
+
+    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+        """Returns when the broker has confirmed every one of them; `progress` is how far their delivery was before.
+
+        Raises SendFailed, after which any number of them may have arrived behind those that it says are confirmed.
+        """
+
+    def forget(self, delivery: str) -> None:
+        """A delivery has ended, and the catalog says so. Raises SendFailed."""
+
+    def tidy(self, is_open: Callable[[str], bool]) -> None:
+        """Removes records of deliveries to this destination that are not open any more. Raises SendFailed."""
+
+    def repeats(self) -> str | None:
+        """One sentence that says which messages may arrive twice; None if none can."""
 
     def close(self) -> None: ...
 

@@ -30,12 +30,19 @@ from adapters.ibm_mq.words import (
     MQCC_WARNING,
     MQCNO_HANDLE_SHARE_BLOCK,
     MQCNO_RECONNECT_DISABLED,
+    MQGMO_ACCEPT_TRUNCATED_MSG,
+    MQGMO_BROWSE_FIRST,
+    MQGMO_BROWSE_NEXT,
     MQGMO_FAIL_IF_QUIESCING,
+    MQGMO_NO_SYNCPOINT,
     MQGMO_PROPERTIES_FORCE_MQRFH2,
     MQGMO_SYNCPOINT,
     MQGMO_VERSION_2,
     MQGMO_WAIT,
+    MQMO_MATCH_CORREL_ID,
     MQMO_NONE,
+    MQOO_BIND_ON_OPEN,
+    MQOO_BROWSE,
     MQOO_FAIL_IF_QUIESCING,
     MQOO_INPUT_SHARED,
     MQOO_INQUIRE,
@@ -55,6 +62,7 @@ _log = structlog.get_logger(__name__)
 
 _LIBRARIES = ("pymqi", "ibmmq")
 _FIRST_LENGTH = 64 << 10
+_SHORT_LENGTH = 4096
 
 
 def find_library() -> Library:
@@ -110,9 +118,15 @@ class Connection:
         return Input(self._library, self._open(queue, options), queue, descriptor, wait)
 
     def open_output(self, queue: str, queue_manager: str = "") -> "Output":
-        """A queue to put to."""
-        opened = self._open(queue, MQOO_OUTPUT | MQOO_FAIL_IF_QUIESCING, queue_manager)
+        """A queue to put to. Of a cluster's queues of that name, all messages go to one as long as it is open."""
+        opened = self._open(queue, MQOO_OUTPUT | MQOO_BIND_ON_OPEN | MQOO_FAIL_IF_QUIESCING, queue_manager)
         return Output(self, self._library, opened, queue)
+
+    def open_keyed(self, queue: str) -> "Keyed":
+        """A queue whose messages are told apart by CorrelId."""
+        options = MQOO_INPUT_SHARED | MQOO_BROWSE | MQOO_OUTPUT | MQOO_FAIL_IF_QUIESCING
+        opened = self._open(queue, options)
+        return Keyed(self._library, opened, queue, Output(self, self._library, opened, queue))
 
     def attribute(self, selector: int, queue: str | None = None) -> Any:
         """What MQINQ says of a queue, or of the queue manager: an integer, or a name without its blanks."""
@@ -223,6 +237,42 @@ class Output:
         self._descriptor.template = _padded(message.descriptor)
         with self._connection.calling("MQPUT", self._name, warnings=False):
             self._queue.put(message.body, self._descriptor, self._options)
+
+
+class Keyed:
+    """A queue of few and short messages, told apart by their CorrelId."""
+
+    def __init__(self, library: Library, queue: Any, name: str, output: Output) -> None:
+        self._library, self._queue, self._name = library, queue, name
+        self.put = output.put
+
+    def get(self, correl_id: bytes) -> bytes | None:
+        """The data of the first message with this CorrelId, got under syncpoint; None when there is none."""
+        return self._call(correl_id, MQGMO_SYNCPOINT)
+
+    def browse(self, correl_id: bytes | None = None) -> Iterator[bytes]:
+        """The data of all messages with this CorrelId, or of all; they stay where they are."""
+        where = MQGMO_BROWSE_FIRST
+        while (body := self._call(correl_id, where | MQGMO_NO_SYNCPOINT)) is not None:
+            yield body
+            where = MQGMO_BROWSE_NEXT
+
+    def _call(self, correl_id: bytes | None, options: int) -> bytes | None:
+        described = self._library.MD(Version=2, **({} if correl_id is None else {"CorrelId": correl_id}))
+        asked = self._library.GMO(
+            Version=MQGMO_VERSION_2,
+            Options=options | MQGMO_ACCEPT_TRUNCATED_MSG | MQGMO_FAIL_IF_QUIESCING,
+            MatchOptions=MQMO_NONE if correl_id is None else MQMO_MATCH_CORREL_ID,
+        )
+        try:
+            body: bytes = self._queue.get(_SHORT_LENGTH, described, asked)
+        except self._library.MQMIError as error:
+            if error.reason == MQRC_NO_MSG_AVAILABLE:
+                return None
+            if error.comp != MQCC_WARNING:
+                raise MqiError("MQGET", self._name, error.reason) from error
+            return b""  # longer than any of ours
+        return body
 
 
 def _options(library: Library, settings: ConnectionSettings) -> dict[str, Any]:

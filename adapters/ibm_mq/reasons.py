@@ -18,9 +18,42 @@ class Remedy(Enum):
     """nothing, until somebody changes the queue manager, the configuration or the message"""
 
 
+MQRC_BACKED_OUT = 2003
+MQRC_DATA_LENGTH_ERROR = 2010
+MQRC_SYNCPOINT_LIMIT_REACHED = 2024
+MQRC_MSG_TOO_BIG_FOR_Q = 2030
+MQRC_MSG_TOO_BIG_FOR_Q_MGR = 2031
 MQRC_NO_MSG_AVAILABLE = 2033
+MQRC_PUT_INHIBITED = 2051
+MQRC_Q_FULL = 2053
+MQRC_Q_SPACE_NOT_AVAILABLE = 2056
+MQRC_TRUNCATED_MSG_ACCEPTED = 2079
 MQRC_TRUNCATED_MSG_FAILED = 2080
+MQRC_STORAGE_MEDIUM_FULL = 2192
+MQRC_MSG_TOO_BIG_FOR_CHANNEL = 2218
 MQRC_BACKOUT_THRESHOLD_REACHED = 2362
+
+NO_ROOM = frozenset(
+    {
+        MQRC_SYNCPOINT_LIMIT_REACHED,
+        MQRC_PUT_INHIBITED,
+        MQRC_Q_FULL,
+        MQRC_Q_SPACE_NOT_AVAILABLE,
+        MQRC_STORAGE_MEDIUM_FULL,
+    }
+)
+"""The reasons for which an MQPUT may find no room behind others of its unit of work, which can be committed."""
+
+TOO_LONG = frozenset(
+    {
+        MQRC_DATA_LENGTH_ERROR,
+        MQRC_MSG_TOO_BIG_FOR_Q,
+        MQRC_MSG_TOO_BIG_FOR_Q_MGR,
+        MQRC_MSG_TOO_BIG_FOR_CHANNEL,
+    }
+)
+"""The reasons for which an MQPUT refuses a message for its length. A client says 2010 for one that is longer than its
+channel allows."""
 
 _RETRY = {
     2003: "MQRC_BACKED_OUT",

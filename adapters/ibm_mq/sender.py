@@ -1,80 +1,113 @@
 """A destination's queue: messages are put under syncpoint, and are sent when the unit of work is committed.
 
-A commit whose outcome is not known counts as failed: the messages are sent again, with the same identifiers.
+A commit whose outcome is not known counts as failed. With a state queue, the state message says what became of it (see
+`adapters.ibm_mq.state`); without one, the messages are sent again, with the same identifiers.
+
+A queue that becomes full in the middle of a unit of work keeps what it has taken. A unit of a group's messages is tried
+as a whole once more before that, so that a group that fits is never seen in part.
 """
 
 import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import structlog
 
-from adapters.ibm_mq.client import Connection, Library, MqiError, Output
-from adapters.ibm_mq.descriptor import EXTENSION_SIZE, to_put
-from adapters.ibm_mq.reasons import Remedy
+from adapters.ibm_mq.client import Library, MqiError
+from adapters.ibm_mq.descriptor import to_put
+from adapters.ibm_mq.link import Link
+from adapters.ibm_mq.reasons import MQRC_SYNCPOINT_LIMIT_REACHED, NO_ROOM, Remedy
 from adapters.ibm_mq.settings import DestinationSettings
-from adapters.ibm_mq.words import (
-    MQIA_CODED_CHAR_SET_ID,
-    MQIA_MAX_MSG_LENGTH,
-    MQIA_MAX_UNCOMMITTED_MSGS,
-)
-from app.codecs.ibm_mq.encodings import LATIN_1_CCSID
+from adapters.ibm_mq.state import StateQueue
 from app.model.message import PhysicalMessage
-from app.ports import SendFailed
+from app.ports import Progress, SendFailed
 from app.wire import WireError
 
-_DEFAULT_MAX_MSG_LENGTH = 4 << 20
-_DEFAULT_MAX_UNCOMMITTED = 10_000
-_BARE_RFH2 = 64
-"""Bytes of an MQRFH2 with a folder `usr`, its properties apart."""
+_LOOKS = 20
+_LOOK_PAUSE = 0.05
 
 _log = structlog.get_logger(__name__)
-
-
-class _Link(NamedTuple):
-    """A connection with its queue, and what the queue manager allows: bytes of a message, messages of a unit of work.
-    `ccsid` is its own character set."""
-
-    connection: Connection
-    queue: Output
-    max_length: int
-    max_uncommitted: int
-    ccsid: int
 
 
 class MqSender:
     """`app.ports.Sender` for IBM MQ."""
 
     def __init__(self, library: Library, name: str, settings: DestinationSettings) -> None:
-        self._library, self._settings = library, settings
+        self._library, self._name, self._settings = library, name, settings
         self._log = _log.bind(destination=name, broker=settings.broker, queue=settings.queue)
-        self._link: _Link | None = None
+        self._link: Link | None = None
+        self._said: str | None = None
+        self._missing: tuple[str, float] | None = None
+        """A delivery whose state message cannot be seen, and since when."""
+        self._full_at: tuple[str, int] | None = None
+        """A delivery and how far it was when there was no room for a whole unit of work."""
         self._status: dict[str, Any] = {"connected": False, "since": None, "error": None}
 
     def status(self) -> dict[str, Any]:
-        return {**self._status, "broker": self._settings.broker, "queue": self._settings.queue}
+        settings = self._settings
+        return {
+            **self._status,
+            "broker": settings.broker,
+            "queue": settings.queue,
+            "state_queue": settings.state_queue,
+        }
 
-    def max_body(self) -> int:
-        return self._largest(self._open())
+    def repeats(self) -> str | None:
+        if self._settings.state_queue is not None:
+            return None
+        return (
+            "without state_queue, the messages of one unit of work may arrive twice after a crash of the gateway or a "
+            "connection that broke during a commit"
+        )
 
-    def send(self, messages: Sequence[PhysicalMessage]) -> None:
+    def max_body(self, wanted: int | None = None) -> int:
+        link = self._open()
+        try:
+            return link.max_body(wanted)
+        except MqiError as error:
+            raise self._failure(link, error) from error
+
+    def max_batch(self) -> int:
+        return self._open().max_batch()
+
+    def resume(self, delivery: str, known: int | None) -> int:
+        link = self._open()
+        if link.states is None:
+            return known or 0
+        try:
+            return self._resumed(link, link.states, delivery, known)
+        except MqiError as error:
+            raise self._failure(link, error) from error
+
+    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
         link = self._open()
         for message in messages:
-            if len(message.body) > self._largest(link):
-                why = f"a body of {len(message.body):,} bytes, where the queue manager takes {self._largest(link):,}"
+            if len(message.body) > link.max_body():
+                why = f"a body of {len(message.body):,} bytes, where the queue manager takes {link.max_body():,}"
                 raise SendFailed(why, permanent=True)
-        unit = min(self._settings.batch_messages, link.max_uncommitted)
-        try:
-            for start in range(0, len(messages), unit):
-                for message in messages[start : start + unit]:
-                    link.queue.put(to_put(message, self._settings, link.ccsid))
-                link.connection.commit()
-        except MqiError as error:
-            self._fail(link, error)
-            raise SendFailed(str(error), permanent=error.remedy is Remedy.FATAL) from error
-        except WireError as error:
-            self._back_out(link)
-            raise SendFailed(str(error), permanent=True) from error
+        confirmed = 0
+        while confirmed < len(messages):
+            unit = messages[confirmed : confirmed + link.max_batch()]
+            before = None if progress is None else progress._replace(messages_sent=progress.messages_sent + confirmed)
+            try:
+                stopped = self._carry(link, unit, before)
+            except MqiError as error:
+                raise self._failure(link, error, confirmed) from error
+            except WireError as error:
+                self._back_out(link)
+                raise SendFailed(str(error), permanent=True, confirmed=confirmed) from error
+            if stopped is not None:
+                put, reason = stopped
+                raise SendFailed(str(reason), confirmed=confirmed + put) from reason
+            confirmed += len(unit)
+
+    def forget(self, delivery: str) -> None:
+        self._remove(lambda _: [delivery])
+
+    def tidy(self, is_open: Callable[[str], bool]) -> None:
+        removed = self._remove(lambda states: [each for each in states.deliveries() if not is_open(each)])
+        if removed:
+            self._log.info("state messages removed", deliveries=removed)
 
     def close(self) -> None:
         if self._link is not None:
@@ -82,58 +115,132 @@ class MqSender:
             self._link = None
         self._status = {"connected": False, "since": None, "error": None}
 
-    def _largest(self, link: _Link) -> int:
-        extension = EXTENSION_SIZE if self._settings.mqmd_version == 1 else 0
-        return link.max_length - extension - (_BARE_RFH2 if self._settings.properties == "mqrfh2" else 0)
+    # --- units of work --------------------------------------------------------------------------------------------
 
-    def _open(self) -> _Link:
+    def _carry(
+        self, link: Link, unit: Sequence[PhysicalMessage], before: Progress | None
+    ) -> tuple[int, MqiError] | None:
+        """Puts and commits; how many it put and why no more, where there was no room for all of them."""
+        states = link.states if before is not None else None
+        if states is not None and before is not None:
+            self._take_state(link, states, before)
+        put = 0
+        stopped = None
+        for message in unit:
+            try:
+                link.queue.put(to_put(message, self._settings, link.ccsid))
+            except MqiError as error:
+                if error.reason == MQRC_SYNCPOINT_LIMIT_REACHED:
+                    link.learn_max_uncommitted(put + (states is not None))
+                if error.reason not in NO_ROOM or not put or self._is_to_be_whole(unit, before):
+                    raise
+                stopped = put, error
+                break
+            put += 1
+        if states is not None and before is not None:
+            states.put(before.delivery, before.messages_sent + put, before.attempt)
+        link.connection.commit()
+        return stopped
+
+    def _take_state(self, link: Link, states: StateQueue, before: Progress) -> None:
+        """Takes the state message into the unit of work. Raises SendFailed when it does not say what it should."""
+        state = states.take(before.delivery)
+        if state is not None and state.messages_sent == before.messages_sent:
+            return
+        self._back_out(link)
+        said = "is missing" if state is None else f"says {state.messages_sent:,} messages"
+        expected = f"{before.messages_sent:,} are confirmed"
+        raise SendFailed(
+            f"the state message on {self._settings.state_queue} {said} where {expected}: "
+            "does another gateway send this delivery?"
+        )
+
+    def _is_to_be_whole(self, unit: Sequence[PhysicalMessage], before: Progress | None) -> bool:
+        """Whether a unit for which there is no room has to be tried as a whole once more."""
+        here = ("", 0) if before is None else (before.delivery, before.messages_sent)
+        is_first, self._full_at = self._full_at != here, here
+        return is_first and any(message.msg_flags for message in unit)
+
+    # --- state messages -------------------------------------------------------------------------------------------
+
+    def _resumed(self, link: Link, states: StateQueue, delivery: str, known: int | None) -> int:
+        state = states.look(delivery)
+        for _ in range(_LOOKS if known is not None else 0):
+            if state is not None:
+                break
+            time.sleep(_LOOK_PAUSE)
+            state = states.look(delivery)
+        if state is not None:
+            self._missing = None
+            return state.messages_sent
+        if known is not None:
+            self._await_state(delivery, known)
+        states.put(delivery, known or 0, 0)
+        link.connection.commit()
+        return known or 0
+
+    def _await_state(self, delivery: str, known: int) -> None:
+        """Raises SendFailed as long as a unit of work that nobody has ended yet may hold the state message."""
+        now = time.monotonic()
+        if self._missing is None or self._missing[0] != delivery:
+            self._missing = delivery, now
+        if now - self._missing[1] < self._settings.state_timeout:
+            raise SendFailed(
+                f"there is no state message on {self._settings.state_queue}: waiting up to "
+                f"{self._settings.state_timeout:g} s for the queue manager to back out what a broken connection left"
+            )
+        self._missing = None
+        self._log.warning("state message missing: messages may arrive twice", delivery=delivery, confirmed=known)
+
+    def _remove(self, chosen: Callable[[StateQueue], list[str]]) -> int:
+        """Removes the state messages of these deliveries; how many deliveries they were."""
+        if self._settings.state_queue is None:
+            return 0
+        link = self._open()
+        assert link.states is not None
+        try:
+            deliveries = chosen(link.states)
+            for delivery in deliveries:
+                link.states.take(delivery)
+                link.connection.commit()
+        except MqiError as error:
+            raise self._failure(link, error) from error
+        return len(deliveries)
+
+    # --- the connection -------------------------------------------------------------------------------------------
+
+    def _open(self) -> Link:
         """The connection, a new one if there is none. One that has died meanwhile shows at the next call."""
         if self._link is None:
             try:
-                self._link = self._connect()
+                self._link = Link(self._library, self._name, self._settings)
             except MqiError as error:
                 self._down(error)
                 raise SendFailed(str(error)) from error
             self._status = {"connected": True, "since": time.time_ns() // 1000, "error": None}
+            if self._said is not None:
+                self._said = None
+                self._log.info("connected again")
         return self._link
 
-    def _connect(self) -> _Link:
-        settings = self._settings
-        connection = Connection(self._library, settings)
-        try:
-            queue = connection.open_output(settings.queue, settings.remote_queue_manager or "")
-            lengths = [connection.readable_attribute(MQIA_MAX_MSG_LENGTH)]
-            if settings.remote_queue_manager is None:
-                lengths.append(connection.readable_attribute(MQIA_MAX_MSG_LENGTH, settings.queue))
-            known = [length for length in lengths if length is not None]
-            ccsid: int | None = connection.readable_attribute(MQIA_CODED_CHAR_SET_ID)
-            if ccsid is None and settings.mqmd_version == 1:
-                self._log.warning("the queue manager's character set is not known, so that an MQMDE may be data to it")
-            return _Link(
-                connection,
-                queue,
-                min(known, default=_DEFAULT_MAX_MSG_LENGTH),
-                connection.readable_attribute(MQIA_MAX_UNCOMMITTED_MSGS) or _DEFAULT_MAX_UNCOMMITTED,
-                ccsid or LATIN_1_CCSID,
-            )
-        except MqiError:
-            connection.close()
-            raise
-
-    def _fail(self, link: _Link, error: MqiError) -> None:
+    def _failure(self, link: Link, error: MqiError, confirmed: int = 0) -> SendFailed:
         """Backs out what was put since the last commit, and lets go of a connection that is of no use any more."""
         if error.remedy is Remedy.RECONNECT:
             self._down(error)
         else:
             self._back_out(link)
+        return SendFailed(str(error), permanent=error.remedy is Remedy.FATAL, confirmed=confirmed)
 
-    def _back_out(self, link: _Link) -> None:
+    def _back_out(self, link: Link) -> None:
         try:
             link.connection.back_out()
         except MqiError as gone:
             self._down(gone)
 
     def _down(self, error: MqiError) -> None:
+        """Says why there is no connection, once until there is one again."""
         self.close()
-        self._log.warning("not connected", error=str(error))
+        if self._said != str(error):
+            self._said = str(error)
+            self._log.warning("not connected", error=self._said)
         self._status = {"connected": False, "since": None, "error": str(error)}

@@ -126,6 +126,10 @@ class DestinationSettings(ConnectionSettings):
     message's properties, such as a file's name in front of a group, travel in an MQRFH2, which a program that does not
     expect one takes for data: `properties` is "mqrfh2" or "none". A segment never has one: it would count in the Offset
     of those behind.
+
+    `state_queue` is a local queue of the same queue manager on which the gateway keeps how far each delivery is, so
+    that every message is put exactly once. Several destinations of one gateway may share it. A state message that
+    cannot be found is waited for up to `state_timeout`: a unit of work of a connection that broke may hold it.
     """
 
     queue: ObjectName
@@ -135,5 +139,13 @@ class DestinationSettings(ConnectionSettings):
     batch_messages: int = Field(default=200, ge=1, le=9_999)
     persistent: bool = True
     properties: Literal["none", "mqrfh2"] = "none"
+    state_queue: ObjectName | None = None
+    state_timeout: float = Field(default=600, ge=0, le=86_400)
     priority: int | None = Field(default=None, ge=0, le=9)
     expiry: float | None = Field(default=None, gt=0, le=99_999_999)
+
+    @model_validator(mode="after")
+    def _queues_differ(self) -> "DestinationSettings":
+        if self.state_queue is not None and self.state_queue == self.queue:
+            raise ValueError("state_queue is a queue of its own, not the one that messages are sent to")
+        return self

@@ -91,7 +91,8 @@ class Connack(NamedTuple):
 class Client(paho.Client):
     """One connection. `connack` is None until the broker has answered; `lost` says why the connection ended, and
     `lost_code` the broker's reason code for it, 0 when it gave none. `confirmed` collects what the broker said of the
-    client's own publishes, by packet identifier; who reads it clears it."""
+    client's own publishes, by packet identifier; who reads it clears it. `received` are those of QoS 2 that the broker
+    has (PUBREC) and has not completed: they must be released, never published again."""
 
     def __init__(
         self, client_id: str, version: MQTTProtocolVersion, *, clean: bool, tls: ssl.SSLContext | None = None
@@ -111,6 +112,8 @@ class Client(paho.Client):
         self.lost = ""
         self.lost_code = 0
         self.confirmed: list[tuple[int, ReasonCode]] = []
+        self.received: set[int] = set()
+        self._repeating = False
         self._arrivals: list[Arrival] = []
         self._arrived_bytes = 0
         self.on_connect = self._on_connected
@@ -149,6 +152,27 @@ class Client(paho.Client):
         if packets and self._sock is not None:
             self._packet_queue(_PUBACK, b"".join(packets), 0, 1)
 
+    def post(
+        self, topic: str, payload: bytes, qos: int, mid: int | None, properties: Any, *, repeated: bool
+    ) -> paho.MQTTMessageInfo:
+        """Publishes with this packet identifier (None: the next one), with DUP set if it may have gone out before."""
+        if mid is not None:
+            self._last_mid = mid - 1
+        self._repeating = repeated
+        try:
+            return self.publish(topic, payload, qos, properties=properties)
+        finally:
+            self._repeating = False
+
+    def release(self, mid: int) -> None:
+        """Sends PUBREL for a publish of QoS 2 that the broker has from an earlier connection of the session."""
+        message = paho.MQTTMessage(mid)
+        message.qos, message.state = 2, paho.mqtt_ms_wait_for_pubcomp
+        self._out_messages[mid] = message
+        self._inflight_messages += 1
+        self.received.add(mid)
+        self._send_pubrel(mid)
+
     def close(self, why: str = "closed") -> None:
         """Ends the connection; says goodbye if it still stands."""
         if self._sock is not None:
@@ -179,7 +203,13 @@ class Client(paho.Client):
             self.lost = f"the connection broke ({reason})"
 
     def _on_confirmed(self, _: object, __: object, mid: int, reason: ReasonCode, ___: object) -> None:
+        self.received.discard(mid)
         self.confirmed.append((mid, reason))
+
+    def _send_publish(self, mid: int, topic: bytes, *given: Any, **named: Any) -> MQTTErrorCode:
+        """As paho's, which sets DUP on nothing but what it repeats by itself."""
+        payload, qos, retain, dup, info, properties = _Sent(*given, **named)
+        return super()._send_publish(mid, topic, payload, qos, retain, dup or self._repeating, info, properties)
 
     def _create_socket(self) -> Any:
         connection = socket.create_connection((self.host, self.port), self.connect_timeout)
@@ -221,7 +251,20 @@ class Client(paho.Client):
         if len(packet) > 2 and packet[2] >= FAILURE:
             self.confirmed.append((packet[0] << 8 | packet[1], ReasonCode(PacketTypes.PUBREC, identifier=packet[2])))
             return MQTTErrorCode.MQTT_ERR_SUCCESS
+        if (mid := int.from_bytes(packet[:2], "big")) in self._out_messages:
+            self.received.add(mid)
         return super()._handle_pubrec()
+
+
+class _Sent(NamedTuple):
+    """What paho gives to its own `_send_publish` behind the topic."""
+
+    payload: bytes = b""
+    qos: int = 0
+    retain: bool = False
+    dup: bool = False
+    info: Any = None
+    properties: Any = None
 
 
 class ReadAhead:

@@ -62,11 +62,13 @@ class Connector:
     def broker(self) -> str:
         return f"{self._settings.host}:{self._settings.port}"
 
-    def open(self) -> tuple[Client, Connack]:
-        """A connection that the broker has accepted, and its answer. Raises BrokerError."""
+    def open(self, *, clean: bool | None = None) -> tuple[Client, Connack]:
+        """A connection that the broker has accepted, and its answer; with `clean`, one that continues no session.
+        Raises BrokerError."""
+        clean = self._clean if clean is None else clean
         while True:
-            client = self._client(self._versions[0])
-            connack = self._greet(client)
+            client = self._client(self._versions[0], clean=clean)
+            connack = self._greet(client, clean=clean)
             if connack.refusal is None:
                 return client, connack
             client.close()
@@ -74,10 +76,10 @@ class Connector:
                 raise BrokerError(f"{self.broker} refused the connection: {connack.refusal}")
             self._versions = self._versions[1:]
 
-    def _client(self, version: MQTTProtocolVersion) -> Client:
+    def _client(self, version: MQTTProtocolVersion, *, clean: bool) -> Client:
         settings = self._settings
         tls = self._tls() if settings.is_tls else None
-        client = Client(self._client_id, version, clean=self._clean, tls=tls)
+        client = Client(self._client_id, version, clean=clean, tls=tls)
         client.connect_timeout = settings.connect_timeout
         if settings.username is not None:
             client.username_pw_set(
@@ -95,12 +97,12 @@ class Connector:
             raise BrokerError(f"certificates for {self.broker}: {error}") from error
         return context
 
-    def _greet(self, client: Client) -> Connack:
+    def _greet(self, client: Client, *, clean: bool) -> Connack:
         host, port = self._settings.host, self._settings.port
         deadline = time.monotonic() + self._settings.connect_timeout
         try:
             if client.is_5:
-                client.connect(host, port, self._keepalive, clean_start=self._clean, properties=self._properties)
+                client.connect(host, port, self._keepalive, clean_start=clean, properties=self._properties)
             else:
                 client.connect(host, port, self._keepalive)
         except OSError as error:

@@ -2,31 +2,35 @@
 
 The thread that sends also drives the connection, so nothing answers the broker's pings between two calls; the
 connection is opened without keep-alive, and one that has died meanwhile is replaced at the next call.
+
+What was not confirmed when a connection broke, or the gateway was killed, is sent again with DUP set. A message has the
+same packet identifier each time: it follows from the message's number in its delivery. Where the session has outlived
+the connection, what the broker has received of QoS 2 is only released.
 """
 
 import secrets
 import time
-from collections.abc import Sequence
-from itertools import islice
-from typing import Any, Literal, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import structlog
 from paho.mqtt.client import error_string
 from paho.mqtt.enums import MQTTErrorCode
-from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from adapters.mqtt.client import Client
+from adapters.mqtt.client import Client, Connack
 from adapters.mqtt.connect import BrokerError, Connector
 from adapters.mqtt.settings import DestinationSettings
 from app.codecs.mqtt import envelope
 from app.codecs.mqtt.fixed_header import MAX_REMAINING_LENGTH, largest_payload, length_bytes, publish_size
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage
-from app.ports import SendFailed
+from app.ports import Progress, SendFailed
 
 _IDLE = 0.1
 _NO_MATCHING_SUBSCRIBERS = 0x10
+_PACKET_IDENTIFIER_NOT_FOUND = 0x92
+_PACKET_IDENTIFIERS = 65535
 _PERMANENT = frozenset({0x87, 0x90, 0x95, 0x99, 0x9A, 0x9B})
 """Reason codes that trying again cannot change: not authorized, topic name invalid, packet too large, payload format
 invalid, retain and QoS not supported (MQTT 5, section 2.4)."""
@@ -44,8 +48,12 @@ class _Packed(NamedTuple):
 
 
 class _Publish(NamedTuple):
+    """A publish that is about to be sent; `mid` of None takes the next packet identifier."""
+
+    mid: int | None
     payload: bytes
     properties: _Packed | None
+    repeated: bool
 
 
 class MqttSender:
@@ -58,17 +66,44 @@ class MqttSender:
             settings.client_id or f"attachment-gateway-{name}-{secrets.token_hex(4)}",
             clean=True,
             keepalive=0,
+            session_expiry=0 if settings.client_id is None else settings.session_expiry,
         )
         self._log = _log.bind(destination=name, broker=self._connector.broker)
         self._client: Client | None = None
         self._limit = self._window = 0
+        self._continues = False
+        """Whether the delivery at hand was begun before, so that a session may know of it."""
+        self._received: set[int] = set()
+        """Packet identifiers of QoS 2 that the broker had received and not completed when the connection broke."""
         self._warned_of_no_subscriber = False
         self._status: dict[str, Any] = {"connected": False, "since": None, "error": None}
 
     def status(self) -> dict[str, Any]:
         return {**self._status, "broker": self._connector.broker}
 
-    def max_body(self) -> int:
+    def repeats(self) -> str | None:
+        return (
+            f"up to {self._settings.max_inflight} messages that were not confirmed may arrive twice after a crash of "
+            "the gateway or a broken connection, with the same identifiers and DUP set"
+        )
+
+    def resume(self, delivery: str, known: int | None) -> int:
+        del delivery
+        self._continues = known is not None
+        return known or 0
+
+    def forget(self, delivery: str) -> None:
+        pass
+
+    def tidy(self, is_open: Callable[[str], bool]) -> None:
+        pass
+
+    def max_batch(self) -> int:
+        self._open()
+        return self._window
+
+    def max_body(self, wanted: int | None = None) -> int:
+        del wanted
         client = self._open()
         added, properties_size = envelope.overhead(_version(client))
         largest = largest_payload(self._limit, self._settings.topic, self._settings.qos, properties_size) - added
@@ -76,13 +111,17 @@ class MqttSender:
             raise SendFailed(f"no message fits the {self._limit} bytes that the broker allows", permanent=True)
         return largest
 
-    def send(self, messages: Sequence[PhysicalMessage]) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
         client = self._open()
-        publishes = [self._publish(message, _version(client)) for message in messages]
+        publishes = [
+            self._publish(message, _version(client), number, progress) for number, message in enumerate(messages)
+        ]
         try:
             self._deliver(client, publishes)
         except SendFailed as failed:
+            received = client.received
             self._down(str(failed))
+            self._received = received
             raise
 
     def close(self) -> None:
@@ -98,10 +137,14 @@ class MqttSender:
             if self._client.is_open:
                 return self._client
         try:
-            client, connack = self._connector.open()
+            client, connack = self._connect()
         except BrokerError as error:
             self._down(str(error))
             raise SendFailed(str(error)) from error
+        if not connack.session_present:
+            self._received = set()
+        if self._status["error"] is not None:
+            self._log.info("connected again")
         announced: int = getattr(connack.properties, "MaximumPacketSize", MAX_REMAINING_LENGTH + 5)
         self._limit = min(self._settings.max_packet_size, announced)
         self._window = min(self._settings.max_inflight, getattr(connack.properties, "ReceiveMaximum", 0xFFFF))
@@ -109,7 +152,21 @@ class MqttSender:
         self._status = {"connected": True, "since": time.time_ns() // 1000, "error": None, "version": _version(client)}
         return client
 
-    def _publish(self, message: PhysicalMessage, version: Literal["5", "3.1.1"]) -> _Publish:
+    def _connect(self) -> tuple[Client, Connack]:
+        """A connection in the session that the delivery at hand may have been begun in, or in a new one: a broker that
+        still has a packet identifier of another delivery would take this one's for a repetition."""
+        if self._settings.client_id is None:
+            return self._connector.open()
+        if not self._continues:
+            client, connack = self._connector.open(clean=True)
+            if client.is_5:
+                return client, connack
+            client.close()
+        return self._connector.open(clean=False)
+
+    def _publish(
+        self, message: PhysicalMessage, version: Literal["5", "3.1.1"], number: int, progress: Progress | None
+    ) -> _Publish:
         """Raises SendFailed for what the broker would not take, before it is sent."""
         settings = self._settings
         try:
@@ -120,39 +177,55 @@ class MqttSender:
         if size > self._limit:
             why = f"a packet of {size:,} bytes, where the broker takes {self._limit:,}"
             raise SendFailed(why, permanent=True)
-        return _Publish(payload, None if section is None else _Packed(section))
+        mid = None if progress is None else (progress.messages_sent + number) % _PACKET_IDENTIFIERS + 1
+        repeated = progress is not None and progress.in_doubt
+        return _Publish(mid, payload, None if section is None else _Packed(section), repeated)
 
-    def _deliver(self, client: Client, publishes: list[_Publish]) -> None:
-        waiting = iter(publishes)
+    def _deliver(self, client: Client, publishes: Sequence[_Publish]) -> None:
+        """Returns when all are confirmed. Raises SendFailed, which says how many from the first on are."""
+        posted: list[int] = []
         unconfirmed: set[int] = set()
-        left = len(publishes)
         deadline = time.monotonic() + self._settings.send_timeout
-        while left:
-            for publish in islice(waiting, self._window - len(unconfirmed)):
-                unconfirmed.add(self._post(client, publish))
-            client.turn(_IDLE)
-            for mid, reason in client.confirmed:
-                self._require_success(reason)
-                if mid in unconfirmed:
-                    unconfirmed.remove(mid)
-                    left -= 1
-                deadline = time.monotonic() + self._settings.send_timeout
-            client.confirmed.clear()
-            if left and not client.is_open:
-                raise SendFailed(client.lost, permanent=client.lost_code in _PERMANENT)
-            if left and time.monotonic() > deadline:
-                raise SendFailed(f"no confirmation within {self._settings.send_timeout:g} s")
+        try:
+            while len(posted) < len(publishes) or unconfirmed:
+                for publish in publishes[len(posted) : len(posted) + self._window - len(unconfirmed)]:
+                    posted.append(self._post(client, publish))
+                    unconfirmed.add(posted[-1])
+                client.turn(_IDLE)
+                for mid, reason in client.confirmed:
+                    self._require_success(reason, was_received=mid in self._received)
+                    unconfirmed.discard(mid)
+                    self._received.discard(mid)
+                    deadline = time.monotonic() + self._settings.send_timeout
+                client.confirmed.clear()
+                if len(posted) < len(publishes) or unconfirmed:
+                    self._require_life(client, deadline)
+        except SendFailed as failed:
+            failed.confirmed = next((n for n, mid in enumerate(posted) if mid in unconfirmed), len(posted))
+            raise
+
+    def _require_life(self, client: Client, deadline: float) -> None:
+        """Raises SendFailed when no more confirmations are to be expected."""
+        if not client.is_open:
+            raise SendFailed(client.lost, permanent=client.lost_code in _PERMANENT)
+        if time.monotonic() > deadline:
+            raise SendFailed(f"no confirmation within {self._settings.send_timeout:g} s")
 
     def _post(self, client: Client, publish: _Publish) -> int:
-        sent = client.publish(
-            self._settings.topic, publish.payload, self._settings.qos, properties=cast("Properties", publish.properties)
+        if publish.repeated and publish.mid is not None and publish.mid in self._received:
+            client.release(publish.mid)
+            return publish.mid
+        settings = self._settings
+        sent = client.post(
+            settings.topic, publish.payload, settings.qos, publish.mid, publish.properties, repeated=publish.repeated
         )
         if sent.rc not in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_AGAIN):
             raise SendFailed(client.lost or error_string(sent.rc), permanent=client.lost_code in _PERMANENT)
         return sent.mid
 
-    def _require_success(self, reason: ReasonCode) -> None:
-        if reason.is_failure:
+    def _require_success(self, reason: ReasonCode, *, was_received: bool) -> None:
+        """A broker that has forgotten what it had received has completed it."""
+        if reason.is_failure and not (was_received and reason.value == _PACKET_IDENTIFIER_NOT_FOUND):
             raise SendFailed(f"the broker refused a message: {reason}", permanent=reason.value in _PERMANENT)
         if reason.value == _NO_MATCHING_SUBSCRIBERS and not self._warned_of_no_subscriber:
             self._warned_of_no_subscriber = True

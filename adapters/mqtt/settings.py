@@ -131,11 +131,16 @@ class DestinationSettings(BrokerSettings):
     QoS 0 is not offered: a broker does not confirm it, and a delivery could never be called sent. At most
     `max_inflight` messages wait for a confirmation at once, and sending fails when none is confirmed within
     `send_timeout`. `max_packet_size` is for brokers that do not announce their limit, as none can before MQTT 5.
+
+    With a `client_id`, which no other client may have, the broker keeps the session for `session_expiry` (MQTT 5; an
+    older broker as it is configured): what was not confirmed when a connection broke is sent again in the same session,
+    so that with QoS 2 the broker knows it. Without one, each connection is a session of its own.
     """
 
     topic: Annotated[str, AfterValidator(_topic_name)]
     client_id: str | None = Field(default=None, min_length=1, max_length=_LONGEST_TOPIC)
     qos: Literal[1, 2] = 1
+    session_expiry: int = Field(default=86400, ge=0, le=0xFFFFFFFF)
     max_inflight: int = Field(default=20, ge=1, le=65535)
     max_packet_size: ByteSize = Field(default=ByteSize(MAX_REMAINING_LENGTH + 5), ge=1024)
     send_timeout: float = Field(default=30, gt=0, le=3600)

@@ -18,7 +18,7 @@ from app.model.errors import CatalogTaken, OurError
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachment
-from app.ports import AttachmentFilter, SendFailed
+from app.ports import AttachmentFilter, Progress, SendFailed
 from app.service.cutting import Cutter
 from app.service.gateway import Gateway
 from app.service.settling import Settler
@@ -40,7 +40,8 @@ class UnreliableSender(MemorySender):
         super().__init__(settings)
         self._plan, self._permanent = iter(plan), permanent
 
-    def send(self, messages: Sequence[PhysicalMessage]) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+        del progress
         fails_after = next(self._plan, None)
         super().send(messages[:fails_after])
         if fails_after is not None:

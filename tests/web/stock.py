@@ -1,7 +1,7 @@
 """A gateway with real adapters and things in stock, for tests and benchmarks of REST."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
@@ -28,6 +28,7 @@ from app.model.records import (
     QuarantineRecord,
 )
 from app.observe import Metrics
+from app.ports import Progress
 from app.service.gateway import Gateway
 from app.service.surroundings import Surroundings
 from app.settings import Settings
@@ -53,11 +54,27 @@ class Recorder:
     def __init__(self) -> None:
         self.sent: list[PhysicalMessage] = []
 
-    def max_body(self) -> int:
+    def max_body(self, wanted: int | None = None) -> int:
+        del wanted
         return 1 << 20
 
-    def send(self, messages: Sequence[PhysicalMessage]) -> None:
+    def max_batch(self) -> int:
+        return 64
+
+    def resume(self, delivery: str, known: int | None) -> int:
+        del delivery
+        return known or 0
+
+    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+        del progress
         self.sent += messages
+
+    def forget(self, delivery: str) -> None: ...
+
+    def tidy(self, is_open: Callable[[str], bool]) -> None: ...
+
+    def repeats(self) -> str | None:
+        return None
 
     def close(self) -> None: ...
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.model.message import PhysicalMessage
-from app.ports import SendFailed
+from app.ports import Progress, SendFailed
 from tests.adapters.ibm_mq.conftest import Place
 from tests.contracts.transport import LIMIT, as_sent, message
 from tests.support.intake import Collector, receiving
@@ -49,13 +49,42 @@ def test_messages_are_persistent_and_last_unless_told_otherwise(place: Place) ->
 
 def test_a_unit_that_fails_leaves_none_of_its_messages(troubled: Place) -> None:
     sender = troubled.sender(batch_messages=10)
-    troubled.manager.fault("MQPUT", reason=2053, skip=25)
-    with pytest.raises(SendFailed, match="2053 MQRC_Q_FULL") as failure:
+    troubled.manager.fault("MQPUT", reason=2071, skip=25)
+    with pytest.raises(SendFailed, match="2071 MQRC_STORAGE_NOT_AVAILABLE") as failure:
         sender.send([message(number) for number in range(40)])
     assert not failure.value.permanent
+    assert failure.value.confirmed == 20
     assert troubled.depth() == 20
     sender.send([message(99)])
     assert troubled.depth() == 21
+
+
+def test_a_full_queue_keeps_what_it_took_and_says_how_much_that_is(troubled: Place) -> None:
+    troubled.manager.alter(troubled.queue, maxdepth=25)
+    with pytest.raises(SendFailed, match="2053 MQRC_Q_FULL") as failure:
+        troubled.sender(batch_messages=10).send([message(number) for number in range(40)])
+    assert (failure.value.permanent, failure.value.confirmed) == (False, 25)
+    assert [body for _, body in troubled.taken()] == [message(number).body for number in range(25)]
+
+
+def test_a_group_is_tried_as_a_whole_before_a_full_queue_gets_a_part_of_it(troubled: Place) -> None:
+    troubled.manager.alter(troubled.queue, maxdepth=15)
+    group = [message(n)._replace(group_id=b"G" * 24, msg_flags=8, msg_seq_number=n + 1) for n in range(20)]
+    sender = troubled.sender(batch_messages=10)
+    for confirmed, in_all in ((10, 10), (5, 15)):
+        with pytest.raises(SendFailed, match="2053 MQRC_Q_FULL") as failure:
+            sender.send(group[in_all - confirmed :], Progress("d", in_all - confirmed, 1))
+        assert (failure.value.confirmed, troubled.depth()) == (confirmed, in_all)
+
+
+def test_a_small_limit_of_a_unit_of_work_that_may_not_be_asked_for_is_learnt(troubled: Place) -> None:
+    sender = troubled.sender()
+    troubled.manager.fault("MQINQ", reason=2035, times=4)
+    troubled.manager.fault("MQPUT", reason=2024, skip=7)
+    with pytest.raises(SendFailed, match="2024") as failure:
+        sender.send([message(number) for number in range(20)])
+    assert failure.value.confirmed == 7
+    assert sender.max_batch() == 7
 
 
 def test_units_stay_below_what_the_queue_manager_allows(place: Place) -> None:

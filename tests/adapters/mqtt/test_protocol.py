@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from adapters import mqtt
 from app.codecs.mqtt.fixed_header import PacketType
 from app.model.message import PhysicalMessage
-from app.ports import Receiver, Sender, SendFailed
+from app.ports import Progress, Receiver, Sender, SendFailed
 from tests.support.intake import Collector
 from tests.support.scripted_broker import ScriptedBroker
 from tests.support.waiting import until
@@ -329,6 +329,128 @@ def test_a_lost_connection_is_replaced_at_the_next_send(broker: ScriptedBroker) 
             broker.send("4002" + broker.expect(PacketType.PUBLISH).rest[3:5].hex())
             sent.result(10)
         broker.hang_up()
+    to.close()
+
+
+MANY = [MESSAGE._replace(message_id=bytes([number]) * 24) for number in range(5)]
+FIRST_TRY, AGAIN = Progress("d", 7, 1), Progress("d", 8, 2, in_doubt=True)
+SESSION_5 = "2003010000"
+
+
+def published(broker: ScriptedBroker, count: int, *, dup: bool) -> list[int]:
+    """The packet identifiers of the next publishes."""
+    packets = [broker.expect(PacketType.PUBLISH) for _ in range(count)]
+    assert [packet.header.dup for packet in packets] == [dup] * count
+    return [int.from_bytes(packet.rest[3:5], "big") for packet in packets]
+
+
+@pytest.mark.parametrize("client_id", ["me", None])
+def test_what_was_not_confirmed_comes_again_with_dup_and_the_same_packet_identifiers(
+    broker: ScriptedBroker, client_id: str | None
+) -> None:
+    to = sender(broker, client_id=client_id)
+    with ThreadPoolExecutor(1) as pool:
+        assert to.resume("d", None) == 0
+        sent = pool.submit(to.send, MANY, FIRST_TRY)
+        assert broker.accept(ACCEPTED_5).rest[7] & 0b10
+        assert published(broker, 5, dup=False) == [8, 9, 10, 11, 12]
+        broker.send("40020008")
+        broker.send(PINGREQ)
+        broker.expect(PacketType.PINGRESP)
+        broker.hang_up()
+        with pytest.raises(SendFailed) as failure:
+            sent.result(10)
+        assert failure.value.confirmed == 1
+        assert to.resume("d", 8) == 8
+        sent = pool.submit(to.send, MANY[1:], AGAIN)
+        connect = broker.accept(SESSION_5 if client_id else ACCEPTED_5)
+        assert bool(connect.rest[7] & 0b10) is (client_id is None)
+        assert published(broker, 4, dup=True) == [9, 10, 11, 12]
+        broker.send("".join(f"4002{mid:04x}" for mid in (9, 10, 11, 12)))
+        sent.result(10)
+        sent = pool.submit(to.send, MANY, Progress("d", 12, 2))
+        assert published(broker, 5, dup=False) == [13, 14, 15, 16, 17]
+        broker.send("".join(f"4002{mid:04x}" for mid in range(13, 18)))
+        sent.result(10)
+    broker.hang_up()
+    to.close()
+
+
+@pytest.mark.parametrize("completed", ["70020009", "7003000992"])
+def test_what_the_broker_has_received_of_qos_2_is_released_and_not_published_again(
+    broker: ScriptedBroker, completed: str
+) -> None:
+    to = sender(broker, qos=2, client_id="me")
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(to.send, MANY[:3], FIRST_TRY)
+        broker.accept(ACCEPTED_5)
+        assert published(broker, 3, dup=False) == [8, 9, 10]
+        broker.send("50020008" + "50020009")
+        for _ in range(2):
+            broker.expect(PacketType.PUBREL)
+        broker.send("70020008" + PINGREQ)
+        broker.expect(PacketType.PINGRESP)
+        broker.hang_up()
+        with pytest.raises(SendFailed) as failure:
+            sent.result(10)
+        assert failure.value.confirmed == 1
+        to.resume("d", 8)
+        sent = pool.submit(to.send, MANY[1:3], AGAIN)
+        broker.accept(SESSION_5)
+        assert broker.expect(PacketType.PUBREL).rest == b"\0\x09"
+        assert published(broker, 1, dup=True) == [10]
+        broker.send("5002000a" + completed)
+        broker.expect(PacketType.PUBREL)
+        broker.send("7002000a")
+        sent.result(10)
+    broker.hang_up()
+    to.close()
+
+
+def test_a_session_that_the_broker_has_lost_gets_everything_again(broker: ScriptedBroker) -> None:
+    to = sender(broker, qos=2, client_id="me")
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(to.send, MANY[:1], FIRST_TRY)
+        broker.accept(ACCEPTED_5)
+        published(broker, 1, dup=False)
+        broker.send("50020008")
+        broker.expect(PacketType.PUBREL)
+        broker.hang_up()
+        with pytest.raises(SendFailed):
+            sent.result(10)
+        to.resume("d", 7)
+        sent = pool.submit(to.send, MANY[:1], FIRST_TRY._replace(in_doubt=True))
+        broker.accept(ACCEPTED_5)
+        assert published(broker, 1, dup=True) == [8]
+        broker.send("50020008")
+        broker.expect(PacketType.PUBREL)
+        broker.send("70020008")
+        sent.result(10)
+    broker.hang_up()
+    to.close()
+
+
+def test_an_older_brokers_session_of_another_delivery_is_cleared_first(broker: ScriptedBroker) -> None:
+    to = sender(broker, qos=2, client_id="me", version="3.1.1")
+    with ThreadPoolExecutor(1) as pool:
+        to.resume("other", None)
+        most = pool.submit(to.max_batch)
+        assert broker.accept(ACCEPTED_311).rest[7] & 0b10
+        assert not broker.accept(ACCEPTED_311).rest[7] & 0b10
+        assert most.result(10) == 20
+    broker.hang_up()
+    to.close()
+
+
+def test_packet_identifiers_begin_again_at_1(broker: ScriptedBroker) -> None:
+    to = sender(broker)
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(to.send, MANY[:3], Progress("d", 65533, 2, in_doubt=True))
+        broker.accept(ACCEPTED_5)
+        assert published(broker, 3, dup=True) == [65534, 65535, 1]
+        broker.send("4002fffe" + "4002ffff" + "40020001")
+        sent.result(10)
+    broker.hang_up()
     to.close()
 
 

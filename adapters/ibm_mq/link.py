@@ -1,0 +1,112 @@
+"""A destination's connection with its queues, and what the queue manager and the channel allow."""
+
+import structlog
+
+from adapters.ibm_mq.client import Connection, Library, MqiError, MqMessage
+from adapters.ibm_mq.descriptor import EXTENSION_SIZE, NATIVE
+from adapters.ibm_mq.reasons import TOO_LONG
+from adapters.ibm_mq.settings import DestinationSettings
+from adapters.ibm_mq.state import StateQueue
+from adapters.ibm_mq.words import (
+    MQIA_CODED_CHAR_SET_ID,
+    MQIA_MAX_MSG_LENGTH,
+    MQIA_MAX_UNCOMMITTED_MSGS,
+    MQPER_NOT_PERSISTENT,
+)
+from app.codecs.ibm_mq.encodings import LATIN_1_CCSID
+from app.codecs.ibm_mq.headers import MQMD1
+from app.codecs.ibm_mq.words import MQMT_DATAGRAM
+
+_DEFAULT_MAX_MSG_LENGTH = 4 << 20
+_DEFAULT_MAX_UNCOMMITTED = 10_000
+_BARE_RFH2 = 64
+"""Bytes of an MQRFH2 with a folder `usr`, its properties apart."""
+_OF_A_STATE_MESSAGE = 2
+"""Messages that the state message takes of a unit of work: the old one that is got and the new one that is put."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Link:
+    """Opened when this is made. All methods raise MqiError when a call fails.
+
+    `ccsid` is the queue manager's own character set, `states` the state messages where the settings name a queue for
+    them.
+    """
+
+    def __init__(self, library: Library, name: str, settings: DestinationSettings) -> None:
+        self._settings = settings
+        self.connection = Connection(library, settings)
+        try:
+            self.queue = self.connection.open_output(settings.queue, settings.remote_queue_manager or "")
+            state_queue = None if settings.state_queue is None else self.connection.open_keyed(settings.state_queue)
+            self.states = None if state_queue is None else StateQueue(state_queue, name)
+            self._max_length = self._message_length()
+            self._tried_length = 0
+            self._max_uncommitted: int = (
+                self.connection.readable_attribute(MQIA_MAX_UNCOMMITTED_MSGS) or _DEFAULT_MAX_UNCOMMITTED
+            )
+            ccsid: int | None = self.connection.readable_attribute(MQIA_CODED_CHAR_SET_ID)
+            if ccsid is None and settings.mqmd_version == 1:
+                _log.warning(
+                    "the queue manager's character set is not known, so that an MQMDE may be data to it",
+                    destination=name,
+                )
+            self.ccsid = ccsid or LATIN_1_CCSID
+        except MqiError:
+            self.connection.close()
+            raise
+
+    def max_body(self, wanted: int | None = None) -> int:
+        """The largest body that a message may have; whether the channel takes one of `wanted` bytes is tried."""
+        added = EXTENSION_SIZE if self._settings.mqmd_version == 1 else 0
+        added += _BARE_RFH2 if self._settings.properties == "mqrfh2" else 0
+        if wanted is not None:
+            self._try_length(min(wanted + added, self._max_length))
+        return self._max_length - added
+
+    def max_batch(self) -> int:
+        """The most messages that one unit of work may put."""
+        allowed = self._max_uncommitted - (_OF_A_STATE_MESSAGE if self.states is not None else 0)
+        return max(1, min(self._settings.batch_messages, allowed))
+
+    def learn_max_uncommitted(self, calls: int) -> None:
+        """The queue manager took so many messages in a unit of work and not one more."""
+        self._max_uncommitted = min(self._max_uncommitted, calls)
+
+    def _message_length(self) -> int:
+        lengths = [self.connection.readable_attribute(MQIA_MAX_MSG_LENGTH)]
+        if self._settings.remote_queue_manager is None:
+            lengths.append(self.connection.readable_attribute(MQIA_MAX_MSG_LENGTH, self._settings.queue))
+        return min((length for length in lengths if length is not None), default=_DEFAULT_MAX_MSG_LENGTH)
+
+    def _try_length(self, length: int) -> None:
+        """Finds out whether a message of this length goes, and the longest one that does if it does not.
+
+        The MAXMSGL that client and channel have agreed on cannot be asked for: a message is put in a unit of work that
+        is backed out.
+        """
+        if length <= self._tried_length:
+            return
+        goes, fails = 0, length + 1
+        at = length
+        while goes + 1 < fails:
+            if self._goes(at):
+                goes = at
+            else:
+                fails = at
+            at = (goes + fails) // 2
+        self._tried_length = goes
+        if goes < length:
+            self._max_length = goes
+
+    def _goes(self, length: int) -> bool:
+        descriptor = MQMD1(msg_type=MQMT_DATAGRAM, persistence=MQPER_NOT_PERSISTENT)
+        try:
+            self.queue.put(MqMessage(descriptor.encode(NATIVE), bytes(length)))
+        except MqiError as error:
+            if error.reason not in TOO_LONG:
+                raise
+            return False
+        self.connection.back_out()
+        return True

@@ -1,0 +1,168 @@
+"""State messages: how far a delivery is, kept in the unit of work that puts its messages."""
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from adapters.ibm_mq.state import State, correl_id, read, written
+from app.model.message import PhysicalMessage
+from app.ports import Progress, SendFailed
+from tests.adapters.ibm_mq.conftest import Place
+from tests.contracts.transport import message
+from tests.support import mq
+from tests.support.queue_manager import QueueManager
+
+STATE = "GATEWAY.STATE"
+DELIVERY = "0123456789abcdef"
+
+
+@pytest.fixture
+def kept(troubled: Place) -> Place:
+    troubled.manager.define(STATE)
+    return troubled
+
+
+def states(place: Place) -> list[tuple[str, str, int, int]]:
+    found = [json.loads(body) for _, body in mq.taken(place.library, place.manager, STATE)]
+    assert all(state.pop("version") == 1 for state in found)
+    return [State(**state) for state in found]
+
+
+def numbered(first: int, count: int) -> list[PhysicalMessage]:
+    return [message(number) for number in range(first, first + count)]
+
+
+def test_a_state_message_says_what_it_is() -> None:
+    state = State("d", "there", 128, 2)
+    made = written(state)
+    assert made.body == b'{"version": 1, "delivery": "d", "destination": "there", "messages_sent": 128, "attempt": 2}'
+    assert read(made.body) == state
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b'{"version": 1}',
+        b'{"version": 2, "delivery": "d", "destination": "there", "messages_sent": 1, "attempt": 1}',
+        b'{"version": 1, "delivery": "d", "destination": "there", "messages_sent": -1, "attempt": 1}',
+        b'{"version": 1, "delivery": "d", "destination": "there", "messages_sent": true, "attempt": 1}',
+        b'{"version": 1, "delivery": 7, "destination": "there", "messages_sent": 1, "attempt": 1}',
+    ],
+)
+def test_what_is_no_state_message_is_not_taken_for_one(body: bytes) -> None:
+    assert read(body) is None
+
+
+def test_it_counts_what_the_same_unit_of_work_put(kept: Place) -> None:
+    sender = kept.sender(state_queue=STATE, batch_messages=10)
+    assert sender.resume(DELIVERY, None) == 0
+    sender.send(numbered(0, 25), Progress(DELIVERY, 0, 1))
+    assert kept.sender(state_queue=STATE).resume(DELIVERY, 0) == 25
+    sender.close()
+    assert states(kept) == [State(DELIVERY, "there", 25, 1)]
+
+
+@pytest.mark.parametrize(("lose", "arrived"), [("before", 10), ("after", 20)])
+def test_a_commit_in_doubt_is_settled_by_it(kept: Place, lose: Any, arrived: int) -> None:
+    sender = kept.sender(state_queue=STATE, batch_messages=10)
+    sender.resume(DELIVERY, None)
+    kept.manager.fault("MQCMIT", lose=lose, skip=1)
+    with pytest.raises(SendFailed, match="2009") as failure:
+        sender.send(numbered(0, 30), Progress(DELIVERY, 0, 1))
+    assert failure.value.confirmed == 10
+    confirmed = sender.resume(DELIVERY, 10)
+    assert confirmed == arrived
+    sender.send(numbered(confirmed, 30 - confirmed), Progress(DELIVERY, confirmed, 2))
+    assert [body for _, body in kept.taken()] == [each.body for each in numbered(0, 30)]
+
+
+def test_a_full_queue_counts_what_it_took(kept: Place) -> None:
+    kept.manager.alter(kept.queue, maxdepth=17)
+    sender = kept.sender(state_queue=STATE, batch_messages=10)
+    sender.resume(DELIVERY, None)
+    with pytest.raises(SendFailed, match="2053") as failure:
+        sender.send(numbered(0, 30), Progress(DELIVERY, 0, 1))
+    assert failure.value.confirmed == sender.resume(DELIVERY, 0) == kept.depth() == 17
+
+
+def test_units_leave_room_for_it(library: ModuleType, tmp_path: Path) -> None:
+    with QueueManager(tmp_path, max_uncommitted=10) as manager:
+        manager.define("SMALL")
+        manager.define(STATE)
+        place = Place(library, manager, "SMALL")
+        sender = place.sender(state_queue=STATE)
+        sender.resume(DELIVERY, None)
+        sender.send(numbered(0, 30), Progress(DELIVERY, 0, 1))
+        assert (sender.max_batch(), place.depth()) == (8, 30)
+
+
+def test_what_another_connection_still_holds_is_waited_for(kept: Place) -> None:
+    """As after a crash that the queue manager has not noticed yet."""
+    sender = kept.sender(state_queue=STATE)
+    sender.resume(DELIVERY, None)
+    sender.send(numbered(0, 5), Progress(DELIVERY, 0, 1))
+    with mq.connected(kept.library, kept.manager) as other:
+        held = kept.library.Queue(other, STATE, kept.library.CMQC.MQOO_INPUT_SHARED)
+        held.get(4096, kept.library.MD(), kept.library.GMO(Options=kept.library.CMQC.MQGMO_SYNCPOINT))
+        with pytest.raises(SendFailed, match="there is no state message") as failure:
+            sender.resume(DELIVERY, 3)
+        assert not failure.value.permanent
+        with pytest.raises(SendFailed, match=r"is missing where 5 are confirmed"):
+            sender.send(numbered(5, 5), Progress(DELIVERY, 5, 1))
+        other.backout()
+    assert sender.resume(DELIVERY, 3) == 5
+    assert kept.depth() == 5
+
+
+def test_one_that_never_comes_is_not_waited_for_for_ever(kept: Place) -> None:
+    sender = kept.sender(state_queue=STATE, state_timeout=0)
+    assert sender.resume(DELIVERY, 3) == 3
+    sender.send(numbered(3, 2), Progress(DELIVERY, 3, 2))
+    assert states(kept) == [State(DELIVERY, "there", 5, 2)]
+
+
+def test_another_gateway_that_sends_the_same_is_noticed(kept: Place) -> None:
+    mine, theirs = kept.sender(state_queue=STATE), kept.sender(state_queue=STATE)
+    for sender in (mine, theirs):
+        assert sender.resume(DELIVERY, None) == 0
+    mine.send(numbered(0, 5), Progress(DELIVERY, 0, 1))
+    with pytest.raises(SendFailed, match="says 5 messages where 0 are confirmed"):
+        theirs.send(numbered(0, 5), Progress(DELIVERY, 0, 1))
+    assert kept.depth() == 5
+
+
+def test_ended_and_unknown_deliveries_leave_none_and_other_messages_stay(kept: Place) -> None:
+    sender = kept.sender(state_queue=STATE)
+    for number in range(4):
+        sender.resume(f"d{number}", None)
+    foreign = PhysicalMessage("", "", 8, correl_id(DELIVERY), b"x" * 9000, message_id=b"F" * 24, format="MQSTR")
+    mq.put(kept.library, kept.manager, STATE, [foreign])
+    sender.forget("d0")
+    sender.forget("never")
+    sender.tidy(lambda delivery: delivery == "d2")
+    sender.close()
+    bodies = [body for _, body in mq.taken(kept.library, kept.manager, STATE)]
+    assert [state.delivery for state in map(read, bodies) if state] == ["d2"]
+    assert foreign.body in bodies
+
+
+def test_destinations_that_share_the_queue_keep_to_their_own(kept: Place) -> None:
+    sender = kept.sender(state_queue=STATE)
+    sender.resume("mine", None)
+    other = State("theirs", "elsewhere", 7, 1)
+    stored = PhysicalMessage("", "", 8, correl_id("theirs"), written(other).body, message_id=b"O" * 24, format="MQSTR")
+    mq.put(kept.library, kept.manager, STATE, [stored])
+    sender.tidy(lambda _: False)
+    sender.close()
+    assert states(kept) == [other]
+
+
+def test_without_a_state_queue_it_says_what_may_come_twice(place: Place) -> None:
+    assert "twice" in (place.sender().repeats() or "")
+    assert place.sender(state_queue=STATE).repeats() is None

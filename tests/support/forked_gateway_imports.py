@@ -1,0 +1,15 @@
+"""What the process that `tests.support.forked_gateway` forks has imported."""
+
+from tests.support.mqi import load
+
+load("pymqi")
+
+import adapters.arrow_journal  # noqa: E402
+import adapters.ibm_mq.plugin  # noqa: E402
+import adapters.mqtt  # noqa: E402
+import adapters.object_store  # noqa: E402
+import adapters.sql_catalog  # noqa: E402, F401
+import app.main  # noqa: E402
+import app.service.cutting  # noqa: E402
+import app.web.api  # noqa: E402, F401
+import tests.support.forked_gateway  # noqa: E402, F401

@@ -1,0 +1,183 @@
+"""Sending under fire: a gateway that is killed again and again, its queue manager too, and a queue that is full in
+between. Who reads is slow: the queue is emptied only between two kills.
+
+As a program: `python -m tests.support.sending_campaign 100 30` kills the gateway 100 times and the queue manager 30
+times, with a state queue and without one, then the same over MQTT with QoS 1 and 2, where the broker breaks
+connections; it tells what came of the messages.
+"""
+
+import sys
+from collections import Counter
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from time import sleep
+from types import ModuleType
+
+from app.framing.outgoing import message_identifier
+from tests.support import mq
+from tests.support.forked_gateway import ForkedGateway
+from tests.support.gateway import GatewayProcess, mqtt_destination
+from tests.support.mq import mq_destination
+from tests.support.mqi import load
+from tests.support.queue_manager import QueueManager
+from tests.support.recording_broker import Published, RecordingBroker
+from tests.support.waiting import until
+
+QUEUE, STATE_QUEUE = "SAS.REQUESTS", "GATEWAY.STATE"
+MAXDEPTH = 200
+BODY = 1024
+UNIT = 20
+MESSAGES_A_KILL = 150
+SIZES = (10, 3_000, 90_000, 400_000)
+SETTINGS = f'body_limit = {BODY}\nbatch_messages = {UNIT}\nretry_first = "50ms"\nretry_longest = "200ms"\n'
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was sent and what came, by MsgId."""
+
+    expected: set[bytes] = field(default_factory=set)
+    received: Counter[bytes] = field(default_factory=Counter)
+    states_left: int = 0
+    most_attempts: int = 0
+
+    repeats_without_dup: int = 0
+    repeats_with_other_identifiers: int = 0
+
+    @property
+    def lost(self) -> int:
+        return len(self.expected - self.received.keys())
+
+    @property
+    def unexpected(self) -> int:
+        return len(self.received.keys() - self.expected)
+
+    @property
+    def surplus(self) -> int:
+        """Copies beyond the first of each message."""
+        return self.received.total() - len(self.received)
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.expected):,} messages: {self.lost} lost, {self.surplus} surplus copies, "
+            f"{self.unexpected} unexpected, {self.states_left} state messages left, "
+            f"{self.repeats_without_dup} repeats without DUP, {self.repeats_with_other_identifiers} with other "
+            f"identifiers, at most {self.most_attempts} attempts"
+        )
+
+
+def send_under_fire(folder: Path, kills: int, manager_kills: int, *, state_queue: bool, seed: int = 1) -> Outcome:
+    """Sends until everything is sent, through so many kills of the gateway and of the queue manager."""
+    library, random, outcome = load("pymqi"), Random(seed), Outcome()
+    with ExitStack() as ending:
+        manager = ending.enter_context(QueueManager(folder / "queue-manager"))
+        manager.define(QUEUE, maxdepth=MAXDEPTH)
+        manager.define(STATE_QUEUE)
+        options = SETTINGS + (f'state_queue = "{STATE_QUEUE}"\n' if state_queue else "")
+        process = ForkedGateway(folder, mq_destination("out", manager, QUEUE, options))
+        ending.callback(process.stop)
+        process.start()
+        _upload(process, random, kills * MESSAGES_A_KILL)
+        for number in range(kills):
+            _await_messages(manager, random)
+            process.kill()
+            if (number + 1) * manager_kills // kills > number * manager_kills // kills:
+                manager.kill()
+                manager.start()
+            outcome.received.update(_taken(library, manager))
+            process.spawn()
+        process.until(process.is_up)
+        process.until(lambda: outcome.received.update(_taken(library, manager)) or _all_sent(process), 300, 0.05)
+        outcome.received.update(_taken(library, manager))
+        _expect(process, outcome)
+        process.stop()
+        outcome.states_left = manager.depth(STATE_QUEUE)
+    return outcome
+
+
+def publish_under_fire(folder: Path, kills: int, breaks: int, *, qos: int, seed: int = 1) -> Outcome:
+    """The same over MQTT: the broker breaks a connection so many times with publishes that it has and never answers."""
+    random, outcome = Random(seed), Outcome()
+    with RecordingBroker() as broker, ExitStack() as ending:
+        options = SETTINGS.replace(
+            f"batch_messages = {UNIT}", f'max_inflight = {UNIT}\nqos = {qos}\nclient_id = "out"\nsend_timeout = 1'
+        )
+        process = ForkedGateway(folder, mqtt_destination("out", broker.port, "t", options))
+        ending.callback(process.stop)
+        process.start()
+        _upload(process, random, kills * MESSAGES_A_KILL)
+        for number in range(kills):
+            if (number + 1) * breaks // kills > number * breaks // kills:
+                broker.break_after(random.randrange(1, UNIT))
+            enough = len(broker.packets) + random.randrange(1, MAXDEPTH)
+            with suppress(TimeoutError):
+                until(lambda: len(broker.packets) >= enough, 5, 0.001)  # noqa: B023 - used at once
+            process.kill()
+            process.spawn()
+        process.until(process.is_up)
+        process.until(lambda: _all_sent(process), 300, 0.05)
+        _expect(process, outcome)
+    outcome.received.update(broker.delivered)
+    first: dict[bytes, Published] = {}
+    for packet in broker.packets:
+        before = first.setdefault(packet.message_id, packet)
+        if before is not packet:
+            outcome.repeats_without_dup += not packet.dup
+            outcome.repeats_with_other_identifiers += packet != before._replace(dup=packet.dup)
+    return outcome
+
+
+def _expect(process: GatewayProcess, outcome: Outcome) -> None:
+    """What the deliveries say that they have sent."""
+    for delivery in process.listing("/v1/deliveries"):
+        numbers = range(delivery["messages_total"])
+        outcome.expected |= {message_identifier(delivery["id"], number) for number in numbers}
+        outcome.most_attempts = max(outcome.most_attempts, delivery["attempts"])
+
+
+def _upload(process: GatewayProcess, random: Random, messages: int) -> None:
+    """Deliveries of so many messages in all, small ones among them."""
+    left = messages * BODY
+    while left > 0:
+        content = random.randbytes(random.choice(SIZES))
+        files = {"file": ("f.bin", content, "application/octet-stream")}
+        process.client.post("/v1/messages", data={"destination": "out"}, files=files).raise_for_status()
+        left -= len(content)
+
+
+def _await_messages(manager: QueueManager, random: Random) -> None:
+    """Until the queue has some messages, or is full, or nothing comes any more."""
+    enough = random.randrange(1, MAXDEPTH + 1)
+    for _ in range(5_000):
+        if manager.depth(QUEUE) >= enough:
+            return
+        sleep(0.001)
+
+
+def _taken(library: ModuleType, manager: QueueManager) -> list[bytes]:
+    return [descriptor.MsgId for descriptor, _ in mq.taken(library, manager, QUEUE)]
+
+
+def _all_sent(process: GatewayProcess) -> bool:
+    return {delivery["state"] for delivery in process.listing("/v1/deliveries")} == {"sent"}
+
+
+def main() -> None:
+    kills, manager_kills = map(int, sys.argv[1:3])
+    for state_queue in (True, False):
+        with TemporaryDirectory() as folder:
+            outcome = send_under_fire(Path(folder), kills, manager_kills, state_queue=state_queue)
+        sys.stdout.write(f"IBM MQ, {'with' if state_queue else 'without'} a state queue: {outcome}\n")
+        sys.stdout.flush()
+    for qos in (1, 2):
+        with TemporaryDirectory() as folder:
+            outcome = publish_under_fire(Path(folder), kills, manager_kills, qos=qos)
+        sys.stdout.write(f"MQTT, QoS {qos}: {outcome}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
