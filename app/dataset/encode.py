@@ -66,6 +66,11 @@ def describe(
     return definition, variables
 
 
+def said_of_data_set(schema: pa.Schema) -> dict[str, str]:
+    """What a schema's metadata say of the whole."""
+    return _text(schema.metadata)
+
+
 def character_lengths(batches: Iterable[pa.RecordBatch], charset: str) -> dict[str, int]:
     """For each text column, the bytes its longest value needs in a character set (at least 1). Reads every batch.
 

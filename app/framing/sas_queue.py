@@ -100,6 +100,7 @@ def messages(delivery: DeliveryRecord, manner: Manner, bodies: Bodies) -> Iterat
     Raises WireError when a name does not fit the manner.
     """
     for number, (msg_type, correl_id, body) in enumerate(_framed(delivery, manner, bodies)):
+        is_application = correl_id == delivery.message_correl_id
         yield PhysicalMessage(
             source=delivery.destination,
             framing="sas_queue",
@@ -108,8 +109,8 @@ def messages(delivery: DeliveryRecord, manner: Manner, bodies: Bodies) -> Iterat
             body=body,
             message_id=message_identifier(delivery.id, number),
             encoding=manner.encoding,
-            ccsid=manner.ccsid,
-            format=delivery.application_format if correl_id == delivery.message_correl_id else "",
+            ccsid=(delivery.application_ccsid if is_application else 0) or manner.ccsid,
+            format=delivery.application_format if is_application else "",
         )
 
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.codecs.ibm_mq import encodings
-from app.codecs.sas import dataset, files
+from app.codecs.sas import dataset, files, indexes
 from app.codecs.sas.dialect import Dialect
-from app.dataset import encode
+from app.dataset import beside, encode
 from app.dataset.numeric import ByteOrder, FloatFormat
 from app.framing import mq_group, sas_queue
 from app.framing.outgoing import CARRIES
@@ -28,7 +28,7 @@ LONGEST_LINE = 16 << 20
 ROWS_A_BATCH = 16_384
 
 TEXT_LRECL = 32_767
-"""The logical record length that a text file is announced with, SAS's default."""
+"""The logical record length that a text file without longer lines is announced with, SAS's default."""
 
 
 class Cutter:
@@ -88,7 +88,10 @@ class _SasBodies:
         records: Iterator[bytes | memoryview]
         if attachment.kind is AttachmentKind.TEXT_FILE:
             lrecl = self._record_length or TEXT_LRECL
-            records = lines(pieces, encodings.in_charset("\n", self._manner.ccsid, self._manner.encoding))
+            line_end = encodings.in_charset("\n", self._manner.ccsid, self._manner.encoding)
+            if attachment.size > lrecl:
+                lrecl = max(lrecl, _longest(lines(self._store.read(attachment.object_name), line_end)))
+            records = lines(pieces, line_end)
         else:
             lrecl = self._record_length or limit - dialect.long
             records = fixed_records(pieces, lrecl)
@@ -114,6 +117,9 @@ class _SasBodies:
             yield dataset.write_definition(definition, manner.dialect, manner.charset)
             yield from dataset.write_variables(variables, manner.dialect, manner.charset, limit)
             yield from dataset.write_observations(rows, definition.obs_length, manner.dialect, limit)
+            said = encode.said_of_data_set(table.schema_arrow)
+            yield from indexes.write_indexes(beside.read_indexes(said), manner.dialect, manner.charset, limit)
+            yield from indexes.write_constraints(beside.read_constraints(said), manner.dialect, limit)
 
     def _lengths(self, table: pq.ParquetFile) -> dict[str, int]:
         """The lengths of character variables, where the table does not have them for this character set already."""
@@ -125,6 +131,10 @@ def _batches(table: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     """A file's rows, read in this thread alone: it may be a file of Python's, whose place all readers share."""
     batches: Iterator[pa.RecordBatch] = table.iter_batches(ROWS_A_BATCH, use_threads=False)
     return batches
+
+
+def _longest(records: Iterator[bytes]) -> int:
+    return max(map(len, records), default=0)
 
 
 def lines(pieces: Iterator[memoryview], line_feed: bytes = b"\n") -> Iterator[bytes]:

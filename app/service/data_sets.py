@@ -1,6 +1,5 @@
 """The table of a complete data set, from its messages in the journal."""
 
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +9,7 @@ from app.codecs.sas import dataset, dialect, indexes
 from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.codecs.sas.entries import TYPE_SIZE
 from app.codecs.sas.words import MessageKind
-from app.dataset import decode, missing, schema
+from app.dataset import beside, decode, missing, schema
 from app.dataset.decode import Plan, Unforeseen
 from app.dataset.layout import Representation
 from app.dataset.numeric import FloatFormat
@@ -28,9 +27,6 @@ from app.wire import WireError
 
 ANY_BYTES = "latin-1"
 """The character set in which all bytes read as some text."""
-
-MOST_BESIDE = 1 << 20
-"""Bytes of a data set's indexes, and of its integrity constraints, that are kept; they are metadata of every file."""
 
 
 class _Bodies:
@@ -162,7 +158,7 @@ def _beside(said: _Defined, messages: Mapping[MessageKind, _Bodies], warnings: l
     metadata = {}
     for kind, key, shown in _BESIDE:
         bodies = messages[kind]
-        if bodies.size > MOST_BESIDE:
+        if bodies.size > beside.MOST_BYTES:
             warnings.append(f"{bodies.size:,} bytes of {kind.name.lower()} were not kept")
         elif len(bodies):
             try:
@@ -174,19 +170,14 @@ def _beside(said: _Defined, messages: Mapping[MessageKind, _Bodies], warnings: l
 
 def _indexes(bodies: Sequence[memoryview], said: _Defined) -> str:
     found, _ = indexes.read_indexes(bodies, said.dialects, said.charset)
-    return schema.to_json(
-        [
-            {"name": each.name, "variables": each.variables, "flags": each.flags, "upercmx": each.upercmx}
-            for each in found
-        ]
-    )
+    return beside.written_indexes(found)
 
 
 def _constraints(bodies: Sequence[memoryview], _: _Defined) -> str:
-    return b64encode(indexes.read_constraints(bodies)).decode()
+    return beside.written_constraints(indexes.read_constraints(bodies))
 
 
 _BESIDE: tuple[tuple[MessageKind, str, Callable[[Sequence[memoryview], _Defined], str]], ...] = (
-    (MessageKind.INDEXES, "sas.indexes", _indexes),
-    (MessageKind.CONSTRAINTS, "sas.constraints", _constraints),
+    (MessageKind.INDEXES, beside.INDEXES, _indexes),
+    (MessageKind.CONSTRAINTS, beside.CONSTRAINTS, _constraints),
 )

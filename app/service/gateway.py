@@ -126,6 +126,9 @@ class Gateway:
         not belong together, or when another gateway has the catalog."""
         log.info("starting", assembler=self.settings.assembler)
         claim(self._around)
+        for name in self._outboxes:
+            if (repeats := self.repeats(name)) is not None:
+                log.info("messages may repeat", destination=name, repeats=repeats)
         self._assembling.recover()
         self._sweeper.drop_abandoned_uploads()
         for stage in self._stages.values():
@@ -173,7 +176,8 @@ class Gateway:
             checks[f"source {name}"] = {"ok": bool(status["connected"]), **status}
         for name, outbox in self._outboxes.items():
             status = outbox.sender.status()
-            checks[f"destination {name}"] = {"ok": status.get("error") is None, **status}
+            repeats = outbox.sender.repeats()
+            checks[f"destination {name}"] = {"ok": status.get("error") is None, **status, "repeats": repeats}
         return Health(live=not failed, ready=self._recovered and not self.draining and not failed, checks=checks)
 
     # --- what REST asks -------------------------------------------------------------------------------------------
@@ -287,6 +291,11 @@ class Gateway:
         self.catalog.add_delivery(delivery, [NewEvent("delivery.queued", delivery.id, delivery.created_at, data)])
         self._outboxes[delivery.destination].wake()
         self.bell.ring()
+
+    def repeats(self, destination: str) -> str | None:
+        """Which messages may arrive twice at a destination; None where none can, or where it is no more."""
+        outbox = self._outboxes.get(destination)
+        return None if outbox is None else outbox.sender.repeats()
 
     def wait_events(self, after: int, timeout: float) -> list[EventRecord]:
         """Events behind a number; waits up to `timeout` seconds for the first."""

@@ -53,7 +53,7 @@ def target_of(destination: Destination, most_bytes: int) -> Target:
         why = f"the destination's character set {destination.ccsid} is none that data sets can be written in"
         raise TheirError("charset", "", -1, why)
     is_ibm = encodings.float_format(destination.encoding) == "s390"
-    return Target(charset, "ibm" if is_ibm else "ieee", destination.data_set_version, most_bytes)
+    return Target(charset, "ibm" if is_ibm else "ieee", destination.data_set_version, most_bytes, destination.dialect)
 
 
 def prepare(store: ContentStore, uploaded: Uploaded, asked: Asked, target: Target, object_name: str) -> Prepared:

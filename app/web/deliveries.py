@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from app.model.attachment import DeliveryState
 from app.model.records import DeliveryRecord, OutgoingAttachment
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_time
-from app.web.problems import Problem, responses
+from app.web.problems import FieldError, Problem, responses
 from app.web.schemas import KindWord, Links, PageView, kind_word, page_view
 
 router = APIRouter(prefix="/deliveries", tags=["deliveries"])
@@ -59,12 +59,13 @@ class DeliveryView(BaseModel):
     attempts: int
     next_attempt_at: datetime | None
     reason: str | None = Field(description="why the last attempt failed")
+    repeats: str | None = Field(description="which messages may arrive twice at this destination; null if none can")
     created_at: datetime
     updated_at: datetime
     links: Links
 
     @classmethod
-    def of(cls, record: DeliveryRecord, base: str) -> "DeliveryView":
+    def of(cls, record: DeliveryRecord, base: str, repeats: str | None) -> "DeliveryView":
         waiting = record.state in (DeliveryState.QUEUED, DeliveryState.SENDING)
         return cls(
             id=record.id,
@@ -80,10 +81,19 @@ class DeliveryView(BaseModel):
             attempts=record.attempts,
             next_attempt_at=to_time(record.next_attempt_at) if waiting and record.next_attempt_at else None,
             reason=record.reason,
+            repeats=repeats,
             created_at=to_time(record.created_at),
             updated_at=to_time(record.updated_at),
             links={"self": f"{base}/deliveries/{record.id}"},
         )
+
+
+class AcceptedDelivery(DeliveryView):
+    """A delivery as the answer to its request has it."""
+
+    warnings: list[FieldError] | None = Field(
+        default=None, description="what of its data sets was changed, or is not sent; left out where there is nothing"
+    )
 
 
 @router.get("", operation_id="list_deliveries", responses=responses("invalid"))
@@ -99,7 +109,7 @@ def list_deliveries(
     """Deliveries, newest first."""
     page = gateway.catalog.deliveries(state, destination, paging.cursor, paging.limit)
     link_next(request, response, page)
-    return page_view(page, lambda record: DeliveryView.of(record, base))
+    return page_view(page, lambda record: DeliveryView.of(record, base, gateway.repeats(record.destination)))
 
 
 @router.get("/{delivery_id}", operation_id="get_delivery", responses=responses("not-found"))
@@ -108,4 +118,4 @@ def get_delivery(delivery_id: str, gateway: GatewayDep, base: BaseDep) -> Delive
     record = gateway.catalog.delivery(delivery_id)
     if record is None:
         raise Problem("not-found", "there is no delivery of this identifier")
-    return DeliveryView.of(record, base)
+    return DeliveryView.of(record, base, gateway.repeats(record.destination))

@@ -6,37 +6,47 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from secrets import token_bytes
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
 from pydantic_core import from_json
 
 from app.codecs.ibm_mq.encodings import charset
+from app.codecs.ibm_mq.words import MQFMT_STRING
 from app.framing.outgoing import CARRIES
 from app.model.attachment import AttachmentKind
-from app.model.message import Framing
 from app.model.records import DeliveryRecord, OutgoingAttachment
+from app.settings import Destination
 from app.web.data_set_drafts import DataSetDraft, Name, Strict
 from app.web.problems import Problem, field_errors
 from app.web.schemas import KINDS, KindWord
 from app.web.upload import Form, PartHead, StoredPart
 
-UTF_8 = 1208
-"""The CCSID of UTF-8."""
+FILE_SPECIFICATIONS = ("FILENAME", "FILEREF")
+"""What qualifier 1 of a file may be: whether qualifier 2 is a file's name or a fileref."""
+
+T = TypeVar("T")
 
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Text = Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
 class ApplicationMessageDraft(Strict):
-    """The application message: `text`, encoded in `ccsid`, or the bytes of `base64`."""
+    """The application message: `text`, which is written in the destination's character set, or the bytes of `base64`,
+    which are sent as they are."""
 
     text: str | None = Field(default=None, examples=["This is the actual application message."])
-    base64: str | None = None
-    format: Annotated[str, StringConstraints(max_length=8, pattern=r"^[ -~]*$")] | None = Field(
-        default=None, description="the descriptor's Format; MQSTR for text", examples=["MQSTR"]
+    base64: str | None = Field(
+        default=None, description="bytes; with the format MQSTR they are text in the destination's character set"
     )
-    ccsid: int = Field(default=UTF_8, ge=1, le=65535)
+    format: Annotated[str, StringConstraints(max_length=8, pattern=r"^[ -~]*$")] | None = Field(
+        default=None,
+        description="the descriptor's Format: MQSTR for text, blank for bytes, where nothing else is said",
+        examples=["MQSTR"],
+    )
+    ccsid: int | None = Field(
+        default=None, ge=1, le=65535, description="the destination's CCSID, which need not be given; no other is taken"
+    )
 
     @field_validator("base64")
     @classmethod
@@ -52,23 +62,33 @@ class ApplicationMessageDraft(Strict):
     def _is_one_of_two(self) -> Self:
         if (self.text is None) == (self.base64 is None):
             raise ValueError("give text or base64, one of the two")
-        if self.text is not None:
-            codec = charset(self.ccsid)
-            if codec is None:
-                raise ValueError(f"text cannot be written in CCSID {self.ccsid}; give base64")
-            try:
-                self.text.encode(codec)
-            except UnicodeEncodeError as error:
-                raise ValueError(f"text cannot be written in CCSID {self.ccsid}: {error.reason}") from None
         return self
 
-    def body(self) -> bytes:
-        if self.base64 is not None:
-            return base64.b64decode(self.base64)
-        return (self.text or "").encode(charset(self.ccsid) or "utf-8")
+    def body(self, to: Destination) -> bytes:
+        """The bytes that go to a destination. Raises ValueError for what cannot be in its character set."""
+        if self.ccsid not in (None, to.ccsid):
+            raise ValueError(f"{self.ccsid} is not the destination's CCSID {to.ccsid}, in which all its messages are")
+        codec = charset(to.ccsid, to.encoding)
+        if self.text is None:
+            body = base64.b64decode(self.base64 or "")
+            if self.message_format().rstrip() == MQFMT_STRING and codec is not None:
+                _in_charset(lambda: body.decode(codec), "the bytes are no text", to.ccsid)
+            return body
+        if codec is None:
+            raise ValueError(f"text cannot be written in the destination's CCSID {to.ccsid}; give base64")
+        text = self.text
+        return _in_charset(lambda: text.encode(codec), "text cannot be written", to.ccsid)
 
     def message_format(self) -> str:
-        return self.format if self.format is not None else "MQSTR" if self.text is not None else ""
+        return self.format if self.format is not None else MQFMT_STRING if self.text is not None else ""
+
+
+def _in_charset(convert: Callable[[], T], what: str, ccsid: int) -> T:
+    try:
+        return convert()
+    except UnicodeError as error:
+        reason = error.reason if isinstance(error, UnicodeDecodeError | UnicodeEncodeError) else error
+        raise ValueError(f"{what} in the destination's CCSID {ccsid}: {reason}") from None
 
 
 class AttachmentDraft(Strict):
@@ -82,7 +102,7 @@ class AttachmentDraft(Strict):
         examples=["report.txt"],
     )
     qualifier_1: Name | None = Field(
-        default=None, description="FILENAME where nothing else is said; of a data set its library, else WORK"
+        default=None, description="of a file FILENAME, as if nothing is said, or FILEREF; of a data set its library"
     )
     data_set: DataSetDraft | None = Field(default=None, description="of a data set: how to read its file, what it is")
     description: Text | None = None
@@ -96,6 +116,10 @@ class AttachmentDraft(Strict):
             raise ValueError("a file needs a name")
         if self.data_set is not None and not is_data_set:
             raise ValueError("data_set is for data sets")
+        if not is_data_set and self.qualifier_1 not in (None, *FILE_SPECIFICATIONS):
+            raise ValueError(
+                f"the qualifier_1 of a file is {' or '.join(FILE_SPECIFICATIONS)}, not {self.qualifier_1!r}"
+            )
         return self
 
 
@@ -139,9 +163,8 @@ class DraftReader:
     files in any order. Raises Problem as soon as something is wrong.
     """
 
-    def __init__(self, framings: Mapping[str, Framing]) -> None:
-        """`framings` are those of the destinations by name."""
-        self._framings = framings
+    def __init__(self, destinations: Mapping[str, Destination]) -> None:
+        self._destinations = destinations
         self._draft: MessageDraft | None = None
         self._seen: list[str] = []
 
@@ -164,7 +187,7 @@ class DraftReader:
         if name == MESSAGE:
             self._draft = _validated(lambda: MessageDraft.model_validate_json(text))
             self._check_destination(self._draft.destination)
-            self._check_framing(self._draft)
+            self._check_suits(self._draft)
         elif name == "destination":
             self._check_destination(text)
 
@@ -172,7 +195,7 @@ class DraftReader:
         """The draft, and its parts by the names it uses, once everything has come."""
         if self._draft is None:
             draft = _validated(lambda: _draft_of_form(form))
-            self._check_framing(draft)
+            self._check_suits(draft)
             return draft, {str(n): part for n, part in enumerate(form.parts)}
         errors = [
             {"pointer": f"#/attachments/{n}/part", "detail": f"there is no part {entry.part!r}"}
@@ -191,14 +214,15 @@ class DraftReader:
             raise _invalid("#/attachments", f"the part {name!r} comes twice")
 
     def _check_destination(self, name: str) -> None:
-        if name not in self._framings:
-            known = sorted(self._framings)
+        if name not in self._destinations:
+            known = sorted(self._destinations)
             errors = [{"pointer": "#/destination", "detail": f"not one of {', '.join(known) or 'none'}"}]
             raise Problem("unknown-destination", f"there is no destination {name!r}", known=known, errors=errors)
 
-    def _check_framing(self, draft: MessageDraft) -> None:
+    def _check_suits(self, draft: MessageDraft) -> None:
         """Not everything can be sent to every destination."""
-        framing = self._framings[draft.destination]
+        destination = self._destinations[draft.destination]
+        framing = destination.framing
         carries = CARRIES[framing]
         errors = [
             {"pointer": f"#/attachments/{number}/kind", "detail": f"the framing {framing} carries no {entry.kind}"}
@@ -208,6 +232,11 @@ class DraftReader:
         if draft.application_message is not None and not carries.application_message:
             why = f"the framing {framing} carries no application message"
             errors.append({"pointer": "#/application_message", "detail": why})
+        elif draft.application_message is not None:
+            try:
+                draft.application_message.body(destination)
+            except ValueError as error:
+                errors.append({"pointer": "#/application_message", "detail": str(error)})
         if errors:
             why = "; ".join(error["detail"] for error in errors)
             raise Problem("invalid", f"the destination {draft.destination!r} does not take this: {why}", errors=errors)
@@ -265,12 +294,14 @@ def delivery(
     delivery_id: str,
     draft: MessageDraft,
     parts: Mapping[str, StoredPart],
-    key: str | None,
-    asked: str,
+    to: Destination,
+    *,
     now: int,
+    key: str | None = None,
+    asked: str = "",
 ) -> DeliveryRecord:
     """The delivery that a draft becomes, with correlids of its own; `parts` are by the names that the draft uses, and
-    `asked` is the request's fingerprint."""
+    `asked` is the fingerprint of a request with an idempotency key."""
     application = draft.application_message
     return DeliveryRecord(
         id=delivery_id,
@@ -282,9 +313,9 @@ def delivery(
         updated_at=now,
         original_msg_type=draft.original_msg_type,
         original_correl_id=bytes.fromhex(draft.original_correl_id).ljust(24, b"\0"),
-        application_body=application.body() if application else None,
+        application_body=application.body(to) if application else None,
         application_format=application.message_format() if application else "",
-        application_ccsid=application.ccsid if application else 0,
+        application_ccsid=to.ccsid if application else 0,
         idempotency_key=key,
         fingerprint=asked,
     )
@@ -299,7 +330,7 @@ def _outgoing(entry: AttachmentDraft, part: StoredPart, description: str) -> Out
     return OutgoingAttachment(
         correl_id=token_bytes(16),
         kind=KINDS[entry.kind],
-        qualifier_1=entry.qualifier_1 or "FILENAME",
+        qualifier_1=entry.qualifier_1 or FILE_SPECIFICATIONS[0],
         qualifier_2=entry.name or "",
         description=description if entry.description is None else entry.description,
         minor_version=entry.minor_version,

@@ -15,10 +15,10 @@ from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.records import DeliveryRecord, MessageRecord
 from app.ports import IdempotencyConflict
 from app.service.gateway import Gateway
-from app.web.deliveries import DeliveryView
+from app.web.deliveries import AcceptedDelivery, DeliveryView
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.drafts import MESSAGE, DraftReader, delivery, fingerprint
-from app.web.preparing import prepare_data_sets
+from app.web.preparing import Preparation, prepare_data_sets, told
 from app.web.problems import Problem, responses
 from app.web.rehearsals import Rehearsal, rehearse
 from app.web.schemas import (
@@ -120,7 +120,7 @@ def _application_message(record: MessageRecord) -> ApplicationMessage | None:
     "",
     operation_id="send_message",
     status_code=202,
-    response_model=DeliveryView,
+    response_model=AcceptedDelivery,
     openapi_extra={"requestBody": _REQUEST_BODY},
     responses={
         200: {"description": "with `dry_run`: what would be sent", "model": Rehearsal},
@@ -186,7 +186,7 @@ async def send_message(
 
 async def _send(request: Request, gateway: Gateway, base: str, key: str | None, *, dry_run: bool) -> JSONResponse:
     delivery_id = token_hex(16)
-    reader = DraftReader({name: to.framing for name, to in gateway.destinations.items()})
+    reader = DraftReader(gateway.destinations)
     upload = Upload(
         request.headers.get("content-type", ""),
         gateway.store,
@@ -217,7 +217,8 @@ def _enqueue(
         draft, parts = reader.result(form)
         prepared = prepare_data_sets(gateway, draft, parts, _folder(delivery_id))
         asked = fingerprint(draft, form.parts)
-        record = delivery(delivery_id, prepared.draft, prepared.parts, key, asked, gateway.clock.now())
+        to, now = gateway.destinations[draft.destination], gateway.clock.now()
+        record = delivery(delivery_id, prepared.draft, prepared.parts, to, now=now, key=key, asked=asked)
         gateway.enqueue(record)
     except IdempotencyConflict as conflict:
         _forget(gateway, delivery_id)
@@ -230,15 +231,27 @@ def _enqueue(
     else:
         for part in prepared.data_sets:
             gateway.store.delete(parts[part].object_name)
-    view = DeliveryView.of(record, base)
-    return JSONResponse(view.model_dump(mode="json"), 202, {"Location": view.links["self"], **replayed})
+    view = DeliveryView.of(record, base, gateway.repeats(record.destination))
+    said = {"warnings": found} if (found := _warnings(prepared)) else {}
+    return JSONResponse(view.model_dump(mode="json") | said, 202, {"Location": view.links["self"], **replayed})
+
+
+def _warnings(prepared: Preparation) -> list[dict[str, Any]]:
+    """What was changed, or cannot be sent, of data sets."""
+    return [
+        {"pointer": f"#/attachments/{number}/data_set", **told(fault)}
+        for number, entry in enumerate(prepared.draft.attachments)
+        if entry.part in prepared.data_sets
+        for fault in prepared.data_sets[entry.part].definition.warnings
+    ]
 
 
 def _rehearse(gateway: Gateway, reader: DraftReader, form: Form, delivery_id: str) -> JSONResponse:
     try:
         draft, parts = reader.result(form)
         prepared = prepare_data_sets(gateway, draft, parts, _folder(delivery_id))
-        record = delivery(delivery_id, prepared.draft, prepared.parts, None, "", gateway.clock.now())
+        to, now = gateway.destinations[draft.destination], gateway.clock.now()
+        record = delivery(delivery_id, prepared.draft, prepared.parts, to, now=now)
         return JSONResponse(rehearse(gateway, prepared, record).model_dump(mode="json", exclude_none=True))
     finally:
         _forget(gateway, delivery_id)

@@ -15,7 +15,7 @@ from app.tables.read.reading import VariableType
 from app.tables.read.wishes import Defined, Origin
 from app.web.preparing import Preparation, told
 from app.web.problems import FieldError, Problem
-from app.web.schemas import KindWord, kind_word
+from app.web.schemas import IndexView, KindWord, kind_word
 
 Attribute = Literal["name", "type", "length", "format", "informat", "label"]
 _KEY = 16
@@ -48,6 +48,8 @@ class DataSetProposal(BaseModel):
     label: str
     observations: int
     variables: list[VariableProposal]
+    indexes: list[IndexView] = Field(description="the indexes that are sent")
+    constraints: int = Field(description="bytes of integrity constraints that are sent as they came")
     warnings: list[FieldError] = Field(description="what was changed on the way, or may not be what was meant")
 
     @classmethod
@@ -60,6 +62,10 @@ class DataSetProposal(BaseModel):
             label=definition.label,
             observations=definition.observations,
             variables=[VariableProposal.of(variable) for variable in definition.variables],
+            indexes=[
+                IndexView(name=each.name, variables=each.variables, flags=each.flags) for each in definition.indexes
+            ],
+            constraints=len(definition.constraints),
             warnings=[FieldError(**told(fault)) for fault in definition.warnings],
         )
 

@@ -1,5 +1,6 @@
 """Files -> framed messages -> the gateway's own decoding: every format of file, floats, byte orders, character sets."""
 
+from base64 import b64encode
 from dataclasses import replace
 from datetime import timedelta
 from io import BytesIO
@@ -172,3 +173,57 @@ def test_objects_need_not_be_local_files(tmp_path: Path, name: str) -> None:
         messages = list(Cutter(cut_of(to, 2000), remote.store).cut(queued(remote, sent)))
         local = prepared(around, made(visits(), name, missing="column"), f"v.{name}", to)
         assert messages == list(Cutter(cut_of(to, 2000), around.store).cut(queued(around, local)))
+
+
+INDEXES = (
+    '[{"name":"Name","variables":["Name"],"flags":3,"upercmx":0},'
+    '{"name":"BOTH","variables":["Name","Visit"],"flags":-1,"upercmx":7}]'
+)
+"""A simple index and a composite one."""
+CONSTRAINTS = b64encode(bytes(range(256)) * 20).decode()
+
+
+def indexed(dialect: str, charset: str = "utf-8") -> bytes:
+    """A Parquet file with indexes and integrity constraints, as the gateway writes one."""
+    table = pa.table({"Name": ["a", "b"], "Visit": [1.0, 2.0]})
+    said = {"indexes": INDEXES, "constraints": CONSTRAINTS, "dialect": dialect, "encoding": charset}
+    sink = BytesIO()
+    pq.write_table(table.replace_schema_metadata({f"sas.{key}": value for key, value in said.items()}), sink)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("how", [IEEE_BIG, IEEE_LITTLE, IBM], ids=["big", "little", "ibm"])
+def test_indexes_and_constraints_come_back(tmp_path: Path, how: tuple[str, int]) -> None:
+    to = destination(*how)
+    with surroundings(tmp_path) as around:
+        sent = prepared(around, indexed(to.dialect), "a.parquet", to)
+        assert sent.definition.warnings == ()
+        again = there_and_back(around, sent, cut_of(to, 2000))
+    said = again.schema.metadata
+    assert (said[b"sas.indexes"].decode(), said[b"sas.constraints"].decode()) == (INDEXES, CONSTRAINTS)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "charset"), [("little-8-absent-aligned", "utf-8"), ("big-4-excluded-packed", "cp037")]
+)
+def test_constraints_of_another_kind_of_machine_are_not_sent(tmp_path: Path, dialect: str, charset: str) -> None:
+    to = destination(*IEEE_BIG)
+    with surroundings(tmp_path) as around:
+        sent = prepared(around, indexed(dialect, charset), "a.parquet", to)
+        again = there_and_back(around, sent, cut_of(to, 2000))
+    (warning,) = sent.definition.warnings
+    assert warning.code == "constraints"
+    assert "5,120 bytes of integrity constraints are not sent" in warning.why
+    assert b"sas.constraints" not in again.schema.metadata
+    assert again.schema.metadata[b"sas.indexes"].decode() == INDEXES
+
+
+def test_indexes_follow_their_variables_to_new_names(tmp_path: Path) -> None:
+    to = destination(*IEEE_BIG)
+    wishes = Wishes(variables={"name": VariableWish("Name", "PATIENT"), "visit": VariableWish("Visit", "WHEN")})
+    with surroundings(tmp_path) as around:
+        sent = prepared(around, indexed(to.dialect), "a.parquet", to, Asked(wishes=wishes))
+    assert [(index.name, index.variables) for index in sent.definition.indexes] == [
+        ("PATIENT", ["PATIENT"]),
+        ("BOTH", ["PATIENT", "WHEN"]),
+    ]

@@ -87,11 +87,11 @@ def send_under_fire(folder: Path, kills: int, manager_kills: int, *, state_queue
             if (number + 1) * manager_kills // kills > number * manager_kills // kills:
                 manager.kill()
                 manager.start()
-            outcome.received.update(_taken(library, manager))
+            outcome.received.update(taken(library, manager))
             process.spawn()
         process.until(process.is_up)
-        process.until(lambda: outcome.received.update(_taken(library, manager)) or _all_sent(process), 300, 0.05)
-        outcome.received.update(_taken(library, manager))
+        process.until(lambda: outcome.received.update(taken(library, manager)) or _all_sent(process), 300, 0.05)
+        outcome.received.update(taken(library, manager))
         _expect(process, outcome)
         process.stop()
         outcome.states_left = manager.depth(STATE_QUEUE)
@@ -157,7 +157,8 @@ def _await_messages(manager: QueueManager, random: Random) -> None:
         sleep(0.001)
 
 
-def _taken(library: ModuleType, manager: QueueManager) -> list[bytes]:
+def taken(library: ModuleType, manager: QueueManager) -> list[bytes]:
+    """The MsgIds on the queue, which is empty then."""
     return [descriptor.MsgId for descriptor, _ in mq.taken(library, manager, QUEUE)]
 
 

@@ -86,8 +86,12 @@ class Stock:
     """A gateway that is not started, and means to put things into its journal, catalog and store."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
-        destinations = {name: {"transport": "memory", "queue": name} for name in ("partner", "archive")}
+        destinations: dict[str, dict[str, Any]] = {
+            name: {"transport": "memory", "queue": name} for name in ("partner", "archive")
+        }
         destinations["groups"] = {"transport": "memory", "queue": "groups", "framing": "mq_group"}
+        for name, ccsid, encoding in (("mainframe", 37, 785), ("utf-16", 1200, 546), ("unreadable", 930, 785)):
+            destinations[name] = {"transport": "memory", "queue": name, "ccsid": ccsid, "encoding": encoding}
         self.settings = Settings(**{"data": folder, "destinations": destinations, **settings})
         self.journal = ArrowJournal(folder / "journal")
         self.catalog = SqlCatalog(self.settings.catalog_url)

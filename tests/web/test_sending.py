@@ -14,7 +14,10 @@ import pytest
 
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import StoreFull
+from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord
+from app.service.cutting import Cutter
+from app.service.outbox import cut_of
 from tests.support.waiting import until
 from tests.web.stock import Stock
 
@@ -55,7 +58,7 @@ def test_everything_a_description_can_say(stock: Stock, http: httpx.Client) -> N
         "description": "of all",
         "original_msg_type": 7,
         "original_correl_id": "c0ffee",
-        "application_message": {"text": "Grüße", "ccsid": 819},
+        "application_message": {"text": "Grüße", "ccsid": 1208},
         "attachments": [
             {"part": "b", "kind": "text-file", "name": "d:\\b.txt", "description": "of b", "minor_version": 2},
             {"part": "a", "kind": "binary-file", "name": "a", "qualifier_1": "FILEREF", "major_version": -1},
@@ -71,9 +74,9 @@ def test_everything_a_description_can_say(stock: Stock, http: httpx.Client) -> N
     assert (record.state, record.destination) == (DeliveryState.QUEUED, "partner")
     assert (record.original_msg_type, record.original_correl_id) == (7, bytes.fromhex("c0ffee").ljust(24, b"\0"))
     assert (record.application_body, record.application_format, record.application_ccsid) == (
-        "Grüße".encode("latin-1"),
+        "Grüße".encode(),
         "MQSTR",
-        819,
+        1208,
     )
     assert len(record.header_correl_id) == len(record.message_correl_id) == 24
     assert record.header_correl_id[16:] == record.message_correl_id[16:] == bytes(8)
@@ -153,7 +156,11 @@ def test_parquet_is_a_data_set_only_when_asked_for(
         (simple(application_message={}), ["#/application_message"]),
         (simple(application_message={"text": "a", "base64": "YQ=="}), ["#/application_message"]),
         (simple(application_message={"base64": "Y"}), ["#/application_message/base64"]),
-        (simple(application_message={"text": "中", "ccsid": 819}), ["#/application_message"]),
+        (simple(application_message={"text": "a", "ccsid": 819}), ["#/application_message"]),
+        (simple(application_message={"base64": "YQ==", "ccsid": 819}), ["#/application_message"]),
+        (simple(application_message={"base64": "/w==", "format": "MQSTR"}), ["#/application_message"]),
+        (simple(destination="mainframe", application_message={"text": "中"}), ["#/application_message"]),
+        (simple(destination="unreadable", application_message={"text": "a"}), ["#/application_message"]),
         (simple(original_msg_type=2**31), ["#/original_msg_type"]),
     ],
 )
@@ -191,9 +198,9 @@ def test_what_is_refused_leaves_nothing(
     assert shared_stock.catalog.deliveries(None, None, None, 10).items == []
 
 
-def test_an_unknown_destination_lists_those_there_are(shared_http: httpx.Client) -> None:
+def test_an_unknown_destination_lists_those_there_are(shared_stock: Stock, shared_http: httpx.Client) -> None:
     response = shared_http.post("/v1/messages", files=described(simple(destination="x"), a=b""))
-    assert (response.status_code, response.json()["known"]) == (422, ["archive", "groups", "partner"])
+    assert (response.status_code, response.json()["known"]) == (422, sorted(shared_stock.settings.destinations))
 
 
 @pytest.mark.parametrize(
@@ -378,3 +385,54 @@ def test_what_is_sent_reaches_the_destination(stock: Stock, http: httpx.Client) 
     assert any(b"bytes" in bytes(message.body) for message in stock.recorder.sent)
     listed = http.get("/v1/deliveries", params={"state": "sent", "destination": "partner"}).json()["items"]
     assert [item["id"] for item in listed] == [sent["id"]]
+
+
+def sent(stock: Stock, record: DeliveryRecord) -> list[PhysicalMessage]:
+    """The physical messages that a delivery becomes."""
+    cut = cut_of(stock.settings.destinations[record.destination], 32_000)
+    return [each._replace(body=bytes(each.body)) for each in Cutter(cut, stock.store).cut(record)]
+
+
+@pytest.mark.parametrize(
+    ("destination", "ccsid", "encoding", "codec"),
+    [("partner", 1208, 273, "utf-8"), ("mainframe", 37, 785, "cp037"), ("utf-16", 1200, 546, "utf-16-le")],
+)
+def test_the_application_message_is_in_the_destinations_character_set_and_says_so(
+    stock: Stock, http: httpx.Client, destination: str, ccsid: int, encoding: int, codec: str
+) -> None:
+    text = "Über HELLO 1234.\n"
+    wanted = simple(destination=destination, application_message={"text": text})
+    record = delivery(stock, http.post("/v1/messages", files=described(wanted, a=b"x")))
+    (message,) = (each for each in sent(stock, record) if each.correl_id == record.message_correl_id)
+    assert (message.body, message.format) == (text.encode(codec), "MQSTR")
+    assert (message.ccsid, message.encoding) == (ccsid, encoding)
+    assert record.application_ccsid == ccsid
+
+
+@pytest.mark.parametrize(("format_", "body"), [("", b"\xff\0"), ("MYFMT", b"\x81"), ("MQSTR", "ä".encode("cp037"))])
+def test_bytes_are_sent_as_they_are(stock: Stock, http: httpx.Client, format_: str, body: bytes) -> None:
+    given = {"base64": base64.b64encode(body).decode(), "format": format_}
+    wanted = simple(destination="mainframe", application_message=given)
+    record = delivery(stock, http.post("/v1/messages", files=described(wanted, a=b"x")))
+    (message,) = (each for each in sent(stock, record) if each.correl_id == record.message_correl_id)
+    assert (message.body, message.format, message.ccsid) == (body, format_, 37)
+
+
+@pytest.mark.parametrize("qualifier", ["FILESPEC", "filename", "WORK"])
+def test_a_file_is_named_by_a_file_name_or_a_fileref(shared_http: httpx.Client, qualifier: str) -> None:
+    entry = {"part": "a", "kind": "text-file", "name": "a", "qualifier_1": qualifier}
+    response = shared_http.post("/v1/messages", files=described(simple(attachments=[entry]), a=b""))
+    assert (response.status_code, errors(response)) == (422, ["#/attachments/0"])
+    assert "FILENAME or FILEREF" in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("content", "lrecl"), [(b"", 32_767), (b"short\n" * 9000, 32_767), (b"x\n" + b"y" * 100_000 + b"\nz", 100_000)]
+)
+def test_the_record_length_of_a_text_file_is_that_of_its_longest_record_at_least(
+    stock: Stock, http: httpx.Client, content: bytes, lrecl: int
+) -> None:
+    entry = {"part": "a", "kind": "text-file", "name": "a.txt"}
+    record = delivery(stock, http.post("/v1/messages", files=described(simple(attachments=[entry]), a=content)))
+    described_in = sent(stock, record)[2].body
+    assert described_in == lrecl.to_bytes(4, "big") + len(content).to_bytes(4, "big")

@@ -189,3 +189,73 @@ def test_the_same_data_set_twice_with_one_key(stock: Stock, http: httpx.Client) 
     assert [answer.status_code for answer in answers] == [202, 202, 422]
     assert answers[0].json() == answers[1].json()
     assert len(list(stock.store.names())) == 1
+
+
+# --- indexes, constraints, sort keys ------------------------------------------------------------------------------
+
+
+def with_metadata(**said: object) -> bytes:
+    """A Parquet file with these `sas.*` metadata."""
+    sink = BytesIO()
+    table = pa.table({"NAME": ["a", "b"], "AGE": [1.0, 2.0]})
+    metadata = {f"sas.{key}": value if isinstance(value, str) else json.dumps(value) for key, value in said.items()}
+    pq.write_table(table.replace_schema_metadata(metadata), sink)
+    return sink.getvalue()
+
+
+INDEX = {"name": "BOTH", "variables": ["NAME", "AGE"], "flags": 2, "upercmx": 0}
+
+
+def test_a_dry_run_shows_indexes_and_constraints_and_they_are_sent(stock: Stock, http: httpx.Client) -> None:
+    said = {"dialect": "big-4-excluded-packed", "encoding": "utf-8", "constraints": "AAECAw=="}
+    data = with_metadata(indexes=[INDEX], **said)
+    proposed = posted(http, data, "a.parquet", dry_run=True).json()["attachments"][0]["data_set"]
+    assert proposed["indexes"] == [{"name": "BOTH", "variables": ["NAME", "AGE"], "flags": 2}]
+    assert (proposed["constraints"], proposed["warnings"]) == (4, [])
+    response = posted(http, data, "a.parquet")
+    assert "warnings" not in response.json()
+    cut = cut_of(stock.settings.destinations["partner"], 32_000)
+    bodies = [bytes(each.body) for each in Cutter(cut, stock.store).cut(delivery(stock, response))]
+    kinds = [body[:4] for body in bodies[2:-1]]
+    assert kinds == [bytes([0, 0, 0, kind]) for kind in (1, 2, 3, 4, 5)]
+    assert b"NAME\0AGE\0" in bodies[-3]
+    assert bodies[-2][4:] == bytes(range(4))
+
+
+def test_what_is_not_sent_is_said_in_the_dry_run_and_in_the_answer(stock: Stock, http: httpx.Client) -> None:
+    lost = {**INDEX, "name": "GONE", "variables": ["HEIGHT"]}
+    data = with_metadata(indexes=[INDEX, lost], constraints="AAECAw==", sort_variables="2")
+    for response in (posted(http, data, "a.parquet", dry_run=True), posted(http, data, "a.parquet")):
+        told = response.json()
+        warnings = told["warnings"] if response.status_code == 202 else told["attachments"][0]["data_set"]["warnings"]
+        assert [warning["code"] for warning in warnings] == ["indexes", "constraints", "sort-key"]
+        assert "there is no variable HEIGHT" in warnings[0]["detail"]
+    assert "warnings" not in http.get(response.headers["Location"]).json()
+    assert stock.catalog.delivery(response.json()["id"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("indexes", "{"),
+        ("indexes", "[" * 100_000),
+        ("indexes", {"name": "A"}),
+        ("indexes", [{"name": "A", "variables": []}]),
+        ("indexes", [{**INDEX, "name": 7}]),
+        ("indexes", [{**INDEX, "name": "A\0B"}]),
+        ("indexes", [{**INDEX, "name": "A" * 33}]),
+        ("indexes", [{**INDEX, "flags": 1 << 31}]),
+        ("indexes", [{**INDEX, "flags": True}]),
+        ("indexes", [INDEX, INDEX]),
+        ("constraints", "A"),
+        ("constraints", "ä"),
+        ("sort_variables", "3"),
+        ("sort_variables", "-1"),
+        ("sort_variables", "x"),
+    ],
+)
+def test_metadata_that_cannot_be_are_refused(shared_http: httpx.Client, key: str, value: object) -> None:
+    response = posted(shared_http, with_metadata(**{key: value}), "a.parquet")
+    assert (response.status_code, response.json()["type"]) == (422, "/problems/unsuitable"), response.text
+    (error,) = response.json()["errors"]
+    assert key in error["detail"] or error["code"] == key

@@ -10,14 +10,17 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from app.codecs.sas.indexes import Index
 from app.dataset import checks, columns, side
 from app.dataset.checks import Fault
 from app.dataset.schema import MOST_VARIABLES
+from app.tables.read.beside import define_beside
 from app.tables.read.reading import MISSING_SUFFIX, Reading, Remark, unreadable
 from app.tables.read.variables import Making
 from app.tables.read.wishes import Defined, Target, VariableWish, Wishes, said_of
 
 _NAMES = frozenset({"library", "member", "label"})
+_BESIDE = frozenset({"indexes", "constraints"})
 _KEPT_TEXTS = frozenset({"dataset_type", "compress", "reuse", "encrypt", "sort_collating"})
 _KEPT_SHORTS = frozenset({"sort_variables", "sort_flags"})
 """What a file says of a data set that is sent as it is."""
@@ -31,6 +34,8 @@ class Definition(NamedTuple):
     label: str
     observations: int
     variables: tuple[Defined, ...]
+    indexes: tuple[Index, ...]
+    constraints: bytes
     errors: tuple[Fault, ...]
     warnings: tuple[Fault, ...]
     schema: pa.Schema
@@ -59,21 +64,28 @@ def define(reading: Reading, wishes: Wishes, target: Target) -> Definition:
     library = wishes.library or said.get("library") or "WORK"
     member = wishes.member or said.get("member") or checks.valid_name(wishes.file_stem.upper()) or "DATA"
     label = wishes.label if wishes.label is not None else said.get("label", "")
+    besides = define_beside(said, making, target)
     errors = chain(
         checks.data_set_name_faults(library, member, target.charset),
         _data_set_faults(label, making, wishes, target),
         _attribute_faults(said, target),
+        besides.errors,
         chain.from_iterable(each.errors() for each in making),
         _told(reading.remarks, making, wrong=True),
     )
-    warnings = chain(chain.from_iterable(each.warnings() for each in making), _told(reading.remarks, making))
-    schema = _schema(making, {**said, "library": library, "member": member, "label": label}, target)
+    warnings = chain(
+        besides.warnings, chain.from_iterable(each.warnings() for each in making), _told(reading.remarks, making)
+    )
+    names = {"library": library, "member": member, "label": label}
+    schema = _schema(making, {**said, **names, **besides.metadata}, target)
     return Definition(
         library,
         member,
         label,
         observations,
         tuple(each.defined() for each in making),
+        besides.indexes,
+        besides.constraints,
         tuple(errors),
         tuple(warnings),
         schema,
@@ -147,7 +159,7 @@ def _schema(making: Sequence[Making], said: Mapping[str, str], target: Target) -
         if each.has_side:
             fields.append(each.side_field(taken))
             taken.add(fields[-1].name.casefold())
-    kept = {key: value for key, value in said.items() if key in _KEPT_TEXTS | _KEPT_SHORTS | _NAMES}
+    kept = {key: value for key, value in said.items() if key in _KEPT_TEXTS | _KEPT_SHORTS | _NAMES | _BESIDE}
     settled = {**kept, "encoding": target.charset, "float": target.float_format}
     return pa.schema(fields, {f"sas.{key}": value for key, value in settled.items() if value})
 

@@ -80,6 +80,16 @@ class Making:
         """A length that holds every value seen."""
         return max(self._length or (DOUBLE if self.is_numeric else 1), self._needed)
 
+    @property
+    def known_as(self) -> str:
+        """The variable's name as the file has it."""
+        return self._said.get("name") or self.column
+
+    @property
+    def sort_place(self) -> int:
+        """The place in the sort key that the file tells, negative where it descends; 0 for none."""
+        return int(self._nsort or 0)
+
     def rename(self, name: str) -> None:
         """Takes another name, and keeps the old one as its label where it has none."""
         if name != self.name:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from app.codecs.sas.dialect import Dialect
 from app.dataset.numeric import FloatFormat
 from app.model.attachment import DataSetVersion
 from app.tables.read.reading import VariableType
@@ -14,13 +15,14 @@ NameRule = Literal["strict", "literal", "rename"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the destination takes: a Python codec's name, a format of floats, a version of data sets, and how many bytes
-    all observations may have."""
+    """What the destination takes: a Python codec's name, a format of floats, a version of data sets, how many bytes all
+    observations may have, and the dialect by name."""
 
     charset: str = "utf-8"
     float_format: FloatFormat = "ieee"
     version: DataSetVersion = "V9"
     most_bytes: int = 1 << 40
+    dialect: str = Dialect().name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,18 @@
 """What is IBM MQ's own on the sending side: units of work, descriptors, refusals."""
 
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.model.message import PhysicalMessage
 from app.ports import Progress, SendFailed
 from tests.adapters.ibm_mq.conftest import Place
 from tests.contracts.transport import LIMIT, as_sent, message
 from tests.support.intake import Collector, receiving
+from tests.support.queue_manager import QueueManager
 
 
 def test_the_descriptor_says_what_the_message_says(place: Place) -> None:
@@ -146,6 +150,37 @@ def test_a_queue_manager_that_is_away_is_not(troubled: Place) -> None:
     troubled.manager.start()
     sender.send([message(3)])
     assert troubled.depth() == 2
+
+
+@pytest.mark.parametrize(("version", "more"), [(1, 72), (2, 0)])
+def test_the_largest_body_is_what_the_channel_takes_where_that_is_less(
+    library: ModuleType, tmp_path: Path, version: int, more: int
+) -> None:
+    with QueueManager(tmp_path, channel_max_message_length=9_000) as manager:
+        manager.define("QUEUE")
+        place = Place(library, manager, "QUEUE")
+        sender = place.sender(mqmd_version=version)
+        assert sender.max_body(5_000) >= 5_000
+        assert sender.max_body(32_000) == 9_000 - more
+        assert sender.max_body(32_000) == 9_000 - more
+        assert place.depth() == 0
+        sender.send([message(1, 9_000 - more)._replace(group_id=b"G" * 24, msg_flags=8)])
+        assert place.depth() == 1
+
+
+def test_trouble_is_told_once_and_so_is_its_end(troubled: Place) -> None:
+    sender = troubled.sender()
+    with capture_logs() as logs:
+        sender.send([message(1)])
+        troubled.manager.kill()
+        for _ in range(3):
+            with pytest.raises(SendFailed):
+                sender.send([message(2)])
+        troubled.manager.start()
+        sender.send([message(3)])
+    told = [log["event"] for log in logs if log["log_level"] == "warning"]
+    assert told.count("not connected") <= 2, "a broken connection, and one that cannot be made"
+    assert [log["event"] for log in logs].count("connected again") == 1
 
 
 @pytest.mark.parametrize(("version", "most"), [(1, 10_000 - 72), (2, 10_000)])

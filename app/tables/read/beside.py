@@ -1,0 +1,105 @@
+"""What a file says of a data set beside its variables: indexes, integrity constraints and the sort key.
+
+What is wrong in itself is an error. What is sound and cannot be sent is a warning: an index on a column that the file
+does not have, and constraints that another kind of machine wrote, since their layout is not published.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from app.codecs.sas.indexes import Index
+from app.dataset import beside, checks
+from app.dataset.checks import Fault
+from app.tables.read.variables import Making
+from app.tables.read.wishes import Target
+
+
+@dataclass(slots=True)
+class Beside:
+    """What is sent beside the variables, and what is wrong or left out."""
+
+    indexes: tuple[Index, ...] = ()
+    constraints: bytes = b""
+    errors: list[Fault] = field(default_factory=list)
+    warnings: list[Fault] = field(default_factory=list)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """As the table of the data set says it."""
+        return {
+            "indexes": beside.written_indexes(self.indexes) if self.indexes else "",
+            "constraints": beside.written_constraints(self.constraints),
+        }
+
+
+def define_beside(said: Mapping[str, str], making: Sequence[Making], target: Target) -> Beside:
+    """What the `sas.*` metadata of a file come to, for a destination and for variables under their new names."""
+    found = Beside()
+    prefixed = {f"sas.{key}": value for key, value in said.items()}
+    try:
+        told = beside.read_indexes(prefixed)
+    except ValueError as error:
+        found.errors.append(Fault(None, "indexes", f"{beside.INDEXES}: {error}"))
+    else:
+        _add_indexes(found, told, making, target)
+    try:
+        constraints = beside.read_constraints(prefixed)
+    except ValueError as error:
+        found.errors.append(Fault(None, "constraints", f"{beside.CONSTRAINTS}: {error}"))
+    else:
+        _add_constraints(found, constraints, said, target)
+    found.errors += _sort_faults(said, making)
+    found.warnings += _sort_warnings(said, making)
+    return found
+
+
+def _add_indexes(found: Beside, told: Sequence[Index], making: Sequence[Making], target: Target) -> None:
+    names = {known.casefold(): each.name for each in making for known in (each.column, each.known_as)}
+    sent: dict[str, Index] = {}
+    for index in told:
+        missing = [variable for variable in index.variables if variable.casefold() not in names]
+        if missing:
+            why = f"the index {index.name} is not sent: there is no variable {', '.join(missing)}"
+            found.warnings.append(Fault(None, "indexes", why))
+            continue
+        variables = [names[variable.casefold()] for variable in index.variables]
+        is_simple = len(variables) == 1 and index.name.casefold() == index.variables[0].casefold()
+        name = variables[0] if is_simple else index.name
+        if len(name) > checks.LONGEST_NAME or not checks.is_in(name, target.charset):
+            found.errors.append(Fault(None, "indexes", f"{name!r} is no name of an index"))
+        elif name.casefold() in sent:
+            found.errors.append(Fault(None, "indexes", f"two indexes have the name {name}"))
+        else:
+            sent[name.casefold()] = Index(index.upercmx, name, index.flags, len(variables), variables)
+    found.indexes = tuple(sent.values())
+
+
+def _add_constraints(found: Beside, constraints: bytes, said: Mapping[str, str], target: Target) -> None:
+    if not constraints:
+        return
+    written = (said.get("dialect"), said.get("encoding"))
+    if written == (target.dialect, target.charset):
+        found.constraints = constraints
+        return
+    dialect, charset = (word or "an unknown one" for word in written)
+    why = (
+        f"{len(constraints):,} bytes of integrity constraints are not sent: they are in dialect {dialect} and "
+        f"character set {charset}, the destination's are {target.dialect} and {target.charset}, and their layout is "
+        "not published"
+    )
+    found.warnings.append(Fault(None, "constraints", why))
+
+
+def _sort_faults(said: Mapping[str, str], making: Sequence[Making]) -> Iterator[Fault]:
+    count = said.get("sort_variables", "0")
+    if checks.is_short(count) and not 0 <= int(count) <= len(making):
+        yield Fault(None, "attribute", f"sort_variables {count} of a data set with {len(making)} variables")
+
+
+def _sort_warnings(said: Mapping[str, str], making: Sequence[Making]) -> Iterator[Fault]:
+    """A sort key whose places do not add up is sent as the file has it."""
+    count = said.get("sort_variables", "")
+    places = sorted(abs(each.sort_place) for each in making if each.sort_place)
+    if checks.is_short(count) and places != list(range(1, int(count) + 1)):
+        why = f"sort_variables says {count}, and the variables' places in the sort key are {places or 'none'}"
+        yield Fault(None, "sort-key", why)
