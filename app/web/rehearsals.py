@@ -63,7 +63,8 @@ class DataSetProposal(BaseModel):
             observations=definition.observations,
             variables=[VariableProposal.of(variable) for variable in definition.variables],
             indexes=[
-                IndexView(name=each.name, variables=each.variables, flags=each.flags) for each in definition.indexes
+                IndexView(name=each.name, variables=each.variables, flags=each.flags, upercmx=each.upercmx)
+                for each in definition.indexes
             ],
             constraints=len(definition.constraints),
             warnings=[FieldError(**told(fault)) for fault in definition.warnings],

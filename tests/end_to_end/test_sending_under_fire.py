@@ -10,6 +10,7 @@ import pytest
 
 from app.framing.outgoing import message_identifier
 from tests.support.forked_gateway import ForkedGateway
+from tests.support.gateway import GatewayProcess
 from tests.support.mq import mq_destination
 from tests.support.mqi import load
 from tests.support.queue_manager import QueueManager
@@ -58,7 +59,7 @@ def test_a_full_queue_and_breaking_connections_make_no_copies_and_end(tmp_path: 
     assert delivery["messages_sent"] == len(expected) > 300
 
 
-def is_sent(process: ForkedGateway, place: str) -> bool:
+def is_sent(process: GatewayProcess, place: str) -> bool:
     return bool(process.client.get(place).json()["state"] == "sent")
 
 

@@ -210,7 +210,7 @@ def test_a_dry_run_shows_indexes_and_constraints_and_they_are_sent(stock: Stock,
     said = {"dialect": "big-4-excluded-packed", "encoding": "utf-8", "constraints": "AAECAw=="}
     data = with_metadata(indexes=[INDEX], **said)
     proposed = posted(http, data, "a.parquet", dry_run=True).json()["attachments"][0]["data_set"]
-    assert proposed["indexes"] == [{"name": "BOTH", "variables": ["NAME", "AGE"], "flags": 2}]
+    assert proposed["indexes"] == [INDEX]
     assert (proposed["constraints"], proposed["warnings"]) == (4, [])
     response = posted(http, data, "a.parquet")
     assert "warnings" not in response.json()
