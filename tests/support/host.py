@@ -11,6 +11,7 @@ from app.service.content import open_content
 from app.service.finisher import Finisher
 from app.service.quarantining import quarantined_message
 from app.service.receiving_time import ReceivingTime
+from app.service.settling import Settler
 from app.service.surroundings import Surroundings
 from app.service.sweeper import Sweeper
 from tests.support.sas_client import Attached, Program, binary_file, message
@@ -55,6 +56,7 @@ class Host:
         self.receive_file(1)
         self.times.step()
         for _ in range(2):
+            Settler(self.around).settle()
             self.sweeper.sweep()
             self.clock.advance(11)
 
