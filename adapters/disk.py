@@ -1,10 +1,13 @@
-"""What the adapters that write files share."""
+"""What the adapters that write and read files share."""
 
 import errno
 import os
 from pathlib import Path
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+READ_FAILURES = (errno.EIO,)
+"""What the system says of a disk that fails."""
+_BLOCK = 4096
 
 
 def sync_folder(folder: Path) -> None:
@@ -22,3 +25,52 @@ def make_folders(folder: Path) -> None:
         make_folders(folder.parent)
         folder.mkdir(exist_ok=True)
         sync_folder(folder.parent)
+
+
+class UnreadableError(Exception):
+    """Bytes of a file that cannot be read, or are not there."""
+
+
+class ReadFile:
+    """A file open for reading, which stays open and readable as long as somebody holds this.
+
+    It is never mapped: what cannot be read of a mapping ends the process."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = -1
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, start: int, end: int) -> bytes:
+        """Bytes [start, end). Raises UnreadableError."""
+        try:
+            data = os.pread(self._descriptor, end - start, start)
+            while len(data) < end - start:
+                more = os.pread(self._descriptor, end - start - len(data), start + len(data))
+                if not more:
+                    raise UnreadableError(f"the file ends at byte {start + len(data)}, before byte {end}")
+                data += more
+        except OSError as error:
+            raise UnreadableError(f"bytes {start} to {end} cannot be read: {error.strerror}") from error
+        return data
+
+    def read_as_is(self, start: int, end: int) -> bytes:
+        """Bytes [start, end), those that cannot be read as zeros."""
+        try:
+            return self.read(start, end)
+        except UnreadableError:
+            if end - start <= _BLOCK:
+                return bytes(end - start)
+        parts = range(start, end, _BLOCK)
+        return b"".join(self.read_as_is(at, min(at + _BLOCK, end)) for at in parts)
+
+    def will_need(self, start: int, end: int) -> None:
+        """Has the system read these bytes in the background."""
+        if start < end:
+            os.posix_fadvise(self._descriptor, start, end - start, os.POSIX_FADV_WILLNEED)

@@ -253,7 +253,8 @@ class ContentStore(Protocol):
         """Raises KeyError when there is no such object."""
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> Iterator[memoryview]:
-        """The bytes from `offset` on, in pieces of about 1 MiB. Raises KeyError when there is no such object."""
+        """The bytes from `offset` on, in pieces of about 1 MiB. Raises KeyError when there is no such object, and
+        DamagedError where bytes cannot be read or an object has become shorter than it was when this was called."""
 
     def local_path(self, name: str) -> str | None:
         """The object's file where the store is a local folder, else None."""

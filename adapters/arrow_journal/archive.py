@@ -15,7 +15,6 @@ import structlog
 
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.cache import FileCache, own_folder
-from adapters.arrow_journal.files import ReadFile
 from adapters.arrow_journal.header import (
     MAX_HEADER,
     OLD_FORMAT,
@@ -31,6 +30,7 @@ from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.scanning import find_batches
 from adapters.arrow_journal.segments import SegmentState
 from adapters.arrow_journal.shelves import Bucket, Folder, Shelf
+from adapters.disk import ReadFile
 from adapters.places import bucket, local_folder
 from app.model.errors import OurError
 from app.model.message import PhysicalMessage, Position

@@ -15,8 +15,7 @@ from stat import S_ISDIR
 from tempfile import gettempdir
 
 from adapters.arrow_journal.columns import Bytes
-from adapters.arrow_journal.files import ReadFile
-from adapters.disk import NO_SPACE
+from adapters.disk import NO_SPACE, ReadFile
 from app.model.errors import OurError, StoreFull
 
 PART = 8 << 20

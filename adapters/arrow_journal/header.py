@@ -12,7 +12,7 @@ from crc32c import crc32c
 
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.columns import SCHEMA, SCHEMA_1
-from adapters.arrow_journal.files import ReadFile, UnreadableError
+from adapters.disk import ReadFile, UnreadableError
 from app.model.records import JournalIdentity
 
 FORMAT, FIRST_FORMAT = 2, 1

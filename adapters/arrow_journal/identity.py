@@ -13,8 +13,8 @@ from secrets import token_hex
 import structlog
 from crc32c import crc32c
 
-from adapters.arrow_journal.files import BLOCK, ReadFile, UnreadableError
-from adapters.disk import sync_folder
+from adapters.arrow_journal.ipc import BLOCK
+from adapters.disk import ReadFile, UnreadableError, sync_folder
 from app.model.records import JournalIdentity
 
 NAME = "identity"

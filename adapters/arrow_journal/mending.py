@@ -10,7 +10,6 @@ import structlog
 
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.columns import Encoded, Head, decode, encode, encode_lost
-from adapters.arrow_journal.files import ReadFile, UnreadableError
 from adapters.arrow_journal.header import FIRST_FORMAT, header_bytes
 from adapters.arrow_journal.pieces import RUN
 from adapters.arrow_journal.reading import OpenSegment
@@ -18,7 +17,7 @@ from adapters.arrow_journal.scanning import Gap, Scanner
 from adapters.arrow_journal.segments import SegmentState, damaged_path, lost
 from adapters.arrow_journal.verifying import damaged_rows
 from adapters.arrow_journal.writing import write_all
-from adapters.disk import NO_SPACE, sync_folder
+from adapters.disk import NO_SPACE, ReadFile, UnreadableError, sync_folder
 from app.model.errors import OurError
 from app.model.message import Position
 from app.model.records import JournalIdentity

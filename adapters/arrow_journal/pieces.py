@@ -9,11 +9,11 @@ from typing import NamedTuple, Protocol
 
 from crc32c import crc32c
 
-from adapters.arrow_journal.files import ReadFile, UnreadableError
+from adapters.disk import ReadFile, UnreadableError
 from app.model.errors import DamagedError
 from app.model.records import Damage
 
-RUN = 1 << 20
+RUN = 256 << 10
 """Bodies that lie together are read together, up to so many bytes."""
 GAP = 16 << 10
 """Bytes between two bodies that are read with them: another read would take longer."""

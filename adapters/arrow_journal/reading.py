@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.columns import NO_LAYOUT, SCHEMA, UNNUMBERED, BodyLayout, Head, decode, encode, read_head
-from adapters.arrow_journal.files import READ_FAILURES, ReadFile, UnreadableError, Window
 from adapters.arrow_journal.header import Format
 from adapters.arrow_journal.pieces import RUN, Piece, Source, are_whole, fetch, readable
 from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.scanning import find_batches
 from adapters.arrow_journal.segments import SegmentState
 from adapters.arrow_journal.verifying import damages
+from adapters.arrow_journal.window import Window
+from adapters.disk import READ_FAILURES, ReadFile, UnreadableError
 from app.model.errors import DamagedError, OurError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Damage, Extent
@@ -52,6 +53,7 @@ class OpenSegment:
         self._file: ReadFile | None = None
         self._layouts: OrderedDict[int, BodyLayout] = OrderedDict()
         self._heads: OrderedDict[int, Head] = OrderedDict()
+        self._columns: OrderedDict[int, pa.RecordBatch] = OrderedDict()
         self._checked: OrderedDict[int, None] = OrderedDict()
         self._lock = Lock()
 
@@ -101,6 +103,15 @@ class OpenSegment:
             _keep(self._layouts, batch, head.layout, LAYOUTS_A_SEGMENT)
             return head
 
+    def columns(self, head: Head) -> pa.RecordBatch:
+        """All of a batch but its bodies, which must not be looked at."""
+        columns = self._columns.get(head.number)
+        if columns is None:
+            columns = head.record_batch(self.format.schema)
+            with self._lock:
+                _keep(self._columns, head.number, columns, HEADS_A_SEGMENT)
+        return columns
+
     def batch_at(self, offset: int) -> int:
         """The batch that has a byte of the file. Raises KeyError where none does."""
         with self._lock:
@@ -121,7 +132,7 @@ class OpenSegment:
         head = self.head(batch)
         found = list(fetch(self.piece(batch, row, head.layout) for row in range(head.rows)))
         bodies = [_EMPTY if isinstance(each, Damage) else each for each in found]
-        messages = decode(head.record_batch(self.format.schema), bodies)
+        messages = decode(self.columns(head), bodies)
         for row, each in enumerate(found):
             if isinstance(each, Damage):
                 messages[row] = messages[row].unreadable(DAMAGED_MESSAGE, str(each))
@@ -133,7 +144,7 @@ class OpenSegment:
         if not 0 <= row < head.rows:
             raise KeyError((self.state.number, batch, row))
         (body,) = readable(fetch([self.piece(batch, row, head.layout)]))
-        (message,) = decode(head.record_batch(self.format.schema).slice(row, 1), [body])
+        (message,) = decode(self.columns(head).slice(row, 1), [body])
         return message
 
     def record_batch(self, batch: int) -> pa.RecordBatch:
@@ -181,7 +192,7 @@ class OpenSegment:
             raise self._damaged(batch, str(error)) from error
         if head is None or head.number not in (batch, UNNUMBERED):
             raise self._damaged(batch, HEAD_DAMAGED)
-        return head
+        return head._replace(number=batch)
 
     def _damaged(self, batch: int | None, why: str) -> DamagedError:
         return DamagedError.of(Damage(self.state.number, batch, None, why))

@@ -16,14 +16,13 @@ from typing import NamedTuple
 import structlog
 
 from adapters.arrow_journal import ipc
-from adapters.arrow_journal.files import ReadFile
 from adapters.arrow_journal.header import OLD_FORMAT, BadHeader, SegmentHeader, format_of, header_of
 from adapters.arrow_journal.identity import Known, load, new_id
 from adapters.arrow_journal.mending import mend
 from adapters.arrow_journal.scanning import find_batches
 from adapters.arrow_journal.segments import SegmentState, damaged_numbers, damaged_path, segment_files
 from adapters.arrow_journal.writing import seal_file
-from adapters.disk import NO_SPACE, sync_folder
+from adapters.disk import NO_SPACE, ReadFile, sync_folder
 from app.model.errors import OurError
 from app.model.records import JournalIdentity
 

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.columns import UNNUMBERED, Head, read_head
-from adapters.arrow_journal.files import ReadFile, UnreadableError, Window
 from adapters.arrow_journal.header import FIRST_FORMAT, Format
 from adapters.arrow_journal.segments import SegmentState, lost
+from adapters.arrow_journal.window import Window
+from adapters.disk import ReadFile, UnreadableError
 
 
 class Gap(NamedTuple):
@@ -28,13 +29,13 @@ class Gap(NamedTuple):
 
 
 class Scanner:
-    """A walk through the first `size` bytes of a segment. `ended` says that it came to the end of the stream, and
-    `unreadable` that the walk met bytes that could not be read."""
+    """A walk through the first `size` bytes of a segment. `ended` says that these end as a sealed segment does, and
+    `reached_end` that the last batch lies right before that, damaged or not."""
 
     def __init__(self, file: ReadFile, size: int, segment: int, format_: Format, begin: int = ipc.BLOCK) -> None:
         self._window = Window(file, size)
         self._size, self._segment, self._format, self._at = size, segment, format_, begin
-        self.ended = self.unreadable = False
+        self.reached_end = self.ended = False
 
     def __iter__(self) -> Iterator[Head | Gap]:
         number = 0
@@ -50,8 +51,11 @@ class Scanner:
 
     def _ends(self) -> bool:
         end = self._size - len(ipc.END_OF_STREAM)
-        self.ended = self._at == end and self._get(end, self._size) == ipc.END_OF_STREAM
-        return self.ended
+        if self._at != end:
+            return False
+        self.reached_end = True
+        self.ended = self._get(end, self._size) == ipc.END_OF_STREAM
+        return True
 
     def _head(self, at: int, number: int) -> Head | None:
         """A head at `at` of the batch `number` or of a later one."""
@@ -77,7 +81,6 @@ class Scanner:
         try:
             return self._window.get(start, end)
         except UnreadableError:
-            self.unreadable = True
             return b""
 
 
@@ -93,4 +96,4 @@ def find_batches(file: ReadFile, state: SegmentState, format_: Format) -> None:
             batches.extend([lost(found.start)] * (found.following - found.first))
         else:
             open_ended = True
-    state.batches, state.open_ended = batches, open_ended or (state.sealed_at is not None and not scanner.ended)
+    state.batches, state.open_ended = batches, open_ended or (state.sealed_at is not None and not scanner.reached_end)

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters.arrow_journal.files import ReadFile
 from adapters.arrow_journal.header import Format
+from adapters.disk import ReadFile
 from app.model.errors import OurError
 
 SEALED, OPEN, DAMAGED = ".arrows", ".open.arrows", ".damaged"

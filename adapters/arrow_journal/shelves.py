@@ -11,8 +11,8 @@ from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
 from adapters.arrow_journal.cache import FileCache
-from adapters.arrow_journal.files import ReadFile, UnreadableError
 from adapters.arrow_journal.segments import SegmentState, sealed_number, segment_files, segment_path
+from adapters.disk import ReadFile, UnreadableError
 from app.model.errors import OurError
 
 _log = structlog.get_logger(__name__)

@@ -1,22 +1,32 @@
 """All of a segment, read against its checksums."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from adapters.arrow_journal.columns import Head
-from adapters.arrow_journal.header import BadHeader, header_of
-from adapters.arrow_journal.pieces import RUN, check_in_parts, fetch
+from adapters.arrow_journal.columns import BodyLayout, Head
+from adapters.arrow_journal.header import BadHeader, Format, header_of
+from adapters.arrow_journal.pieces import RUN, Piece, Source, check_in_parts, fetch
 from adapters.arrow_journal.scanning import Gap, Scanner
+from adapters.arrow_journal.segments import SegmentState
 from app.model.records import Damage
-
-if TYPE_CHECKING:
-    from adapters.arrow_journal.reading import OpenSegment
 
 LOST = "the batch is lost: its head is not as it was written"
 NOT_ENDED = "the stream does not end as that of a sealed segment does"
 
 
-def damages(segment: "OpenSegment") -> Iterator[Damage]:
+class Segment(Source, Protocol):
+    """A segment whose file is open."""
+
+    state: SegmentState
+
+    @property
+    def format(self) -> Format: ...
+
+    def piece(self, batch: int, row: int, layout: BodyLayout) -> Piece:
+        """All of a body."""
+
+
+def damages(segment: Segment) -> Iterator[Damage]:
     """What of a segment is not as it was written, in the order of the file. Raises KeyError when it is gone."""
     number, state, file = segment.number, segment.state, segment.file()
     size, is_sealed = state.size, state.sealed_at is not None
@@ -31,7 +41,7 @@ def damages(segment: "OpenSegment") -> Iterator[Damage]:
         yield Damage(number, None, None, NOT_ENDED)
 
 
-def damaged_rows(segment: "OpenSegment", head: Head) -> list[Damage]:
+def damaged_rows(segment: Segment, head: Head) -> list[Damage]:
     """The rows of a batch whose bodies are not as they were written."""
     pieces = [segment.piece(head.number, row, head.layout) for row in range(head.rows)]
     large = [piece for piece in pieces if piece.stop - piece.start > RUN]
@@ -40,7 +50,7 @@ def damaged_rows(segment: "OpenSegment", head: Head) -> list[Damage]:
     return sorted(found, key=lambda damage: damage.row or 0)
 
 
-def _in_batch(segment: "OpenSegment", head: Head) -> Iterator[Damage]:
+def _in_batch(segment: Segment, head: Head) -> Iterator[Damage]:
     if not head.rows:
         yield Damage(segment.number, head.number, None, LOST)
     yield from damaged_rows(segment, head)

@@ -6,7 +6,6 @@ partial file: what nobody has locked was left behind by a killed process and is 
 """
 
 import fcntl
-import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,8 +14,8 @@ from secrets import token_hex
 from stat import S_ISREG
 from typing import BinaryIO
 
-from adapters.disk import NO_SPACE, make_folders, sync_folder
-from app.model.errors import OurError, StoreFull
+from adapters.disk import NO_SPACE, READ_FAILURES, ReadFile, UnreadableError, make_folders, sync_folder
+from app.model.errors import DamagedError, OurError, StoreFull
 
 PIECE = 1 << 20
 BUFFER = 64 << 10
@@ -25,8 +24,8 @@ FLUSH_BYTES = 8 << 20
 CACHED_BYTES = 16 << 20
 """How much of a large object is left in the system's page cache: more would push out what readers use, and fresh memory
 for it costs more than the writing itself on a virtual machine."""
-RESIDENT = 4 << 20
-"""What is read of a large object must not stay with the process: pages that lie two of these behind are given back."""
+AHEAD = 4 << 20
+"""So much of an object is asked for before it is read."""
 
 _PARTIAL = ".partial"
 
@@ -69,19 +68,17 @@ class LocalObjects:
         if offset >= end:
             return
         try:
-            with (self._folder / name).open("rb") as file:
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            file = ReadFile(self._folder / name)
         except FileNotFoundError:
             raise KeyError(name) from None
-        if len(mapped) < end:
-            raise OurError(f"the object {name} is shorter than it was")
-        view = memoryview(mapped)
-        released = offset - offset % RESIDENT
+        except OSError as error:
+            raise _unreadable(name, error) from error
+        file.will_need(offset, min(end, offset + AHEAD))
         for at in range(offset, end, PIECE):
-            yield view[at : min(at + PIECE, end)]
-            if at - released >= 2 * RESIDENT:
-                mapped.madvise(mmap.MADV_DONTNEED, released, RESIDENT)
-                released += RESIDENT
+            try:
+                yield memoryview(file.read(at, min(at + PIECE, end)))
+            except UnreadableError as error:
+                raise _unreadable(name, error) from error
 
     def local_path(self, name: str) -> str | None:
         return str(self._folder / name)
@@ -149,6 +146,13 @@ def _new_locked_file(folder: Path) -> tuple[Path, BinaryIO]:
         if os.fstat(file.fileno()).st_nlink:
             return path, file
         file.close()  # another process that was just opening took it for abandoned, before it was locked
+
+
+def _unreadable(name: str, error: OSError | UnreadableError) -> OurError:
+    why = f"the object {name} cannot be read: {error}"
+    if isinstance(error, UnreadableError) or error.errno in READ_FAILURES:
+        return DamagedError(why, name=name)
+    return OurError(why)
 
 
 @contextmanager

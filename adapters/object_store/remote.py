@@ -7,7 +7,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
-from app.model.errors import OurError
+from app.model.errors import DamagedError, OurError
 
 PIECE = 1 << 20
 
@@ -45,7 +45,10 @@ class RemoteObjects:
         with _explained(name):
             for chunk in obstore.get(self._store, name, options={"range": (offset, end)}).stream(min_chunk_size=PIECE):
                 view = memoryview(chunk)
+                offset += len(view)
                 yield from (view[at : at + PIECE] for at in range(0, len(view), PIECE))
+        if offset < end:
+            raise DamagedError(f"the object {name} ends at byte {offset}, before byte {end}", name=name)
 
     def local_path(self, name: str) -> str | None:  # noqa: ARG002
         return None

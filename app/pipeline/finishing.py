@@ -16,7 +16,7 @@ import structlog
 
 from app.assembly.parts import Parts
 from app.model.attachment import AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import DamagedError, TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     AttachmentRecord,
@@ -123,7 +123,7 @@ def fetch(archive: JournalArchive, places: Collection[int]) -> dict[int, Physica
         wanted = list(together)
         try:
             record_batch = archive.record_batch(segment, batch)
-        except KeyError:
+        except (KeyError, DamagedError):
             log.warning("messages are no longer in the journal", segment=segment, batch=batch, messages=len(wanted))
             continue
         rows = [place.row for place in wanted]

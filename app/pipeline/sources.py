@@ -40,8 +40,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from app.model.errors import OurError
+from app.model.errors import DamagedError, OurError
 from app.model.message import Position
+from app.observe import logger
 from app.pipeline.references import SCHEMA as REFERENCES_SCHEMA
 from app.pipeline.references import header_references, other_references, references
 from app.pipeline.shares import Share, SourceOptions, admitted, shares
@@ -50,6 +51,8 @@ from app.ports import JOURNAL_SCHEMA, Segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logger(__name__)
 
 BATCH_BYTES = 16 << 20
 """A record batch for Spark that is larger is halved: both sides hold whole batches in memory."""
@@ -115,9 +118,13 @@ class SegmentSource(DataSource):
         for piece in share.pieces if isinstance(share, Share) else ():
             number = piece.segment
             try:
-                batches = piece.batches(archive.batch_sizes(number))
-                found = ((Position(number, batch, 0).pack(), archive.record_batch(number, batch)) for batch in batches)
-                yield from found
+                for batch in piece.batches(archive.batch_sizes(number)):
+                    try:
+                        found = archive.record_batch(number, batch)
+                    except DamagedError as error:
+                        log.error("segment_damaged", segment=number, batch=batch, reason=str(error))  # noqa: TRY400
+                        continue
+                    yield Position(number, batch, 0).pack(), found
             except KeyError:
                 raise OurError(f"journal segment {number} of {options.path} is gone") from None
 

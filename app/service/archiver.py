@@ -2,22 +2,22 @@
 
 Segments are copied in the order of their numbers, each whole before it has its name; what has its name and its size is
 there. A copy that fails stops nothing else: brokers are served, and segments stay in the journal until it works. An
-archive that has another journal's segments fails so too: numbers begin anew with every journal.
+archive of another journal fails so too, since numbers begin anew with every journal: the object `journal-id` says whose
+it is. A damaged segment is copied as it is: who reads the copy finds the same damage.
 """
 
 from typing import Any
 
 from app.model.errors import OurError
-from app.model.records import Extent
 from app.observe import Recurring, logger
 from app.ports import ContentStore, Segment
 from app.service.surroundings import Surroundings
 
 log = logger(__name__)
 
-PIECE = 1 << 20
 HEAD = 4096
 """So many bytes of a segment are no other's: they say to the microsecond when it was begun."""
+OWNER = "journal-id"
 
 
 def segment_name(number: int) -> str:
@@ -32,6 +32,7 @@ class Archiver:
         self._around, self._target = around, target
         self._copied: dict[int, int] = {}
         self._fault = Recurring(log, "archiving", consequence="sealed segments stay in the journal")
+        self._is_ours = False
         around.metrics.archive_waiting_segments.set_function(self.waiting)
 
     def archive(self) -> None:
@@ -39,6 +40,8 @@ class Archiver:
         sealed = {segment.number: segment for segment in self._segments()}
         self._copied = {number: size for number, size in self._copied.items() if number in sealed}
         try:
+            if not self._is_ours and sealed:
+                self._require_ours()
             for segment in sealed.values():
                 if not self.has(segment):
                     self._take(segment)
@@ -69,14 +72,30 @@ class Archiver:
             self._require_same(segment, name, min(there, segment.size, HEAD))
         if there != segment.size:
             with self._target.create(name) as copy:
-                for view in self._around.journal.views(_pieces(segment)):
+                for view in self._around.journal.segment_bytes(segment.number):
                     copy.write(view)
             log.info("journal segment archived", segment=segment.number, bytes=segment.size)
         self._copied[segment.number] = segment.size
 
+    def _require_ours(self) -> None:
+        """Raises OurError when the archive is another journal's; one that is nobody's becomes this journal's."""
+        mine = self._around.journal.identity().id
+        try:
+            owner = b"".join(self._target.read(OWNER)).decode("ascii", "replace")
+        except KeyError:
+            with self._target.create(OWNER) as object_:
+                object_.write(mine.encode())
+            owner = mine
+        if owner != mine:
+            raise OurError(
+                f"the archive is that of the journal {owner}, and this is the journal {mine}: "
+                "every journal needs an archive of its own"
+            )
+        self._is_ours = True
+
     def _require_same(self, segment: Segment, name: str, length: int) -> None:
         """Raises OurError when what is in the archive by this name does not begin as the segment does."""
-        begins = b"".join(self._around.journal.views([Extent(segment.number, 0, length)]))
+        begins = next(self._around.journal.segment_bytes(segment.number))[:length]
         if b"".join(self._target.read(name, 0, length)) != begins:
             raise OurError(f"{name} is there already, and another journal's: every journal needs an archive of its own")
 
@@ -85,7 +104,3 @@ class Archiver:
             return self._target.size(name)
         except KeyError:
             return None
-
-
-def _pieces(segment: Segment) -> list[Extent]:
-    return [Extent(segment.number, at, min(PIECE, segment.size - at)) for at in range(0, segment.size, PIECE)]

@@ -15,8 +15,8 @@ import pytest
 from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.arrow_journal.cache import PART, FileCache, own_folder
-from adapters.arrow_journal.files import ReadFile
 from adapters.arrow_journal.segments import segment_path
+from adapters.disk import ReadFile
 from adapters.places import bucket
 from app import plugins
 from app.model.errors import OurError, StoreFull

@@ -15,7 +15,6 @@ from crc32c import crc32c
 from adapters.arrow_journal import ArrowJournal, ipc
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.arrow_journal.columns import NO_LAYOUT
-from adapters.arrow_journal.files import ReadFile
 from adapters.arrow_journal.header import header_of
 from adapters.arrow_journal.ipc import END_OF_STREAM
 from adapters.arrow_journal.mending import END_BYTES
@@ -24,6 +23,7 @@ from adapters.arrow_journal.recent import LAYOUTS, Recent
 from adapters.arrow_journal.scanning import find_batches
 from adapters.arrow_journal.segments import SegmentState, segment_path
 from adapters.arrow_journal.writing import seal_file
+from adapters.disk import ReadFile
 from app.model.errors import JournalFull, OurError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Damage

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from adapters.object_store import ObjectStore
-from app.model.errors import OurError, StoreFull
+from app.model.errors import DamagedError, OurError, StoreFull
 from tests.contracts.store import StoreContract, content, put
-from tests.support.disk import small_disk
+from tests.support.disk import bad_blocks, small_disk
 
 __all__ = ["small_disk"]
 
@@ -37,6 +37,26 @@ class TestLocalFolder(StoreContract):
         put(store, "a", b"new")
         store.delete("a")
         assert first + b"".join(reading) == data
+
+    def test_an_object_that_becomes_shorter_while_it_is_read_is_an_error(self, store: ObjectStore) -> None:
+        put(store, "a", os.urandom(5 << 20))
+        path = store.local_path("a")
+        assert path is not None
+        reading = store.read("a")
+        next(reading)
+        os.truncate(path, 3 << 20)
+        assert len(next(reading)) + len(next(reading)) == 2 << 20
+        with pytest.raises(DamagedError, match="the object a cannot be read: the file ends at byte 3145728") as raised:
+            next(reading)
+        assert raised.value.name == "a"
+
+    def test_a_block_that_cannot_be_read_is_an_error(self, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        data = os.urandom(3 << 20)
+        put(store, "a", data)
+        bad_blocks(monkeypatch, 2 << 20)
+        assert content(store, "a", 0, 2 << 20) == data[: 2 << 20]
+        with pytest.raises(DamagedError, match=r"the object a cannot be read: .* cannot be read: Input/output error"):
+            content(store, "a")
 
 
 class TestMemory(StoreContract):

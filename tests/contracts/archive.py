@@ -141,6 +141,17 @@ class ArchiveContract:
         assert next(archive.bodies([position])).readonly
         assert memoryview(archive.read(position).body).readonly
 
+    def test_knows_whose_segments_it_has(self, archived: Archived) -> None:
+        assert archived.open().identity() is None
+        archived.append(messages_of([1]))
+        assert archived.open().identity() == archived.journal.identity()
+
+    def test_gives_the_bytes_of_a_segment_and_finds_no_damage(self, archived: Archived) -> None:
+        number = archived.append(messages_of([40_000] * 50))[0].segment
+        archive = archived.open()
+        assert b"".join(archive.segment_bytes(number)) == b"".join(archived.journal.segment_bytes(number))
+        assert archive.verify(number) == []
+
     def test_is_pickled_by_its_place(self, archived: Archived) -> None:
         messages = messages_of([10, 20])
         positions = archived.append(messages)

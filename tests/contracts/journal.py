@@ -234,5 +234,59 @@ class JournalContract:
             reader.join(60)
         assert seen == [wanted, wanted]
 
+    def test_has_an_identity_whose_epoch_grows_when_it_is_opened(self, open_journal: Opener) -> None:
+        journal = open_journal()
+        first = journal.identity()
+        assert len(first.id) == 32
+        assert int(first.id, 16) >= 0
+        journal.close()
+        assert open_journal().identity() == first._replace(epoch=first.epoch + 1)
+
+    def test_knows_its_end(self, open_journal: Opener) -> None:
+        journal = open_journal()
+        assert journal.end() is None
+        for sizes in ([1, 2], [0], [1] * 600):
+            last = journal.append(messages_of(sizes))[-1]
+            assert journal.end() == last
+        journal.close()
+        journal = open_journal()
+        assert journal.end() == last
+        for segment in journal.segments():
+            journal.retire(segment.number)
+        assert journal.end() == last
+        journal.close()
+        assert open_journal().end() == last
+
+    def test_numbers_that_are_reserved_are_not_used(self, open_journal: Opener) -> None:
+        journal = open_journal()
+        first = journal.append(messages_of([1]))[0]
+        journal.reserve(first.segment + 5)
+        assert journal.append(messages_of([1]))[0].segment == first.segment + 6
+        journal.reserve(first.segment)
+        journal.reserve(first.segment + 9)
+        journal.close()
+        journal = open_journal()
+        assert journal.append(messages_of([1]))[0].segment == first.segment + 10
+        assert len(everything(journal)) == 3
+
+    def test_finds_no_damage_where_there_is_none(self, journal: Journal) -> None:
+        journal.append(messages_of([0, 10, 40_000]))
+        first = journal.append(messages_of([1] * 600))[0]
+        assert journal.verify(first.segment) == []
+        journal.seal()
+        assert journal.verify(first.segment) == []
+        with pytest.raises(KeyError):
+            journal.verify(first.segment + 1)
+
+    def test_gives_the_bytes_of_a_sealed_segment(self, journal: Journal) -> None:
+        number = journal.append(messages_of([40_000] * 50))[0].segment
+        journal.seal()
+        (segment,) = journal.segments()
+        pieces = list(journal.segment_bytes(number))
+        assert sum(map(len, pieces)) == segment.size
+        assert max(map(len, pieces)) <= 1 << 20
+        with pytest.raises(KeyError):
+            journal.segment_bytes(number + 1)
+
     def test_says_how_much_room_there_is(self, journal: Journal) -> None:
         assert journal.free_bytes() > 0

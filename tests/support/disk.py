@@ -1,7 +1,9 @@
 """Disks for tests that need a real one to misbehave."""
 
+import os
 import subprocess
 from collections.abc import Iterator
+from errno import EIO
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"a small disk needs the right to mount one: {done.stderr.strip()}")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+BLOCK = 4096
+
+
+def bad_blocks(monkeypatch: pytest.MonkeyPatch, *places: int) -> None:
+    """The blocks at these bytes of every file fail to be read, as they do on a disk that breaks."""
+    pread = os.pread
+
+    def fail(descriptor: int, length: int, offset: int) -> bytes:
+        if any(offset < place + BLOCK and place < offset + length for place in places):
+            raise OSError(EIO, os.strerror(EIO))
+        return pread(descriptor, length, offset)
+
+    monkeypatch.setattr(os, "pread", fail)
