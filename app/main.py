@@ -6,7 +6,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import closing, suppress
-from time import time_ns
+from time import monotonic, time_ns
 from types import FrameType
 from typing import Any
 
@@ -33,6 +33,9 @@ class SystemClock:
 
     def now(self) -> int:
         return time_ns() // 1000
+
+    def monotonic(self) -> float:
+        return monotonic()
 
 
 def build(settings: Settings) -> Gateway:

@@ -142,6 +142,13 @@ class Metrics:
         self.journal_bytes = self._gauge("journal_bytes", "Size of all journal segments")
         self.journal_segments = self._gauge("journal_segments", "Journal segments there are")
         self.free_bytes = self._gauge("free_bytes", "Room left where the journal lies")
+        self.receiving_seconds = self._gauge(
+            "receiving_seconds", "How long a source could receive, as expiry counts it", "source"
+        )
+        self.kept = self._gauge("kept", "What retention looks after and there is", "what")
+        self.kept_bytes = self._gauge("kept_bytes", "Bytes of it", "what")
+        self.dropped = self._counter("dropped", "What retention has removed", "what")
+        self.dropped_bytes = self._counter("dropped_bytes", "Bytes of it", "what")
         self.backlog_messages = self._gauge("backlog_messages", "Physical messages taken and not yet durable")
         self.backlog_bytes = self._gauge("backlog_bytes", "Bytes of their bodies")
         self.taking = self._gauge("taking", "1 while the gateway takes messages from brokers, 0 while a limit stops it")

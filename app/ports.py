@@ -3,7 +3,7 @@
 Every method may be called from any thread unless it says otherwise.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Event as StopSignal
@@ -23,11 +23,14 @@ from app.model.records import (
     Extent,
     Finished,
     JournalIdentity,
+    Kept,
     MessageRecord,
     NewEvent,
     PartRun,
+    QuarantineCopy,
     QuarantineRecord,
     QuarantineState,
+    ReceivingMark,
 )
 
 if TYPE_CHECKING:
@@ -262,6 +265,9 @@ class ContentStore(Protocol):
     def delete(self, name: str) -> None:
         """Forgets an object; no error if there is none."""
 
+    def delete_all(self, names: Sequence[str]) -> None:
+        """Forgets objects, as far as there are such."""
+
     def names(self, prefix: str = "") -> Iterator[str]: ...
 
 
@@ -392,9 +398,41 @@ class Catalog(Protocol):
     def stale_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
         """Receiving attachments that have had nothing since, oldest first."""
 
-    def needed_segments(self) -> set[int]:
-        """Segments that something unfinished, unsettled or in undismissed quarantine still needs (a closed range per
-        attachment)."""
+    def needed_segments(self, among: Collection[int] | None = None) -> set[int]:
+        """Segments, of all or `among` some, that hold a part of what is unfinished, unsettled, refused or expired and
+        not yet let go, a message that waits for its header, or the only copy of what is in quarantine."""
+
+    # receiving time
+    def receiving_time(self) -> dict[str, int]:
+        """For how many microseconds each source could receive, as far as that was saved."""
+
+    def receiving_marks(self) -> list[ReceivingMark]:
+        """By source and count."""
+
+    def save_receiving_time(
+        self, counted: Mapping[str, int], marks: Sequence[ReceivingMark], forget_before: Mapping[str, int]
+    ) -> None:
+        """Keeps the counts of sources, and marks; forgets the marks of sources below a count."""
+
+    def silent_attachments(self, source: str, last_position: int, limit: int) -> list[AttachmentRecord]:
+        """Receiving attachments of a source of which nothing was journalled behind a packed position, stalest first."""
+
+    def expire(
+        self, records: Sequence[AttachmentRecord], counted: int, reasons: Sequence[str], events: Sequence[NewEvent]
+    ) -> set[str]:
+        """receiving -> expired, when the receiving time of their source was `counted`; a reason each. Returns the
+        identifiers of those that were still received, and had nothing more come since; events of others are left
+        out."""
+
+    def expired_before(self, source: str, counted: int, limit: int) -> list[AttachmentRecord]:
+        """Attachments of a source that expired up to this count, and whose parts have not been let go since; such as
+        were revived meanwhile are among them."""
+
+    def restart(self, attachment_ids: Sequence[str], state: AttachmentState, reason: str | None) -> list[str]:
+        """Forgets all that came of attachments in this state but what their headers said, and so lets go of their
+        parts: what is sent again begins anew. Complete ones are being received again, all others keep their state.
+        Returns the identifiers of those that were in the state; of all others nothing is kept that says that they
+        expired."""
 
     # reading
     def attachments(self, which: AttachmentFilter, cursor: str | None, limit: int) -> Page[AttachmentRecord]: ...
@@ -417,6 +455,18 @@ class Catalog(Protocol):
 
     def set_quarantine_state(self, quarantine_id: str, state: QuarantineState) -> bool: ...
 
+    def quarantine_copy(self, quarantine_id: str) -> QuarantineCopy | None: ...
+
+    def uncopied_quarantine(self, position_below: int, largest: int, limit: int) -> list[QuarantineRecord]:
+        """Entries that are not dismissed, of at most `largest` bytes, whose bytes are in the journal only, below a
+        packed position; in the journal's order."""
+
+    def copied_quarantine(
+        self, copies: Sequence[QuarantineCopy], objects: Mapping[str, str], gone: Sequence[str]
+    ) -> None:
+        """Takes copies of entries, with the names of those `objects` that hold bodies; the journal no longer has
+        the bytes of those that are `gone`."""
+
     # deliveries
     def add_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent]) -> None:
         """Raises IdempotencyConflict when the delivery's key is taken."""
@@ -436,7 +486,7 @@ class Catalog(Protocol):
     def delivery(self, delivery_id: str) -> DeliveryRecord | None: ...
 
     def ended_deliveries(self, updated_before: int, limit: int) -> list[DeliveryRecord]:
-        """Sent or failed ones that still hold content, oldest first."""
+        """Sent or failed ones, oldest first."""
 
     # events
     def events_after(self, number: int, limit: int) -> list[EventRecord]: ...
@@ -446,7 +496,38 @@ class Catalog(Protocol):
 
     def add_events(self, events: Sequence[NewEvent]) -> None: ...
 
-    def prune_events(self, before: int) -> None: ...
+    # retention
+    def kept(self) -> dict[str, Kept]:
+        """What there is of "content", "attachments" (ended ones), "messages", "deliveries", "quarantine" and
+        "events"."""
+
+    def oldest_content(self, finished_before: int, limit: int) -> list[AttachmentRecord]:
+        """Finished attachments whose content is in the store, oldest first."""
+
+    def refused_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
+        """Quarantined attachments that nothing came of since and that still hold parts, oldest first."""
+
+    def drop_attachments(
+        self, states: Collection[AttachmentState], last_received_before: int, limit: int
+    ) -> tuple[int, int]:
+        """Forgets attachments in these ended states that nothing came of since and that hold no parts, the oldest
+        first, and messages of which no attachment is left; returns how many of each."""
+
+    def drop_messages(self, received_before: int, limit: int) -> int:
+        """Forgets messages that never had attachments, the oldest first; returns how many."""
+
+    def drop_deliveries(self, delivery_ids: Sequence[str]) -> None: ...
+
+    def quarantine_by_source(self) -> dict[str, Kept]: ...
+
+    def oldest_quarantine(self, source: str, received_before: int, limit: int) -> list[QuarantineRecord]:
+        """Oldest first, in whatever state."""
+
+    def drop_quarantine(self, quarantine_ids: Sequence[str]) -> None: ...
+
+    def prune_events(self, before: int, keep: int | None = None, limit: int | None = None) -> int:
+        """Forgets events logged before a time, and all but the newest `keep`; at most `limit`, the oldest first.
+        Returns how many."""
 
     def close(self) -> None: ...
 
@@ -527,4 +608,7 @@ class TableStore(Protocol):
 
 class Clock(Protocol):
     def now(self) -> int:
-        """Microseconds since 1970-01-01 UTC."""
+        """Microseconds since 1970-01-01 UTC. It may be set, forward and back."""
+
+    def monotonic(self) -> float:
+        """Seconds that only pass, since no particular time."""

@@ -173,7 +173,8 @@ class PipelineSettings(Section):
 class Limits(Section):
     """What bounds the gateway. Below `free_bytes` of room, or above `backlog_bytes` of messages that are not yet on
     disk, nothing more is taken from a broker. A message whose properties, names and values, take more than
-    `properties_bytes` goes to quarantine without those that are beyond it."""
+    `properties_bytes` goes to quarantine without those that are beyond it. Quarantined messages of up to
+    `quarantine_body` are copied out of the journal."""
 
     backlog_bytes: ByteSize = Field(default=ByteSize(32 << 20), ge=1 << 20)
     free_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=0)
@@ -182,20 +183,32 @@ class Limits(Section):
     properties_bytes: ByteSize = Field(default=ByteSize(64 << 10), ge=1024, le=1 << 20)
     upload_bytes: ByteSize = Field(default=ByteSize(16 << 30), ge=0)
     attachments_in_memory: int = Field(default=5_000, ge=100)
+    quarantine_body: ByteSize = Field(default=ByteSize(4 << 20), ge=0)
 
 
 class Expiry(Section):
-    """How long an attachment may go without a new part before it expires."""
+    """How long an attachment may go without a new part before it expires, and how long its parts are kept then. Only
+    time counts in which its source could receive."""
 
     unfinished: Duration = timedelta(days=7)
+    grace: Duration = timedelta(days=7)
 
 
 class Retention(Section):
-    """How long what is done with is kept: sealed journal segments, ended deliveries' content, the event log."""
+    """How long what is done with is kept, and how much of it at most; None is for ever, and any amount. The quotas of
+    quarantine are for each source."""
 
     journal: Duration = timedelta(days=1)
-    deliveries: Duration = timedelta(days=30)
-    events: Duration = timedelta(days=7)
+    content: Duration | None = None
+    content_bytes: ByteSize | None = None
+    attachments: Duration | None = timedelta(days=90)
+    expired: Duration | None = timedelta(days=90)
+    deliveries: Duration | None = timedelta(days=30)
+    quarantine: Duration | None = timedelta(days=30)
+    quarantine_count: int | None = Field(default=10_000, ge=0)
+    quarantine_bytes: ByteSize | None = ByteSize(256 << 20)
+    events: Duration | None = timedelta(days=7)
+    events_count: int | None = Field(default=1_000_000, ge=0)
 
 
 class Text(Section):

@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from time import time_ns
+from time import monotonic, time_ns
 
 from adapters.arrow_journal.columns import BodyLayout
 from adapters.arrow_journal.identity import save
@@ -44,6 +44,9 @@ SEGMENT_AGE = 3600.0
 class SystemClock:
     def now(self) -> int:
         return time_ns() // 1000
+
+    def monotonic(self) -> float:
+        return monotonic()
 
 
 class ArrowJournal:

@@ -1,7 +1,7 @@
 """The content store: a local folder, or what obstore reaches by URL."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -40,6 +40,9 @@ class ObjectStore:
 
     def delete(self, name: str) -> None:
         self._objects.delete(_checked(name))
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        self._objects.delete_all([_checked(name) for name in names])
 
     def names(self, prefix: str = "") -> Iterator[str]:
         """In no particular order; `prefix` is the beginning of a name, whole words or not."""

@@ -7,7 +7,7 @@ partial file: what nobody has locked was left behind by a killed process and is 
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -86,6 +86,10 @@ class LocalObjects:
     def delete(self, name: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
             (self._folder / name).unlink()
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.delete(name)
 
     def names(self, prefix: str = "") -> Iterator[str]:
         for folder, folders, files in os.walk(self._folder / prefix.rpartition("/")[0]):

@@ -1,6 +1,6 @@
 """Objects in a bucket, through obstore."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import obstore
@@ -13,6 +13,7 @@ PIECE = 1 << 20
 
 _PART = 8 << 20
 _PARTS_AT_ONCE = 4
+DELETED_AT_ONCE = 1000
 
 
 class RemoteObjects:
@@ -56,6 +57,16 @@ class RemoteObjects:
     def delete(self, name: str) -> None:
         with suppress(KeyError), _explained(name):
             obstore.delete(self._store, name)
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        for at in range(0, len(names), DELETED_AT_ONCE):
+            some = list(names[at : at + DELETED_AT_ONCE])
+            try:
+                with _explained(some[0]):
+                    obstore.delete(self._store, some)
+            except KeyError:  # a store that minds what is not there
+                for name in some:
+                    self.delete(name)
 
     def names(self, prefix: str = "") -> Iterator[str]:
         folder = prefix.rpartition("/")[0]

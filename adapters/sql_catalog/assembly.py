@@ -36,10 +36,11 @@ from adapters.sql_catalog.rows import (
     message_columns,
     message_record,
     pack_triplets,
+    runs_by_segment,
     unpack_runs,
 )
 from app.model.attachment import AttachmentState
-from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, PartRun, QuarantineRecord
+from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, PartRun, QuarantineCopy, QuarantineRecord
 
 Merge = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
 
@@ -65,7 +66,7 @@ _RECEIVING = AttachmentState.RECEIVING
 _SELDOM = ("state", "kind", "message_id")
 
 _id = bindparam("attachment", type_=AnyText)
-_ADD_RUNS = Bulk(insert(tables.part_runs), ("attachment_id", "runs"))
+_ADD_RUNS = Bulk(insert(tables.part_runs), ("attachment_id", "runs", "segment"))
 _FORGET_RUNS = Bulk(delete(_part_runs).where(_part_runs.c.attachment_id == _id), ("attachment",))
 _REMOVE = Bulk(delete(_attachments).where(_attachments.c.id == _id), ("attachment",))
 _new = {name: bindparam(f"new_{name}", type_=_attachments.c[name].type) for name in _SELDOM}
@@ -128,6 +129,7 @@ class Assembly(CatalogPart):
             missed, not_expired = self._save_attachments(connection, checkpoint)
             self._upsert_message.run(connection, message_columns(checkpoint.messages))
             self._upsert_quarantine.run(connection, columns_of(QuarantineRecord, checkpoint.quarantine))
+            self._upsert_copy.run(connection, columns_of(QuarantineCopy, checkpoint.quarantine_copies))
             masks = checkpoint.source_dialects
             self._upsert_dialects.run(connection, {"source": [*masks], "dialects": [*masks.values()]})
             untold = missed | not_expired
@@ -155,10 +157,8 @@ class Assembly(CatalogPart):
         _SET_SELDOM.run(connection, _seldom(attachments, before))
         no_more = {each for each, state in before.items() if state in _ENDED}
         no_more.update(each.id for each in finished.values() if each.storage == "store")
-        runs = {each: added for each, added in checkpoint.part_runs.items() if added and each not in no_more}
         _FORGET_RUNS.run(connection, {"attachment": checkpoint.without_parts})
-        packed = [pack_triplets(added) for added in runs.values()]
-        _ADD_RUNS.run(connection, {"attachment_id": [*runs], "runs": packed})
+        _add_runs(connection, {each: added for each, added in checkpoint.part_runs.items() if each not in no_more})
         finish(connection, [found for each, found in finished.items() if each in before])
         place(connection, [*finished.values()])
         refuse(connection, [each for each in checkpoint.refused if each.id not in missed])
@@ -182,6 +182,10 @@ class Assembly(CatalogPart):
         return self._upsert(tables.quarantine, "id")
 
     @cached_property
+    def _upsert_copy(self) -> Bulk:
+        return self._upsert(tables.quarantine_copies, "id")
+
+    @cached_property
     def _upsert_dialects(self) -> Bulk:
         return self._upsert(tables.source_dialects, "source")
 
@@ -198,6 +202,17 @@ class Assembly(CatalogPart):
                 changes[name] = merged[name](column, new) if name in merged else new
         names = [column.name for column in table.columns]
         return Bulk(statement.on_conflict_do_update(index_elements=[key], set_=changes), names)
+
+
+def _add_runs(connection: Connection, added: Mapping[str, Sequence[PartRun]]) -> None:
+    """A row for each attachment and segment, so that a segment knows who needs it."""
+    rows = [
+        (each, pack_triplets(runs), segment)
+        for each, all_runs in added.items()
+        for segment, runs in runs_by_segment(all_runs).items()
+    ]
+    ids, packed, segments = zip(*rows, strict=True) if rows else ((), (), ())
+    _ADD_RUNS.run(connection, {"attachment_id": ids, "runs": packed, "segment": segments})
 
 
 def _seldom(attachments: Columns, known: Container[str]) -> Columns:

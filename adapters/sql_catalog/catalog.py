@@ -8,9 +8,14 @@ from adapters.sql_catalog.events import Events
 from adapters.sql_catalog.finishing import Finishing
 from adapters.sql_catalog.quarantine import Quarantine
 from adapters.sql_catalog.reading import Reading
+from adapters.sql_catalog.receiving import Receiving
+from adapters.sql_catalog.retention import Retention
+from adapters.sql_catalog.segments import Segments
 
 
-class SqlCatalog(Assembly, Finishing, Reading, Quarantine, Deliveries, Events, Belonging):
+class SqlCatalog(
+    Assembly, Receiving, Finishing, Segments, Reading, Quarantine, Deliveries, Events, Retention, Belonging
+):
     """`app.ports.Catalog` at an SQLAlchemy URL: `sqlite:////folder/catalog.db` or `postgresql+psycopg://host/name`.
 
     Opening brings the schema up to date. Raises ValueError and OurError as `Database` does.

@@ -7,7 +7,7 @@ from sqlalchemy import Select, or_, select, update
 from adapters.sql_catalog.paging import Listing, fetch_page
 from adapters.sql_catalog.part import CatalogPart, log_events
 from adapters.sql_catalog.rows import delivery_record, delivery_values
-from adapters.sql_catalog.tables import IS_HOLDING, IS_OPEN, deliveries
+from adapters.sql_catalog.tables import IS_OPEN, IS_OVER, deliveries
 from app.model.attachment import DeliveryState
 from app.model.records import DeliveryRecord, NewEvent
 from app.ports import IdempotencyConflict, Page
@@ -53,8 +53,7 @@ class Deliveries(CatalogPart):
         return self._all(due.order_by(deliveries.c.created_at, deliveries.c.id).limit(limit), delivery_record)
 
     def ended_deliveries(self, updated_before: int, limit: int) -> list[DeliveryRecord]:
-        """Content is held as long as an attachment names an object: clear `object_name` once the object is gone."""
-        ended = select(deliveries).where(IS_HOLDING, deliveries.c.updated_at < updated_before)
+        ended = select(deliveries).where(IS_OVER, deliveries.c.updated_at < updated_before)
         return self._all(ended.order_by(deliveries.c.updated_at, deliveries.c.id).limit(limit), delivery_record)
 
     def deliveries(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import func, select
 
 from adapters.sql_catalog.part import CatalogPart, log_events
 from adapters.sql_catalog.rows import event_record
@@ -24,8 +24,3 @@ class Events(CatalogPart):
     def add_events(self, events: Sequence[NewEvent]) -> None:
         with self._database.write() as connection:
             log_events(connection, events)
-
-    def prune_events(self, before: int) -> None:
-        """Forgets events logged before a time; their numbers do not come again."""
-        with self._database.write() as connection:
-            connection.execute(delete(events).where(events.c.time < before))

@@ -1,4 +1,4 @@
-"""From complete to finished, settled, expired, quarantined or deleted; and what of the journal may go."""
+"""From complete to finished, settled, quarantined or deleted."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Connection,
-    Integer,
     Row,
     bindparam,
     exists,
@@ -14,7 +13,6 @@ from sqlalchemy import (
     literal_column,
     select,
     tuple_,
-    union,
     update,
 )
 
@@ -41,16 +39,6 @@ _ALLOWED = {
     AttachmentState.EXPIRED: _state == _RECEIVING,
     AttachmentState.COMPLETE: _state == AttachmentState.QUARANTINED.value,
 }
-
-_SEGMENT_SHIFT = literal_column("32", Integer)
-_first = _attachments.c.first_position.op(">>")(_SEGMENT_SHIFT)
-_last = _attachments.c.last_position.op(">>")(_SEGMENT_SHIFT)
-_kept = tables.quarantine.c.position.op(">>")(_SEGMENT_SHIFT)
-_NEEDED = union(
-    select(_first, _last).where(_state.in_((_RECEIVING, _COMPLETE, AttachmentState.QUARANTINED.value))),
-    select(_first, _last).where(tables.IS_UNSETTLED),
-    select(_kept, _kept).where(tables.quarantine.c.state != "dismissed"),
-)
 
 _theirs = _attachments.c.message_id == _messages.c.id
 _INCOMPLETE = select(
@@ -174,15 +162,6 @@ class Finishing(CatalogPart):
                 if state is AttachmentState.DELETED:
                     forget_pieces(connection, some)
             log_events(connection, [event for event in events if event.subject in changed])
-
-    def needed_segments(self) -> set[int]:
-        """As the answer lets segments go, all that it rests on is on disk when it is given."""
-        with self._database.read() as connection:
-            ranges = connection.execute(_NEEDED).all()
-        with self._database.write(durable=True) as connection:
-            # Any durable write takes the quick ones before it to disk; this one changes nothing else.
-            connection.execute(update(tables.progress).values(position=tables.progress.c.position))
-        return {segment for first, last in ranges for segment in range(first, last + 1)}
 
 
 def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> list[Row[Any]]:

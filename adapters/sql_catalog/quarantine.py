@@ -1,14 +1,25 @@
 """What could not be understood."""
 
-from sqlalchemy import select, update
+from collections.abc import Iterator, Mapping, Sequence
 
+from sqlalchemy import Connection, bindparam, select, update
+
+from adapters.sql_catalog.bulk import Bulk
+from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.paging import Listing, fetch_page
-from adapters.sql_catalog.part import CatalogPart
+from adapters.sql_catalog.part import CatalogPart, among, chunks
 from adapters.sql_catalog.rows import quarantine_record
-from adapters.sql_catalog.tables import quarantine
-from app.model.records import QuarantineRecord, QuarantineState
+from adapters.sql_catalog.tables import IS_IN_JOURNAL, quarantine, quarantine_copies
+from app.model.records import QuarantineCopy, QuarantineRecord, QuarantineState
 from app.ports import Page
 
+_copies = quarantine_copies
+_SET_OBJECT = Bulk(
+    update(quarantine)
+    .where(quarantine.c.id == bindparam("entry", type_=AnyText))
+    .values(object_name=bindparam("name", type_=AnyText)),
+    ("entry", "name"),
+)
 _QUARANTINE = Listing(quarantine.c.received_at, quarantine.c.id, quarantine_record)
 
 
@@ -34,3 +45,38 @@ class Quarantine(CatalogPart):
         change = update(quarantine).where(quarantine.c.id == quarantine_id).values(state=state)
         with self._database.write(durable=True) as connection:
             return bool(connection.execute(change).rowcount)
+
+    def quarantine_copy(self, quarantine_id: str) -> QuarantineCopy | None:
+        return self._one(
+            select(_copies).where(_copies.c.id == quarantine_id),
+            lambda row: QuarantineCopy(row.id, row.descriptor, row.body),
+        )
+
+    def uncopied_quarantine(self, position_below: int, largest: int, limit: int) -> list[QuarantineRecord]:
+        position = quarantine.c.position
+        which = (
+            IS_IN_JOURNAL,
+            position < position_below,
+            quarantine.c.state != "dismissed",
+            quarantine.c.size <= largest,
+        )
+        return self._all(select(quarantine).where(*which).order_by(position).limit(limit), quarantine_record)
+
+    def copied_quarantine(
+        self, copies: Sequence[QuarantineCopy], objects: Mapping[str, str], gone: Sequence[str]
+    ) -> None:
+        add = self._database.insert(_copies).on_conflict_do_nothing()
+        with self._database.write() as connection:
+            for some in chunks([*(copy.id for copy in copies), *gone]):
+                copied = among(connection, quarantine.c.id, some)
+                connection.execute(update(quarantine).where(copied).values(in_journal=False))
+            _SET_OBJECT.run(connection, {"entry": [*objects], "name": [*objects.values()]})
+            here = {each for some in chunks([copy.id for copy in copies]) for each in _known(connection, some)}
+            rows = [copy._asdict() for copy in copies if copy.id in here]
+            if rows:
+                connection.execute(add, rows)
+
+
+def _known(connection: Connection, ids: Sequence[str]) -> Iterator[str]:
+    """Of these entries, those that have not been dropped meanwhile."""
+    yield from connection.scalars(select(quarantine.c.id).where(among(connection, quarantine.c.id, ids)))

@@ -28,6 +28,8 @@ Columns = dict[str, Sequence[Any]]
 
 _GROUP = ("group_last", "group_ended", "group_size")
 _NO_GROUP = (None, None, None)
+SEGMENT_SHIFT = 32
+"""Of packed positions: what is above is the segment."""
 _ENDED = (DeliveryState.SENT, DeliveryState.FAILED)
 
 
@@ -129,6 +131,14 @@ def event_record(row: Row[Any]) -> EventRecord:
 def pack_triplets(triplets: Sequence[PartRun] | Sequence[Extent]) -> bytes:
     """Runs or extents as little-endian 64-bit integers, 24 bytes each."""
     return pack(f"<{3 * len(triplets)}q", *(number for triplet in triplets for number in triplet))
+
+
+def runs_by_segment(runs: Iterable[PartRun]) -> dict[int, list[PartRun]]:
+    """Runs by the journal segment that they lie in. A run lies in one batch, and so in one segment."""
+    found: dict[int, list[PartRun]] = {}
+    for run in runs:
+        found.setdefault(run.position >> SEGMENT_SHIFT, []).append(run)
+    return found
 
 
 def unpack_runs(blobs: Iterable[bytes]) -> list[PartRun]:

@@ -38,7 +38,12 @@ IS_COMPLETE = text("attachments.state = 'complete'")
 # prefers an index on a column that is said to be equal to something, so that these name no state beside it.
 IS_UNSETTLED = text("storage = 'journal'")
 IS_OPEN = text("state IN ('queued', 'sending')")
+IS_OVER = text("state NOT IN ('queued', 'sending')")
 IS_HOLDING = text("holds_content")
+HAS_CONTENT = text("storage IS NOT NULL")
+IS_ENDED = text("state NOT IN ('receiving', 'complete', 'finished')")
+HAS_PENDING = text("pending_position IS NOT NULL")
+IS_IN_JOURNAL = text("in_journal")
 
 
 def _index_where(name: str, condition: TextClause, *columns: str) -> Index:
@@ -113,6 +118,9 @@ attachments = Table(
     Index(None, "source", "first_received_at", "id"),
     Index(None, "message_id", "state"),
     _index_where("unsettled", IS_UNSETTLED, "finished_at", "id"),
+    _index_where("content", HAS_CONTENT, "finished_at", "id", "size"),
+    _index_where("ended", IS_ENDED, "last_received_at", "id"),
+    _index_where("pending", HAS_PENDING, "pending_position"),
 )
 
 part_runs = Table(
@@ -121,6 +129,7 @@ part_runs = Table(
     Column("number", RowNumber, primary_key=True, autoincrement=True),
     Column("attachment_id", AnyText, ForeignKey("attachments.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("runs", Octets, nullable=False, comment="what one checkpoint added: triplets of first, length, position"),
+    Column("segment", BigInteger, nullable=False, index=True, comment="the journal segment that holds all of them"),
     comment="append-only, so that a checkpoint costs what it adds and not what is there",
 )
 
@@ -168,9 +177,45 @@ quarantine = Table(
     Column("size", BigInteger, nullable=False),
     Column("received_at", BigInteger, nullable=False),
     Column("state", AnyText, nullable=False),
+    Column("object_name", AnyText, comment="the copy of its body in the content store, where it is not in the catalog"),
+    Column("in_journal", Boolean, nullable=False, comment="its bytes are in the journal only"),
     Index(None, "received_at", "id"),
-    Index(None, "source", "received_at", "id"),
+    Index(None, "source", "received_at", "id", "size"),
     Index(None, "state", "received_at", "id"),
+    _index_where("in_journal", IS_IN_JOURNAL, "position"),
+)
+
+quarantine_copies = Table(
+    "quarantine_copies",
+    metadata,
+    Column("id", AnyText, ForeignKey("quarantine.id", ondelete="CASCADE"), primary_key=True),
+    Column("descriptor", Octets, nullable=False, comment="the message's fields but its body, in JSON"),
+    Column("body", Octets, comment="null when the content store has it"),
+)
+
+receiving_time = Table(
+    "receiving_time",
+    metadata,
+    Column("source", AnyText, primary_key=True),
+    Column("counted", BigInteger, nullable=False, comment="microseconds in which the source could receive"),
+)
+
+receiving_marks = Table(
+    "receiving_marks",
+    metadata,
+    Column("source", AnyText, primary_key=True),
+    Column("counted", BigInteger, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, nullable=False, comment="all that was journalled when so much had been counted"),
+)
+
+expirations = Table(
+    "expirations",
+    metadata,
+    Column("attachment_id", AnyText, ForeignKey("attachments.id", ondelete="CASCADE"), primary_key=True),
+    Column("source", AnyText, nullable=False),
+    Column("counted", BigInteger, nullable=False, comment="its source's receiving time when it expired"),
+    Index(None, "source", "counted"),
+    comment="expired attachments whose parts are still kept",
 )
 
 deliveries = Table(
@@ -209,6 +254,7 @@ deliveries = Table(
     Index(None, "destination", "created_at", "id"),
     _index_where("open", IS_OPEN, "destination", "created_at", "id"),
     _index_where("holding", IS_HOLDING, "updated_at", "id"),
+    _index_where("over", IS_OVER, "updated_at", "id"),
 )
 
 events = Table(

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from app.model.records import PartRun
 
@@ -82,13 +82,19 @@ class Parts:
         """Removes a part and answers its position; None when there is none."""
         if (there := self.find(sequence)) is None:
             return None
-        kept = [(number, position) for number, position in self if number != sequence]
+        self._keep([(number, position) for number, position in self if number != sequence])
+        return there
+
+    def keep(self, is_kept: Callable[[int], bool]) -> None:
+        """Removes all parts but those at kept positions."""
+        self._keep([(number, position) for number, position in self if is_kept(position)])
+
+    def _keep(self, parts: Iterable[tuple[int, int]]) -> None:
         del self._firsts[:], self._lengths[:], self._positions[:], self._fresh[:]
         self.count = 0
-        for number, position in kept:
+        for number, position in parts:
             self.add(number, position)
         self.has_less = True
-        return there
 
     def _freshen(self, first: int, length: int, position: int) -> None:
         if self._fresh:

@@ -3,8 +3,9 @@
 An attachment is *receiving* from its first physical message, announced or not. It is *complete* once its header, its
 count and the parts 1..count are there, or as many bytes as the messages of a group hold, and *finished* once its
 content has been checked, measured and can be read. Content that breaks its specification makes it *quarantined*:
-nothing is lost, and a replay tries again. Without any message for the configured time it is *expired*; a late message
-revives it, since its parts are kept until they are retired. *Deleted* is for ever: what still comes for it changes
+nothing is lost, and a replay tries again. Without any message for the configured time, in which its source could
+receive, it is *expired*; a late message revives it. Its parts are kept for some time more; when they are gone, for this
+reason or any other, it begins anew with whatever is sent again. *Deleted* is for ever: what still comes for it changes
 nothing.
 """
 
@@ -24,8 +25,10 @@ class Input(StrEnum):
     """its content is right and readable"""
     CONTENT_REFUSED = "content-refused"
     """its content breaks the specification"""
+    PARTS_GONE = "parts-gone"
+    """the journal has its parts no more"""
     SILENCE = "silence"
-    """nothing came for the configured time"""
+    """nothing came for the configured time in which its source could receive"""
     REPLAY = "replay"
     """an operator asks for another try"""
     DELETE = "delete"
@@ -40,13 +43,16 @@ TRANSITIONS: dict[tuple[State, Input], State] = {
     (State.COMPLETE, Input.MESSAGE): State.COMPLETE,
     (State.COMPLETE, Input.CONTENT_READ): State.FINISHED,
     (State.COMPLETE, Input.CONTENT_REFUSED): State.QUARANTINED,
+    (State.COMPLETE, Input.PARTS_GONE): State.RECEIVING,
     (State.COMPLETE, Input.DELETE): State.DELETED,
     (State.FINISHED, Input.MESSAGE): State.FINISHED,
     (State.FINISHED, Input.DELETE): State.DELETED,
     (State.EXPIRED, Input.MESSAGE): State.RECEIVING,
+    (State.EXPIRED, Input.PARTS_GONE): State.EXPIRED,
     (State.EXPIRED, Input.DELETE): State.DELETED,
     (State.QUARANTINED, Input.MESSAGE): State.QUARANTINED,
     (State.QUARANTINED, Input.REPLAY): State.COMPLETE,
+    (State.QUARANTINED, Input.PARTS_GONE): State.QUARANTINED,
     (State.QUARANTINED, Input.DELETE): State.DELETED,
     (State.DELETED, Input.MESSAGE): State.DELETED,
 }

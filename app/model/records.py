@@ -135,7 +135,11 @@ class MessageRecord:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRecord:
-    """A physical message that could not be understood: `code` for programs, `row`, `at` (byte) and `why` for people."""
+    """A physical message that could not be understood: `code` for programs, `row`, `at` (byte) and `why` for people.
+
+    `in_journal` says that its bytes are in the journal only, whose segment they keep. Otherwise they have been copied:
+    to the catalog, or to the object `object_name` of the content store.
+    """
 
     id: str
     source: str
@@ -149,6 +153,8 @@ class QuarantineRecord:
     size: int
     received_at: int
     state: QuarantineState = "kept"
+    object_name: str | None = None
+    in_journal: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +238,31 @@ class NewEvent(NamedTuple):
     data: dict[str, object]
 
 
+class QuarantineCopy(NamedTuple):
+    """The copy of a quarantined message: its fields but the body in JSON, and the body, None where the content store
+    has it as an object."""
+
+    id: str
+    descriptor: bytes
+    body: bytes | None
+
+
+class ReceivingMark(NamedTuple):
+    """All that was journalled up to the packed `position` had come by the time that `counted` microseconds had passed
+    in which a source could receive."""
+
+    source: str
+    counted: int
+    position: int
+
+
+class Kept(NamedTuple):
+    """How many there are of something that retention looks after, and their bytes (0 where nobody counts them)."""
+
+    number: int
+    size: int = 0
+
+
 class PartRun(NamedTuple):
     """`length` parts from sequence number `first` on, in consecutive rows of one journal batch, from packed `position`
     on. Of an IBM MQ group the sequence numbers are the keys of `app.assembly.groups`."""
@@ -266,6 +297,7 @@ class Checkpoint:
     removed_attachments: list[str] = field(default_factory=list)
     messages: list[MessageRecord] = field(default_factory=list)
     quarantine: list[QuarantineRecord] = field(default_factory=list)
+    quarantine_copies: list[QuarantineCopy] = field(default_factory=list)
     source_dialects: dict[str, int] = field(default_factory=dict)
     events: list[NewEvent] = field(default_factory=list)
     finished: list["Finished"] = field(default_factory=list)

@@ -24,7 +24,7 @@ from app.pipeline.job import Opened
 from app.pipeline.tables import Committed as TableCommitted
 from app.pipeline.tables import DataSet, TableTask, Written
 from app.ports import Catalog, Clock
-from app.service.completion import complete_messages, expiry_event, finished_event, refusal_event
+from app.service.completion import complete_messages, finished_event, refusal_event
 from app.service.quarantining import quarantine_event
 from app.service.tables import APPLICATION
 from app.tables.quality import Increment, hour_of
@@ -191,6 +191,7 @@ def _checkpoint(results: Sequence[Result], now: int) -> Checkpoint:
             checkpoint.removed_attachments.append(result.removed)
         checkpoint.messages += result.messages
         checkpoint.quarantine += result.quarantine
+        checkpoint.quarantine_copies += result.copies
         checkpoint.events += map(quarantine_event, result.quarantine)
     for result in sorted(results, key=attrgetter("reached")):
         if result.dialects is not None:
@@ -204,8 +205,6 @@ def _events(record: AttachmentRecord, result: Result, now: int) -> Iterator[NewE
     if result.refused is not None:
         error = TheirError(result.refused.code, "", -1, result.refused.reason)
         yield refusal_event(record, error, now)
-    if record.state is AttachmentState.EXPIRED:
-        yield expiry_event(record, now)
 
 
 def _data_sets(results: Iterable[Result]) -> Iterator[DataSet]:

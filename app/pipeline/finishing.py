@@ -23,6 +23,7 @@ from app.model.records import (
     Finished,
     MessageRecord,
     PartRun,
+    QuarantineCopy,
     QuarantineRecord,
     RefusedContent,
 )
@@ -30,7 +31,7 @@ from app.pipeline.core import Outcome, Refusal
 from app.pipeline.references import messages
 from app.ports import JournalArchive
 from app.service.object_file import opened
-from app.service.quarantining import quarantine_record
+from app.service.quarantining import quarantine_entry
 from app.service.reading import Spoilt, first_place, read_content
 from app.service.surroundings import Stores
 from app.tables.quality import Increment
@@ -43,6 +44,9 @@ RUNS_AT_ONCE = 200_000
 """Runs of parts that those outcomes may hold together, some 30 MiB: parts that came in turns have a run each."""
 
 log = structlog.stdlib.get_logger(__name__)
+
+
+_Entry = tuple[QuarantineRecord, QuarantineCopy | None]
 
 
 class Result(NamedTuple):
@@ -62,6 +66,7 @@ class Result(NamedTuple):
     finished: Finished | None = None
     refused: RefusedContent | None = None
     quarantine: tuple[QuarantineRecord, ...] = ()
+    copies: tuple[QuarantineCopy, ...] = ()
     dialects: int | None = None
     schema: bytes | None = None
     has_less: bool = False
@@ -143,7 +148,8 @@ def _result(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
         outcome.fresh,
         outcome.removed,
         tuple(_answered(message, applications.get(message.id), fetched) for message in outcome.messages),
-        quarantine=tuple(record for record in quarantine if record is not None),
+        quarantine=tuple(each[0] for each in quarantine if each is not None),
+        copies=tuple(each[1] for each in quarantine if each is not None and each[1] is not None),
         dialects=outcome.dialects,
         has_less=outcome.has_less,
         state=outcome.state,
@@ -162,13 +168,15 @@ def with_content(
         finished = read_content(record, parts, stores, first)
     except Spoilt as spoilt:
         error = spoilt.error
-        quarantine = result.quarantine
+        quarantine, copies = result.quarantine, result.copies
         if spoilt.first is not None:
             message = stores.journal.read(spoilt.first)
-            quarantine = (*quarantine, quarantine_record(spoilt.first.pack(), message, error))
+            entry, copy = quarantine_entry(spoilt.first.pack(), message, error)
+            quarantine, copies = (*quarantine, entry), copies if copy is None else (*copies, copy)
         return result._replace(
             refused=RefusedContent(record.id, error.code, str(error)),
             quarantine=quarantine,
+            copies=copies,
             quality=result.quality._replace(attachments_quarantined=1),
         )
     return result._replace(finished=finished, fresh=(), schema=_schema(record, finished, stores))
@@ -194,10 +202,10 @@ def _conflicts(repeated: Sequence[tuple[int | None, int]], fetched: dict[int, Ph
     ]
 
 
-def _quarantined(refusal: Refusal, fetched: dict[int, PhysicalMessage]) -> QuarantineRecord | None:
+def _quarantined(refusal: Refusal, fetched: dict[int, PhysicalMessage]) -> _Entry | None:
     position, code, row, at, why = refusal
     message = fetched.get(position)
-    return None if message is None else quarantine_record(position, message, TheirError(code, row, at, why))
+    return None if message is None else quarantine_entry(position, message, TheirError(code, row, at, why))
 
 
 def _answered(message: MessageRecord, application: int | None, fetched: dict[int, PhysicalMessage]) -> MessageRecord:

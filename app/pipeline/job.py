@@ -19,7 +19,7 @@ class Job:
     """Where things lie, by path or URL, and what the sources' messages mean where they do not say it.
 
     Credentials of object stores are in the environment of whoever opens them. `forget_finished` (seconds) is how long
-    late duplicates are known for what they are; an attachment without news for `expire_unfinished` seconds is expired.
+    late duplicates are known for what they are; every `expire_unfinished` seconds an open attachment is looked at.
     """
 
     journal: str

@@ -1,13 +1,13 @@
 """Assembly with Spark's state: the processors of `transformWithState`.
 
 A row of state is an attachment (`app.pipeline.state`), in one of two places: `open` while something of it is still to
-come, without an end, and `done` for as long as late duplicates are to be known. What is open has a timer. When nothing
-has come for the time that unfinished attachments have, it is expired, and its state is kept as long again, for a late
-message; then it is let go. It is never let go before it is expired, however old its messages are.
+come, without an end, and `done` for as long as late duplicates are to be known. What is open has a timer, by which it
+is looked at from time to time. The gateway expires attachments, as it knows how long their sources could receive; what
+it says it has let go (`app.service.let_go`) is let go here. No clock of this job lets go of anything, since a job that
+was away for long has not read what came meanwhile.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import Row
@@ -15,9 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from app.assembly.collecting import Address, Attachment, Key
+from app.assembly.collecting import Address, Key
 from app.assembly.headers import Announcement
-from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentKind
 from app.pipeline import references, state, steps
 from app.pipeline.core import Held, Outcome, assemble, by_key
@@ -26,7 +25,7 @@ from app.pipeline.job import Job, open_job
 from app.pipeline.references import Reference
 from app.pipeline.steps import pack, read_headers
 from app.pipeline.workers import at_task_start
-from app.tables.quality import Increment, hour_of
+from app.service.let_go import read_let_go
 
 REFERENCES = from_arrow_schema(references.SCHEMA)
 OUTCOMES = from_arrow_schema(steps.OUTCOMES)
@@ -66,6 +65,7 @@ class AttachmentProcessor(StatefulProcessor):
         self._handle = handle
         self._open = handle.getValueState("open", _STATE)
         self._done = handle.getValueState("done", _STATE, int(self._job.forget_finished * _MILLISECONDS))
+        self._let_go: dict[str, int] | None = None
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
         for about, coming in by_key(references.from_row(_plain(row)) for row in rows):
@@ -80,7 +80,10 @@ class AttachmentProcessor(StatefulProcessor):
         was_open = self._open.get()
         was_done = None if was_open else self._done.get()
         row = state.Row(*was_open or was_done or ())
-        outcomes, held = assemble(key, coming, state.unpack(row), self._job.limits)
+        held = state.unpack(row)
+        if was_open and self._is_let_go(key[0], held):
+            held = Held()
+        outcomes, held = assemble(key, coming, held, self._job.limits)
         now_at = state.pack(held)
         if held.is_done:
             if was_open:
@@ -89,50 +92,35 @@ class AttachmentProcessor(StatefulProcessor):
         else:
             self._open.update(tuple(now_at))
             if not was_open:
-                self._wake(timer_values.getCurrentProcessingTimeInMs() / _MILLISECONDS + self._job.expire_unfinished)
+                self._wake(timer_values)
         return [outcome._replace(state=now_at.size) for outcome in outcomes]
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
-        was_open = self._open.get()
-        if not was_open:
-            return
-        now, wait = timerValues.getCurrentProcessingTimeInMs() / _MILLISECONDS, self._job.expire_unfinished
-        held = state.unpack(state.Row(*was_open))
-        silent_since = _last_news(held) / 1e6
-        if now < silent_since + wait:
-            self._wake(silent_since + wait)
-            return
-        held, outcome = expired(key[0], held)
-        if outcome is not None:
-            self._open.update(tuple(state.pack(held)))
-            self._wake(now + wait)
-            yield Row(outcome=pack(outcome))
-        elif now < silent_since + 2 * wait:
-            self._wake(silent_since + 2 * wait)
-        else:
-            self._open.clear()
+        if was_open := self._open.get():
+            if self._is_let_go(key[0], state.unpack(state.Row(*was_open))):
+                self._open.clear()
+            else:
+                self._wake(timerValues)
+        return iter(())
 
-    def _wake(self, at: float) -> None:
-        self._handle.registerTimer(int(at * _MILLISECONDS) + 1)
+    def _is_let_go(self, source: str, held: Held) -> bool:
+        if self._let_go is None:
+            self._let_go = read_let_go(open_job(self._job).stores.store)
+        return _last_position(held) <= self._let_go.get(source, -1)
+
+    def _wake(self, timer_values: Any) -> None:
+        """Looks again after the time in which an attachment may expire."""
+        now = timer_values.getCurrentProcessingTimeInMs()
+        self._handle.registerTimer(int(now + self._job.expire_unfinished * _MILLISECONDS) + 1)
 
     def close(self) -> None:
         """Nothing is held beside Spark's state."""
 
 
-def expired(source: str, held: Held) -> tuple[Held, Outcome | None]:
-    """What is held when nothing has come for too long, and what is told of it, if it is an attachment."""
-    attachment = held.attachment
-    if attachment is None or (following := follow(attachment.record.state, Input.SILENCE)) is None:
-        return held, None
-    why = "no physical message of it came in the configured time"
-    record = replace(attachment.current(), state=following, reason_code="expired", reason=why)
-    outcome = Outcome(record.first_position, record.last_position, Increment(source, hour_of(record.first_received_at)))
-    return held._replace(attachment=Attachment(record, attachment.parts)), outcome._replace(record=record)
-
-
-def _last_news(held: Held) -> int:
-    news = [held.attachment.last_received_at] if held.attachment else []
-    return max([*news, *(message.received_at for message in held.messages)], default=0)
+def _last_position(held: Held) -> int:
+    """Where the last of what is held came from."""
+    news = [held.attachment.last_position] if held.attachment else []
+    return max([*news, *(message.header_position for message in held.messages)], default=-1)
 
 
 class HeaderProcessor(StatefulProcessor):

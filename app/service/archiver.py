@@ -31,8 +31,8 @@ class Archiver:
     def __init__(self, around: Surroundings, target: ContentStore) -> None:
         self._around, self._target = around, target
         self._copied: dict[int, int] = {}
-        self._fault = Recurring(log, "archiving", consequence="sealed segments stay in the journal")
         self._is_ours = False
+        self._fault = Recurring(log, "archiving", consequence="sealed segments stay in the journal")
         around.metrics.archive_waiting_segments.set_function(self.waiting)
 
     def archive(self) -> None:

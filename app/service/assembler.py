@@ -8,6 +8,7 @@ When the catalog fails (a full disk, a database that is away), what is in memory
 once the catalog works again. Meanwhile the queue before this stage fills, and the brokers wait.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,22 +19,32 @@ from typing import Any, NamedTuple
 
 from app.assembly.collecting import Address, ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
 from app.assembly.machine import Assembly, Limits
-from app.assembly.parts import Parts
 from app.codecs.sas import dialect
 from app.framing.reading import read_event
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, TheirError
 from app.model.event import Announced, Event, GroupPart, PartArrived
 from app.model.message import PhysicalMessage, Position
-from app.model.records import Finished, MessageRecord, QuarantineRecord
+from app.model.records import (
+    AttachmentRecord,
+    Finished,
+    MessageRecord,
+    QuarantineCopy,
+    QuarantineRecord,
+    changed,
+)
 from app.observe import Recurring, logger
 from app.service.completion import complete_messages
 from app.service.early import EarlyReader
-from app.service.quarantining import quarantine_event, quarantine_record
+from app.service.expiring import Change
+from app.service.parts_held import held_parts, segments_of, without_gone
+from app.service.quarantining import quarantine_entry, quarantine_event
 from app.service.surroundings import Surroundings
 
 CHECKPOINT_SECONDS = 0.25
 QUEUED_BATCHES = 3
+CHANGES_WAITING = 1000
+"""Changes that wait to be made; of more, the oldest is left to be asked for again."""
 RETRY_SECONDS = 0.5
 
 _PARTS = (PartArrived, GroupPart)
@@ -42,10 +53,9 @@ log = logger(__name__)
 
 
 class _Work(NamedTuple):
-    """Messages to assemble, in order; `again` when an operator asks for another try of what was assembled before."""
+    """Messages to assemble, in order."""
 
     messages: list[tuple[Position, PhysicalMessage]]
-    again: bool = False
 
 
 @dataclass(slots=True)
@@ -54,6 +64,7 @@ class _Unsaved:
 
     progress: int | None = None
     quarantine: list[QuarantineRecord] = field(default_factory=list)
+    quarantine_copies: list[QuarantineCopy] = field(default_factory=list)
     dialects: dict[str, int] = field(default_factory=dict)
     completed: dict[str, Finished | None] = field(default_factory=dict)
     applications: list[Address] = field(default_factory=list)
@@ -78,22 +89,29 @@ class Assembler:
             if source.dialect is not None
         }
         self._queue: Queue[_Work | None] = Queue(QUEUED_BATCHES)
+        self._changes: deque[Change] = deque(maxlen=CHANGES_WAITING)
         self._stopping = StopSignal()
         self._dialects: dict[str, int] = {}
         self._early = EarlyReader(around.journal)
         self._fault = Recurring(log, "assembly")
         self._forget()
 
-    def put(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage], *, again: bool = False) -> None:
+    def put(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:
         """Queues what the journal has written; waits while the queue is full. Nothing is queued at the end: the journal
         has it."""
-        work = _Work(list(zip(positions, messages, strict=True)), again)
+        work = _Work(list(zip(positions, messages, strict=True)))
         while not self._stopping.is_set():
             try:
                 self._queue.put(work, timeout=RETRY_SECONDS)
             except Full:
                 continue
             return
+
+    def between(self, change: Change) -> None:
+        """Has a change made between two messages, when all before it is in the catalog."""
+        self._changes.append(change)
+        with suppress(Full):
+            self._queue.put_nowait(_Work([]))
 
     def recover(self) -> int:
         """Replays what the journal holds behind the catalog's last checkpoint; returns how many messages there were."""
@@ -120,8 +138,11 @@ class Assembler:
         """Assembles what is put until the end; False when something failed."""
         try:
             while (work := self._next()) is not None:
-                self._assemble(work.messages if work.again else self._news(work.messages))
-                self._save_if_due()
+                while self._changes:
+                    self._change(self._changes.popleft())
+                if work.messages:
+                    self._assemble(self._news(work.messages))
+                    self._save_if_due()
             self.save()
         except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
             self._fault.failed(error)
@@ -136,6 +157,14 @@ class Assembler:
         self._stopping.set()
         with suppress(Full):
             self._queue.put_nowait(None)
+
+    def _change(self, change: Change) -> None:
+        """What was changed is read from the catalog when it is needed again; so are all messages, which are few."""
+        self.save()
+        for key in change():
+            if (gone := self._assembly.attachments.pop(key, None)) is not None:
+                self._early.leave(gone.record.id)
+        self._assembly.messages.clear()
 
     def _next(self) -> _Work | None:
         try:
@@ -191,6 +220,10 @@ class Assembler:
         apply = self._assembly.apply
         for at, message, event in readable:
             effects = apply(message.source, event, at, message.received_at)
+            if effects and isinstance(effects[0], Repeated) and isinstance(event, _PARTS):
+                key = (message.source, event.correl_id)
+                if self._without_gone(key, effects[0].first):
+                    effects = apply(message.source, event, at, message.received_at)
             if isinstance(event, _PARTS) and not (effects and isinstance(effects[0], Repeated | Refused)):
                 self._read_early(event, at, message)
             for effect in effects:
@@ -224,9 +257,11 @@ class Assembler:
     def _load(self, readable: Sequence[tuple[int, PhysicalMessage, Event]]) -> None:
         """Brings what the catalog knows of these events' correlids into the machine: attachments, then messages."""
         catalog, held, messages = self._around.catalog, self._assembly.attachments, self._assembly.messages
-        for source, correl_ids in _by_source(self._unknown_keys(readable)).items():
+        wanted = _by_source(self._unknown_keys(readable))
+        segments = segments_of(self._around.journal) if wanted else set()
+        for source, correl_ids in wanted.items():
             for correl_id, record in catalog.attachments_by_key(source, correl_ids).items():
-                held[source, correl_id] = Attachment(record, Parts(catalog.part_runs(record.id)))
+                held[source, correl_id] = self._held(record, segments)
         addresses = (self._assembly.address(message.source, event) for _, message, event in readable)
         unknown = (address for address in addresses if address is not None and address not in messages)
         for source, correl_ids in _by_source(unknown).items():
@@ -238,6 +273,27 @@ class Assembler:
         for _, message, event in readable:
             if not (isinstance(event, _PARTS) and (message.source, event.correl_id) in held):
                 yield from (key for key in self._assembly.keys(message.source, event) if key not in held)
+
+    def _held(self, record: AttachmentRecord, segments: set[int]) -> Attachment:
+        """An attachment with the parts that the journal has: others, which are gone, may come again."""
+        record, parts, _ = held_parts(record, self._around.catalog, segments)
+        return Attachment(record, parts)
+
+    def _without_gone(self, key: Key, first: int | None) -> bool:
+        """Whether an attachment has parts in memory that the journal has no more, as it has none at `first`; they are
+        forgotten, so that what comes again is taken."""
+        held = self._assembly.attachments.get(key)
+        if first is None or held is None or held.record.state is not AttachmentState.RECEIVING:
+            return False
+        segments = segments_of(self._around.journal)
+        if Position.unpack(first).segment in segments:
+            return False
+        self._early.leave(held.record.id)
+        held.record = without_gone(changed(held.record, group=held.group), held.parts, segments)
+        if held.group is not None:
+            held.group, held.bytes_received = None, 0
+        held.duplicates -= 1
+        return True
 
     # --- effects --------------------------------------------------------------------------------------------------
 
@@ -302,7 +358,10 @@ class Assembler:
 
     def _quarantine(self, position: int, message: PhysicalMessage, error: TheirError) -> None:
         self._around.metrics.quarantined.labels(message.source, error.code).inc()
-        self._unsaved.quarantine.append(quarantine_record(position, message, error))
+        record, copy = quarantine_entry(position, message, error)
+        self._unsaved.quarantine.append(record)
+        if copy is not None:
+            self._unsaved.quarantine_copies.append(copy)
 
     # --- checkpoints ----------------------------------------------------------------------------------------------
 
@@ -320,6 +379,7 @@ class Assembler:
         checkpoint = self._assembly.take_changes()
         checkpoint.progress = unsaved.progress
         checkpoint.quarantine = unsaved.quarantine
+        checkpoint.quarantine_copies = unsaved.quarantine_copies
         checkpoint.source_dialects = unsaved.dialects
         checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
         self._around.catalog.checkpoint(checkpoint)

@@ -12,6 +12,7 @@ from app.model.errors import JournalFull
 from app.model.message import PhysicalMessage, Position
 from app.observe import logger
 from app.service.assembler import Assembler
+from app.service.expiring import Change, at_once
 from app.service.finisher import Finisher
 from app.service.intake import Journaler
 from app.service.stage import Stage, repeat
@@ -37,8 +38,8 @@ class Assembling(Protocol):
     def stop(self) -> None:
         """Ends the stages, as soon as they have done what was journalled."""
 
-    def replay(self, position: Position, message: PhysicalMessage, mark: Mark) -> None:
-        """Has a journalled message assembled again; `mark` says that this will be so. Raises JournalFull."""
+    def between(self, change: Change) -> None:
+        """Has a change made of what is assembled, when no message is."""
 
     def finish_again(self, attachment_id: str) -> None:
         """Has the content of an attachment that the catalog calls complete read again."""
@@ -54,7 +55,7 @@ class Embedded:
     """Assembles and finishes in threads of this process."""
 
     def __init__(self, around: Surroundings) -> None:
-        self._finisher = Finisher(around)
+        self._finisher = Finisher(around, self.between)
         self._assembler = Assembler(around, self._finisher.put, self._finisher.recover)
         self.forward = self._assembler.put
         self._assemble, self._finish = self.stages = [
@@ -74,10 +75,8 @@ class Embedded:
         self._finisher.stop()
         self._finish.join(STOP_SECONDS)
 
-    def replay(self, position: Position, message: PhysicalMessage, mark: Mark) -> None:
-        """Marked before, since what cannot be read comes back to quarantine at the same place."""
-        mark()
-        self._assembler.put([position], [message], again=True)
+    def between(self, change: Change) -> None:
+        self._assembler.between(change)
 
     def finish_again(self, attachment_id: str) -> None:
         self._finisher.put({attachment_id: None})
@@ -87,6 +86,17 @@ class Embedded:
 
     def check(self) -> dict[str, Any]:
         return {"by": "embedded", **self._assembler.check(), "finishing": self._finisher.check()}
+
+
+def journal_again(journaler: Journaler, message: PhysicalMessage, mark: Mark) -> None:
+    """Has a message assembled again, as if it came now; `mark` says that this will be so. Raises JournalFull."""
+    journalled = Event()
+    if (holding := journaler.holding) is not None:
+        raise JournalFull(holding)
+    journaler.submit([message], journalled.set)
+    if not journalled.wait(REPLAY_SECONDS):
+        raise JournalFull(journaler.holding or "the journal takes nothing at present")
+    mark()
 
 
 class Behind(NamedTuple):
@@ -100,8 +110,8 @@ class Behind(NamedTuple):
 class Landing:
     """Leaves assembly to a job that reads sealed segments and writes the catalog."""
 
-    def __init__(self, around: Surroundings, journaler: Journaler) -> None:
-        self._around, self._journaler = around, journaler
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
         self._stopping = Event()
         self._heard = 0
         self._reached: int | None = None
@@ -118,15 +128,9 @@ class Landing:
         for stage in self.stages:
             stage.join(STOP_SECONDS)
 
-    def replay(self, position: Position, message: PhysicalMessage, mark: Mark) -> None:  # noqa: ARG002
-        """The job sees it once it is in the journal anew."""
-        journalled = Event()
-        if (holding := self._journaler.holding) is not None:
-            raise JournalFull(holding)
-        self._journaler.submit([message], journalled.set)
-        if not journalled.wait(REPLAY_SECONDS):
-            raise JournalFull(self._journaler.holding or "the journal takes nothing at present")
-        mark()
+    def between(self, change: Change) -> None:
+        """The job's own state follows by `app.service.let_go`."""
+        at_once(change)
 
     def finish_again(self, attachment_id: str) -> None:
         """The job reads with its next batch whatever the catalog calls complete."""

@@ -80,7 +80,7 @@ class EarlyReader:
         if reading is None:
             return
         if sequence != reading.following or not self._read(reading, body, position):
-            self._leave(record.id)
+            self.leave(record.id)
 
     def group_part(self, attachment_id: str, event: GroupPart, message: PhysicalMessage, position: Position) -> None:
         """Reads a part of a group that has come for the first time."""
@@ -91,7 +91,7 @@ class EarlyReader:
         if reading is None:
             return
         if _place(event.message, event.offset) != reading.following or self._extents >= EXTENTS_HELD:
-            self._leave(attachment_id)
+            self.leave(attachment_id)
             return
         self._hold(reading, message.body, [(0, event.size)], position)
         reading.following = (
@@ -162,7 +162,7 @@ class EarlyReader:
 
     def _enter(self, attachment_id: str, reading: _Reading) -> None:
         if len(self._reading) >= AT_ONCE:
-            self._leave(next(iter(self._reading)))
+            self.leave(next(iter(self._reading)))
         self._reading[attachment_id] = reading
 
     def _read(self, reading: _Reading, body: bytes | memoryview, position: Position) -> bool:

@@ -16,16 +16,18 @@ from threading import Condition
 from time import monotonic
 from typing import Any, NamedTuple
 
-from app.assembly.parts import Parts
+from app.assembly.collecting import Key
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
 from app.model.errors import TheirError
 from app.model.message import Position
-from app.model.records import DAMAGED_PART, AttachmentRecord, Checkpoint, Finished, QuarantineRecord
+from app.model.records import DAMAGED_PART, AttachmentRecord, Checkpoint, Finished, QuarantineCopy, QuarantineRecord
 from app.observe import Recurring, logger
 from app.service.completion import complete_messages, finished_event, refusal_event
-from app.service.quarantining import quarantine_record
-from app.service.reading import Spoilt, read_content
+from app.service.expiring import Between, at_once
+from app.service.parts_held import held_parts, segments_of
+from app.service.quarantining import quarantine_entry
+from app.service.reading import PARTS_GONE, Spoilt, read_content
 from app.service.surroundings import Surroundings
 
 log = logger(__name__)
@@ -52,11 +54,14 @@ class _Failed(NamedTuple):
     due: float
 
 
+_Entry = tuple[QuarantineRecord, QuarantineCopy | None]
+
+
 class Finisher:
     """A queue of complete attachments and the thread that finishes them."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, around: Surroundings, between: Between = at_once) -> None:
+        self._around, self._between = around, between
         self._queue: deque[_Waiting] = deque()
         self._fetched: deque[_Waiting] = deque()
         self._is_fetched_next = False
@@ -212,21 +217,37 @@ class Finisher:
         if record is not None and record.state is AttachmentState.FINISHED:
             self._complete_messages([record.id])  # an earlier try may have failed just before that
             return
-        if record is None or record.state is not AttachmentState.COMPLETE or record.parts_expected is None:
+        if record is None or record.state is not AttachmentState.COMPLETE:
             return
         if found is not None and self._is_there(found):
             self._accept(record, replace(found, finished_at=self._around.clock.now()))
             return
         runs = self._around.catalog.part_runs(record.id)
+        _, parts, is_all_there = held_parts(record, self._around.catalog, segments_of(self._around.journal))
+        if not is_all_there or record.parts_expected is None or (record.parts_expected and not parts.count):
+            self._restart(record)
+            return
         try:
-            finished = read_content(record, Parts(runs), self._around)
+            finished = read_content(record, parts, self._around)
         except Spoilt as spoilt:
             if spoilt.error.code == DAMAGED_PART and self._around.catalog.part_runs(record.id) != runs:
                 self.finish(attachment_id)  # a part was replaced by one that was sent again
+            elif spoilt.error.code == PARTS_GONE:
+                self._restart(record)
             else:
                 self._refuse(record, spoilt)
         else:
             self._accept(record, replace(finished, finished_at=self._around.clock.now()))
+
+    def _restart(self, record: AttachmentRecord) -> None:
+        """Its parts are gone: when they are sent again, it begins anew."""
+        log.warning("attachment_restarted", attachment=record.id, reason="its parts are no longer in the journal")
+        self._between(lambda: self._restarted(record))
+
+    def _restarted(self, record: AttachmentRecord) -> list[Key]:
+        why = "its parts are no longer in the journal; sent again, it begins anew"
+        self._around.catalog.restart([record.id], AttachmentState.COMPLETE, why)
+        return [(record.source, record.correl_id)]
 
     def _is_there(self, found: Finished) -> bool:
         """Whether the journal has all that was read early: the segments of what had expired may be gone."""
@@ -246,7 +267,9 @@ class Finisher:
         if follow(record.state, Input.CONTENT_REFUSED) is not AttachmentState.QUARANTINED:
             return
         if spoilt.first is not None:
-            self._around.catalog.checkpoint(Checkpoint(quarantine=[self._entry(record, spoilt.first, error)]))
+            entry, copy = self._entry(record, spoilt.first, error)
+            copies = [] if copy is None else [copy]
+            self._around.catalog.checkpoint(Checkpoint(quarantine=[entry], quarantine_copies=copies))
         event = refusal_event(record, error, now)
         state = AttachmentState.QUARANTINED
         self._around.catalog.set_state([record.id], state, reason_code=error.code, reason=str(error), events=[event])
@@ -254,12 +277,12 @@ class Finisher:
         self._count(record, state)
         self._around.bell.ring()
 
-    def _entry(self, record: AttachmentRecord, first: Position, error: TheirError) -> QuarantineRecord:
+    def _entry(self, record: AttachmentRecord, first: Position, error: TheirError) -> _Entry:
         if error.code == DAMAGED_PART:
             self._around.metrics.damage.labels("finishing").inc()
             log.error("part_damaged", attachment=record.id, position=first, reason=error.why)
-            return damaged_part(record, first.pack(), error)
-        return quarantine_record(first.pack(), self._around.journal.read(first), error)
+            return damaged_part(record, first.pack(), error), None
+        return quarantine_entry(first.pack(), self._around.journal.read(first), error)
 
     def _count(self, record: AttachmentRecord, state: AttachmentState) -> None:
         self._around.metrics.attachments.labels(state, record.kind.word if record.kind else "unknown").inc()

@@ -16,7 +16,7 @@ from app.framing.reading import READINGS
 from app.model.attachment import AttachmentState
 from app.model.errors import CatalogTaken, TheirError
 from app.model.identity import attachment_id as identify
-from app.model.message import PhysicalMessage, Position
+from app.model.message import PhysicalMessage
 from app.model.records import (
     DAMAGED_CONTENT,
     DAMAGED_PART,
@@ -29,7 +29,7 @@ from app.model.records import (
 from app.observe import logger
 from app.ports import ContentStore, Receiver, Segment, Sender, TableStore
 from app.service.archiver import Archiver
-from app.service.assembling import Assembling, Embedded, Landing
+from app.service.assembling import Assembling, Embedded, Landing, journal_again
 from app.service.belonging import claim, keep_lock
 from app.service.content import Content, open_content
 from app.service.cutting import Cutter
@@ -37,6 +37,8 @@ from app.service.damage import Damages, WatchedContent
 from app.service.intake import Journaler
 from app.service.missing import missing_ranges
 from app.service.outbox import Outbox
+from app.service.quarantining import quarantined_message
+from app.service.receiving_time import ReceivingTime
 from app.service.settling import Settler
 from app.service.stage import Stage, repeat
 from app.service.surroundings import Surroundings
@@ -46,6 +48,7 @@ from app.settings import Destination
 log = logger(__name__)
 
 SWEEP_SECONDS = 1.0
+STEP_SECONDS = 1.0
 ARCHIVE_SECONDS = 1.0
 EVENTS_AT_ONCE = 500
 STOP_SECONDS = 20.0
@@ -90,16 +93,20 @@ class Gateway:
         self._archiver = None if archive is None else Archiver(around, archive)
         self._damages = Damages(around)
         self._around = around
-        self._sweeper = Sweeper(around, self._may_go)
+        self._times = ReceivingTime(around, receivers, lambda: self._journaler.holding)
+        self._sweeper = Sweeper(around, self._may_go, self._times, self._assembling.between)
         self._settler = Settler(around, self._damages, self._stop)
         self._outboxes = {
             name: Outbox(name, sender, lambda how, delivery: Cutter(how, self.store).cut(delivery), around)
             for name, sender in senders.items()
         }
-        self._receiving = [Stage(f"receive {name}", self._receive(receiver)) for name, receiver in receivers.items()]
+        self._receiving = [
+            Stage(f"receive {name}", self._receive(name, receiver)) for name, receiver in receivers.items()
+        ]
         self._stages = {
             "journal": Stage("journal", self._journaler.run),
             **{stage.name: stage for stage in self._assembling.stages},
+            "receiving time": Stage("receiving time", lambda: repeat(STEP_SECONDS, self._stop, self._times.step)),
             # By itself, as what takes long must not keep messages from whoever waits for sealed segments.
             "seal": Stage("seal", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.seal_old_segment)),
             "sweep": Stage("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
@@ -145,6 +152,7 @@ class Gateway:
         self._assembling.stop()
         for stage in self._stages.values():
             stage.join(STOP_SECONDS)
+        self._save_times()
         self.journal.close()
         self.catalog.close()
 
@@ -227,7 +235,7 @@ class Gateway:
 
     def quarantined_body(self, record: QuarantineRecord) -> bytes:
         """A quarantined physical message's body. Raises KeyError when its segment is gone."""
-        return bytes(self.journal.read(Position.unpack(record.position)).body)
+        return bytes(quarantined_message(record, self.catalog, self.store, self.journal).body)
 
     def replay_quarantine(self, quarantine_id: str) -> bool:
         """Gives a quarantined message, or the attachment that its content spoilt, another try; False when there is
@@ -235,10 +243,9 @@ class Gateway:
         record = self.catalog.quarantine_entry(quarantine_id)
         if record is None:
             return False
-        position = Position.unpack(record.position)
         if record.code == DAMAGED_PART:
             return self._finish_damaged(record)
-        message = _owned(self.journal.read(position))
+        message = quarantined_message(record, self.catalog, self.store, self.journal)
         spoilt = self._attachment_of(message)
         mark = partial(self.catalog.set_quarantine_state, quarantine_id, "replayed")
         if spoilt is not None and follow(spoilt.state, Input.REPLAY) is AttachmentState.COMPLETE:
@@ -246,7 +253,7 @@ class Gateway:
             self.catalog.set_state([spoilt.id], AttachmentState.COMPLETE)
             self._assembling.finish_again(spoilt.id)
         else:
-            self._assembling.replay(position, message, mark)
+            journal_again(self._journaler, message, mark)
         return True
 
     def _finish_damaged(self, entry: QuarantineRecord) -> bool:
@@ -305,8 +312,15 @@ class Gateway:
         archived = self._archiver is None or self._archiver.has(segment)
         return archived and self._assembling.may_go(segment.number)
 
-    def _receive(self, receiver: Receiver) -> Callable[[], None]:
-        return lambda: receiver.run(self._journaler, self._stop)
+    def _receive(self, name: str, receiver: Receiver) -> Callable[[], None]:
+        return lambda: receiver.run(self._times.intake(name, self._journaler), self._stop)
+
+    def _save_times(self) -> None:
+        try:
+            self._times.step()
+            self._times.save()
+        except Exception:
+            log.exception("receiving_time_unsaved")
 
     def _observe(self) -> None:
         metrics = self.metrics
@@ -327,16 +341,10 @@ class Gateway:
 
 def _assembling(around: Surroundings) -> tuple[Assembling, Journaler]:
     if around.settings.assembler == "spark":
-        journaler = Journaler(around)
-        return Landing(around, journaler), journaler
+        return Landing(around), Journaler(around)
     embedded = Embedded(around)
     return embedded, Journaler(around, embedded.forward)
 
 
 def _connected(peer: Receiver | Sender) -> Callable[[], float]:
     return lambda: float(bool(peer.status()["connected"]))
-
-
-def _owned(message: PhysicalMessage) -> PhysicalMessage:
-    """The message with a body of its own, which outlives its journal segment."""
-    return message._replace(body=bytes(message.body))

@@ -24,6 +24,9 @@ _READERS: dict[AttachmentKind, Reader] = {
 }
 
 
+PARTS_GONE = "parts-gone"
+
+
 class Spoilt(Exception):
     """Content breaks its specification; `first` is where the journal keeps the first part, as far as there is one."""
 
@@ -52,7 +55,7 @@ def read_content(
     except DamagedError as error:
         raise Spoilt(TheirError(DAMAGED_PART, "body", -1, str(error)), _damaged(error) or positions[0]) from error
     except KeyError as gone:
-        raise Spoilt(TheirError("parts-gone", "", -1, "its parts are no longer in the journal"), None) from gone
+        raise Spoilt(TheirError(PARTS_GONE, "", -1, "its parts are no longer in the journal"), None) from gone
 
 
 def _damaged(error: DamagedError) -> Position | None:

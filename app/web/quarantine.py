@@ -15,14 +15,14 @@ from app.web.schemas import Links, PageView, page_view, shown
 
 PREVIEW = 256
 """Bytes of a message that its entry shows."""
-_GONE = "the journal segment that held this message is gone"
+_GONE = "the bytes of this message are gone"
 
 router = APIRouter(prefix="/quarantine", tags=["quarantine"])
 
 
 class QuarantineView(BaseModel):
     """A physical message that could not be understood. `row` names the field, `at` the byte (null where none applies).
-    `preview` are its first bytes in hexadecimal, null when its journal segment is gone."""
+    `preview` are its first bytes in hexadecimal, null when they are gone."""
 
     id: str
     source: str
@@ -108,7 +108,7 @@ def get_quarantined_body(quarantine_id: str, gateway: GatewayDep) -> Response:
     responses=responses("not-found", "gone", "storage-full"),
 )
 def replay_quarantined(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
-    """Feeds the message through framing and assembly again. What still cannot be understood comes back."""
+    """Journals the message again, as if it came now. What still cannot be understood comes back as a new entry."""
     _entry(gateway, quarantine_id)
     try:
         gateway.replay_quarantine(quarantine_id)
@@ -123,7 +123,7 @@ def replay_quarantined(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -
     "/{quarantine_id}", operation_id="dismiss_quarantined", status_code=204, responses=responses("not-found")
 )
 def dismiss_quarantined(quarantine_id: str, gateway: GatewayDep) -> None:
-    """Nobody needs it any more: its bytes go when their journal segment does."""
+    """Marks it as not needed: its bytes keep no journal segment, and go when retention says so."""
     if not gateway.catalog.set_quarantine_state(quarantine_id, "dismissed"):
         raise Problem("not-found", "there is no quarantine entry of this identifier")
 

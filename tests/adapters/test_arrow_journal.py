@@ -41,6 +41,9 @@ class ManualClock:
     def now(self) -> int:
         return self.time
 
+    def monotonic(self) -> float:
+        return self.time / 1e6
+
 
 class Watched(SegmentState):
     """What others may see of a segment's size, once they see that it is sealed."""

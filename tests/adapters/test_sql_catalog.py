@@ -56,6 +56,13 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.events_after(5, 5),
     lambda catalog: catalog.prune_events(5),
     lambda catalog: catalog.counts(),
+    lambda catalog: catalog.expired_before("quay", 5, 5),
+    lambda catalog: catalog.uncopied_quarantine(5, 5, 5),
+    lambda catalog: catalog.oldest_quarantine("quay", 5, 5),
+    lambda catalog: catalog.oldest_content(5, 5),
+    lambda catalog: catalog.drop_attachments([*AttachmentState], 5, 5),
+    lambda catalog: catalog.drop_messages(5, 5),
+    lambda catalog: catalog.prune_events(5, 5, 5),
 ]
 
 

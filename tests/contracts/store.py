@@ -91,6 +91,15 @@ class StoreContract:
         store.delete(f"{NAME}/under-it")
         assert list(store.names()) == []
 
+    def test_forgets_many_at_once(self, store: ContentStore) -> None:
+        for name in ("a", "b/c", "d"):
+            put(store, name, b"x")
+        store.delete_all([])
+        store.delete_all(["a", "none", "b/c"])
+        assert list(store.names()) == ["d"]
+        with pytest.raises(ValueError, match="name"):
+            store.delete_all(["../d"])
+
     @pytest.mark.parametrize(
         "ask", [lambda s, n: s.size(n), lambda s, n: list(s.read(n)), lambda s, n: list(s.read(n, 5, 5))]
     )

@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from app.model.attachment import AttachmentState
 from app.model.message import PhysicalMessage
 from app.pipeline import state, steps
 from app.pipeline.core import Outcome
-from app.pipeline.job import Job
+from app.pipeline.job import Job, open_job
 from app.pipeline.processors import AttachmentProcessor, HeaderProcessor
 from app.pipeline.references import SCHEMA, Reference, What, to_batch
+from app.service.let_go import write_let_go
 from app.settings import Settings
 from tests.support.references import Announcing, all_references, journalled
 from tests.support.sas_client import Program, binary_file, message
@@ -57,7 +57,9 @@ class Attachment:
         found = Announcing(archive).references(all_references(archive))
         self.key = max((each.source, each.key) for each in found if each.what in {What.PARTS, What.CLAIM})
         self.references = [each for each in found if (each.source, each.key) == self.key]
-        self.tester = TwsTester(OfPairs(job(folder)), timeMode="ProcessingTime")
+        self.job = job(folder)
+        self.processor = OfPairs(self.job)
+        self.tester = TwsTester(self.processor, timeMode="ProcessingTime")
         self.at(NOW)
 
     def at(self, time: float) -> list[Outcome]:
@@ -65,6 +67,11 @@ class Attachment:
 
     def take(self, references: Iterable[Reference]) -> list[Outcome]:
         return outcomes(self.tester.test(self.key, rows(references)))
+
+    def told(self, positions: dict[str, int]) -> None:
+        """The gateway tells up to where it has let go; another task begins."""
+        write_let_go(open_job(self.job).stores.store, positions)
+        self.processor._let_go = None
 
     def held(self, name: str) -> tuple[Any, ...] | None:
         return self.tester.peekValueState(name, self.key)
@@ -113,53 +120,39 @@ def test_what_has_no_key_leaves_no_state(tmp_path: Path, monkeypatch: pytest.Mon
     assert attachment.tester.peekValueState("open", ("s", b"")) is None
 
 
-def test_silence_expires_and_a_late_message_revives(tmp_path: Path) -> None:
+def test_no_clock_lets_go_of_what_is_open(tmp_path: Path) -> None:
+    """A job that was away for long has not read what came meanwhile."""
     attachment = Attachment(tmp_path, sent(5))
     *first, last = attachment.references
     attachment.take(first)
-    assert attachment.at(NOW + WAIT - 1) == []
-    (expired,) = attachment.at(NOW + WAIT + 1)
-    assert expired.record is not None
-    assert (expired.record.state, expired.record.reason_code) == (AttachmentState.EXPIRED, "expired")
-    assert expired.fresh == ()
-    (revived,) = attachment.take([last])
-    assert revived.complete is not None
-    assert revived.record is not None
-    assert (revived.record.state, revived.record.reason) == (AttachmentState.COMPLETE, None)
-    assert attachment.at(NOW + 10 * WAIT) == []
+    for wait in range(1, 5):
+        assert attachment.at(NOW + wait * (WAIT + 1)) == []
+        assert attachment.held("open") is not None
+    (outcome,) = attachment.take([last])
+    assert outcome.complete is not None
 
 
-def test_what_stays_silent_is_let_go(tmp_path: Path) -> None:
+def test_what_the_gateway_has_let_go_is_let_go(tmp_path: Path) -> None:
     attachment = Attachment(tmp_path, sent(5))
     attachment.take(attachment.references[:2])
-    assert len(attachment.at(NOW + WAIT + 1)) == 1
-    assert attachment.held("open") is not None
-    assert attachment.at(NOW + 2 * WAIT + 2) == []
-    assert attachment.held("open") is None
-
-
-def test_what_was_received_long_ago_expires_before_it_is_let_go(tmp_path: Path) -> None:
-    attachment = Attachment(tmp_path, sent(5))
-    attachment.at(NOW + 100 * WAIT)
-    attachment.take(attachment.references[:2])
-    assert attachment.at(NOW + 101 * WAIT - 1) == []
-    (expired,) = attachment.at(NOW + 101 * WAIT + 1)
-    assert expired.record is not None
-    assert expired.record.state is AttachmentState.EXPIRED
-    assert attachment.held("open") is not None
-    assert attachment.at(NOW + 102 * WAIT + 2) == []
-    assert attachment.held("open") is None
-
-
-def test_news_puts_off_the_end(tmp_path: Path) -> None:
-    attachment = Attachment(tmp_path, sent(5))
-    attachment.take(attachment.references[:1])
-    attachment.at(NOW + WAIT / 2)
-    later = int((NOW + WAIT / 2) * 1e6)
-    moved = [each._replace(received_at=[later] * len(each.received_at)) for each in attachment.references[1:3]]
-    attachment.take(moved)
+    reached = max(each.position for each in attachment.references[:2])
+    attachment.told({"s": reached - 1, "another": 1 << 60})
     assert attachment.at(NOW + WAIT + 1) == []
-    assert len(attachment.at(NOW + 1.5 * WAIT + 1)) == 1
+    assert attachment.held("open") is not None
+    attachment.told({"s": reached})
+    assert attachment.at(NOW + 2 * WAIT + 5) == []
+    assert attachment.held("open") is None
+
+
+def test_what_comes_for_what_was_let_go_begins_anew(tmp_path: Path) -> None:
+    attachment = Attachment(tmp_path, sent(5))
+    *first, last = attachment.references
+    attachment.take(first)
+    attachment.told({"s": max(each.position for each in first)})
+    (outcome,) = attachment.take([last])
+    assert outcome.complete is None
+    (outcome,) = attachment.take(first)
+    assert outcome.complete is not None
 
 
 @pytest.mark.parametrize("parts", [50, 5000])

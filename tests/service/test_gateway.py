@@ -25,7 +25,7 @@ from app.service.settling import Settler
 from app.service.surroundings import Surroundings
 from app.service.sweeper import Sweeper
 from tests.support.outgoing import FILES, SOURCE, cut, delivery
-from tests.support.surroundings import ManualClock, surroundings
+from tests.support.surroundings import ManualClock, receive_for, surroundings
 from tests.support.waiting import until
 
 DEADLINE = 20.0
@@ -285,8 +285,7 @@ def test_an_attachment_without_news_expires_and_a_late_part_revives_it(start: St
     until(lambda: service.gateway.catalog.counts()["attachments"]["receiving"] == 1, DEADLINE)
     (record,) = service.gateway.catalog.attachments(AttachmentFilter(), None, 10).items
     assert service.gateway.missing_ranges(record, 10) == []
-    service.clock.advance(8 * 86_400)
-    service.sweeper.expire()
+    receive_for(service.gateway._times, service.clock, 8)
     until(lambda: service.gateway.catalog.counts()["attachments"]["expired"] == 1, DEADLINE)
     service.queue.put(whole[-1:])
     until(lambda: service.gateway.catalog.counts()["attachments"]["finished"] == 1, DEADLINE)
@@ -334,7 +333,9 @@ def test_garbage_is_kept_with_its_reason_and_can_be_replayed(start: Start) -> No
     until(lambda: service.events().count("message.quarantined") == 4, DEADLINE)
     again = service.gateway.catalog.quarantine_entry(odd.id)
     assert again is not None
-    assert again.state == "kept"
+    assert again.state == "replayed"
+    kept = service.gateway.catalog.quarantined(None, "kept", None, 10).items
+    assert service.gateway.quarantined_body(max(kept, key=lambda record: record.position)) == b"?"
     assert not service.gateway.replay_quarantine("0" * 16)
 
 

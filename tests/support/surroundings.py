@@ -3,13 +3,19 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from time import time_ns
 from typing import Any
+
+import pytest
 
 from adapters.arrow_journal import ArrowJournal
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.observe import Metrics
+from app.ports import Intake
+from app.service import receiving_time
+from app.service.receiving_time import ReceivingTime
 from app.service.surroundings import Surroundings
 from app.settings import Settings
 
@@ -19,19 +25,53 @@ class ManualClock:
 
     def __init__(self) -> None:
         self.time = time_ns() // 1000
+        self.passed = 0.0
 
     def now(self) -> int:
         return self.time
 
+    def monotonic(self) -> float:
+        return self.passed
+
     def advance(self, seconds: float) -> None:
+        """Time passes."""
+        self.passed += seconds
+        self.leap(seconds)
+
+    def leap(self, seconds: float) -> None:
+        """Somebody sets the clock, forward or back."""
         self.time += int(seconds * 1e6)
 
 
+class Connected:
+    """A receiver of whom only the status counts."""
+
+    def __init__(self) -> None:
+        self.connected, self.since = True, 1
+
+    def run(self, intake: Intake, stop: Event) -> None:
+        """Nothing comes."""
+
+    def status(self) -> dict[str, Any]:
+        return {"connected": self.connected, "since": self.since, "error": None}
+
+
+def receive_for(times: ReceivingTime, clock: ManualClock, days: float) -> None:
+    """Time passes in which sources can receive; the gateway looks at its clock every hour."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(receiving_time, "LONGEST_STEP", 3600.0)
+        for _ in range(int(days * 24)):
+            clock.advance(3600.0)
+            times.step()
+
+
 @contextmanager
-def surroundings(folder: Path, clock: ManualClock | None = None, **settings: Any) -> Iterator[Surroundings]:
+def surroundings(
+    folder: Path, clock: ManualClock | None = None, *, segment_bytes: int = 1 << 20, **settings: Any
+) -> Iterator[Surroundings]:
     """Surroundings on real adapters; `settings` are tables of the configuration."""
     clock = clock or ManualClock()
-    journal = ArrowJournal(folder / "journal", segment_bytes=1 << 20, segment_age=3600.0, clock=clock)
+    journal = ArrowJournal(folder / "journal", segment_bytes=segment_bytes, segment_age=3600.0, clock=clock)
     catalog = SqlCatalog(f"sqlite:///{folder / 'catalog.sqlite'}")
     store = ObjectStore(folder / "content")
     try:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from threading import Thread
-from time import time_ns
+from time import monotonic, time_ns
 from typing import Any
 
 import uvicorn
@@ -42,6 +42,9 @@ class Clock:
 
     def now(self) -> int:
         return time_ns() // 1000 if self.fixed is None else self.fixed
+
+    def monotonic(self) -> float:
+        return monotonic()
 
 
 class Recorder:

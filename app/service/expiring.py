@@ -1,0 +1,108 @@
+"""Unfinished attachments expire, and some time after that their parts are let go.
+
+Both go by the time in which a source could receive (`app.service.receiving_time`), never by the clock. A late part
+revives an expired attachment. Once its parts are let go, it begins anew with whatever is sent again.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+
+from app.assembly.collecting import Key
+from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord, ReceivingMark
+from app.observe import logger
+from app.service.completion import expiry_event
+from app.service.let_go import write_let_go
+from app.service.receiving_time import ReceivingTime
+from app.service.surroundings import Surroundings
+from app.settings import microseconds
+
+log = logger(__name__)
+
+AT_ONCE = 500
+IDS_LOGGED = 5
+
+Change = Callable[[], Iterable[Key]]
+"""Something that changes attachments that assembly may hold in memory; returns which it must not hold any more."""
+Between = Callable[[Change], object]
+"""Makes a change between two messages, when all that was assembled before is in the catalog."""
+
+
+def at_once(change: Change) -> None:
+    """Where nobody assembles in this process."""
+    for _ in change():
+        pass
+
+
+class Expiring:
+    """One call of each method does what is due."""
+
+    def __init__(self, around: Surroundings, times: ReceivingTime, between: Between = at_once) -> None:
+        self._around, self._times, self._between = around, times, between
+        self._done: dict[str, ReceivingMark] = {}
+        self._told: dict[str, int] = {}
+
+    def expire(self) -> None:
+        """Receiving attachments without news for `expiry.unfinished` become expired."""
+        expired: list[str] = []
+        for source in self._times.sources:
+            mark = self._times.mark_before(source, microseconds(self._around.settings.expiry.unfinished))
+            if mark is None or self._done.get(source) == mark:
+                continue
+            silent = self._around.catalog.silent_attachments(source, mark.position, AT_ONCE)
+            expired += self._expire(source, silent)
+            if len(silent) < AT_ONCE:
+                self._done[source] = mark
+        if expired:
+            log.info("attachment_expired", count=len(expired), ids=expired[:IDS_LOGGED])
+            self._around.bell.ring()
+
+    def _expire(self, source: str, silent: list[AttachmentRecord]) -> list[str]:
+        if not silent:
+            return []
+        now, longest = self._around.clock.now(), self._around.settings.expiry.unfinished
+        reasons = [
+            f"nothing of it came since {_spoken(record.last_received_at)}, for {longest} in which its source could"
+            f" receive; expired at {_spoken(now)}"
+            for record in silent
+        ]
+        events = [expiry_event(record, now) for record in silent]
+        expired = self._around.catalog.expire(silent, self._times.counted(source), reasons, events)
+        for record in silent:
+            if record.id in expired:
+                kind = record.kind.word if record.kind else "unknown"
+                self._around.metrics.attachments.labels(AttachmentState.EXPIRED, kind).inc()
+        return [record.id for record in silent if record.id in expired]
+
+    def let_go(self) -> None:
+        """The parts of what expired longer ago than `expiry.grace` need not be kept any more."""
+        grace = microseconds(self._around.settings.expiry.grace)
+        if self._around.settings.assembler == "spark":
+            self._tell(microseconds(self._around.settings.expiry.unfinished) + grace)
+        for source in self._times.sources:
+            before = self._times.counted(source) - grace
+            if over := self._around.catalog.expired_before(source, before, AT_ONCE):
+                self._between(partial(self._let_go, over))
+
+    def _tell(self, age: int) -> None:
+        """What is let go here must not be held elsewhere."""
+        marks = {source: self._times.mark_before(source, age) for source in self._times.sources}
+        positions = {source: mark.position for source, mark in marks.items() if mark is not None}
+        if positions and positions != self._told:
+            write_let_go(self._around.store, positions)
+            self._told = positions
+
+    def _let_go(self, over: list[AttachmentRecord]) -> Iterable[Key]:
+        grace = self._around.settings.expiry.grace
+        reason = f"it expired, and its parts were let go {grace} later; sent again, it begins anew"
+        gone = self._around.catalog.restart([record.id for record in over], AttachmentState.EXPIRED, reason)
+        if gone:
+            self._around.metrics.dropped.labels("expired").inc(len(gone))
+            log.info("expired_parts_released", count=len(gone), ids=gone[:IDS_LOGGED])
+        ids = set(gone)
+        return [(record.source, record.correl_id) for record in over if record.id in ids]
+
+
+def _spoken(time: int) -> str:
+    return datetime.fromtimestamp(time / 1e6, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,37 @@
+"""The parts of an attachment, as far as the journal still has them."""
+
+from collections.abc import Collection
+
+from app.assembly.parts import Parts
+from app.model.message import Position
+from app.model.records import AttachmentRecord, changed
+from app.observe import logger
+from app.ports import Catalog, JournalReader
+
+log = logger(__name__)
+
+
+def segments_of(journal: JournalReader) -> set[int]:
+    """The numbers of the segments that there are."""
+    return {segment.number for segment in journal.segments()}
+
+
+def held_parts(
+    record: AttachmentRecord, catalog: Catalog, segments: Collection[int]
+) -> tuple[AttachmentRecord, Parts, bool]:
+    """An attachment with those of its parts that lie in these segments, and whether these are all that ever came."""
+    parts = Parts(catalog.part_runs(record.id))
+    if all(Position.unpack(run.position).segment in segments for run in parts.runs):
+        return record, parts, True
+    return without_gone(record, parts, segments), parts, False
+
+
+def without_gone(record: AttachmentRecord, parts: Parts, segments: Collection[int]) -> AttachmentRecord:
+    """Removes parts that lie in none of these segments. Of a group nothing is left: how far it has come cannot be told
+    any more."""
+    is_group = record.group is not None
+    parts.keep(lambda position: not is_group and Position.unpack(position).segment in segments)
+    log.warning("attachment_parts_missing", attachment=record.id, left=parts.count)
+    if is_group:
+        return changed(record, group=None, parts_received=0, bytes_received=0)
+    return changed(record, parts_received=parts.count)

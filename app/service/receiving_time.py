@@ -1,0 +1,190 @@
+"""How long each source could receive: the time by which attachments expire.
+
+A source can receive while it is connected and up to date. It is up to date once it has been connected for
+`SETTLING_SECONDS` and has brought nothing for `IDLE_SECONDS`: then the broker holds nothing back. A source that is
+never idle counts as up to date when it has been connected for as long as `expiry.unfinished`. A lost connection, or a
+limit that keeps the gateway from taking messages, begins all this anew.
+
+Time is taken from the monotonic clock, in steps of at most `LONGEST_STEP`, so that a process that was stopped counts
+nothing. A step counts when assembly has reached what was journalled at its end: what waits in the journal is not late.
+
+The count is kept in the catalog. From time to time a mark says which journal position had been reached at which count.
+What came up to that position had come by then, so that nothing has to be written for a single message.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+
+from app.model.message import PhysicalMessage
+from app.model.records import ReceivingMark
+from app.ports import Intake, Receiver
+from app.service.surroundings import Surroundings
+from app.settings import microseconds
+
+LONGEST_STEP = 10.0
+SETTLING_SECONDS = 30.0
+IDLE_SECONDS = 2.0
+SAVE_SECONDS = 10.0
+MARKS = 64
+"""Marks in the time after which an attachment expires; it expires late by at most the time from one to the next."""
+STEPS_WAITING = 1000
+"""Steps that may wait for assembly; later ones are joined."""
+
+
+class WatchedIntake:
+    """The intake of one source, and whether anything comes through it."""
+
+    def __init__(self, intake: Intake, clock: Callable[[], float]) -> None:
+        self._intake, self._clock = intake, clock
+        self._inside = 0
+        self._lock = Lock()
+        self.heard_at = clock()
+
+    def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
+        """As `app.ports.Intake.submit`."""
+        with self:
+            self._intake.submit(messages, on_durable)
+
+    def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
+        """As `app.ports.Intake.refuse`."""
+        with self:
+            self._intake.refuse(message, code, why, on_durable)
+
+    def idle_seconds(self) -> float:
+        """For how long nothing has come; 0 while a receiver waits to hand something over."""
+        return 0.0 if self._inside else self._clock() - self.heard_at
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            self.heard_at = self._clock()
+
+
+@dataclass(slots=True)
+class _Source:
+    """What is known of one source's connection. `since` is what its receiver said of it last."""
+
+    receiver: Receiver
+    intake: WatchedIntake | None = None
+    since: object = None
+    connected_at: float | None = None
+    is_up_to_date: bool = False
+
+    def can_receive(self, now: float, holding: bool, longest: float) -> bool:
+        status = self.receiver.status()
+        if holding or not status["connected"]:
+            self.connected_at, self.is_up_to_date = None, False
+            return False
+        if self.connected_at is None or status.get("since") != self.since:
+            self.connected_at, self.since, self.is_up_to_date = now, status.get("since"), False
+        if not self.is_up_to_date:
+            connected = now - self.connected_at
+            idle = self.intake is None or self.intake.idle_seconds() >= IDLE_SECONDS
+            settled = connected >= min(SETTLING_SECONDS, longest)
+            self.is_up_to_date = (settled and idle) or connected >= longest
+        return self.is_up_to_date
+
+
+class ReceivingTime:
+    """Counts for the sources of these receivers. `holding` says why nothing is taken from brokers, if so."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        receivers: Mapping[str, Receiver],
+        holding: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._around, self._holding = around, holding
+        self._sources = {name: _Source(receiver) for name, receiver in receivers.items()}
+        self._longest = around.settings.expiry.unfinished.total_seconds()
+        self._counted = around.catalog.receiving_time()
+        self._marks: dict[str, list[ReceivingMark]] = {}
+        for mark in around.catalog.receiving_marks():
+            self._marks.setdefault(mark.source, []).append(mark)
+        self._waiting: deque[tuple[int, dict[str, int]]] = deque()
+        self._new_marks: list[ReceivingMark] = []
+        self._lock, self._stepping = Lock(), Lock()
+        self._last = self._saved_at = around.clock.monotonic()
+        for name in receivers:
+            around.metrics.receiving_seconds.labels(name).set_function(partial(self._seconds, name))
+
+    def intake(self, source: str, intake: Intake) -> Intake:
+        """The intake to give to the receiver of a source."""
+        self._sources[source].intake = watched = WatchedIntake(intake, self._around.clock.monotonic)
+        return watched
+
+    def counted(self, source: str) -> int:
+        """Microseconds in which a source could receive."""
+        return self._counted.get(source, 0)
+
+    def _seconds(self, source: str) -> float:
+        return self.counted(source) / 1e6
+
+    @property
+    def sources(self) -> list[str]:
+        """All that were ever counted."""
+        return list(self._counted)
+
+    def mark_before(self, source: str, duration: int) -> ReceivingMark | None:
+        """The newest mark that is at least so many microseconds of receiving old."""
+        before = self.counted(source) - duration
+        return next((mark for mark in reversed(self._marks.get(source, [])) if mark.counted <= before), None)
+
+    def step(self) -> None:
+        """Counts the time since the last call. Call it often."""
+        with self._stepping:
+            self._step()
+
+    def _step(self) -> None:
+        now = self._around.clock.monotonic()
+        passed = max(0, int(min(now - self._last, LONGEST_STEP) * 1e6))
+        self._last = now
+        holding = self._holding() is not None
+        can = [name for name, source in self._sources.items() if source.can_receive(now, holding, self._longest)]
+        end = self._around.journal.end()
+        self._wait(-1 if end is None else end.pack(), dict.fromkeys(can, passed))
+        progress = self._around.catalog.progress()
+        self._count(-1 if progress is None else progress)
+        if now - self._saved_at >= SAVE_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Keeps what was counted."""
+        self._saved_at = self._around.clock.monotonic()
+        with self._lock:
+            marks, self._new_marks = self._new_marks, []
+        oldest = {source: marks[0].counted for source, marks in self._marks.items() if marks}
+        self._around.catalog.save_receiving_time(self._counted, marks, oldest)
+
+    def _wait(self, end: int, passed: dict[str, int]) -> None:
+        if len(self._waiting) >= STEPS_WAITING:
+            _, earlier = self._waiting.pop()
+            passed = {name: earlier.get(name, 0) + passed.get(name, 0) for name in earlier | passed}
+        self._waiting.append((end, passed))
+
+    def _count(self, progress: int) -> None:
+        while self._waiting and self._waiting[0][0] <= progress:
+            end, passed = self._waiting.popleft()
+            for source, time in passed.items():
+                self._counted[source] = counted = self.counted(source) + time
+                self._mark(ReceivingMark(source, counted, end))
+
+    def _mark(self, mark: ReceivingMark) -> None:
+        marks = self._marks.setdefault(mark.source, [])
+        every = max(1, int(self._longest * 1e6) // MARKS)
+        if marks and mark.counted - marks[-1].counted < every:
+            return
+        marks.append(mark)
+        with self._lock:
+            self._new_marks.append(mark)
+        expiry = self._around.settings.expiry
+        needed = mark.counted - microseconds(expiry.unfinished) - microseconds(expiry.grace)
+        while len(marks) > 1 and marks[1].counted <= needed:
+            del marks[0]

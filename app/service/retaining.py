@@ -1,0 +1,231 @@
+"""What is old, or too much, goes: content, what is known of attachments, deliveries, quarantine, events.
+
+The oldest goes first, some at a time, and a source's quarantine never for another's. What is being received, complete,
+not yet settled or still to be sent is never touched.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import accumulate
+from typing import TypeVar
+
+from app.assembly.collecting import Key
+from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord, NewEvent, QuarantineRecord
+from app.observe import logger
+from app.ports import Clock
+from app.service.expiring import Between, at_once
+from app.service.surroundings import Surroundings
+from app.settings import microseconds
+
+log = logger(__name__)
+
+AT_ONCE = 500
+EVENTS_AT_ONCE = 5000
+EVERY_SECONDS = 10.0
+COUNT_SECONDS = 60.0
+
+Sized = TypeVar("Sized", AttachmentRecord, QuarantineRecord)
+
+_ROWS = (AttachmentState.DELETED, AttachmentState.QUARANTINED)
+
+
+class RetentionClock:
+    """The clock by which things grow old: one that is set forward makes nothing old before its time, as long as this
+    process runs."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._wall, self._started = clock.now(), clock.monotonic()
+
+    def now(self) -> int:
+        """Microseconds since 1970-01-01 UTC."""
+        passed = int((self._clock.monotonic() - self._started) * 1e6)
+        return min(self._clock.now(), self._wall + passed)
+
+    def before(self, age: timedelta | None) -> int | None:
+        """The time before which what is older than `age` came; None for what never grows old."""
+        return None if age is None else self.now() - microseconds(age)
+
+
+@dataclass(slots=True)
+class _Step:
+    """A kind of thing, what removes some of it, and when that is due. Removing says whether there may be more."""
+
+    name: str
+    drop: Callable[[], bool]
+    due: float = 0.0
+
+
+class Retaining:
+    """One call of `retain` does what is due."""
+
+    def __init__(self, around: Surroundings, clock: RetentionClock, between: Between = at_once) -> None:
+        self._around, self._clock, self._between = around, clock, between
+        self._retention = around.settings.retention
+        self._counted_at: float | None = None
+        self._steps = [
+            _Step("content", self.drop_content),
+            _Step("attachments", self.drop_attachments),
+            _Step("messages", self.drop_messages),
+            _Step("deliveries", self.drop_deliveries),
+            _Step("quarantine", self.drop_quarantine),
+            _Step("events", self.drop_events),
+        ]
+
+    def retain(self) -> None:
+        """A step that fails keeps no other from making room."""
+        now = self._around.clock.monotonic()
+        for step in self._steps:
+            if now < step.due:
+                continue
+            try:
+                has_more = step.drop()
+            except Exception:
+                log.exception("retention_failed", what=step.name)
+                has_more = False
+            step.due = now if has_more else now + EVERY_SECONDS
+        if self._counted_at is None or now - self._counted_at >= COUNT_SECONDS:
+            self._counted_at = now
+            self._count()
+
+    def _count(self) -> None:
+        for what, kept in self._around.catalog.kept().items():
+            self._around.metrics.kept.labels(what).set(kept.number)
+            self._around.metrics.kept_bytes.labels(what).set(kept.size)
+
+    def _dropped(self, what: str, count: int, size: int = 0) -> None:
+        if count:
+            self._around.metrics.dropped.labels(what).inc(count)
+            self._around.metrics.dropped_bytes.labels(what).inc(size)
+            log.info("retention_applied", what=what, count=count, bytes=size)
+
+    # --- content ----------------------------------------------------------------------------------------------------
+
+    def drop_content(self) -> bool:
+        """Finished content that is old or too much. Its attachments are deleted, and still known for what they are."""
+        old = self._old_content()
+        if not old:
+            return False
+        now = self._around.clock.now()
+        why = "its content was kept for as long, or as much of it, as retention says"
+        events = [
+            NewEvent("attachment.deleted", each.id, now, {"name": each.qualifier_2, "reason": why}) for each in old
+        ]
+        ids = [each.id for each in old]
+        self._around.catalog.set_state(ids, AttachmentState.DELETED, reason_code="retention", reason=why, events=events)
+        self._around.store.delete_all([each.object_name for each in old if each.object_name is not None])
+        self._around.bell.ring()
+        self._dropped("content", len(old), sum(each.size or 0 for each in old))
+        return True
+
+    def _old_content(self) -> list[AttachmentRecord]:
+        catalog = self._around.catalog
+        before = self._clock.before(self._retention.content)
+        old = [] if before is None else catalog.oldest_content(before, AT_ONCE)
+        if old or self._retention.content_bytes is None:
+            return old
+        excess = catalog.kept()["content"].size - self._retention.content_bytes
+        return _until(excess, catalog.oldest_content(self._clock.now() + 1, AT_ONCE)) if excess > 0 else []
+
+    # --- what is known ----------------------------------------------------------------------------------------------
+
+    def drop_attachments(self) -> bool:
+        """What is known of ended attachments without content, and of their messages; parts of refused ones before."""
+        self._drop_refused_parts()
+        has_more = False
+        ages = ((_ROWS, self._retention.attachments), ((AttachmentState.EXPIRED,), self._retention.expired))
+        for states, age in ages:
+            if (before := self._clock.before(age)) is not None:
+                attachments, messages = self._around.catalog.drop_attachments(states, before, AT_ONCE)
+                self._dropped("attachments", attachments)
+                self._dropped("messages", messages)
+                if messages:
+                    self._between(_nothing)  # what is in memory of the messages is forgotten
+                has_more = has_more or attachments == AT_ONCE
+        return has_more
+
+    def _drop_refused_parts(self) -> None:
+        """Attachments whose content was refused keep their parts, to be tried again, as long as quarantine does."""
+        before = self._clock.before(self._retention.quarantine)
+        if before is None:
+            return
+        if refused := self._around.catalog.refused_attachments(before, AT_ONCE):
+            self._between(lambda: self._let_go(refused))
+
+    def _let_go(self, refused: list[AttachmentRecord]) -> Iterable[Key]:
+        gone: list[str] = []
+        for each in refused:
+            why = f"{each.reason}; its parts were kept for {self._retention.quarantine} and are gone"
+            gone += self._around.catalog.restart([each.id], AttachmentState.QUARANTINED, why)
+        self._dropped("refused", len(gone))
+        return [(each.source, each.correl_id) for each in refused]
+
+    def drop_messages(self) -> bool:
+        """Application messages without attachments are content, and go with it."""
+        before = self._clock.before(self._retention.content)
+        if before is None:
+            return False
+        dropped = self._around.catalog.drop_messages(before, AT_ONCE)
+        if dropped:
+            self._between(_nothing)
+        self._dropped("messages", dropped)
+        return dropped == AT_ONCE
+
+    # --- deliveries, quarantine, events -----------------------------------------------------------------------------
+
+    def drop_deliveries(self) -> bool:
+        """Deliveries that ended long ago, with their content."""
+        before = self._clock.before(self._retention.deliveries)
+        if before is None:
+            return False
+        ended = self._around.catalog.ended_deliveries(before, AT_ONCE)
+        outgoing = [attachment for delivery in ended for attachment in delivery.attachments if attachment.object_name]
+        self._around.store.delete_all([attachment.object_name for attachment in outgoing])
+        self._around.catalog.drop_deliveries([delivery.id for delivery in ended])
+        self._dropped("deliveries", len(ended), sum(attachment.size for attachment in outgoing))
+        return len(ended) == AT_ONCE
+
+    def drop_quarantine(self) -> bool:
+        """Entries that are old, or of a source that has too many of them."""
+        has_more = False
+        for source, kept in self._around.catalog.quarantine_by_source().items():
+            old = self._old_entries(source, kept.number, kept.size)
+            self._around.store.delete_all([entry.object_name for entry in old if entry.object_name is not None])
+            self._around.catalog.drop_quarantine([entry.id for entry in old])
+            self._dropped("quarantine", len(old), sum(entry.size for entry in old))
+            has_more = has_more or len(old) == AT_ONCE
+        return has_more
+
+    def _old_entries(self, source: str, count: int, size: int) -> list[QuarantineRecord]:
+        oldest = self._around.catalog.oldest_quarantine
+        before = self._clock.before(self._retention.quarantine)
+        if before is not None and (old := oldest(source, before, AT_ONCE)):
+            return old
+        most, most_bytes = self._retention.quarantine_count, self._retention.quarantine_bytes
+        too_many = 0 if most is None else max(0, count - most)
+        too_much = 0 if most_bytes is None else max(0, size - most_bytes)
+        if not too_many and not too_much:
+            return []
+        entries = oldest(source, self._around.clock.now() + 1, AT_ONCE)
+        return entries[: max(too_many, len(_until(too_much, entries)))]
+
+    def drop_events(self) -> bool:
+        """Events that are old or too many."""
+        before = self._clock.before(self._retention.events)
+        dropped = self._around.catalog.prune_events(before or 0, self._retention.events_count, EVENTS_AT_ONCE)
+        if dropped:
+            self._around.metrics.dropped.labels("events").inc(dropped)
+        return dropped >= EVENTS_AT_ONCE
+
+
+def _until(excess: int, oldest: list[Sized]) -> list[Sized]:
+    """The first of these that together have so many bytes, all of them when they have fewer."""
+    sizes = accumulate(each.size or 0 for each in oldest)
+    enough = sum(size < excess for size in sizes) + 1
+    return oldest[:enough] if excess > 0 else []
+
+
+def _nothing() -> Iterable[Key]:
+    return ()

@@ -1,0 +1,80 @@
+"""The service's stages one after the other in this thread, under a clock of the test's."""
+
+from collections.abc import Sequence
+from random import Random
+
+from app.model.identity import attachment_id
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord, Finished, QuarantineRecord
+from app.service.assembler import Assembler
+from app.service.content import open_content
+from app.service.finisher import Finisher
+from app.service.quarantining import quarantined_message
+from app.service.receiving_time import ReceivingTime
+from app.service.surroundings import Surroundings
+from app.service.sweeper import Sweeper
+from tests.support.sas_client import Attached, Program, binary_file, message
+from tests.support.surroundings import Connected, ManualClock, receive_for
+
+SOURCE = "orders"
+
+
+class Host:
+    """Takes messages of some sources, and lets time pass."""
+
+    def __init__(self, around: Surroundings, clock: ManualClock, sources: Sequence[str] = (SOURCE,)) -> None:
+        self.around, self.clock, self.program = around, clock, Program(Random(5))
+        self.complete: dict[str, Finished | None] = {}
+        self.assembler = Assembler(around, self.complete.update)
+        self.times = ReceivingTime(around, {source: Connected() for source in sources})
+        self.sweeper = Sweeper(around, times=self.times, between=self.assembler._change)
+
+    def messages(self, *attached: Attached) -> list[PhysicalMessage]:
+        now = self.clock.now()
+        return [each._replace(source=SOURCE, received_at=now) for each in message(self.program, attached)]
+
+    def receive(self, messages: Sequence[PhysicalMessage]) -> None:
+        self.around.journal.append(messages)
+        self.assembler.recover()
+        finisher = Finisher(self.around, self.assembler._change)
+        while self.complete:
+            finisher.finish(*self.complete.popitem())
+
+    def receive_file(self, size: int) -> Attached:
+        attached = binary_file(self.program, "a.bin", self.program.random.randbytes(size))
+        self.receive(self.messages(attached))
+        return attached
+
+    def poison(self, body: bytes, source: str = SOURCE) -> None:
+        self.receive([PhysicalMessage(source, "sas_queue", 7, body=body, received_at=self.clock.now())])
+
+    def days(self, days: float) -> None:
+        """Time passes in which sources can receive, then a file comes, and what is due is done."""
+        receive_for(self.times, self.clock, days)
+        self.sweeper.seal_old_segment()
+        self.receive_file(1)
+        self.times.step()
+        for _ in range(2):
+            self.sweeper.sweep()
+            self.clock.advance(11)
+
+    def record(self, attached: Attached) -> AttachmentRecord:
+        record = self.around.catalog.attachment(attachment_id(SOURCE, attached.definition.correl_id))
+        assert record is not None
+        return record
+
+    def entries(self, source: str = SOURCE) -> list[QuarantineRecord]:
+        """Of quarantine, oldest first."""
+        return self.around.catalog.quarantined(source, None, None, 10_000).items[::-1]
+
+    def quarantined(self, entry: QuarantineRecord) -> PhysicalMessage:
+        return quarantined_message(entry, self.around.catalog, self.around.store, self.around.journal)
+
+    def segments(self) -> list[int]:
+        return [segment.number for segment in self.around.journal.segments()]
+
+    def assert_whole(self, attached: Attached) -> None:
+        record = self.record(attached)
+        assert record.state == "finished", record
+        content = open_content(record, self.around.catalog, self.around.store, self.around.journal)
+        assert b"".join(content.read(0, content.size)) == attached.content
