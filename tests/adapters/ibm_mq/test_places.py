@@ -115,8 +115,9 @@ def test_others_at_a_shared_queue_are_told_of(place: Place) -> None:
         until(lambda: place.manager.status(place.queue)["inputs"] == 1)
         assert receiver.status()["warning"] is None
         with mq.connected(place.library, place.manager) as connection:
-            place.library.Queue(connection, place.queue, place.library.CMQC.MQOO_INPUT_SHARED)
+            other = place.library.Queue(connection, place.queue, place.library.CMQC.MQOO_INPUT_SHARED)
             until(lambda: "other programs have the queue open to get from: 1." in (receiver.status()["warning"] or ""))
+            other.close()
         until(lambda: receiver.status()["warning"] is None)
     assert [log["event"] for log in logs if log["event"].startswith("queue_")] == [
         "queue_shared",
