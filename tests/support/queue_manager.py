@@ -115,8 +115,8 @@ class QueueManager:
         return depth
 
     def status(self, queue: str) -> dict[str, Any]:
-        """What is going on at a queue: `depth`, `uncommitted` of these, open `handles` (and those for `inputs`, for
-        `outputs`), `waiters`, and the `attributes`."""
+        """What is going on at a queue: `depth`, `uncommitted` of these, its CURDEPTH (`curdepth`), open `handles` (and
+        those for `inputs`, for `outputs`), `waiters`, and the `attributes`."""
         status: dict[str, Any] = self._control("status", queue=queue)
         return status
 
