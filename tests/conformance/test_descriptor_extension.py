@@ -90,8 +90,8 @@ def test_the_original_length_of_a_report_segment(session: Session, queue: str, l
 def test_the_original_length_of_others_is_ignored(
     session: Session, queue: str, flags: str, length: int, c: ModuleType
 ) -> None:
-    """IBM MQ: OriginalLength (MQLONG): the queue manager ignores the field of a segment that is no report message, and in
-    all other cases."""
+    """IBM MQ: OriginalLength (MQLONG): the queue manager ignores the field of a segment that is no report message,
+    and in all other cases."""
     put_with(session, queue, extension(c, MsgFlags=getattr(c, flags), OriginalLength=length), 1)
     got = session.get(session.source(queue))
     assert got.md.OriginalLength == (4 if flags == "MQMF_SEGMENT" else c.MQOL_UNDEFINED)

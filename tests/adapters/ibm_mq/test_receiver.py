@@ -72,9 +72,7 @@ def test_headers_are_taken_off_and_properties_kept(place: Place) -> None:
 def test_a_broken_header_is_refused_with_its_place_and_the_stream_goes_on(place: Place, version: int) -> None:
     broken = struct.pack("<4siiii8sii", b"RFH ", 2, 37, 546, 1208, b"MQSTR   ", 0, 1208) + b"?"
     place.put(message(1))
-    place.put(
-        message(2)._replace(body=broken, format="MQHRF2", encoding=546, ccsid=1208), version=1
-    )  # not checked then
+    place.put(message(2)._replace(body=broken, format="MQHRF2", encoding=546, ccsid=1208), version=1)
     place.put(message(3))
     collector = Collector()
     with receiving(place.receiver(mqmd_version=version), collector):
