@@ -96,8 +96,8 @@ def test_what_a_source_may_do_is_enough(tmp_path: Path, library: ModuleType) -> 
         "SAS.BACKOUT": ["put", "passall"],
         "SAS.REQUESTS": ["put", "inq"],
     }
-    users = {"users": {"gateway": "g", "admin": "a"}, "authorities": {"gateway": granted}}
-    with QueueManager(tmp_path, **users) as manager:
+    users = {"gateway": "g", "admin": "a"}
+    with QueueManager(tmp_path, users=users, authorities={"gateway": granted}) as manager:
         manager.define("SAS.ATTACHMENTS", bothresh=1, boqname="SAS.BACKOUT")
         manager.define("SAS.BACKOUT")
         manager.define("SAS.REQUESTS")

@@ -217,14 +217,15 @@ def _delete(manager: QueueManager, parameters: Parameters) -> None:
 
 def _inquire_queues(manager: QueueManager, parameters: Parameters) -> Records:
     pattern, wanted = parameters[_Q_NAME], parameters.get(_Q_ATTRS)
+    always = [_Q_NAME, _Q_TYPE]
     found = [queue for name, queue in manager.queues.items() if fnmatchcase(name, pattern)]
     if (filter_ := parameters.get(_FILTER)) is not None:
         found = [queue for queue in found if _passes(queue, filter_)]
+        always.append(filter_.selector)
     if not found:
         raise Refused(mq.MQRC_UNKNOWN_OBJECT_NAME)
     return [
-        [(selector, value) for selector, value in _attributes(queue, QUEUE, wanted, (_Q_NAME, _Q_TYPE))]
-        for queue in found
+        [(selector, value) for selector, value in _attributes(queue, QUEUE, wanted, tuple(always))] for queue in found
     ]
 
 

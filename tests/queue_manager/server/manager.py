@@ -24,7 +24,7 @@ STANDARD_QUEUES = {
     "DEV.QUEUE.1": Attributes(),
     "DEV.QUEUE.2": Attributes(),
     "SYSTEM.DEAD.LETTER.QUEUE": Attributes(),
-    COMMAND_QUEUE: Attributes(),
+    COMMAND_QUEUE: Attributes(descr="IBM MQ Administration Command Queue"),
     "SYSTEM.DEFAULT.MODEL.QUEUE": Attributes(model=True),
 }
 
@@ -169,8 +169,8 @@ class QueueManager:
                     self.queues.setdefault(name, Queue(name, Attributes())).attributes = Attributes(**attributes)
                 case Deleted(name):
                     del self.queues[name]
-        for queue in self.queues.values():
-            queue.on_expired = self._expired
+        for each in self.queues.values():
+            each.on_expired = self._expired
         for message in messages.values():
             message.queue.add(message)
         self._numbers = itertools.count(last + 1)
