@@ -64,7 +64,8 @@ class Receiver(Protocol):
         """Connects, receives and reconnects with back-off until `stop` is set, in the caller's thread."""
 
     def status(self) -> dict[str, Any]:
-        """For health and people: at least `connected` (bool), `since` (µs or None) and `error` (text or None)."""
+        """For health and people: at least `connected` (bool), `since` (µs or None) and `error` (text or None). A
+        `warning` (text) tells what is wrong although messages come."""
 
 
 class SendFailed(Exception):

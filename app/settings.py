@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import (
     AfterValidator,
@@ -108,7 +108,20 @@ def _with_files(given: Any, model: type[BaseModel]) -> Any:
         except (OSError, TypeError, UnicodeDecodeError) as error:
             raise ValueError(f"{key}: cannot read {path!r}: {error}") from None
         table[stem] = text.split() if "list" in str(model.model_fields[stem].annotation) else text
+    for key, within in _tables_of(model).items():
+        if isinstance(table.get(key), list):
+            table[key] = [_with_files(each, within) for each in table[key]]
     return table
+
+
+def _tables_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """The fields of a model that are lists of tables, with the tables' model."""
+    found = {name: get_args(field.annotation)[:1] for name, field in model.model_fields.items()}
+    return {
+        name: kinds[0]
+        for name, kinds in found.items()
+        if kinds and isinstance(kinds[0], type) and issubclass(kinds[0], BaseModel)
+    }
 
 
 class Section(BaseModel):

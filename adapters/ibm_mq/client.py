@@ -16,38 +16,15 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from adapters.ibm_mq.reasons import (
-    BROKEN,
-    MQRC_NO_MSG_AVAILABLE,
-    MQRC_TRUNCATED_MSG_FAILED,
-    Remedy,
-    remedy,
-    spoken,
-)
+from adapters.ibm_mq.connecting import connect_options
+from adapters.ibm_mq.reasons import BROKEN, MQRC_NOT_AUTHORIZED, Remedy, remedy, spoken
 from adapters.ibm_mq.settings import ConnectionSettings
 from adapters.ibm_mq.words import (
-    MAX_MSG_LENGTH,
     MQCC_WARNING,
-    MQCNO_HANDLE_SHARE_BLOCK,
-    MQCNO_RECONNECT_DISABLED,
-    MQGMO_ACCEPT_TRUNCATED_MSG,
-    MQGMO_BROWSE_FIRST,
-    MQGMO_BROWSE_NEXT,
-    MQGMO_FAIL_IF_QUIESCING,
-    MQGMO_NO_SYNCPOINT,
-    MQGMO_PROPERTIES_FORCE_MQRFH2,
-    MQGMO_SYNCPOINT,
-    MQGMO_VERSION_2,
-    MQGMO_WAIT,
-    MQMO_MATCH_CORREL_ID,
-    MQMO_NONE,
     MQOO_BIND_ON_OPEN,
-    MQOO_BROWSE,
     MQOO_FAIL_IF_QUIESCING,
-    MQOO_INPUT_SHARED,
     MQOO_INQUIRE,
     MQOO_OUTPUT,
-    MQOO_SAVE_ALL_CONTEXT,
     MQOT_Q_MGR,
     MQPMO_FAIL_IF_QUIESCING,
     MQPMO_PASS_ALL_CONTEXT,
@@ -61,8 +38,6 @@ Library = Any
 _log = structlog.get_logger(__name__)
 
 _LIBRARIES = ("pymqi", "ibmmq")
-_FIRST_LENGTH = 64 << 10
-_SHORT_LENGTH = 4096
 
 
 def find_library() -> Library:
@@ -82,9 +57,11 @@ def find_library() -> Library:
 class MqiError(Exception):
     """A call of the MQI failed: which one, on what, and the reason code."""
 
-    def __init__(self, verb: str, what: str, reason: int) -> None:
+    def __init__(self, verb: str, what: str, reason: int, *, took_message: bool = False) -> None:
         super().__init__(f"{verb} {what}: {spoken(reason)}" if what else f"{verb}: {spoken(reason)}")
         self.reason = reason
+        self.took_message = took_message
+        """Whether an MQGET put a message into the unit of work of which not all data came."""
 
     @property
     def remedy(self) -> Remedy:
@@ -107,33 +84,28 @@ class Connection:
     """A connection to a queue manager, opened when this is made. Raises MqiError, as all its methods do."""
 
     def __init__(self, library: Library, settings: ConnectionSettings) -> None:
-        self._library = library
+        self.library = library
         self._manager = library.QueueManager(None)
+        try:
+            options = connect_options(library, settings)
+        except (OSError, UnicodeDecodeError) as error:
+            why = f"{settings.broker}: token_file cannot be read: {error}"
+            raise MqiError("MQCONNX", why, MQRC_NOT_AUTHORIZED) from error
         with self.calling("MQCONNX", settings.broker):
-            self._manager.connect_with_options(settings.queue_manager, **_options(library, settings))
-
-    def open_input(self, queue: str, descriptor: bytes, wait: float) -> "Input":
-        """A queue to get from, each time with a descriptor like this; `wait` is in seconds."""
-        options = MQOO_INPUT_SHARED | MQOO_SAVE_ALL_CONTEXT | MQOO_FAIL_IF_QUIESCING
-        return Input(self._library, self._open(queue, options), queue, descriptor, wait)
+            self._manager.connect_with_options(settings.queue_manager, **options)
 
     def open_output(self, queue: str, queue_manager: str = "") -> "Output":
         """A queue to put to. Of a cluster's queues of that name, all messages go to one as long as it is open."""
-        opened = self._open(queue, MQOO_OUTPUT | MQOO_BIND_ON_OPEN | MQOO_FAIL_IF_QUIESCING, queue_manager)
-        return Output(self, self._library, opened, queue)
-
-    def open_keyed(self, queue: str) -> "Keyed":
-        """A queue whose messages are told apart by CorrelId."""
-        options = MQOO_INPUT_SHARED | MQOO_BROWSE | MQOO_OUTPUT | MQOO_FAIL_IF_QUIESCING
-        opened = self._open(queue, options)
-        return Keyed(self._library, opened, queue, Output(self, self._library, opened, queue))
+        described = self.library.OD(ObjectName=queue.encode(), ObjectQMgrName=queue_manager.encode())
+        opened = self.open(described, MQOO_OUTPUT | MQOO_BIND_ON_OPEN | MQOO_FAIL_IF_QUIESCING, queue)
+        return Output(self, self.library, opened, queue)
 
     def attribute(self, selector: int, queue: str | None = None) -> Any:
         """What MQINQ says of a queue, or of the queue manager: an integer, or a name without its blanks."""
         # pymqi's own way to ask the queue manager opens it by the name that was connected to, which may be a group's.
-        asked = queue or self._library.OD(ObjectType=MQOT_Q_MGR)
+        asked = queue or self.library.OD(ObjectType=MQOT_Q_MGR)
         with self.calling("MQINQ", queue or "queue manager"):
-            opened = self._library.Queue(self._manager, asked, MQOO_INQUIRE)
+            opened = self.library.Queue(self._manager, asked, MQOO_INQUIRE)
             value = opened.inquire(selector)
             opened.close()
         text = value.decode("latin-1") if isinstance(value, bytes) else value
@@ -149,14 +121,15 @@ class Connection:
             _log.info("attribute not readable", error=str(error), selector=selector)
             return None
 
-    def put_aside(self, queue: str, message: MqMessage, context: "Input") -> None:
-        """Puts a message that `context` got to another queue, in the same unit of work and with the same context."""
-        options = self._library.PMO(
-            Options=MQPMO_SYNCPOINT | MQPMO_PASS_ALL_CONTEXT | MQPMO_FAIL_IF_QUIESCING, Context=context.handle
+    def put_aside(self, queue: str, message: MqMessage, context: int) -> None:
+        """Puts a message to another queue, in the unit of work in which the queue with the handle `context` got it, and
+        with its context."""
+        options = self.library.PMO(
+            Options=MQPMO_SYNCPOINT | MQPMO_PASS_ALL_CONTEXT | MQPMO_FAIL_IF_QUIESCING, Context=context
         )
-        descriptor = _packed(self._library.MD, _padded(message.descriptor))
+        descriptor = packed(self.library.MD, padded(message.descriptor))
         with self.calling("MQPUT1", queue, warnings=False):
-            self._manager.put1(self._library.OD(ObjectName=queue.encode()), message.body, descriptor, options)
+            self._manager.put1(self.library.OD(ObjectName=queue.encode()), message.body, descriptor, options)
 
     def commit(self) -> None:
         with self.calling("MQCMIT", ""):
@@ -170,7 +143,7 @@ class Connection:
         """Backs out and disconnects; a connection that is broken already is let go of."""
         with suppress(MqiError):
             self.back_out()
-        with suppress(self._library.Error):
+        with suppress(self.library.Error):
             self._manager.disconnect()
 
     @contextmanager
@@ -178,51 +151,18 @@ class Connection:
         """Turns the library's error into ours. The libraries raise for warnings too, after which a message was put."""
         try:
             yield
-        except self._library.MQMIError as error:
+        except self.library.MQMIError as error:
             if warnings or error.comp != MQCC_WARNING:
                 raise MqiError(verb, what, error.reason) from error
 
-    def _open(self, queue: str, options: int, queue_manager: str = "") -> Any:
-        described = self._library.OD(ObjectName=queue.encode(), ObjectQMgrName=queue_manager.encode())
+    def open(self, described: Any, options: int, queue: str) -> Any:
+        """The queue that an MQOD describes, which gets the resolved names."""
         with self.calling("MQOPEN", queue):
-            return self._library.Queue(self._manager, described, options)
+            return self.library.Queue(self._manager, described, options)
 
-
-class Input:
-    """A queue to get from, under syncpoint."""
-
-    def __init__(self, library: Library, queue: Any, name: str, descriptor: bytes, wait: float) -> None:
-        self._queue, self._name = queue, name
-        self._error = library.MQMIError
-        self._descriptor = _packed(library.MD, _padded(descriptor))
-        self._waiting = _packed(library.GMO, _get_options(library, wait))
-        self._at_once = _packed(library.GMO, _get_options(library, 0))
-        self._length = _FIRST_LENGTH
-
-    @property
-    def handle(self) -> int:
-        handle: int = self._queue.get_handle()
-        return handle
-
-    def get(self, *, wait: bool = False) -> MqMessage | None:
-        """The next message; None when there is none, or, with `wait`, when none comes for so long.
-
-        One that is larger than all before is met twice: the first time it only says its length.
-        """
-        options = self._waiting if wait else self._at_once
-        while True:
-            try:
-                body: bytes = self._queue.get(self._length, self._descriptor, options)
-            except self._error as error:
-                if error.reason == MQRC_NO_MSG_AVAILABLE:
-                    return None
-                if error.reason == MQRC_TRUNCATED_MSG_FAILED and self._length < error.original_length <= MAX_MSG_LENGTH:
-                    self._length = error.original_length
-                    continue
-                if error.comp != MQCC_WARNING or error.reason == MQRC_TRUNCATED_MSG_FAILED:
-                    raise MqiError("MQGET", self._name, error.reason) from error
-                body = error.message
-            return MqMessage(self._descriptor.returned, body)
+    def close_queue(self, opened: Any, queue: str) -> None:
+        with self.calling("MQCLOSE", queue):
+            opened.close()
 
 
 class Output:
@@ -230,85 +170,16 @@ class Output:
 
     def __init__(self, connection: Connection, library: Library, queue: Any, name: str) -> None:
         self._connection, self._queue, self._name = connection, queue, name
-        self._descriptor = _packed(library.MD)
-        self._options = _packed(library.PMO, library.PMO(Options=MQPMO_SYNCPOINT | MQPMO_FAIL_IF_QUIESCING).pack())
+        self._descriptor = packed(library.MD)
+        self._options = packed(library.PMO, library.PMO(Options=MQPMO_SYNCPOINT | MQPMO_FAIL_IF_QUIESCING).pack())
 
     def put(self, message: MqMessage) -> None:
-        self._descriptor.template = _padded(message.descriptor)
+        self._descriptor.template = padded(message.descriptor)
         with self._connection.calling("MQPUT", self._name, warnings=False):
             self._queue.put(message.body, self._descriptor, self._options)
 
 
-class Keyed:
-    """A queue of few and short messages, told apart by their CorrelId."""
-
-    def __init__(self, library: Library, queue: Any, name: str, output: Output) -> None:
-        self._library, self._queue, self._name = library, queue, name
-        self.put = output.put
-
-    def get(self, correl_id: bytes) -> bytes | None:
-        """The data of the first message with this CorrelId, got under syncpoint; None when there is none."""
-        return self._call(correl_id, MQGMO_SYNCPOINT)
-
-    def browse(self, correl_id: bytes | None = None) -> Iterator[bytes]:
-        """The data of all messages with this CorrelId, or of all; they stay where they are."""
-        where = MQGMO_BROWSE_FIRST
-        while (body := self._call(correl_id, where | MQGMO_NO_SYNCPOINT)) is not None:
-            yield body
-            where = MQGMO_BROWSE_NEXT
-
-    def _call(self, correl_id: bytes | None, options: int) -> bytes | None:
-        described = self._library.MD(Version=2, **({} if correl_id is None else {"CorrelId": correl_id}))
-        asked = self._library.GMO(
-            Version=MQGMO_VERSION_2,
-            Options=options | MQGMO_ACCEPT_TRUNCATED_MSG | MQGMO_FAIL_IF_QUIESCING,
-            MatchOptions=MQMO_NONE if correl_id is None else MQMO_MATCH_CORREL_ID,
-        )
-        try:
-            body: bytes = self._queue.get(_SHORT_LENGTH, described, asked)
-        except self._library.MQMIError as error:
-            if error.reason == MQRC_NO_MSG_AVAILABLE:
-                return None
-            if error.comp != MQCC_WARNING:
-                raise MqiError("MQGET", self._name, error.reason) from error
-            return b""  # longer than any of ours
-        return body
-
-
-def _options(library: Library, settings: ConnectionSettings) -> dict[str, Any]:
-    """The arguments of MQCONNX, as far as the settings say any; the rest is up to the client library's environment."""
-    options: dict[str, Any] = {"opts": MQCNO_HANDLE_SHARE_BLOCK | MQCNO_RECONNECT_DISABLED}
-    if settings.user is not None and settings.password is not None:
-        options |= {"user": settings.user, "password": settings.password.get_secret_value()}
-    if settings.channel is not None and settings.connection is not None:
-        options["cd"] = library.CD(
-            ChannelName=settings.channel.encode(),
-            ConnectionName=settings.connection.encode(),
-            MaxMsgLength=MAX_MSG_LENGTH,
-            HeartbeatInterval=settings.heartbeat_interval,
-            SSLCipherSpec=(settings.cipher_spec or "").encode(),
-        )
-    if settings.cipher_spec is not None:
-        secured = library.SCO()
-        secured.KeyRepository = str(settings.key_repository or "").encode()
-        secured.CertificateLabel = (settings.certificate_label or "").encode()
-        options["sco"] = secured
-    return options
-
-
-def _get_options(library: Library, wait: float) -> bytes:
-    """Any message there is, with its properties in an MQRFH2."""
-    options = MQGMO_SYNCPOINT | MQGMO_FAIL_IF_QUIESCING | MQGMO_PROPERTIES_FORCE_MQRFH2
-    packed: bytes = library.GMO(
-        Version=MQGMO_VERSION_2,
-        Options=options | (MQGMO_WAIT if wait else 0),
-        WaitInterval=round(wait * 1000),
-        MatchOptions=MQMO_NONE,
-    ).pack()
-    return packed
-
-
-def _packed(structure: type, template: bytes | bytearray = b"") -> Any:
+def packed(structure: type, template: bytes | bytearray = b"") -> Any:
     """One of the library's structures whose fields are never looked at: it is packed as `template`, and `returned` is
     what a call made of it."""
     made = _packed_class(structure)()
@@ -328,6 +199,6 @@ def _packed_class(structure: type) -> type:
     return type(f"Packed{structure.__name__}", (structure,), {"pack": pack, "unpack": unpack})
 
 
-def _padded(descriptor: bytes) -> bytearray:
+def padded(descriptor: bytes) -> bytearray:
     """A descriptor in the size of the newest version, which the libraries want of any."""
     return bytearray(descriptor.ljust(MQMD2.SIZE, b"\0"))

@@ -4,6 +4,7 @@ import structlog
 
 from adapters.ibm_mq.client import Connection, Library, MqiError, MqMessage
 from adapters.ibm_mq.descriptor import EXTENSION_SIZE, NATIVE
+from adapters.ibm_mq.keyed import open_keyed
 from adapters.ibm_mq.reasons import TOO_LONG
 from adapters.ibm_mq.settings import DestinationSettings
 from adapters.ibm_mq.state import StateQueue
@@ -39,7 +40,7 @@ class Link:
         self.connection = Connection(library, settings)
         try:
             self.queue = self.connection.open_output(settings.queue, settings.remote_queue_manager or "")
-            state_queue = None if settings.state_queue is None else self.connection.open_keyed(settings.state_queue)
+            state_queue = None if settings.state_queue is None else open_keyed(self.connection, settings.state_queue)
             self.states = None if state_queue is None else StateQueue(state_queue, name)
             self._max_length = self._message_length()
             self._tried_length = 0

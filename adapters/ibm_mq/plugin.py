@@ -3,9 +3,11 @@
 from pydantic import BaseModel
 
 from adapters.ibm_mq.client import Library, find_library
+from adapters.ibm_mq.connecting import unknown_to
 from adapters.ibm_mq.receiver import MqReceiver
 from adapters.ibm_mq.sender import MqSender
-from adapters.ibm_mq.settings import DestinationSettings, SourceSettings
+from adapters.ibm_mq.settings import ConnectionSettings, DestinationSettings, SourceSettings
+from app.plugins import PluginError
 from app.ports import Receiver, Sender
 
 
@@ -19,10 +21,20 @@ class MqPlugin:
         self._library = library
 
     def receiver(self, name: str, framing: str, settings: BaseModel) -> Receiver:
-        return MqReceiver(self._library, name, framing, SourceSettings.model_validate(settings))
+        chosen = SourceSettings.model_validate(settings)
+        for place in chosen.places():
+            self._check(name, place)
+        return MqReceiver(self._library, name, framing, chosen)
 
     def sender(self, name: str, settings: BaseModel) -> Sender:
-        return MqSender(self._library, name, DestinationSettings.model_validate(settings))
+        chosen = DestinationSettings.model_validate(settings)
+        self._check(name, chosen)
+        return MqSender(self._library, name, chosen)
+
+    def _check(self, name: str, settings: ConnectionSettings) -> None:
+        """Raises PluginError for settings that the library cannot pass on."""
+        if missing := unknown_to(self._library, settings):
+            raise PluginError(f"{name}: pymqi knows no {' and no '.join(missing)}; install ibmmq in its place")
 
 
 plugin = MqPlugin(find_library())

@@ -6,8 +6,9 @@ What neither queue takes is the receiver's to keep.
 
 import structlog
 
-from adapters.ibm_mq.client import Connection, Input, MqiError, MqMessage
+from adapters.ibm_mq.client import Connection, MqiError, MqMessage
 from adapters.ibm_mq.descriptor import dead_letter
+from adapters.ibm_mq.input import Input
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.words import (
     MQCA_BACKOUT_REQ_Q_NAME,
@@ -20,15 +21,16 @@ _log = structlog.get_logger(__name__)
 
 
 class Poison:
-    """What the queue, or the configuration in its place, says of messages that were backed out."""
+    """What the queue, or the configuration in its place, says of messages that were backed out. An alias queue has no
+    attributes of this kind; its base queue has."""
 
     def __init__(self, connection: Connection, queue: Input, settings: SourceSettings) -> None:
         self._connection, self._queue, self._name = connection, queue, settings.queue
         threshold, backout_queue = settings.backout_threshold, settings.backout_queue
         if threshold is None:
-            threshold = connection.readable_attribute(MQIA_BACKOUT_THRESHOLD, settings.queue)
+            threshold = connection.readable_attribute(MQIA_BACKOUT_THRESHOLD, queue.resolved)
         if backout_queue is None and threshold:
-            backout_queue = connection.readable_attribute(MQCA_BACKOUT_REQ_Q_NAME, settings.queue)
+            backout_queue = connection.readable_attribute(MQCA_BACKOUT_REQ_Q_NAME, queue.resolved)
         self.threshold: int = threshold or 0
         self._backout_queue: str = backout_queue or ""
 
@@ -48,7 +50,7 @@ class Poison:
 
     def _put(self, queue: str, message: MqMessage) -> bool:
         try:
-            self._connection.put_aside(queue, message, self._queue)
+            self._connection.put_aside(queue, message, self._queue.handle)
         except MqiError as error:
             if error.is_broken:
                 raise

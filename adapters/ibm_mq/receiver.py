@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from threading import Event as StopSignal
 from typing import Any
@@ -11,8 +12,9 @@ import structlog
 from adapters.ibm_mq.client import Library, MqiError
 from adapters.ibm_mq.doubt import InDoubt
 from adapters.ibm_mq.reasons import Remedy
-from adapters.ibm_mq.session import Session
+from adapters.ibm_mq.session import Pace, Session
 from adapters.ibm_mq.settings import SourceSettings
+from adapters.ibm_mq.watching import Watch
 from app.ports import Intake
 
 _IDLE = 0.1
@@ -26,9 +28,9 @@ class MqReceiver:
     """`app.ports.Receiver` for IBM MQ."""
 
     def __init__(self, library: Library, name: str, framing: str, settings: SourceSettings) -> None:
-        self._name, self._settings = name, settings
-        in_doubt = InDoubt()
-        self._workers = [_Worker(library, name, framing, settings, in_doubt) for _ in range(settings.connections)]
+        self._name = name
+        self._places = [_Place(library, name, framing, place) for place in settings.places()]
+        self._workers = [worker for place in self._places for worker in place.workers]
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         ending = StopSignal()
@@ -41,18 +43,47 @@ class MqReceiver:
             each.result()
 
     def status(self) -> dict[str, Any]:
-        """Connected while every one of its connections stands."""
-        since = [worker.since for worker in self._workers if worker.since is not None]
-        errors = [worker.error for worker in self._workers if worker.error is not None]
-        connected = len(since) == len(self._workers)
+        """Connected while every one of its connections stands. Of several queue managers each is told of."""
+        told = [place.status() for place in self._places]
+        if len(told) == 1:
+            return told[0]
+        since = [each["since"] for each in told]
+        return {
+            "connected": all(each["connected"] for each in told),
+            "since": None if None in since else max(since),
+            "error": _first(each["error"] and f"{each['broker']}: {each['error']}" for each in told),
+            "warning": _first(each["warning"] and f"{each['broker']}: {each['warning']}" for each in told),
+            "broker": ", ".join(each["broker"] for each in told),
+            "queue": ", ".join(dict.fromkeys(each["queue"] for each in told)),
+            "unacknowledged": sum(each["unacknowledged"] for each in told),
+            "queue_managers": told,
+        }
+
+
+class _Place:
+    """One queue of one queue manager, with its connections."""
+
+    def __init__(self, library: Library, name: str, framing: str, settings: SourceSettings) -> None:
+        self._settings = settings
+        in_doubt = InDoubt()
+        self.workers = [_Worker(library, name, framing, settings, in_doubt) for _ in range(settings.connections)]
+
+    def status(self) -> dict[str, Any]:
+        since = [worker.since for worker in self.workers if worker.since is not None]
+        connected = len(since) == len(self.workers)
         return {
             "connected": connected,
             "since": max(since) if connected else None,
-            "error": errors[0] if errors else None,
+            "error": _first(worker.error for worker in self.workers),
+            "warning": _first(worker.warning for worker in self.workers),
             "broker": self._settings.broker,
             "queue": self._settings.queue,
-            "unacknowledged": sum(worker.unacknowledged for worker in self._workers),
+            "unacknowledged": sum(worker.unacknowledged for worker in self.workers),
         }
+
+
+def _first(each: Iterable[str | None]) -> str | None:
+    return next(filter(None, each), None)
 
 
 class _Worker:
@@ -63,8 +94,10 @@ class _Worker:
         self._in_doubt = in_doubt
         self._log = _log.bind(source=name, broker=settings.broker, queue=settings.queue)
         self._session: Session | None = None
+        self._pace = Pace(settings.batch_messages)
         self._pause = _FIRST_PAUSE
         self._said: str | None = None
+        self._watch = Watch(settings, self._log)
         self.since: int | None = None
         self.error: str | None = None
 
@@ -72,6 +105,11 @@ class _Worker:
     def unacknowledged(self) -> int:
         session = self._session
         return 0 if session is None else session.unacknowledged
+
+    @property
+    def warning(self) -> str | None:
+        """What is wrong although messages are received."""
+        return None if self._session is None else self._watch.warning
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
         """Connects, receives and reconnects until `stop` is set."""
@@ -87,7 +125,7 @@ class _Worker:
     def _connection(self, intake: Intake, stop: StopSignal) -> None:
         """One connection from its start to its end. Raises MqiError when it ends before `stop` is set."""
         session = self._session = Session(
-            self._library, self._name, self._framing, self._settings, self._in_doubt, intake, stop
+            self._library, self._name, self._framing, self._settings, self._in_doubt, self._pace, intake, stop
         )
         try:
             while not stop.is_set():
@@ -97,6 +135,7 @@ class _Worker:
                     if message is not None:
                         session.carry(message)
                     self._said = None
+                    self._watch.look(session, idle=message is None)
                 except MqiError as error:
                     if error.remedy is not Remedy.RETRY:
                         raise

@@ -6,19 +6,33 @@ for, and what is durable is committed.
 
 A message that was backed out twice ends its unit, so that one that makes the process die takes no others along, time
 after time, up to their backout threshold. Once may be any restart.
+
+An MQGET that fails ends its unit too. Where the connection still stands, what was got before is committed. Where it
+does not, the next unit ends in front of the place of the failure (`Pace`), so that what always fails in one place keeps
+nothing else from being received.
 """
 
+from collections.abc import Mapping
 from threading import Event as StopSignal
+from typing import Final
 
 import structlog
 
 from adapters.ibm_mq.client import Connection, Library, MqiError, MqMessage
 from adapters.ibm_mq.descriptor import descriptor_to_get, received
 from adapters.ibm_mq.doubt import InDoubt
+from adapters.ibm_mq.input import Input
 from adapters.ibm_mq.poison import Poison
+from adapters.ibm_mq.reasons import MQRC_SYNCPOINT_LIMIT_REACHED
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.unit import Unit
-from adapters.ibm_mq.words import MQIA_MAX_UNCOMMITTED_MSGS
+from adapters.ibm_mq.words import (
+    MQIA_CURRENT_Q_DEPTH,
+    MQIA_MAX_UNCOMMITTED_MSGS,
+    MQIA_OPEN_INPUT_COUNT,
+    MQIA_PLATFORM,
+    MQPL_ZOS,
+)
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.model.message import PhysicalMessage
 from app.ports import Intake
@@ -28,8 +42,24 @@ _GLANCE = 0.02
 _FAREWELL = 0.5
 _LONGEST_UNIT = 60.0
 _TWICE = 2
+READS_SEGMENTS: Final = frozenset({"mq_group"})
+"""The framings that put the segments of a message together themselves."""
 
 _log = structlog.get_logger(__name__)
+
+
+class Pace:
+    """How many messages a unit of work gets: fewer after a failure, and gradually more again. It outlives sessions."""
+
+    def __init__(self, most: int) -> None:
+        self.limit = self.most = most
+
+    def failed(self, messages: int) -> None:
+        """The next unit is not to get more messages than this."""
+        self.limit = max(1, messages)
+
+    def succeeded(self) -> None:
+        self.limit = min(self.most, self.limit * 2)
 
 
 class Session:
@@ -42,17 +72,17 @@ class Session:
         framing: str,
         settings: SourceSettings,
         in_doubt: InDoubt,
+        pace: Pace,
         intake: Intake,
         stop: StopSignal,
     ) -> None:
         self._name, self._framing, self._settings = name, framing, settings
-        self._in_doubt, self._intake, self._stop = in_doubt, intake, stop
+        self._in_doubt, self._pace, self._intake, self._stop = in_doubt, pace, intake, stop
         self._log = _log.bind(source=name, broker=settings.broker, queue=settings.queue)
         self._connection = Connection(library, settings)
         self.unacknowledged = 0
         try:
-            descriptor = descriptor_to_get(settings.mqmd_version)
-            self._queue = self._connection.open_input(settings.queue, descriptor, settings.wait)
+            self._queue = self._open()
             self._poison = Poison(self._connection, self._queue, settings)
             allowed: int = self._connection.readable_attribute(MQIA_MAX_UNCOMMITTED_MSGS) or settings.batch_messages
             self._most = min(settings.batch_messages, max(1, allowed - 1))  # one is left for a message set aside
@@ -60,17 +90,51 @@ class Session:
             self._connection.close()
             raise
 
+    def _open(self) -> Input:
+        """The queue. Segments are put together where the framing reads whole messages: z/OS cuts no message, and its
+        queues refuse to put any together."""
+        settings = self._settings
+        complete = settings.mqmd_version == 2 and self._framing not in READS_SEGMENTS
+        if complete:
+            complete = self._connection.readable_attribute(MQIA_PLATFORM) != MQPL_ZOS
+        descriptor = descriptor_to_get(settings.mqmd_version)
+        return Input(
+            self._connection,
+            settings.queue,
+            descriptor,
+            settings.wait,
+            exclusive=settings.is_exclusive,
+            complete=complete,
+        )
+
+    @property
+    def too_long(self) -> Mapping[bytes, int]:
+        """As `Input.too_long`."""
+        return self._queue.too_long
+
+    def open_inputs(self) -> int | None:
+        """How many handles have the queue open to get from, this one included; None where that may not be asked."""
+        count: int | None = self._connection.readable_attribute(MQIA_OPEN_INPUT_COUNT, self._queue.resolved)
+        return count
+
+    def depth(self) -> int | None:
+        """How many messages are on the queue, those that cannot be got included; None where that may not be asked."""
+        count: int | None = self._connection.readable_attribute(MQIA_CURRENT_Q_DEPTH, self._queue.resolved)
+        return count
+
     def wait(self) -> MqMessage | None:
         """A message, if one comes within the time that the settings give."""
         return self._queue.get(wait=True)
 
     def carry(self, message: MqMessage) -> None:
-        """One unit of work, from its first message to its end."""
+        """One unit of work, from its first message to its end. Raises MqiError also where all that was got is
+        committed and the next message could not be got."""
         unit = Unit(self._intake)
+        failure: MqiError | None = None
         try:
-            self._fill(unit, message)
+            failure = self._fill(unit, message)
             if self._is_durable(unit):
-                self._connection.commit()
+                self._commit(unit)
             else:
                 self._give_back(unit)
         except MqiError:
@@ -80,6 +144,16 @@ class Session:
             raise
         finally:
             self.unacknowledged = 0
+        if failure is not None:
+            raise failure
+
+    def _commit(self, unit: Unit) -> None:
+        try:
+            self._connection.commit()
+        except MqiError:
+            self._pace.failed(unit.count // 2)
+            raise
+        self._pace.succeeded()
 
     def back_out(self) -> None:
         self._connection.back_out()
@@ -87,10 +161,12 @@ class Session:
     def close(self) -> None:
         self._connection.close()
 
-    def _fill(self, unit: Unit, first: MqMessage) -> None:
-        """Gets and hands over until all of it is durable with the queue empty, or until the unit is at its limit."""
+    def _fill(self, unit: Unit, first: MqMessage) -> MqiError | None:
+        """Gets and hands over until all of it is durable with the queue empty, or until the unit is at its limit.
+        Returns the error of an MQGET after which what was got can be committed."""
         message: MqMessage | None = first
-        while True:
+        failure: MqiError | None = None
+        while failure is None:
             if message is None:
                 unit.submit()
                 if unit.wait(_GLANCE):
@@ -101,11 +177,29 @@ class Session:
             if self._stop.is_set() or unit.age > _LONGEST_UNIT:
                 break
             self.unacknowledged = unit.count
-            message = self._queue.get()
+            try:
+                message = self._queue.get()
+            except MqiError as error:
+                failure = self._after(error, unit)
+                message = None
+                if error.reason == MQRC_SYNCPOINT_LIMIT_REACHED:
+                    break
         unit.submit()
+        return failure
+
+    def _after(self, error: MqiError, unit: Unit) -> MqiError | None:
+        """The error, where the unit of work can be committed without the message that could not be got; None where
+        nothing is wrong but that the unit is full. Raises it where the unit is lost."""
+        if error.reason == MQRC_SYNCPOINT_LIMIT_REACHED:
+            self._most = max(1, unit.count - 1)  # one is left for a message set aside
+            return None
+        if error.is_broken or error.took_message:
+            self._pace.failed(unit.count)
+            raise error
+        return error
 
     def _is_full(self, unit: Unit) -> bool:
-        return unit.count >= self._most or unit.bytes >= self._settings.batch_bytes
+        return unit.count >= min(self._most, self._pace.limit) or unit.bytes >= self._settings.batch_bytes
 
     def _take(self, unit: Unit, message: MqMessage) -> bool:
         """Puts a message into the unit; true when the unit must end with it."""

@@ -39,7 +39,7 @@ def _entries(found: Capture, origin: Origin, version: Version | None) -> Iterato
     unread = PhysicalMessage(origin.initial.source, origin.initial.framing, received_at=received_at)
     at = 0
     try:
-        for packet in packets(data):
+        for packet in packets(data, version):
             at = packet.at
             if packet.type is PacketType.PUBLISH:
                 publish = read_publish(data, packet, version or _version(data, packet))

@@ -173,7 +173,7 @@ class Gateway:
             checks["archive"] = self._archiver.check()
         for name, receiver in self.receivers.items():
             status = receiver.status()
-            checks[f"source {name}"] = {"ok": bool(status["connected"]), **status}
+            checks[f"source {name}"] = {"ok": bool(status["connected"]) and not status.get("warning"), **status}
         for name, outbox in self._outboxes.items():
             status = outbox.sender.status()
             repeats = outbox.sender.repeats()
@@ -239,7 +239,11 @@ class Gateway:
 
     def quarantined_body(self, record: QuarantineRecord) -> bytes:
         """A quarantined physical message's body. Raises KeyError when its segment is gone."""
-        return bytes(quarantined_message(record, self.catalog, self.store, self.journal).body)
+        return bytes(self.quarantined(record).body)
+
+    def quarantined(self, record: QuarantineRecord) -> PhysicalMessage:
+        """Return a quarantined physical message. Raises KeyError when its segment is gone."""
+        return quarantined_message(record, self.catalog, self.store, self.journal)
 
     def replay_quarantine(self, quarantine_id: str) -> bool:
         """Gives a quarantined message, or the attachment that its content spoilt, another try; False when there is

@@ -1,5 +1,6 @@
 """Quarantine: physical messages that could not be understood, with the reason and the bytes."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated
 
@@ -22,7 +23,8 @@ router = APIRouter(prefix="/quarantine", tags=["quarantine"])
 
 class QuarantineView(BaseModel):
     """A physical message that could not be understood. `row` names the field, `at` the byte (null where none applies).
-    `preview` are its first bytes in hexadecimal, null when they are gone."""
+    `preview` are its first bytes in hexadecimal, and `properties` what was kept with it, such as `mqmd.put_appl_name`
+    of a message that came over IBM MQ; both are null in lists, and when they are gone."""
 
     id: str
     source: str
@@ -36,10 +38,17 @@ class QuarantineView(BaseModel):
     size: int
     received_at: datetime
     preview: str | None = None
+    properties: dict[str, str] | None = Field(default=None, examples=[{"mqmd.user_identifier": "sasadm"}])
     links: Links
 
     @classmethod
-    def of(cls, record: QuarantineRecord, base: str, preview: bytes | None = None) -> "QuarantineView":
+    def of(
+        cls,
+        record: QuarantineRecord,
+        base: str,
+        preview: bytes | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> "QuarantineView":
         own = f"{base}/quarantine/{record.id}"
         return cls(
             id=record.id,
@@ -54,6 +63,7 @@ class QuarantineView(BaseModel):
             size=record.size,
             received_at=to_time(record.received_at),
             preview=None if preview is None else preview.hex(),
+            properties=None if properties is None else {shown(name): shown(text) for name, text in properties.items()},
             links={"self": own, "body": f"{own}/body", "replay": f"{own}/replay"},
         )
 
@@ -76,13 +86,13 @@ def list_quarantine(
 
 @router.get("/{quarantine_id}", operation_id="get_quarantine_entry", responses=responses("not-found"))
 def get_quarantine_entry(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
-    """One entry, with its message's first bytes."""
+    """One entry, with its message's first bytes and its properties."""
     record = _entry(gateway, quarantine_id)
     try:
-        preview = gateway.quarantined_body(record)[:PREVIEW]
+        message = gateway.quarantined(record)
     except KeyError:
-        preview = None
-    return QuarantineView.of(record, base, preview)
+        return QuarantineView.of(record, base)
+    return QuarantineView.of(record, base, bytes(message.body[:PREVIEW]), message.properties)
 
 
 @router.get(

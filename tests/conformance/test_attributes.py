@@ -40,6 +40,47 @@ def test_the_depth(session: Session, queue: str, c: ModuleType) -> None:
         session.put(opened)
 
 
+def test_the_depth_and_units_of_work(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: CurrentQDepth (MQLONG): puts count at once, and gets as well, whether they are committed or not."""
+    opened = session.open(queue, c.MQOO_INQUIRE | c.MQOO_OUTPUT | c.MQOO_INPUT_SHARED)
+    depths = []
+    for step in (
+        lambda: session.put(opened, options=c.MQPMO_SYNCPOINT),
+        session.connection.commit,
+        lambda: session.get(opened, c.MQGMO_SYNCPOINT),
+        session.connection.backout,
+        lambda: session.get(opened, c.MQGMO_SYNCPOINT),
+        session.connection.commit,
+    ):
+        step()
+        depths.append(opened.inquire(c.MQIA_CURRENT_Q_DEPTH))
+    assert depths == [1, 1, 0, 1, 0, 0]
+
+
+def test_a_message_got_makes_room_before_it_is_committed(
+    session: Session, new_queue: Callable[..., str], c: ModuleType
+) -> None:
+    """IBM MQ: CurrentQDepth (MQLONG); MaxQDepth (MQLONG); 2053 (0805) MQRC_Q_FULL."""
+    opened = session.open(new_queue(maxdepth=1), c.MQOO_OUTPUT | c.MQOO_INPUT_SHARED)
+    session.put(opened)
+    with session.fails(c.MQRC_Q_FULL):
+        session.put(opened)
+    session.get(opened, c.MQGMO_SYNCPOINT)
+    session.put(opened)
+    session.connection.backout()
+    assert len(session.bodies(opened)) == 2
+
+
+def test_selectors_of_local_queues(session: Session, queue: str, c: ModuleType) -> None:
+    """IBM MQ: MQINQ - Inquire object attributes, table 1: none of these fails for a local queue."""
+    opened = session.open(queue, c.MQOO_INQUIRE)
+    numbers = "DEF_BIND DIST_LISTS NPM_CLASS Q_DEPTH_HIGH_LIMIT Q_DEPTH_LOW_LIMIT Q_DEPTH_MAX_EVENT RETENTION_INTERVAL"
+    more = "SCOPE TRIGGER_CONTROL TRIGGER_DEPTH TRIGGER_MSG_PRIORITY TRIGGER_TYPE Q_SERVICE_INTERVAL"
+    assert all(isinstance(opened.inquire(getattr(c, f"MQIA_{name}")), int) for name in f"{numbers} {more}".split())
+    texts = {"INITIATION_Q_NAME": 48, "PROCESS_NAME": 48, "TRIGGER_DATA": 64, "CLUSTER_NAME": 48}
+    assert {name: len(opened.inquire(getattr(c, f"MQCA_{name}"))) for name in texts} == texts
+
+
 def test_who_has_it_open(session: Session, queue: str, c: ModuleType) -> None:
     """IBM MQ: OpenInputCount (MQLONG); OpenOutputCount (MQLONG)."""
     inquiry = session.open(queue, c.MQOO_INQUIRE)

@@ -1,14 +1,17 @@
 """MQCONN, MQCONNX and MQDISC."""
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tests.conformance.calls import LONG_WAIT, Session
-from tests.conformance.target import Target
+from tests.conformance.target import CONNECT, Target
 from tests.support.mosquitto import free_port
 from tests.support.queue_manager import QueueManager
 
@@ -185,3 +188,82 @@ def test_is_connected(target: Target, connect: Callable[..., Session]) -> None:
     assert session.connection.is_connected
     session.connection.disconnect()
     assert not session.connection.is_connected
+
+
+@pytest.mark.parametrize(("ccsid", "expected"), [("850", 850), ("", 1208)])
+def test_no_character_set_is_the_clients(
+    target: Target, session: Session, queue: str, ccsid: str, expected: int, double: QueueManager
+) -> None:
+    """IBM MQ: CodedCharSetId (MQLONG): for client applications MQCCSI_Q_MGR is filled in from the client's locale;
+    Choosing client or server CCSID: MQCCSID overrides it."""
+    program = CONNECT + "queue = mq.Queue(connection, queues[0], mq.CMQC.MQOO_OUTPUT)\nqueue.put(b'', mq.MD())\n"
+    surroundings = target.environment | {"MQCCSID": ccsid, "LC_ALL": "C.UTF-8"}
+    subprocess.run([sys.executable, "-c", program, *target.arguments(), queue], env=surroundings, check=True)
+    assert session.get(session.source(queue)).md.CodedCharSetId == expected
+
+
+def test_a_key_repository_that_is_not_there(own: Callable[..., Target], tmp_path: Path) -> None:
+    """IBM MQ: 2381 (094D) MQRC_KEY_REPOSITORY_ERROR."""
+    target = own(cipher="ANY_TLS12_OR_HIGHER")
+    mq = target.mq
+    (tmp_path / "keys.kdb").touch()
+    for repository, reason in ((tmp_path / "missing", 2381), (tmp_path / "keys", None)):
+        cd = mq.CD(
+            ChannelName=target.channel.encode(),
+            ConnectionName=target.connection_name.encode(),
+            SSLCipherSpec=b"ANY_TLS12_OR_HIGHER",
+        )
+        sco = mq.SCO()
+        sco.KeyRepository = str(repository).encode()
+        connection = mq.QueueManager(None)
+        if reason is None:
+            connection.connect_with_options(target.name, cd=cd, sco=sco)
+            connection.disconnect()
+        else:
+            with pytest.raises(mq.MQMIError) as refused:
+                connection.connect_with_options(target.name, cd=cd, sco=sco)
+            assert refused.value.reason == reason
+
+
+def test_authorities(own: Callable[..., Target]) -> None:
+    """IBM MQ: 2035 (07F3) MQRC_NOT_AUTHORIZED: Type 1 on connecting, Type 2 on opening a queue."""
+    granted = {"app": {"": ["connect"], "DEV.QUEUE.1": ["get", "put"]}, "nobody": {}}
+    target = own(users={"app": "a", "nobody": "n"}, authorities=granted)
+    c = target.mq.CMQC
+    with pytest.raises(target.mq.MQMIError) as refused:
+        target.connect(user="nobody", password="n")
+    assert refused.value.reason == c.MQRC_NOT_AUTHORIZED
+    connection = target.connect(user="app", password="a")
+    for options in (c.MQOO_OUTPUT, c.MQOO_INPUT_SHARED):
+        target.mq.Queue(connection, "DEV.QUEUE.1", options).close()
+    for name, options in (
+        ("DEV.QUEUE.1", c.MQOO_BROWSE),
+        ("DEV.QUEUE.1", c.MQOO_INQUIRE),
+        ("DEV.QUEUE.1", c.MQOO_OUTPUT | c.MQOO_PASS_ALL_CONTEXT),
+        ("DEV.QUEUE.2", c.MQOO_OUTPUT),
+    ):
+        with pytest.raises(target.mq.MQMIError) as refused:
+            target.mq.Queue(connection, name, options)
+        assert refused.value.reason == c.MQRC_NOT_AUTHORIZED
+    with pytest.raises(target.mq.MQMIError) as refused:
+        connection.put1(target.mq.OD(ObjectName=b"DEV.QUEUE.2"), b"", target.mq.MD(), target.mq.PMO())
+    assert refused.value.reason == c.MQRC_NOT_AUTHORIZED
+    connection.disconnect()
+
+
+@pytest.mark.parametrize(("operator", "expected"), [("GREATER", {"DEEP"}), ("NOT_GREATER", {"SHALLOW"})])
+def test_filters_of_inquiries(own: Callable[..., Target], operator: str, expected: set[str]) -> None:
+    """IBM MQ: MQCFIF - PCF integer filter parameter structure; Inquire Queue, IntegerFilterCommand."""
+    target = own()
+    assert target.double is not None
+    target.double.define("TEST.DEEP", maxdepth=100)
+    target.double.define("TEST.SHALLOW", maxdepth=10)
+    mq, connection = target.mq, target.connect()
+    how = getattr(mq.CMQCFC, f"MQCFOP_{operator}")
+    chosen = mq.Filter(mq.CMQC.MQIA_MAX_Q_DEPTH)
+    chosen = {"GREATER": chosen.greater, "NOT_GREATER": chosen.not_greater}[operator](10)
+    assert chosen.operator == how
+    found = mq.PCFExecute(connection).MQCMD_INQUIRE_Q({mq.CMQC.MQCA_Q_NAME: b"TEST.*"}, [chosen])
+    names = {each[mq.CMQC.MQCA_Q_NAME].decode().strip().removeprefix("TEST.") for each in found}
+    assert names == expected
+    connection.disconnect()

@@ -48,6 +48,7 @@ def test_beside_other_values_it_is_data(session: Session, queue: str, c: ModuleT
 
 
 INVALID: dict[str, tuple[str, dict[str, Any]]] = {
+    "identifier": ("MQRC_MDE_ERROR", {"StrucId": b"XYZ "}),
     "length": ("MQRC_MDE_ERROR", {"StrucLength": 68}),
     "no sequence number": ("MQRC_MSG_SEQ_NUMBER_ERROR", {"MsgSeqNumber": 0}),
     "sequence number too high": ("MQRC_MSG_SEQ_NUMBER_ERROR", {"MsgSeqNumber": 1_000_000_000}),
@@ -76,11 +77,24 @@ def test_one_that_is_cut_off_fails_the_call(session: Session, queue: str, versio
         session.put(session.destination(queue), extension(c)[:71], version=version, Format=c.MQFMT_MD_EXTENSION)
 
 
-def test_the_original_length_of_a_report_segment(session: Session, queue: str, c: ModuleType) -> None:
+@pytest.mark.parametrize("length", [3, 0, -1])
+def test_the_original_length_of_a_report_segment(session: Session, queue: str, length: int, c: ModuleType) -> None:
     """IBM MQ: 2252 (08CC) MQRC_ORIGINAL_LENGTH_ERROR: shorter than the data of a report that is a segment."""
-    mde = extension(c, MsgFlags=c.MQMF_SEGMENT, OriginalLength=3)
+    mde = extension(c, MsgFlags=c.MQMF_SEGMENT, OriginalLength=length)
     with session.fails(c.MQRC_ORIGINAL_LENGTH_ERROR):
         put_with(session, queue, mde, 1, MsgType=c.MQMT_REPORT)
+
+
+@pytest.mark.parametrize("flags", ["MQMF_MSG_IN_GROUP", "MQMF_SEGMENT"])
+@pytest.mark.parametrize("length", [0, -5, 3])
+def test_the_original_length_of_others_is_ignored(
+    session: Session, queue: str, flags: str, length: int, c: ModuleType
+) -> None:
+    """IBM MQ: OriginalLength (MQLONG): the queue manager ignores the field of a segment that is no report message,
+    and in all other cases."""
+    put_with(session, queue, extension(c, MsgFlags=getattr(c, flags), OriginalLength=length), 1)
+    got = session.get(session.source(queue))
+    assert got.md.OriginalLength == (4 if flags == "MQMF_SEGMENT" else c.MQOL_UNDEFINED)
 
 
 @pytest.mark.parametrize("version", [1, 2])

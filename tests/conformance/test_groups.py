@@ -371,3 +371,26 @@ def test_a_segment_has_data(session: Session, queue: str, c: ModuleType) -> None
     """IBM MQ: 2253 (08CD) MQRC_SEGMENT_LENGTH_ZERO."""
     with session.fails(c.MQRC_SEGMENT_LENGTH_ZERO):
         session.put(session.destination(queue), b"", MsgFlags=c.MQMF_SEGMENT)
+
+
+def test_the_queue_manager_cuts_what_is_too_long_where_that_is_allowed(
+    session: Session, new_queue: Callable[..., str], c: ModuleType
+) -> None:
+    """IBM MQ: Segmentation and reassembly by queue manager; MsgFlags (MQLONG), MQMF_SEGMENTATION_ALLOWED."""
+    queue = new_queue(maxmsgl=100)
+    body = bytes(range(250))
+    with session.fails(c.MQRC_MSG_TOO_BIG_FOR_Q):
+        session.put(session.destination(queue), body)
+    session.put(session.destination(queue), body, MsgFlags=c.MQMF_SEGMENTATION_ALLOWED)
+    source = session.source(queue, c.MQOO_BROWSE)
+    first = session.get(source, c.MQGMO_BROWSE_FIRST, match=c.MQMO_NONE).md
+    assert first.MsgFlags & c.MQMF_SEGMENT
+    assert first.GroupId != c.MQGI_NONE
+    assert 0 < first.OriginalLength <= 100
+    assert session.get(source, c.MQGMO_COMPLETE_MSG, match=c.MQMO_NONE).body == body
+
+
+def test_a_segment_has_at_least_16_bytes(session: Session, new_queue: Callable[..., str], c: ModuleType) -> None:
+    """IBM MQ: 2030 (07EE) MQRC_MSG_TOO_BIG_FOR_Q: the smallest segment that the queue manager can create."""
+    with session.fails(c.MQRC_MSG_TOO_BIG_FOR_Q):
+        session.put(session.destination(new_queue(maxmsgl=15)), bytes(20), MsgFlags=c.MQMF_SEGMENTATION_ALLOWED)

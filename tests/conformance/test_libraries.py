@@ -101,7 +101,7 @@ except mq.PYIFError:
 def test_ibmmq_reads_headers_beside_opentelemetry(target: Target, session: Session, queue: str) -> None:
     """Where OpenTelemetry can be imported, ibmmq looks for its properties in every MQRFH2, and raises for one that it
     cannot read: when the message has been taken, and without its body. pymqi hands it over as it is."""
-    session.put(session.destination(queue), b"not an MQRFH2", Format=b"MQHRF2")
+    session.put(session.destination(queue), b"not an MQRFH2", version=1, Format=b"MQHRF2")
     command = [sys.executable, "-c", CONNECT + GETTER, *target.arguments(), queue]
     printed = subprocess.check_output(command, env=target.environment, text=True)
     refuses = target.library == "ibmmq" and importlib.util.find_spec("opentelemetry") is not None

@@ -196,21 +196,6 @@ def test_a_full_queue(session: Session, new_queue: Callable[..., str], c: Module
     session.put(queue)
 
 
-def test_uncommitted_messages_count_towards_the_depth(
-    session: Session, new_queue: Callable[..., str], c: ModuleType
-) -> None:
-    """IBM MQ: CurrentQDepth (MQLONG): messages put and got within units of work that are not committed are counted."""
-    name = new_queue(maxdepth=1)
-    queue = session.destination(name, c.MQOO_INQUIRE)
-    session.put(queue)
-    session.get(session.source(name), c.MQGMO_SYNCPOINT)
-    assert queue.inquire(c.MQIA_CURRENT_Q_DEPTH) == 1
-    with session.fails(c.MQRC_Q_FULL):
-        session.put(queue)
-    session.connection.commit()
-    session.put(queue)
-
-
 def test_putting_inhibited(session: Session, queue: str, c: ModuleType) -> None:
     """IBM MQ: 2051 (0803) MQRC_PUT_INHIBITED; MQSET of MQIA_INHIBIT_PUT."""
     opened = session.destination(queue, c.MQOO_SET)

@@ -15,6 +15,7 @@
 #include "cmqxc.h"
 
 #include <errno.h>
+#include <langinfo.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -196,7 +197,7 @@ typedef struct {
   MQCHAR20 channel;
   MQCHAR28 application;
   MQCHAR32 cipher;
-  int32_t options, process, max_message_length, user_length, password_length;
+  int32_t options, process, max_message_length, user_length, password_length, token_length, peer_length, ccsid;
 } ConnectRequest;
 
 static void blank_padded(char *to, size_t size, const char *from, size_t length) {
@@ -220,6 +221,25 @@ static void from_channel(ConnectRequest *request, char *names, const MQCD *chann
   request->max_message_length = channel->MaxMsgLength;
   if (channel->Version >= MQCD_VERSION_7)
     blank_padded(request->cipher, sizeof request->cipher, channel->SSLCipherSpec, sizeof channel->SSLCipherSpec);
+}
+
+/* The client's own character set: what MQCCSID says, or else the locale. */
+static int32_t client_ccsid(void) {
+  const char *said = getenv("MQCCSID"), *codeset = nl_langinfo(CODESET);
+  if (said && atoi(said) > 0) return atoi(said);
+  return !strncmp(codeset, "ISO-8859-1", 10) ? 819 : 1208;
+}
+
+/* A key repository is named with or without the suffix of its file. */
+static int key_repository_exists(const PMQSCO security) {
+  char path[sizeof(MQCHAR256) + 5] = {0};
+  const char *said = getenv("MQSSLKEYR");
+  if (security) memcpy(path, security->KeyRepository, sizeof security->KeyRepository);
+  for (size_t end = strlen(path); end && path[end - 1] == ' '; end--) path[end - 1] = 0;
+  if (!path[0] && said) snprintf(path, sizeof path - 4, "%s", said);
+  if (path[0] && !access(path, R_OK)) return 1;
+  strcat(path, ".kdb");
+  return !access(path, R_OK);
 }
 
 static MQHCONN new_handle(int fd, const ConnectRequest *request) {
@@ -248,7 +268,8 @@ static MQHCONN handle_of_thread(void) {
 }
 
 void MQCONNX(const char *name, PMQCNO cno, PMQHCONN handle, PMQLONG comp, PMQLONG reason) {
-  ConnectRequest request = {.max_message_length = INT32_MAX, .process = getpid()};
+  ConnectRequest request = {.max_message_length = INT32_MAX, .process = getpid(), .ccsid = client_ccsid()};
+  const MQCD *channel = 0;
   char names[sizeof(MQCHAR264) + 1] = {0};
   const MQCSP *security = 0;
   *handle = MQHC_UNUSABLE_HCONN;
@@ -261,7 +282,10 @@ void MQCONNX(const char *name, PMQCNO cno, PMQHCONN handle, PMQLONG comp, PMQLON
   if (cno) {
     if (memcmp(cno->StrucId, "CNO ", sizeof cno->StrucId)) FAIL(MQRC_CNO_ERROR);
     request.options = cno->Options;
-    if (cno->Version >= MQCNO_VERSION_2 && cno->ClientConnPtr) from_channel(&request, names, cno->ClientConnPtr);
+    if (cno->Version >= MQCNO_VERSION_2 && cno->ClientConnPtr) {
+      channel = cno->ClientConnPtr;
+      from_channel(&request, names, channel);
+    }
     if (cno->Version >= MQCNO_VERSION_5) security = cno->SecurityParmsPtr;
     if (cno->Version >= MQCNO_VERSION_7 && cno->ApplName[0] > ' ')
       blank_padded(request.application, sizeof request.application, cno->ApplName, sizeof cno->ApplName);
@@ -270,6 +294,12 @@ void MQCONNX(const char *name, PMQCNO cno, PMQHCONN handle, PMQLONG comp, PMQLON
     request.user_length = security->CSPUserIdPtr ? security->CSPUserIdLength : 0;
     request.password_length = security->CSPPasswordPtr ? security->CSPPasswordLength : 0;
   }
+  if (security && security->Version >= MQCSP_VERSION_3 && security->AuthenticationType == MQCSP_AUTH_ID_TOKEN)
+    request.token_length = security->TokenPtr ? security->TokenLength : 0;
+  if (channel && channel->Version >= MQCD_VERSION_7 && channel->SSLPeerNamePtr)
+    request.peer_length = channel->SSLPeerNameLength;
+  if (request.cipher[0] > ' ' && !key_repository_exists(cno && cno->Version >= MQCNO_VERSION_4 ? cno->SSLConfigPtr : 0))
+    FAIL(MQRC_KEY_REPOSITORY_ERROR);
   MQHCONN mine = request.options & SHARED ? MQHC_UNUSABLE_HCONN : handle_of_thread();
   if (mine != MQHC_UNUSABLE_HCONN) {
     if (memcmp(connections[mine].queue_manager, request.queue_manager, sizeof request.queue_manager))
@@ -290,9 +320,11 @@ void MQCONNX(const char *name, PMQCNO cno, PMQHCONN handle, PMQLONG comp, PMQLON
   }
   Connection *c = &connections[new];
   struct iovec out[] = {PART(&request, sizeof request), PART(security ? security->CSPUserIdPtr : 0, request.user_length),
-                        PART(security ? security->CSPPasswordPtr : 0, request.password_length)};
+                        PART(security ? security->CSPPasswordPtr : 0, request.password_length),
+                        PART(request.token_length ? security->TokenPtr : 0, request.token_length),
+                        PART(request.peer_length ? channel->SSLPeerNamePtr : 0, request.peer_length)};
   struct iovec in[] = {PART(&c->one_per_thread, sizeof(int32_t))};
-  exchange(c, CONN, out, 3, in, 1, comp, reason);
+  exchange(c, CONN, out, 5, in, 1, comp, reason);
   if (*comp == MQCC_FAILED) {
     if (*reason == MQRC_CONNECTION_BROKEN) *reason = MQRC_Q_MGR_NOT_AVAILABLE;
     release(c);

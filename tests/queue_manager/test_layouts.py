@@ -17,7 +17,7 @@ VERSIONS: dict[str, list[str | None]] = {
     "MQPMO": ["RecsPresent", "OriginalMsgHandle", None],
     "MQOD": ["RecsPresent", "AlternateSecurityId", "ObjectString", None],
     "MQCNO": ["ClientConnOffset", "ConnTag", "SSLConfigPtr", "ConnectionId", "CCDTUrlPtr", "ApplName", None],
-    "MQCSP": [None],
+    "MQCSP": ["Reserved3", "Reserved4", None],
     "MQSCO": ["KeyResetCount", "EncryptionPolicySuiteB", "CertificateValPolicy", "CertificateLabel", None],
     "MQSD": [None],
     "MQSRO": [None],

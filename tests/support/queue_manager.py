@@ -73,6 +73,12 @@ class QueueManager:
         """Ends it in order: waiting calls get MQRC_Q_MGR_STOPPING, units of work are backed out."""
         self._end(signal.SIGTERM)
 
+    def restart(self, **options: Any) -> None:
+        """Stops and starts it, with some of its options changed."""
+        self.stop()
+        self._settings.update(options)
+        self.start()
+
     def kill(self) -> None:
         """Ends it at once."""
         self._end(signal.SIGKILL)
@@ -109,8 +115,8 @@ class QueueManager:
         return depth
 
     def status(self, queue: str) -> dict[str, Any]:
-        """What is going on at a queue: `depth`, `uncommitted` of these, open `handles` (and those for `inputs`, for
-        `outputs`), `waiters`, and the `attributes`."""
+        """What is going on at a queue: `depth`, `uncommitted` of these, its CURDEPTH (`curdepth`), open `handles` (and
+        those for `inputs`, for `outputs`), `waiters`, and the `attributes`."""
         status: dict[str, Any] = self._control("status", queue=queue)
         return status
 

@@ -192,7 +192,9 @@ class Stock:
 
     def quarantined(self, body: bytes) -> QuarantineRecord:
         self._count += 1
-        (position,) = self.journal.append([PhysicalMessage("orders", "sas_queue", msg_type=100000, body=body)])
+        message = PhysicalMessage("orders", "sas_queue", msg_type=100000, body=body)
+        message = message._replace(properties={"mqmd.put_appl_name": "sas.exe"})
+        (position,) = self.journal.append([message])
         record = QuarantineRecord(
             id=f"{self._count:032x}",
             source="orders",

@@ -10,7 +10,7 @@ def test_an_entry_shows_the_reason_and_the_bytes(stock: Stock, http: httpx.Clien
     record = stock.quarantined(body)
     (listed,) = http.get("/v1/quarantine", params={"state": "kept", "source": "orders"}).json()["items"]
     seen = http.get(listed["links"]["self"]).json()
-    assert seen == {**listed, "preview": body[:256].hex()}
+    assert seen == {**listed, "preview": body[:256].hex(), "properties": {"mqmd.put_appl_name": "sas.exe"}}
     assert (seen["code"], seen["row"], seen["at"]) == ("truncated", "AttachmentHeader.attachments", 7)
     whole = http.get(seen["links"]["body"])
     assert (whole.content, whole.headers["content-type"]) == (body, "application/octet-stream")

@@ -15,8 +15,10 @@ On MQPUT and MQPUT1 a queue manager does this with an MQMDE that the Format anno
 
 On MQGET with a version-1 MQMD it puts one in front of the data only if some field has not its initial value.
 
-What "not valid" is, the pages of the reasons say. Three of their cases are never met here: the page of 2248 refuses a
-version other than 2 and a CodedCharSetId of 0, where the table calls the first data, and where the second is the
+What "not valid" is, the pages of the reasons say: an identifier that is MDE in neither ASCII nor EBCDIC, a length other
+than 72 (2248), and the fields of 2249 to 2252. OriginalLength counts in a report on a segment alone; anywhere else it
+is ignored, whatever it is (page "OriginalLength"). Three cases of these pages are never met here: that of 2248 refuses
+a version other than 2 and a CodedCharSetId of 0, where the table calls the first data, and where the second is the
 structure's initial value and its field's page says that it is not checked; 2258 can only befall a distribution list.
 """
 
@@ -41,7 +43,7 @@ from app.codecs.ibm_mq.words import (
     MQRC_OFFSET_ERROR,
     MQRC_ORIGINAL_LENGTH_ERROR,
 )
-from app.codecs.ibm_mq.writing import Heads, identifier, written
+from app.codecs.ibm_mq.writing import ASCII, EBCDIC, Heads, identifier, written
 from app.model.message import PhysicalMessage
 from app.wire import Context, WireError
 from app.wire.kinds import Buffer
@@ -52,6 +54,8 @@ UNKNOWN_FLAGS: Final = MQMF_REJECT_UNSUP_MASK & ~(
     MQMF_SEGMENTATION_ALLOWED | _SEGMENT | MQMF_MSG_IN_GROUP | MQMF_LAST_MSG_IN_GROUP
 )
 HEADS: Final = Heads([MQMDE()])
+_HEAD_SIZE = 8
+_IDENTIFIERS = frozenset("MDE ".encode(charset) for charset in (ASCII, EBCDIC))
 _PLACES = {cell.name: cell.at for cell in MQMDE.cells(MQMDE().encode())}
 
 
@@ -113,6 +117,7 @@ def on_put(
     """
     found = HEADS.find(buffer, at, encoding, ccsid)
     if found is None:
+        _check_head(bytes(buffer[at : at + _HEAD_SIZE]), at)
         return None
     _, context = found
     try:
@@ -148,6 +153,13 @@ _FAULTS: tuple[tuple[int, str, Callable[[MQMDE], bool], str], ...] = (
     (MQRC_OFFSET_ERROR, "offset", lambda it: not 0 <= it.offset <= MOST, f"not 0 to {MOST}"),
 )
 """What an MQMDE must not have: the reason, the row, whether it has it, and what to say."""
+
+
+def _check_head(head: bytes, at: int) -> None:
+    """Refuses what begins like an MQMDE in no character set, or ends before its version. Raises ExtensionError."""
+    if head[:4] not in _IDENTIFIERS or len(head) < _HEAD_SIZE:
+        why = f"{head.hex().upper() or 'nothing'}, where 'MDE ' and a version belong"
+        raise ExtensionError(MQRC_MDE_ERROR, "MQMDE.struc_id", at, why)
 
 
 def _check(extension: MQMDE, at: int, msg_type: int, data: int) -> None:

@@ -4,11 +4,17 @@ It is what a bridge forwards that takes a queue's messages to a transport withou
 descriptor to say how it is written, so its first eight bytes tell: the structure identifier the character set, the
 version the byte order.
 
+Beside the fields that a physical message has, a descriptor says from whom it is and whom to answer. This is kept as
+properties, named `mqmd.` and the row: `user_identifier`, `accounting_token` (hexadecimal), `appl_identity_data`,
+`put_appl_type`, `put_appl_name`, `appl_origin_data`, `reply_to_q`, `reply_to_q_mgr` and `report`, each where it says
+anything.
+
 Reading is on the way of every message received, so it takes the few rows that a physical message has with one `struct`
 call; the layouts of `headers` are the authority, locate what is wrong, and are what this is tested against.
 """
 
 import struct
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import product
 from typing import Any, Final, Literal, NamedTuple
@@ -20,12 +26,15 @@ from app.codecs.ibm_mq.moments import microseconds, put_date_and_time
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.codecs.ibm_mq.words import MQ_NO_ID, MQFMT_MD_EXTENSION
 from app.codecs.ibm_mq.writing import ASCII, EBCDIC, ORDERS, identifier, trimmed
-from app.model.message import PhysicalMessage
+from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.wire import Context, WireError
-from app.wire.kinds import Buffer, Order
+from app.wire.kinds import PADDING, Buffer, Order
 
 _ROWS_1 = "12x i 8x ii 8s 8x 24s 24s 208x 16s 4x"
 _ROWS_2 = _ROWS_1 + "24s iiii"
+_REPORT, _CONTEXT, _ORIGIN = slice(8, 12), slice(100, 304), slice(320, 324)
+"""Bytes of a descriptor: Report, ReplyToQ to PutApplName, and ApplOriginData."""
+_CONTEXT_ROWS = {order: struct.Struct(order + "48s 48s 12s 32s 32s i 28s") for order in ORDERS}
 IMAGE_OVERHEAD: Final = MQMD1.SIZE + MQMDE.SIZE
 """The most bytes that `write_image` puts before a body."""
 
@@ -110,6 +119,13 @@ def _described(
         trimmed(format_, found.charset),
         _put_time(put_at, found.charset),
         received_at,
+        _context(
+            bytes(descriptor[_REPORT]),
+            bytes(descriptor[_CONTEXT]),
+            bytes(descriptor[_ORIGIN]),
+            found.order,
+            found.charset,
+        ),
     )
 
 
@@ -146,6 +162,28 @@ def _find(payload: Buffer) -> _Descriptor:
     if head[:4] in _STRUC_IDS:
         raise WireError("MQMD1.version", 4, f"{head[4:].hex().upper()} is neither version 1 nor 2 in any byte order")
     raise WireError("MQMD1.struc_id", 0, f"{head[:4].hex().upper()} is not 'MD  ' in ASCII or EBCDIC")
+
+
+@lru_cache(maxsize=256)
+def _context(report: bytes, context: bytes, origin: bytes, order: Order, charset: str) -> Mapping[str, str]:
+    """The properties that tell from whom a message is, whom to answer and what reports are wanted; what says nothing
+    is left out. Messages of one program share them, so they are made once."""
+    reply_to_q, reply_to_q_mgr, user, token, identity_data, appl_type, appl_name = _CONTEXT_ROWS[order].unpack(context)
+    number = struct.Struct(order + "i")
+    numbers = {"report": number.unpack(report)[0], "put_appl_type": appl_type}
+    texts = {
+        "reply_to_q": reply_to_q,
+        "reply_to_q_mgr": reply_to_q_mgr,
+        "user_identifier": user,
+        "appl_identity_data": identity_data,
+        "put_appl_name": appl_name,
+        "appl_origin_data": origin,
+    }
+    said = {name: str(value) for name, value in numbers.items() if value}
+    said |= {name: text for name, raw in texts.items() if (text := str(raw, charset, "replace").rstrip(PADDING))}
+    if token.strip(b"\0"):
+        said["accounting_token"] = token.hex()
+    return {f"mqmd.{name}": text for name, text in said.items()} if said else NO_PROPERTIES
 
 
 @lru_cache(maxsize=256)

@@ -1,20 +1,22 @@
 """The MQTT fixed header, and how large a publish will be.
 
 Source: "WebSphere MQ Telemetry Transport fixed header", which describes MQTT 3.1 and holds unchanged for 3.1.1 and 5.
-MQTT 5 adds that a length takes the fewest bytes that it can, which is asked of every version here.
+
+A length that takes more bytes than it needs is read, live and from captures alike: the document's way of decoding takes
+it, and MQTT 3.1.1 does not forbid it. MQTT 5 does (section 1.5.5), but no byte of a packet says in which version it was
+written, and the length is the same. What is written here always takes the fewest bytes.
 """
 
-from collections.abc import Iterator
 from enum import IntEnum
-from typing import Annotated, Self
+from typing import Annotated
 
-from app.wire import Bits, Cell, Context, Layout, Varint, WireError, row
-from app.wire.kinds import Buffer
+from app.wire import Bits, Context, Layout, Varint, WireError, row
 from app.wire.layout import DEFAULT
 
 MAX_REMAINING_LENGTH = 268_435_455
 """The largest remaining length: four bytes of seven bits."""
 
+RESERVED_QOS = 3
 _LENGTH_LIMITS = (1 << 7, 1 << 14, 1 << 21, 1 << 28)
 
 
@@ -48,20 +50,19 @@ class FixedHeader(Layout):
     retain: Annotated[int, Bits(1)] = row("kept by the broker for new subscribers", default=0)
     remaining_length: Annotated[int, Varint()] = row("bytes of variable header and payload", default=0)
 
-    @classmethod
-    def decode(cls, buffer: Buffer, at: int = 0, context: Context = DEFAULT) -> tuple[Self, int]:
-        """The header at byte `at`, and where it ends. Raises WireError, also for a length longer than needed."""
-        header, end = super().decode(buffer, at, context)
-        _require_shortest(header.remaining_length, at + 1, end)
-        return header, end
+    def append(self, out: bytearray, context: Context = DEFAULT) -> None:
+        """As `Layout.append`. Raises WireError for what is reserved, too."""
+        require_defined(self, len(out))
+        super().append(out, context)
 
-    @classmethod
-    def cells(cls, buffer: Buffer, at: int = 0, context: Context = DEFAULT, path: str = "") -> Iterator[Cell]:
-        """The header row by row. Raises WireError as `decode` does."""
-        for cell in super().cells(buffer, at, context, path):
-            yield cell
-            if cell.name.endswith("remaining_length"):
-                _require_shortest(cell.value, cell.at, cell.at + cell.size)
+
+def require_defined(header: FixedHeader, at: int, *, mqtt_5: bool = False) -> None:
+    """Refuses the reserved message types and QoS 3 of a header at byte `at`. Raises WireError."""
+    if header.type in (PacketType.RESERVED_0, PacketType.RESERVED_15) and not (header.type and mqtt_5):
+        why = "15 is reserved; in MQTT 5 it is AUTH" if header.type else "0 is reserved"
+        raise WireError("FixedHeader.type", at, why)
+    if header.qos == RESERVED_QOS:
+        raise WireError("FixedHeader.qos", at, "3 is reserved")
 
 
 def length_bytes(length: int) -> bytes:
@@ -99,9 +100,3 @@ def largest_payload(packet_limit: int, topic: str, qos: int, properties_size: in
 def _variable_header_size(topic: str, qos: int, properties_size: int | None) -> int:
     size = 2 + len(topic.encode()) + (2 if qos else 0)
     return size if properties_size is None else size + length_size(properties_size) + properties_size
-
-
-def _require_shortest(length: int, start: int, end: int) -> None:
-    if end - start != length_size(length):
-        why = f"{end - start} bytes for a length of {length}, which fits {length_size(length)}"
-        raise WireError("FixedHeader.remaining_length", start, why)

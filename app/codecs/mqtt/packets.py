@@ -6,7 +6,7 @@ Sources: "WebSphere MQ Telemetry Transport fixed header"; OASIS, MQTT Version 3.
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal, NamedTuple
 
-from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
+from app.codecs.mqtt.fixed_header import FixedHeader, PacketType, require_defined
 from app.wire import Layout, Num, Varint, WireError, row
 
 _WITH_FLAG_1 = {PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE}
@@ -48,12 +48,13 @@ class _Properties(Layout):
     length: Annotated[int, Varint()] = row("bytes of properties")
 
 
-def packets(data: memoryview) -> Iterator[Packet]:
-    """Whole packets, one behind the other, from the first byte to the last. Raises WireError."""
+def packets(data: memoryview, version: Version | None = None) -> Iterator[Packet]:
+    """Whole packets, one behind the other, from the first byte to the last. AUTH is one where they are said to be of
+    MQTT 5. Raises WireError."""
     at = 0
     while at < len(data):
         header, start = FixedHeader.decode(data, at)
-        require_flags(header, at)
+        require_flags(header, at, version)
         end = start + header.remaining_length
         if end > len(data):
             why = f"{header.remaining_length} bytes should follow, and {len(data) - start} do"
@@ -62,17 +63,14 @@ def packets(data: memoryview) -> Iterator[Packet]:
         at = end
 
 
-def require_flags(header: FixedHeader, at: int) -> None:
+def require_flags(header: FixedHeader, at: int, version: Version | None = None) -> None:
     """Type and flags of a packet that exists; DUP is let be, which MQTT 3.1 has on more packets than later versions.
 
     Raises WireError.
     """
-    if header.type == PacketType.RESERVED_0:
-        raise WireError("FixedHeader.type", at, "0 is no message type")
-    if header.type == PacketType.PUBLISH:
-        if header.qos == 3:
-            raise WireError("FixedHeader.qos", at, "3 is reserved")
-    elif (header.qos, header.retain) != (1 if header.type in _WITH_FLAG_1 else 0, 0):
+    require_defined(header, at, mqtt_5=version == "5")
+    flags = 1 if header.type in _WITH_FLAG_1 else 0, 0
+    if header.type != PacketType.PUBLISH and (header.qos, header.retain) != flags:
         raise WireError("FixedHeader.qos", at, f"QoS and RETAIN are not those of {PacketType(header.type).name}")
 
 

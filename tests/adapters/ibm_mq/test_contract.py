@@ -15,9 +15,10 @@ from tests.contracts.transport import Line, TransportContract
 class MqLine(Line):
     place: Place
     version: Literal[1, 2]
+    framing = "mq_group"  # it takes segments as they come
 
     def receiver(self) -> MqReceiver:
-        return self.place.receiver(mqmd_version=self.version)
+        return self.place.receiver(self.framing, mqmd_version=self.version)
 
     def sender(self) -> MqSender:
         return self.place.sender(mqmd_version=self.version)

@@ -5,7 +5,7 @@ import pytest
 from adapters.ibm_mq.reasons import NAMES, REMEDIES, Remedy, remedy, spoken
 from tests.support.mqi import Library, load
 
-RETRY = {2003, 2016, 2017, 2024, 2042, 2051, 2053, 2056, 2071, 2101, 2102, 2109, 2192}
+RETRY = {2003, 2016, 2017, 2024, 2042, 2051, 2053, 2056, 2071, 2079, 2080, 2101, 2102, 2109, 2192}
 RECONNECT = {
     *(2009, 2018, 2019, 2025, 2041, 2052, 2059, 2161, 2162, 2195, 2202, 2203, 2219, 2223, 2273, 2537, 2538, 2539),
     *(2548, 2549),

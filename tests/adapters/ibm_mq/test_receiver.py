@@ -39,7 +39,7 @@ def test_group_fields_are_the_same_with_either_descriptor(place: Place, put_vers
     sent = message(3)._replace(group_id=b"G" * 24, msg_seq_number=2, offset=500, msg_flags=8 | 2, original_length=100)
     place.put(sent, version=put_version)
     collector = Collector()
-    with receiving(place.receiver(mqmd_version=get_version), collector):
+    with receiving(place.receiver("mq_group", mqmd_version=get_version), collector):
         collector.wait_for(1)
     assert as_sent(collector.messages[0]) == sent._replace(properties={})
 
@@ -71,7 +71,9 @@ def test_headers_are_taken_off_and_properties_kept(place: Place) -> None:
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_broken_header_is_refused_with_its_place_and_the_stream_goes_on(place: Place, version: int) -> None:
     broken = struct.pack("<4siiii8sii", b"RFH ", 2, 37, 546, 1208, b"MQSTR   ", 0, 1208) + b"?"
-    place.put(message(1), message(2)._replace(body=broken, format="MQHRF2", encoding=546, ccsid=1208), message(3))
+    place.put(message(1))
+    place.put(message(2)._replace(body=broken, format="MQHRF2", encoding=546, ccsid=1208), version=1)
+    place.put(message(3))
     collector = Collector()
     with receiving(place.receiver(mqmd_version=version), collector):
         collector.wait_for(2)
@@ -130,7 +132,7 @@ def test_what_was_never_got_is_not_taken_for_what_is_in_doubt(troubled: Place, v
     troubled.put(*segments[:3])
     troubled.manager.fault("MQCMIT", lose="after")
     collector = Collector()
-    with receiving(troubled.receiver(mqmd_version=version), collector):
+    with receiving(troubled.receiver("mq_group", mqmd_version=version), collector):
         until(lambda: troubled.depth() == 0)
         troubled.put(*segments[3:])
         collector.wait_for(6)

@@ -25,7 +25,7 @@ REMOTE = {"channel": "APP.SVRCONN", "connection": "mq.example(1414)"}
         ({"queue": "Q", "user": "u"}, "come together"),
         ({"queue": "Q", "password": "p"}, "come together"),
         ({"queue": "Q", "cipher_spec": "ANY_TLS12_OR_HIGHER"}, "belongs to a channel"),
-        ({"queue": "Q", **REMOTE, "key_repository": "/keys"}, "belong to a cipher_spec"),
+        ({"queue": "Q", **REMOTE, "key_repository": "/keys"}, "belongs to a cipher_spec"),
         ({"queue": "Q", "wait": 6}, "less than or equal to 5"),
         ({"queue": "Q", "topic": "t"}, "Extra inputs"),
     ],
@@ -56,3 +56,41 @@ def test_a_password_is_never_shown() -> None:
     with pytest.raises(ValidationError) as refusal:
         SourceSettings.model_validate({"queue": "", "user": "u", "password": "s3cret"})
     assert "s3cret" not in str(refusal.value)
+
+
+def test_several_queue_managers_take_the_rest_from_their_source() -> None:
+    settings = SourceSettings.model_validate(
+        {
+            "queue": "Q",
+            "channel": "C",
+            "connection": "one",
+            "user": "u",
+            "password": "p",
+            "wait": 1,
+            "queue_managers": [
+                {"queue_manager": "QM1"},
+                {"queue_manager": "QM2", "connection": "two(1415)", "password": "other", "queue": "Q2"},
+            ],
+        }
+    )
+    first, second = settings.places()
+    assert (first.queue_manager, first.connection, first.queue, first.wait) == ("QM1", "one", "Q", 1)
+    assert (second.queue_manager, second.connection, second.queue) == ("QM2", "two(1415)", "Q2")
+    assert second.password is not None
+    assert second.password.get_secret_value() == "other"
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"queue_managers": [{"queue_manager": "QM1"}, {"queue_manager": "QM1"}]}, "the same queue manager twice"),
+        ({"queue_managers": [{"queue_manager": "no name"}]}, "a name has 1 to 48"),
+        ({"queue_managers": [{"connections": 2}]}, "connections"),
+        ({"exclusive": True, "connections": 2}, "an exclusive source has one connection"),
+        ({"token_file": "/t", "user": "u", "password": "p"}, "not both"),
+        ({"ssl_peer_name": "CN=x"}, "ssl_peer_name belongs to a cipher_spec"),
+    ],
+)
+def test_what_does_not_go_together_is_said(more: dict[str, object], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        SourceSettings.model_validate({"queue": "Q", **more})

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.ibm_mq.chain import MOST_HEADERS, Data, Header, peel
-from app.codecs.ibm_mq.extension import Grouping
+from app.codecs.ibm_mq.extension import ExtensionError, Grouping
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
-from app.codecs.ibm_mq.words import HEADER_FORMATS
+from app.codecs.ibm_mq.words import HEADER_FORMATS, MQFMT_MD_EXTENSION
 from app.codecs.ibm_mq.writing import ASCII, EBCDIC, ORDERS
 from app.wire import Context, WireError
 from tests.support.refusals import wire_error
@@ -98,12 +98,23 @@ def test_a_header_in_another_writing_than_announced_is_data(
     assert peel(raw_of(name, written), data) == ([], data)
 
 
-@pytest.mark.parametrize("name", LEADING)
+@pytest.mark.parametrize("name", [name for name in LEADING if name != MQFMT_MD_EXTENSION])
 @pytest.mark.parametrize(
     "raw", [b"", b"XYZ ", b"\0" * 500, b"MDE \0\0\0\x09" + bytes(500), b"RFH \0\0\0\3" + bytes(500)]
 )
 def test_bytes_that_are_no_header_of_the_format_are_data(name: str, raw: bytes) -> None:
     assert peel(raw, Data(name, 273, 819)) == ([], Data(name, 273, 819))
+
+
+@pytest.mark.parametrize("raw", [b"", b"MDE ", b"XYZ \0\0\0\2" + bytes(64), bytes(500)])
+def test_bytes_that_are_no_extension_are_refused_where_one_is_announced(raw: bytes) -> None:
+    with pytest.raises(ExtensionError, match=r"struc_id at byte 0.*2248"):
+        peel(raw, Data(MQFMT_MD_EXTENSION, 273, 819))
+
+
+def test_an_extension_of_a_version_that_is_not_supported_is_data() -> None:
+    announced = Data(MQFMT_MD_EXTENSION, 273, 819)
+    assert peel(b"MDE \0\0\0\x09" + bytes(500), announced) == ([], announced)
 
 
 @pytest.mark.parametrize("name", LEADING)

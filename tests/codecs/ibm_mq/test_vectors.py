@@ -135,5 +135,6 @@ def test_every_cut_of_a_chain_is_a_message_or_names_its_place() -> None:
 
 
 def _is_a_stump(cut: int) -> bool:
-    """Less than eight bytes of a header are none, so they are data; the descriptor in an MQXQH must be whole."""
-    return any(at <= cut < at + 8 for at in (428, 500, 672))
+    """Less than eight bytes of a header are none, so they are data; the descriptor in an MQXQH and the MQMDE behind it
+    must be whole."""
+    return any(at <= cut < at + 8 for at in (500, 672))

@@ -17,6 +17,7 @@ from app.codecs.mqtt.fixed_header import (
     length_size,
     publish_size,
 )
+from app.codecs.mqtt.packets import packets
 from app.wire import WireError
 
 LENGTHS = [
@@ -47,13 +48,39 @@ def test_a_remaining_length_has_the_digits_of_the_document(length: int, digits: 
             FixedHeader.decode(packet[:cut])
 
 
-@pytest.mark.parametrize("digits", ["8000", "808000", "FF00", "80808000", "FFFFFFFF", "8080808001", "FFFFFFFF7F"])
-def test_longer_lengths_than_needed_or_possible_are_refused(digits: str) -> None:
+@pytest.mark.parametrize(("digits", "length"), [("8000", 0), ("808000", 0), ("FF00", 127), ("C1828000", 321)])
+def test_a_length_of_more_digits_than_needed_is_read_by_the_documents_algorithm(digits: str, length: int) -> None:
+    packet = bytes.fromhex("30" + digits)
+    header, end = FixedHeader.decode(packet)
+    assert (header.remaining_length, end) == (length, len(packet))
+    assert [cell.value for cell in FixedHeader.cells(packet)][-1] == length
+    assert header.encode() == b"\x30" + length_bytes(length)
+
+
+@pytest.mark.parametrize("digits", ["FFFFFFFF", "8080808001", "FFFFFFFF7F"])
+def test_lengths_of_more_than_four_digits_are_refused(digits: str) -> None:
     packet = bytes.fromhex("30" + digits)
     with pytest.raises(WireError, match="remaining_length"):
         FixedHeader.decode(packet)
     with pytest.raises(WireError, match="remaining_length"):
         list(FixedHeader.cells(packet))
+
+
+@pytest.mark.parametrize("first", [0x00, 0xF0, 0x36, 0x66])
+def test_what_is_reserved_is_neither_written_nor_read(first: int) -> None:
+    packet = bytes((first, 0))
+    header, _ = FixedHeader.decode(packet)
+    with pytest.raises(WireError, match="reserved"):
+        header.encode()
+    with pytest.raises(WireError, match="reserved"):
+        list(packets(memoryview(packet), "3.1.1"))
+    with pytest.raises(WireError, match="reserved"):
+        list(packets(memoryview(packet)))
+
+
+def test_type_15_is_auth_in_mqtt_5() -> None:
+    (packet,) = packets(memoryview(bytes.fromhex("F000")), "5")
+    assert (packet.type, packet.end) == (PacketType.RESERVED_15, 2)
 
 
 @pytest.mark.parametrize("length", [-1, MAX_REMAINING_LENGTH + 1])
@@ -68,6 +95,7 @@ def test_what_four_digits_cannot_say_is_not_written(length: int) -> None:
 def test_every_first_byte_is_read_by_its_bits_and_written_again(first: int, length: int) -> None:
     packet = bytes((first,)) + length_bytes(length)
     header, end = FixedHeader.decode(packet)
+    is_reserved = first >> 4 in (0, 15) or first >> 1 & 3 == 3
     assert (header.type, header.dup, header.qos, header.retain) == (
         first >> 4,
         first >> 3 & 1,
@@ -75,7 +103,8 @@ def test_every_first_byte_is_read_by_its_bits_and_written_again(first: int, leng
         first & 1,
     )
     assert isinstance(header.type, PacketType)
-    assert (end, header.encode()) == (len(packet), packet)
+    assert end == len(packet)
+    assert is_reserved or header.encode() == packet
     assert [cell.value for cell in FixedHeader.cells(packet)] == [*vars(header).values()]
 
 
@@ -83,9 +112,11 @@ def test_every_first_byte_is_read_by_its_bits_and_written_again(first: int, leng
 def test_any_bytes_are_a_header_or_a_wire_error(packet: bytes) -> None:
     try:
         header, end = FixedHeader.decode(packet)
+        again = header.encode()
     except WireError:
         return
-    assert header.encode() == packet[:end]
+    assert FixedHeader.decode(again) == (header, len(again))
+    assert len(again) <= end
 
 
 class _Packets:

@@ -5,11 +5,12 @@ clearing and deleting queues. Sources: IBM MQ, "Programmable command formats ref
 responses".
 """
 
+import operator
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.errors import Refused
@@ -22,6 +23,7 @@ from tests.queue_manager.server.unit import store
 _HEADER = struct.Struct("=9i")
 _PARAMETER = struct.Struct("=3i")
 _INTEGER, _STRING, _INTEGER_LIST = 3, 4, 5
+_INTEGER_FILTER, _STRING_FILTER = 13, 14
 _RESPONSE = 2
 _ALL_ATTRIBUTES = 1009
 
@@ -30,6 +32,8 @@ _Q_TYPE, _Q_NAME, _Q_MGR_ATTRS, _Q_ATTRS, _REPLACE, _PURGE = 20, 2016, 1001, 100
 _PCF_UNKNOWN_COMMAND = 3007
 _PCF_OBJECT_ALREADY_EXISTS = 4001
 _PCF_OBJECT_OPEN = 4004
+_PCF_FILTER_ERROR = 3150
+_FILTER = -1
 
 _SETTINGS: dict[int, tuple[str, Callable[[Any], Any]]] = {
     5: ("defpsist", bool),
@@ -48,6 +52,35 @@ _SETTINGS: dict[int, tuple[str, Callable[[Any], Any]]] = {
     2024: ("xmitq", str),
 }
 """By parameter, the attribute that it sets and how to read its value."""
+
+
+class Filter(NamedTuple):
+    """What an attribute must be for its object to be told of."""
+
+    selector: int
+    operator: int
+    value: int | str
+
+    def lets_pass(self, value: int | str) -> bool:
+        kept: bool = _OPERATORS[self.operator](value, self.value)
+        return kept
+
+
+def _like(text: Any, pattern: Any) -> bool:
+    return fnmatchcase(text.rstrip(), pattern)
+
+
+_OPERATORS: dict[int, Callable[[Any, Any], bool]] = {
+    1: operator.lt,
+    2: operator.eq,
+    3: operator.le,
+    4: operator.gt,
+    5: operator.ne,
+    6: operator.ge,
+    18: _like,
+    21: lambda text, pattern: not _like(text, pattern),
+}
+"""By MQCFOP number."""
 
 Parameters = dict[int, Any]
 Records = list[list[tuple[int, int | str]]]
@@ -106,7 +139,9 @@ def _read(data: bytes) -> tuple[int, Parameters]:
     parameters: Parameters = {}
     for _ in range(count):
         kind, length, name = _PARAMETER.unpack_from(data, at)
-        parameters[name] = _value(kind, data[at : at + length])
+        value = _value(kind, data[at : at + length])
+        # A filter may stand beside a parameter of the same name; there is one of them at most.
+        parameters[_FILTER if isinstance(value, Filter) else name] = value
         at += length
     return command, parameters
 
@@ -120,6 +155,11 @@ def _value(kind: int, parameter: bytes) -> Any:
     if kind == _INTEGER_LIST:
         (count,) = struct.unpack_from("=i", parameter, 12)
         return struct.unpack_from(f"={count}i", parameter, 16)
+    if kind == _INTEGER_FILTER:
+        return Filter(*struct.unpack_from("=3i", parameter, 8))
+    if kind == _STRING_FILTER:
+        selector, how, _, length = struct.unpack_from("=4i", parameter, 8)
+        return Filter(selector, how, trimmed(parameter[24 : 24 + length]))
     return None
 
 
@@ -177,13 +217,27 @@ def _delete(manager: QueueManager, parameters: Parameters) -> None:
 
 def _inquire_queues(manager: QueueManager, parameters: Parameters) -> Records:
     pattern, wanted = parameters[_Q_NAME], parameters.get(_Q_ATTRS)
+    always = [_Q_NAME, _Q_TYPE]
     found = [queue for name, queue in manager.queues.items() if fnmatchcase(name, pattern)]
+    if (filter_ := parameters.get(_FILTER)) is not None:
+        found = [queue for queue in found if _passes(queue, filter_)]
+        always.append(filter_.selector)
     if not found:
         raise Refused(mq.MQRC_UNKNOWN_OBJECT_NAME)
     return [
-        [(selector, value) for selector, value in _attributes(queue, QUEUE, wanted, (_Q_NAME, _Q_TYPE))]
-        for queue in found
+        [(selector, value) for selector, value in _attributes(queue, QUEUE, wanted, tuple(always))] for queue in found
     ]
+
+
+def _passes(queue: Queue, filter_: Filter) -> bool:
+    """Whether a queue has the attribute of a filter, with a value that it lets pass."""
+    if filter_.selector not in QUEUE or filter_.operator not in _OPERATORS:
+        raise Refused(_PCF_FILTER_ERROR)
+    attribute = QUEUE[filter_.selector]
+    if queue.attributes.type not in attribute.types:
+        return False
+    value = attribute.read(queue)
+    return filter_.lets_pass(value.rstrip() if isinstance(value, str) else value)
 
 
 def _inquire_manager(manager: QueueManager, parameters: Parameters) -> Records:

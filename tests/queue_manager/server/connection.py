@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 
 from tests.queue_manager.server import constants as mq
+from tests.queue_manager.server.authority import check_authority, context_authorities
 from tests.queue_manager.server.control import control
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.faults import Fault
@@ -47,6 +48,7 @@ class Connection:
         self.unit = UnitOfWork(manager.log, manager.settings.max_uncommitted)
         self.user = _ANYONE
         self.application = b" " * 28
+        self.ccsid = manager.settings.ccsid
         self.max_message_length = 0
         self.waiting: Get | None = None
         self.handles: dict[int, Handle] = {}
@@ -124,8 +126,9 @@ class Connection:
     def connect(self, body: memoryview) -> Reply:
         request = ConnectRequest.unpack(body[: ConnectRequest.SIZE])
         credentials = bytes(body[ConnectRequest.SIZE :])
-        user = credentials[: request.user_length].decode()
-        password = credentials[request.user_length :].decode()
+        at = 0
+        lengths = (request.user_length, request.password_length, request.token_length, request.peer_length)
+        user, password, token, peer = (credentials[at : (at := at + length)].decode() for length in lengths)
         settings = self.manager.settings
         if self.manager.quiescing:
             raise Refused(mq.MQRC_Q_MGR_QUIESCING)
@@ -135,9 +138,17 @@ class Connection:
             raise Refused(mq.MQRC_SSL_INITIALIZATION_ERROR)
         if trimmed(request.queue_manager).removeprefix("*") not in ("", settings.name):
             raise Refused(mq.MQRC_Q_MGR_NAME_ERROR)
-        if settings.users and settings.users.get(user) != password:
+        if peer and peer != settings.certificate_name:
+            raise Refused(mq.MQRC_SSL_PEER_NAME_MISMATCH)
+        if token:
+            user = settings.tokens.get(token, "")
+            if not user:
+                raise Refused(mq.MQRC_NOT_AUTHORIZED)
+        elif settings.users and settings.users.get(user) != password:
             raise Refused(mq.MQRC_NOT_AUTHORIZED)
         self.user = user or _ANYONE
+        self.ccsid = request.ccsid
+        check_authority(self.manager, self.user, "", "connect")
         self.application = request.application
         limit = settings.channel_max_message_length
         self.max_message_length = min(request.max_message_length or limit, limit)
@@ -168,7 +179,7 @@ class Connection:
         if len(self.handles) >= self.manager.settings.max_handles:
             raise Refused(mq.MQRC_HANDLE_NOT_AVAILABLE)
         descriptor = ObjectDescriptor.unpack(body[_LONG.size :])
-        handle = open_object(self.manager, descriptor, options)
+        handle = open_object(self.manager, descriptor, options, self.user)
         number = next(self._numbers)
         self.handles[number] = handle
         return Reply(parts=(_LONG.pack(number), descriptor.packed(length), rest))
@@ -200,6 +211,7 @@ class Connection:
         handle = None
         if od_length:
             destination = resolve(self.manager, od, dynamic=False)
+            check_authority(self.manager, self.user, trimmed(od.object_name), "put", *context_authorities(pmo.options))
             if od.version >= 3:
                 od.resolved_q_name, od.resolved_q_mgr_name = resolved_names(self.manager, destination)
         else:

@@ -39,7 +39,8 @@ def _clear(connection: "Connection", queue: str) -> None:
 def _status(connection: "Connection", queue: str) -> dict[str, Any]:
     found = connection.manager.queues[queue]
     return {
-        "depth": found.depth,
+        "depth": found.held,
+        "curdepth": found.depth,
         "uncommitted": found.uncommitted,
         "inputs": found.inputs,
         "outputs": found.outputs,

@@ -1,6 +1,8 @@
 """MQMDE: honoured when a message is put with one, made when one is got with a version-1 MQMD.
 
-Source: IBM MQ, "MQMDE - Message descriptor extension", tables 1 and 2, and the pages of reasons 2248 to 2252.
+Its OriginalLength is checked, like that of an MQMD, in a report on a segment alone (`grouping`).
+
+Source: IBM MQ, "MQMDE - Message descriptor extension", tables 1 and 2, and the pages of reasons 2248 to 2251.
 Where these pages disagree (are an unsupported version and a CCSID of zero errors?), table 1 and the field's page are
 followed: the first makes the MQMDE data, the second is accepted.
 """
@@ -27,7 +29,6 @@ _RULES: tuple[tuple[Callable[[DescriptorExtension], bool], int], ...] = (
     (lambda mde: not mde.msg_flags & mq.MQMF_REJECT_UNSUP_MASK & ~KNOWN_FLAGS, mq.MQRC_MSG_FLAGS_ERROR),
     (lambda mde: 1 <= mde.msg_seq_number <= _LARGEST, mq.MQRC_MSG_SEQ_NUMBER_ERROR),
     (lambda mde: 0 <= mde.offset <= _LARGEST, mq.MQRC_OFFSET_ERROR),
-    (lambda mde: mde.original_length == mq.MQOL_UNDEFINED or mde.original_length > 0, mq.MQRC_ORIGINAL_LENGTH_ERROR),
 )
 """What a valid MQMDE keeps to, and the reason that a call fails with where it does not."""
 

@@ -19,6 +19,7 @@ from tests.queue_manager.server.getoptions import BROWSES, UNDER_CURSOR, check
 from tests.queue_manager.server.handle import Handle, LogicalOrder
 from tests.queue_manager.server.matching import Accepts, accepts
 from tests.queue_manager.server.queue import Message, Queue
+from tests.queue_manager.server.reporting import report
 from tests.queue_manager.server.structures import GetOptions, MessageDescriptor, is_default, padded
 from tests.queue_manager.server.unit import store
 from tests.queue_manager.server.wire import Reply
@@ -262,6 +263,8 @@ class Get:
         else:
             self._remove(whole.parts)
         if not self.options.options & BROWSES:
+            for part in whole.parts:
+                report(self.connection.manager, part, mq.MQRO_COD, self.connection.unit if in_unit else None)
             if message is self.handle.locked:
                 self.handle.unlock()
             if self.handle.options & mq.MQOO_SAVE_ALL_CONTEXT:

@@ -67,10 +67,8 @@ def _check(descriptor: MessageDescriptor, length: int) -> None:
     last = flags & mq.MQMF_LAST_SEGMENT
     if not length and not last:
         raise Refused(mq.MQRC_SEGMENT_LENGTH_ZERO)
-    if descriptor.msg_type == mq.MQMT_REPORT:
-        said = descriptor.original_length
-        if said != mq.MQOL_UNDEFINED and said < max(length, 0 if last else 1):
-            raise Refused(mq.MQRC_ORIGINAL_LENGTH_ERROR)
+    if descriptor.msg_type == mq.MQMT_REPORT and descriptor.original_length < max(length, 0 if last else 1):
+        raise Refused(mq.MQRC_ORIGINAL_LENGTH_ERROR)
 
 
 def _complete(manager: QueueManager, descriptor: MessageDescriptor, length: int) -> None:

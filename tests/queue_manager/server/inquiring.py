@@ -49,6 +49,28 @@ QUEUE: dict[int, Attribute] = {
     22: Attribute(lambda q: q.attributes.bothresh, _HELD),  # MQIA_BACKOUT_THRESHOLD
     23: Attribute(lambda q: int(q.attributes.share), _HELD),  # MQIA_SHAREABILITY
     190: Attribute(lambda q: 0),  # MQIA_PROPERTY_CONTROL: MQPROP_COMPATIBILITY
+    # What this queue manager does nothing with has the value that SYSTEM.DEFAULT.LOCAL.QUEUE gives it.
+    21: Attribute(lambda q: 999_999_999, _HELD),  # MQIA_RETENTION_INTERVAL
+    24: Attribute(lambda q: 0, _HELD),  # MQIA_TRIGGER_CONTROL: off
+    26: Attribute(lambda q: 0, _HELD),  # MQIA_TRIGGER_MSG_PRIORITY
+    28: Attribute(lambda q: 1, _HELD),  # MQIA_TRIGGER_TYPE: first
+    29: Attribute(lambda q: 1, _HELD),  # MQIA_TRIGGER_DEPTH
+    34: Attribute(lambda q: 0, _HELD),  # MQIA_DIST_LISTS: not supported
+    40: Attribute(lambda q: 80, _HELD),  # MQIA_Q_DEPTH_HIGH_LIMIT
+    41: Attribute(lambda q: 20, _HELD),  # MQIA_Q_DEPTH_LOW_LIMIT
+    42: Attribute(lambda q: 1, _HELD),  # MQIA_Q_DEPTH_MAX_EVENT: enabled
+    43: Attribute(lambda q: 0, _HELD),  # MQIA_Q_DEPTH_HIGH_EVENT
+    44: Attribute(lambda q: 0, _HELD),  # MQIA_Q_DEPTH_LOW_EVENT
+    45: Attribute(lambda q: 1),  # MQIA_SCOPE: queue manager
+    46: Attribute(lambda q: 0, _HELD),  # MQIA_Q_SERVICE_INTERVAL_EVENT
+    54: Attribute(lambda q: 999_999_999, _HELD),  # MQIA_Q_SERVICE_INTERVAL
+    61: Attribute(lambda q: 0),  # MQIA_DEF_BIND: on open
+    78: Attribute(lambda q: 0, _HELD),  # MQIA_NPM_CLASS: normal
+    2008: Attribute(lambda q: "", _HELD),  # MQCA_INITIATION_Q_NAME
+    2012: Attribute(lambda q: "", _HELD),  # MQCA_PROCESS_NAME
+    2023: Attribute(lambda q: "", _HELD, 64),  # MQCA_TRIGGER_DATA
+    2029: Attribute(lambda q: ""),  # MQCA_CLUSTER_NAME
+    2030: Attribute(lambda q: ""),  # MQCA_CLUSTER_NAMELIST
     2002: Attribute(lambda q: q.attributes.target or "", frozenset({mq.MQQT_ALIAS})),  # MQCA_BASE_Q_NAME
     2004: Attribute(lambda q: strftime("%Y-%m-%d", gmtime(q.attributes.created)), _HELD, 12),  # MQCA_CREATION_DATE
     2005: Attribute(lambda q: strftime("%H.%M.%S", gmtime(q.attributes.created)), _HELD, 8),  # MQCA_CREATION_TIME
@@ -65,7 +87,17 @@ MANAGER: dict[int, Attribute] = {
     13: Attribute(lambda m: m.settings.max_message_length),  # MQIA_MAX_MSG_LENGTH
     14: Attribute(lambda m: mq.MQPRI_MAXIMUM),  # MQIA_MAX_PRIORITY
     11: Attribute(lambda m: m.settings.max_handles),  # MQIA_MAX_HANDLES
+    25: Attribute(lambda m: 999_999_999),  # MQIA_TRIGGER_INTERVAL
     30: Attribute(lambda m: 1),  # MQIA_SYNCPOINT: available
+    34: Attribute(lambda m: 0),  # MQIA_DIST_LISTS: not supported
+    47: Attribute(lambda m: 0),  # MQIA_AUTHORITY_EVENT
+    48: Attribute(lambda m: 0),  # MQIA_INHIBIT_EVENT
+    49: Attribute(lambda m: 0),  # MQIA_LOCAL_EVENT
+    50: Attribute(lambda m: 0),  # MQIA_REMOTE_EVENT
+    52: Attribute(lambda m: 1),  # MQIA_START_STOP_EVENT
+    53: Attribute(lambda m: 1),  # MQIA_PERFORMANCE_EVENT
+    55: Attribute(lambda m: 0),  # MQIA_CHANNEL_AUTO_DEF
+    56: Attribute(lambda m: 1),  # MQIA_CHANNEL_AUTO_DEF_EVENT
     31: Attribute(lambda m: 940),  # MQIA_COMMAND_LEVEL
     32: Attribute(lambda m: 3),  # MQIA_PLATFORM: UNIX
     33: Attribute(lambda m: m.settings.max_uncommitted),  # MQIA_MAX_UNCOMMITTED_MSGS
@@ -73,6 +105,7 @@ MANAGER: dict[int, Attribute] = {
     2006: Attribute(lambda m: m.settings.dead_letter_queue),  # MQCA_DEAD_LETTER_Q_NAME
     2014: Attribute(lambda m: "", length=64),  # MQCA_Q_MGR_DESC
     2015: Attribute(lambda m: m.settings.name),  # MQCA_Q_MGR_NAME
+    2025: Attribute(lambda m: "", length=20),  # MQCA_DEF_XMIT_Q_NAME
     2032: Attribute(lambda m: f"{m.settings.name}_test"),  # MQCA_Q_MGR_IDENTIFIER
     2120: Attribute(lambda m: "09040000", length=8),  # MQCA_VERSION
 }

@@ -12,6 +12,7 @@ from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.faults import Faults
 from tests.queue_manager.server.log import BackedOut, Defined, Deleted, Entry, Got, MessageLog, Put, logged
 from tests.queue_manager.server.queue import Attributes, Message, Queue
+from tests.queue_manager.server.reporting import report
 from tests.queue_manager.server.structures import padded, unpack_descriptor
 from tests.queue_manager.server.unit import store
 
@@ -23,7 +24,7 @@ STANDARD_QUEUES = {
     "DEV.QUEUE.1": Attributes(),
     "DEV.QUEUE.2": Attributes(),
     "SYSTEM.DEAD.LETTER.QUEUE": Attributes(),
-    COMMAND_QUEUE: Attributes(),
+    COMMAND_QUEUE: Attributes(descr="IBM MQ Administration Command Queue"),
     "SYSTEM.DEFAULT.MODEL.QUEUE": Attributes(model=True),
 }
 
@@ -49,6 +50,13 @@ class Settings:
     pages on reasons 2002 and 2103 say the first, "Scope of MQCONN" says the second of clients."""
     users: dict[str, str] = field(default_factory=dict)
     """Passwords by user; anyone may connect when there are none."""
+    tokens: dict[str, str] = field(default_factory=dict)
+    """Users by JSON web token."""
+    certificate_name: str = ""
+    """The distinguished name of its certificate; a client that asks for another (SSLPEER) is refused."""
+    authorities: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """By user and object, what the user may do, in the words of setmqaut; the queue manager's own name is "". Users who
+    are not named may do anything."""
     heartbeat: float = 0.0
     """Seconds until the queue manager notices that a client is gone: its unit of work stays open for so long."""
     sync: bool = False
@@ -83,6 +91,7 @@ class QueueManager:
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = Queue(name, attributes)
+            queue.on_expired = self._expired
         queue.attributes = attributes
         if not queue.temporary:
             self.log.write([Defined(name, asdict(attributes))])
@@ -121,6 +130,10 @@ class QueueManager:
     def number(self) -> int:
         return next(self._numbers)
 
+    def _expired(self, message: Message) -> None:
+        store(self.log, (), (message,))
+        report(self, message, mq.MQRO_EXPIRATION)
+
     def tidy(self) -> None:
         """Rewrites the log when little of it is still needed."""
         if self.log.worth_rewriting():
@@ -156,6 +169,8 @@ class QueueManager:
                     self.queues.setdefault(name, Queue(name, Attributes())).attributes = Attributes(**attributes)
                 case Deleted(name):
                     del self.queues[name]
+        for each in self.queues.values():
+            each.on_expired = self._expired
         for message in messages.values():
             message.queue.add(message)
         self._numbers = itertools.count(last + 1)

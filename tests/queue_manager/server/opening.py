@@ -6,6 +6,7 @@ Sources: IBM MQ, "MQOPEN", "MQCLOSE", "MQOD", and the pages of the reasons.
 from dataclasses import replace
 
 from tests.queue_manager.server import constants as mq
+from tests.queue_manager.server.authority import check_authority, open_authorities
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.handle import Destination, Handle
 from tests.queue_manager.server.manager import QueueManager
@@ -19,18 +20,20 @@ _LOCAL_ONLY = mq.MQOO_INPUT | mq.MQOO_BROWSE | mq.MQOO_SAVE_ALL_CONTEXT
 _OD_VERSIONS = range(1, 5)
 
 
-def open_object(manager: QueueManager, descriptor: ObjectDescriptor, options: int) -> Handle:
+def open_object(manager: QueueManager, descriptor: ObjectDescriptor, options: int, user: str) -> Handle:
     """Opens what the descriptor names; the descriptor gets the resolved names. Raises Refused."""
     if descriptor.version not in _OD_VERSIONS:
         raise Refused(mq.MQRC_OD_ERROR)
     if manager.quiescing and options & mq.MQOO_FAIL_IF_QUIESCING:
         raise Refused(mq.MQRC_Q_MGR_QUIESCING)
     if descriptor.object_type == mq.MQOT_Q_MGR:
+        check_authority(manager, user, "", *open_authorities(options))
         return _open_manager(manager, descriptor, options)
     if descriptor.object_type != mq.MQOT_Q:
         raise Refused(mq.MQRC_OBJECT_TYPE_ERROR)
     _check_options(options)
     wanted = trimmed(descriptor.object_name)
+    check_authority(manager, user, wanted, *open_authorities(options))
     destination = resolve(manager, descriptor)
     made_now = trimmed(descriptor.object_name) != wanted
     handle = Handle(destination, options, creator=made_now and destination.queue.temporary)
@@ -195,7 +198,7 @@ def close_object(manager: QueueManager, handle: Handle, options: int = 0) -> int
     deleting = options & (mq.MQCO_DELETE | mq.MQCO_DELETE_PURGE)
     if deleting and not handle.destination.named.dynamic:
         raise Refused(mq.MQRC_OPTION_NOT_VALID_FOR_TYPE)
-    in_use = queue.depth if options & mq.MQCO_DELETE else queue.uncommitted
+    in_use = queue.held if options & mq.MQCO_DELETE else queue.uncommitted
     if deleting and not queue.temporary and in_use:
         raise Refused(mq.MQRC_Q_NOT_EMPTY)
     handle.count(-1)

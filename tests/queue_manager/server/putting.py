@@ -13,9 +13,11 @@ from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.extension import extension_of, fold, move_behind_dead_letter_header
 from tests.queue_manager.server.grouping import place
 from tests.queue_manager.server.handle import Destination, Handle
+from tests.queue_manager.server.headers import check_headers
 from tests.queue_manager.server.manager import QueueManager
 from tests.queue_manager.server.opening import resolved_names
 from tests.queue_manager.server.queue import Message
+from tests.queue_manager.server.reporting import check_report_options, report
 from tests.queue_manager.server.structures import (
     MQMD_LENGTH_1,
     MessageDescriptor,
@@ -26,11 +28,12 @@ from tests.queue_manager.server.structures import (
     padded,
     set_default_place,
 )
-from tests.queue_manager.server.unit import store
+from tests.queue_manager.server.unit import UnitOfWork, store
 
 if TYPE_CHECKING:
     from tests.queue_manager.server.connection import Connection
 
+_SMALLEST_SEGMENT = 16
 _SYNCPOINTS = mq.MQPMO_SYNCPOINT | mq.MQPMO_NO_SYNCPOINT
 _UNDEFINED_OPTIONS = 0x1 | 0x8 | 0x10
 _MESSAGE_TYPES = {
@@ -63,26 +66,39 @@ def put(
     passed = saved_context(options.options, connection.handles.get(options.context))
     if not destination.queue.attributes.put_enabled or not destination.named.attributes.put_enabled:
         raise Refused(mq.MQRC_PUT_INHIBITED)
-    warning = _check_descriptor(descriptor)
-    _check_size(connection, destination, data)
+    warning = _check_descriptor(descriptor) or check_report_options(descriptor, remote=destination.remote)
     syncpoint = bool(options.options & mq.MQPMO_SYNCPOINT)
-    _fill_in(manager, destination, descriptor, options.options)
+    _fill_in(manager, destination, descriptor, options.options, connection.ccsid)
     set_context(descriptor, options.options, passed, connection.user, connection.application)
     kept = descriptor.copy()
     if kept.format == mq.MQFMT_MD_EXTENSION:
         data = fold(kept, data, manager.settings.ccsid)
+    if descriptor.version > 1:
+        check_headers(kept, data)
+    _check_size(connection, destination, kept, data)
     if syncpoint:
         connection.unit.make_room()
     warning = warning or place(manager, handle, kept, len(data), options.options)
-    message = _made(manager, destination, kept, data)
-    if syncpoint:
-        connection.unit.put(message)
-    else:
-        store(manager.log, (message,), ())
-        message.queue.add(message)
-        message.queue.serve()
+    pieces = [_made(manager, destination, *piece) for piece in _segments(manager, destination, kept, data)]
+    _store(manager, pieces, connection.unit if syncpoint else None, remote=destination.remote)
     _return(manager, destination, descriptor, kept, options)
     return warning
+
+
+def _store(manager: QueueManager, pieces: list[Message], unit: UnitOfWork | None, *, remote: bool) -> None:
+    """Puts the message, or its segments, on its queue, and what reports are asked for of its arrival there."""
+    if unit is None:
+        store(manager.log, pieces, ())
+    for message in pieces:
+        if unit is None:
+            message.queue.add(message)
+        else:
+            unit.put(message)
+    if unit is None:
+        pieces[0].queue.serve()
+    if not remote:
+        for message in pieces:
+            report(manager, message, mq.MQRO_COA, unit)
 
 
 def _check_options(manager: QueueManager, options: PutOptions) -> None:
@@ -113,16 +129,46 @@ def _check_descriptor(descriptor: MessageDescriptor) -> int:
     return mq.MQRC_PRIORITY_EXCEEDS_MAXIMUM if descriptor.priority > mq.MQPRI_MAXIMUM else mq.MQRC_NONE
 
 
-def _check_size(connection: "Connection", destination: Destination, data: bytes) -> None:
-    queue = destination.queue
-    if len(data) > queue.attributes.maxmsgl:
-        raise Refused(mq.MQRC_MSG_TOO_BIG_FOR_Q)
-    if len(data) > connection.manager.settings.max_message_length:
-        raise Refused(mq.MQRC_MSG_TOO_BIG_FOR_Q_MGR)
+def _check_size(connection: "Connection", destination: Destination, descriptor: MessageDescriptor, data: bytes) -> None:
+    queue, settings = destination.queue, connection.manager.settings
+    may_cut = descriptor.msg_flags & mq.MQMF_SEGMENTATION_ALLOWED
+    for limit, reason in (
+        (queue.attributes.maxmsgl, mq.MQRC_MSG_TOO_BIG_FOR_Q),
+        (settings.max_message_length, mq.MQRC_MSG_TOO_BIG_FOR_Q_MGR),
+    ):
+        if len(data) > limit and not (may_cut and limit >= _SMALLEST_SEGMENT):
+            raise Refused(reason)
     if len(data) > connection.max_message_length:
         raise Refused(mq.MQRC_DATA_LENGTH_ERROR)
     if queue.depth >= queue.attributes.maxdepth:
         raise Refused(mq.MQRC_Q_FULL)
+
+
+def _segments(
+    manager: QueueManager, destination: Destination, descriptor: MessageDescriptor, data: bytes
+) -> list[tuple[MessageDescriptor, bytes]]:
+    """The message, or the segments that the queue manager makes of one that is too long and allows it.
+
+    Source: IBM MQ, "MsgFlags", MQMF_SEGMENTATION_ALLOWED. That they end at multiples of 16 bytes and that all but the
+    first get a MsgId of their own is believed.
+    """
+    most = min(destination.queue.attributes.maxmsgl, manager.settings.max_message_length)
+    if len(data) <= most:
+        return [(descriptor, data)]
+    size = most // _SMALLEST_SEGMENT * _SMALLEST_SEGMENT
+    was_last = descriptor.msg_flags & mq.MQMF_LAST_SEGMENT or not descriptor.msg_flags & mq.MQMF_SEGMENTED
+    if descriptor.group_id == mq.MQ_NO_ID:
+        descriptor.group_id = manager.new_id()
+    found = []
+    for start in range(0, len(data), size):
+        piece, each = data[start : start + size], descriptor.copy()
+        each.msg_id = manager.new_id() if start else descriptor.msg_id
+        each.msg_flags = each.msg_flags & ~mq.MQMF_LAST_SEGMENT | mq.MQMF_SEGMENT
+        if start + size >= len(data) and was_last:
+            each.msg_flags |= mq.MQMF_LAST_SEGMENT
+        each.offset, each.original_length = descriptor.offset + start, len(piece)
+        found.append((each, piece))
+    return found
 
 
 def _fill_in(
@@ -130,6 +176,7 @@ def _fill_in(
     destination: Destination,
     descriptor: MessageDescriptor,
     options: int,
+    client_ccsid: int,
 ) -> None:
     """Puts values in the place of what stands for them, and blanks in the place of NULs."""
     # Of an alias or a remote queue it is its own definition that says the defaults.
@@ -145,7 +192,7 @@ def _fill_in(
     if descriptor.persistence == mq.MQPER_PERSISTENT and destination.queue.temporary:
         raise Refused(mq.MQRC_PERSISTENT_NOT_ALLOWED)
     if descriptor.coded_char_set_id in (mq.MQCCSI_Q_MGR, mq.MQCCSI_INHERIT):
-        descriptor.coded_char_set_id = manager.settings.ccsid
+        descriptor.coded_char_set_id = client_ccsid
     descriptor.backout_count = 0
     descriptor.format = blanked(descriptor.format)
     descriptor.reply_to_q = blanked(descriptor.reply_to_q)

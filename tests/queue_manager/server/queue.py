@@ -2,7 +2,7 @@
 
 from bisect import bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import time
 from typing import Literal, Protocol
@@ -95,10 +95,13 @@ class Queue:
     def __init__(self, name: str, attributes: Attributes) -> None:
         self.name, self.attributes = name, attributes
         self.deleted = False
-        self.uncommitted = 0
+        self.uncommitted = self.uncommitted_puts = 0
+        """Messages of units of work that have not ended: all, and those put."""
         self.inputs = self.outputs = self.others = 0
         self.exclusive = False
         self.waiters: list[Waiter] = []
+        self.on_expired: Callable[[Message], None] = lambda message: None
+        """Is told of a message that is met after its time."""
         self.members: defaultdict[bytes, dict[int, Message]] = defaultdict(dict)
         """The messages of groups and segmented messages, by GroupId."""
         self._keys: list[int] = []
@@ -114,6 +117,12 @@ class Queue:
 
     @property
     def depth(self) -> int:
+        """CurrentQDepth: messages put in units of work that have not ended count, messages got in such do not."""
+        return len(self._messages) + self.uncommitted_puts
+
+    @property
+    def held(self) -> int:
+        """All messages that are on the queue, or come back to it when units of work are backed out."""
         return len(self._messages) + self.uncommitted
 
     @property
@@ -150,6 +159,7 @@ class Queue:
             message = self._messages[self._keys[place]]
             if message.expires is not None and message.expires <= time():
                 self.remove(message)
+                self.on_expired(message)
                 continue
             yield message
             place += 1

@@ -283,7 +283,8 @@ class ObjectDescriptor(Structure):
 
 @structure
 class ConnectRequest(Structure):
-    """What the client library sends first; user and password follow."""
+    """What the client library sends first; user, password, token and the peer name that it wants follow. `ccsid` is the
+    character set of its locale, or of MQCCSID."""
 
     queue_manager: Byte48
     channel: Byte20
@@ -294,3 +295,6 @@ class ConnectRequest(Structure):
     max_message_length: Long
     user_length: Long
     password_length: Long
+    token_length: Long
+    peer_length: Long
+    ccsid: Long

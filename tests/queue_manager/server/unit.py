@@ -32,6 +32,7 @@ class UnitOfWork:
 
     def put(self, message: Message) -> None:
         message.queue.uncommitted += 1
+        message.queue.uncommitted_puts += 1
         self._puts.append(message)
 
     def get(self, message: Message) -> None:
@@ -75,6 +76,8 @@ class UnitOfWork:
         self._puts, self._gets = [], []
         for message in (*puts, *gets):
             message.queue.uncommitted -= 1
+        for message in puts:
+            message.queue.uncommitted_puts -= 1
         return puts, gets
 
 

@@ -1,0 +1,76 @@
+"""MQCONNX: what the settings say of a connection, as far as the client library knows it."""
+
+from ctypes import addressof, create_string_buffer
+from typing import Any
+
+from adapters.ibm_mq.settings import ConnectionSettings
+from adapters.ibm_mq.words import (
+    MAX_MSG_LENGTH,
+    MQCD_VERSION_7,
+    MQCNO_HANDLE_SHARE_BLOCK,
+    MQCNO_RECONNECT_DISABLED,
+    MQCNO_VERSION_7,
+    MQSCO_VERSION_6,
+)
+
+_OPTIONS = MQCNO_HANDLE_SHARE_BLOCK | MQCNO_RECONNECT_DISABLED
+_ONLY_IBMMQ = ("application_name", "token_file", "key_repository_password")
+"""Settings for which pymqi has no room in its structures."""
+
+
+def unknown_to(library: Any, settings: ConnectionSettings) -> list[str]:
+    """The settings that this client library cannot pass on."""
+    if hasattr(library, "CNO"):
+        return []
+    return [name for name in _ONLY_IBMMQ if getattr(settings, name) is not None]
+
+
+def connect_options(library: Any, settings: ConnectionSettings) -> dict[str, Any]:
+    """Return the arguments of MQCONNX, as far as the settings say any; the rest is up to the client library's
+    environment. A token is read anew each time. Raises OSError when its file cannot be read."""
+    options: dict[str, Any] = {"opts": _OPTIONS}
+    if settings.application_name is not None:
+        options["cno"] = library.CNO(
+            Version=MQCNO_VERSION_7, Options=_OPTIONS, ApplName=settings.application_name.encode()
+        )
+    if settings.token_file is not None:
+        options["token"] = settings.token_file.read_text().strip()
+    elif settings.user is not None and settings.password is not None:
+        options |= {"user": settings.user, "password": settings.password.get_secret_value()}
+    if settings.channel is not None and settings.connection is not None:
+        options["cd"] = _channel(library, settings)
+    if settings.cipher_spec is not None:
+        options["sco"] = _security(library, settings)
+    return options
+
+
+def _channel(library: Any, settings: ConnectionSettings) -> Any:
+    assert settings.channel is not None
+    assert settings.connection is not None
+    channel = library.CD(
+        ChannelName=settings.channel.encode(),
+        ConnectionName=settings.connection.encode(),
+        MaxMsgLength=MAX_MSG_LENGTH,
+        HeartbeatInterval=settings.heartbeat_interval,
+        SSLCipherSpec=(settings.cipher_spec or "").encode(),
+    )
+    if settings.ssl_peer_name is not None:
+        name = settings.ssl_peer_name.encode()
+        if hasattr(library, "CNO"):
+            channel.SSLPeerNamePtr = name
+        else:
+            # pymqi takes the field for a bare address; what it points to lives as long as the structure.
+            channel.ssl_peer_name = create_string_buffer(name)
+            channel.SSLPeerNamePtr, channel.SSLPeerNameLength = addressof(channel.ssl_peer_name), len(name)
+            channel.Version = max(channel.Version, MQCD_VERSION_7)
+    return channel
+
+
+def _security(library: Any, settings: ConnectionSettings) -> Any:
+    security = library.SCO()
+    security.KeyRepository = str(settings.key_repository or "").encode()
+    security.CertificateLabel = (settings.certificate_label or "").encode()
+    if settings.key_repository_password is not None:
+        security.KeyRepoPassword = settings.key_repository_password.get_secret_value()
+        security.Version = max(security.Version, MQSCO_VERSION_6)
+    return security

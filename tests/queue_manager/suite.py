@@ -1,0 +1,115 @@
+"""`python -m tests.queue_manager.suite`: ibmmq's own tests, from its source distribution on PyPI, on the tests' queue
+manager. They are fetched each time, and nothing of them is kept. pymqi's source distribution holds no tests.
+
+Prints a line for each test that did not go as EXPECTED says, and ends with 1 where there is one. The suite stands on
+packages of its own (ddt, mock, testfixtures), which go into the same temporary folder.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from app.model.message import PhysicalMessage
+from tests.queue_manager.build import LOCK, build
+from tests.support import mq
+from tests.support.mqi import environment, load
+from tests.support.queue_manager import QueueManager
+
+_ENDS = ("1___", "1___test1__", "2", "3")
+NEEDS: Final = {
+    "test_queue_manager": "authentication information as PCF objects",
+    "test_message_property": "message properties by handle",
+    "test_pubsub": "publish and subscribe",
+    "test_tls": "a queue manager with certificates",
+}
+"""By file of the suite, what its tests need and the queue manager does not have."""
+LACKING: Final = {
+    **dict.fromkeys(("test_mqcfbs", "test_mqcfbs_old"), "connections as PCF objects"),
+    **{f"test_mqcfsl_{end}": "PCF for channels and authority records" for end in _ENDS},
+    **{f"test_mqcfsl_old_{end}": "PCF for channels and authority records" for end in _ENDS},
+}
+"""The same, by single test."""
+
+_OUTCOME = re.compile(r"^(?P<outcome>PASSED|FAILED|ERROR) (?P<test>\S+)", re.MULTILINE)
+_PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+
+
+def fetch(folder: Path) -> Path:
+    """Fetch the source distribution of the ibmmq in the lock file; return its folder of tests."""
+    version = re.search(r"^ibmmq==(\S+)", LOCK.read_text(), re.MULTILINE)
+    assert version is not None
+    surroundings = os.environ | {"MQ_FILE_PATH": str(build())}
+    wanted = ("--no-deps", "--no-binary", "ibmmq", "--dest", str(folder), f"ibmmq=={version[1]}")
+    subprocess.run([*_PIP, "download", *wanted], env=surroundings, check=True)
+    packages = ("ddt", "mock", "testfixtures")
+    subprocess.run([*_PIP, "install", "--target", str(folder / "packages"), *packages], check=True)
+    # Beside OpenTelemetry ibmmq puts no MQRFH2, which is nothing that the queue manager could help.
+    (folder / "packages" / "opentelemetry.py").write_text("raise ImportError\n")
+    (archive,) = folder.glob("ibmmq-*.tar.gz")
+    with tarfile.open(archive) as source:
+        source.extractall(folder, filter="data")
+    return folder / archive.name.removesuffix(".tar.gz") / "code" / "tests"
+
+
+def run(folder: Path) -> Iterator[tuple[str, str]]:
+    """Each test of the suite and its outcome: PASSED, FAILED or ERROR; skipped ones are left out."""
+    tests = fetch(folder)
+    with QueueManager(folder / "manager") as manager:
+        # The tests of filters look for a queue that holds something.
+        mq.put(load("ibmmq"), manager, "DEV.QUEUE.2", [PhysicalMessage("", "", 8)])
+        manager.alter("DEV.QUEUE.2", descr="a queue of the test")
+        manager.restart(users={"admin": "password", "app": "password"})
+        surroundings = environment("ibmmq")
+        surroundings["PYTHONPATH"] += os.pathsep + str(folder / "packages")
+        surroundings |= {
+            "PY_IBMMQ_TEST_QM_NAME": manager.name,
+            "PY_IBMMQ_TEST_QM_HOST": "127.0.0.1",
+            "PY_IBMMQ_TEST_QM_PORT": str(manager.port),
+            "PY_IBMMQ_TEST_QM_CHANNEL": manager.channel,
+            "PY_IBMMQ_TEST_QM_APP_CHANNEL": manager.channel,
+        }
+        command = (
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-rA",
+            "--tb=no",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            ".",
+            ".",
+        )
+        done = subprocess.run(command, cwd=tests, env=surroundings, capture_output=True, text=True, check=False)
+    for found in _OUTCOME.finditer(done.stdout):
+        yield found["test"], found["outcome"]
+
+
+def reason(test: str) -> str | None:
+    """Why a test of this name is known not to pass; None for one that has to."""
+    file = Path(test.partition("::")[0]).stem
+    name = test.rpartition("::")[2]
+    return NEEDS.get(file) or LACKING.get(name)
+
+
+def main() -> int:
+    with TemporaryDirectory() as folder:
+        outcomes = dict(run(Path(folder)))
+    for outcome, count in Counter(outcomes.values()).items():
+        sys.stdout.write(f"{outcome.lower()}: {count}\n")
+    surprises = [test for test, outcome in outcomes.items() if outcome != "PASSED" and reason(test) is None]
+    for test in surprises:
+        sys.stdout.write(f"not passed, and no reason is known: {test}\n")
+    return 1 if surprises or not outcomes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
