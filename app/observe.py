@@ -178,6 +178,12 @@ class Metrics:
         self.damaged_attachments = self._gauge(
             "damaged_attachments", "Finished attachments whose content was found damaged and is not served"
         )
+        self.scrub_bytes = self._counter("scrub_bytes", "Stored bytes that were read again and compared", "what")
+        self.scrub_restored = self._counter("scrub_restored", "Attachments whose content was restored by the scrub")
+        self.scrub_damaged_segments = self._gauge(
+            "scrub_damaged_segments", "Journal segments that the last scrub found damaged"
+        )
+        self.scrub_ended = self._gauge("scrub_ended_timestamp_seconds", "When the last whole scrub ended; 0 for never")
         self.source_connected = self._gauge("source_connected", "1 while a source has its broker", "source")
         self.destination_connected = self._gauge(
             "destination_connected", "1 while a destination has its broker", "destination"

@@ -6,6 +6,7 @@ Every method may be called from any thread unless it says otherwise.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event as StopSignal
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -216,6 +217,13 @@ class JournalReader(Protocol):
         """By number."""
 
 
+class OpenSegment(NamedTuple):
+    """The segment being written, as far as it is durable, as if it had been sealed there."""
+
+    number: int
+    pieces: Iterator[memoryview]
+
+
 class JournalArchive(JournalReader, Protocol):
     """Sealed segments in a folder or an object store. Many processes may read one at the same time, beside the journal
     that writes it; segments that were not there when it was opened are found when they are asked for."""
@@ -226,6 +234,9 @@ class JournalArchive(JournalReader, Protocol):
     def record_batch(self, segment: int, batch: int) -> pa.RecordBatch:
         """A record batch as it was written, with the columns of JOURNAL_SCHEMA. Raises KeyError when there is none, and
         DamagedError."""
+
+    def open_segment(self) -> OpenSegment | None:
+        """The segment that a journal in this folder is writing; None where there is none with a durable message."""
 
     def identity(self) -> JournalIdentity | None:
         """The journal that the archive's segments belong to, with the highest epoch among them; None where there are
@@ -263,6 +274,9 @@ class Journal(JournalReader, Protocol):
     def retire(self, segment: int) -> None:
         """Removes a sealed segment."""
 
+    def set_aside(self, segment: int) -> None:
+        """As `retire`; the segment's file is kept, and not read any more."""
+
     def free_bytes(self) -> int:
         """Room left where the journal lies."""
 
@@ -279,7 +293,7 @@ class ObjectWriter(Protocol):
 
 
 class ContentStore(Protocol):
-    """Objects by name: words of letters, digits, `-`, `_`, `.` and `/` that the gateway makes up itself.
+    """Objects by name: words of letters, digits, `-`, `_`, `=`, `.` and `/` that the gateway makes up itself.
 
     An object is written whole and then named: no half object is ever seen, and it is on disk when named.
     """
@@ -475,7 +489,13 @@ class Catalog(Protocol):
 
     def attachment(self, attachment_id: str) -> AttachmentRecord | None: ...
 
+    def attachments_by_id(self, attachment_ids: Sequence[str]) -> list[AttachmentRecord]:
+        """Those of them that there are, in no particular order."""
+
     def messages(self, source: str | None, cursor: str | None, limit: int) -> Page[MessageRecord]: ...
+
+    def messages_by_id(self, message_ids: Sequence[str]) -> list[MessageRecord]:
+        """Those of them that there are, in no particular order."""
 
     def message(self, message_id: str) -> MessageRecord | None: ...
 
@@ -565,7 +585,37 @@ class Catalog(Protocol):
         """Forgets events logged before a time, and all but the newest `keep`; at most `limit`, the oldest first.
         Returns how many."""
 
+    # repairing
+    def flush(self) -> None:
+        """Takes to disk all that was written before."""
+
+    def set_progress(self, position: int | None) -> None:
+        """Says where the journal is to be replayed from, which may be further back: what was behind it is lost."""
+
     def close(self) -> None: ...
+
+
+class CatalogDatabase(Protocol):
+    """What a catalog is kept in, as a whole. Nothing else may have it open, unless it says so."""
+
+    place: str
+    """For people."""
+
+    def exists(self) -> bool: ...
+
+    def is_empty(self) -> bool: ...
+
+    def problems(self) -> list[str]:
+        """What the database itself finds damaged; may be asked beside a running gateway."""
+
+    def set_aside(self) -> str:
+        """Makes room for a new catalog; returns where the old one is, or what became of it."""
+
+    def snapshot(self, target: Path) -> None:
+        """Writes all of it, as it is at one moment, into a new file; may be called beside a running gateway."""
+
+    def load(self, source: Path) -> None:
+        """Fills an empty database from such a file. Raises OurError when it is not empty."""
 
 
 # --- tables -------------------------------------------------------------------------------------------------------

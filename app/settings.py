@@ -224,6 +224,15 @@ class Retention(Section):
     events_count: int | None = Field(default=1_000_000, ge=0)
 
 
+class Scrub(Section):
+    """How what lies still is read again and compared with its digests: at most `rate` bytes a second, and all of it
+    once every `interval`."""
+
+    enabled: bool = True
+    rate: ByteSize = Field(default=ByteSize(4 << 20), ge=1 << 10)
+    interval: Duration = timedelta(days=30)
+
+
 class Text(Section):
     """What joins the records of text files."""
 
@@ -334,6 +343,7 @@ class Settings(BaseSettings):
     limits: Limits = Limits()
     expiry: Expiry = Expiry()
     retention: Retention = Retention()
+    scrub: Scrub = Scrub()
     text: Text = Text()
     log: Log = Log()
     sources: dict[Name, Source] = {}

@@ -15,6 +15,7 @@ import structlog
 
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.cache import FileCache, own_folder
+from adapters.arrow_journal.copying import open_segment
 from adapters.arrow_journal.header import (
     MAX_HEADER,
     OLD_FORMAT,
@@ -35,7 +36,7 @@ from adapters.places import bucket, local_folder
 from app.model.errors import OurError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Damage, Extent, JournalIdentity
-from app.ports import Segment
+from app.ports import OpenSegment, Segment
 
 CACHE_BYTES = 4 << 30
 
@@ -87,6 +88,10 @@ class ArrowArchive:
 
     def verify(self, segment: int) -> list[Damage]:
         return self._reader.verify(segment)
+
+    def open_segment(self) -> OpenSegment | None:
+        folder = local_folder(self._arguments[0])
+        return None if folder is None else open_segment(folder)
 
     def identity(self) -> JournalIdentity | None:
         """Asks the oldest and the newest segment; the others are compared when they are opened."""

@@ -16,7 +16,7 @@
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -25,11 +25,11 @@ from threading import Lock
 from time import monotonic, time_ns
 
 from adapters.arrow_journal.columns import BodyLayout
-from adapters.arrow_journal.identity import save
+from adapters.arrow_journal.identity import Known, load, save
 from adapters.arrow_journal.reading import OpenSegment, Reader
 from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.recovery import recover
-from adapters.arrow_journal.segments import FolderLock, SegmentState, open_segment, segment_path
+from adapters.arrow_journal.segments import FolderLock, SegmentState, damaged_path, open_segment, segment_path
 from adapters.arrow_journal.writing import SegmentWriter, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import DamagedError, JournalFull, OurError
@@ -84,6 +84,18 @@ class ArrowJournal:
         self._recent = Recent()
         self._reader = Reader(self._states, partial(open_segment, folder), self._recent)
 
+    @staticmethod
+    def begin(folder: Path, journal: JournalIdentity, following: int) -> None:
+        """Makes a folder that of a journal, or of a later epoch of it, whose next segment has the number `following`
+        at least. Nobody may have it open."""
+        make_folders(folder.absolute())
+        known = load(folder)
+        if known is not None and known.id != journal.id:
+            raise OurError(f"{folder} is that of the journal {known.id}, not of {journal.id}")
+        floor = following if known is None else max(following, known.following)
+        saved = 0 if known is None else known.saved
+        save(folder, Known(journal.id, journal.epoch, floor, saved=saved))
+
     def append(self, messages: Sequence[PhysicalMessage]) -> list[Position]:
         if not messages:
             return []
@@ -137,13 +149,20 @@ class ArrowJournal:
 
     def retire(self, segment: int) -> None:
         """Raises KeyError when there is no such segment and ValueError when it is the one being written."""
+        self._take_out(segment, lambda path: path.unlink())
+
+    def set_aside(self, segment: int) -> None:
+        """Raises as `retire`."""
+        self._take_out(segment, lambda path: path.rename(damaged_path(self._folder, segment)))
+
+    def _take_out(self, segment: int, remove: Callable[[Path], object]) -> None:
         with self._writing:
             if self._writer is not None and self._writer.state.number == segment:
                 raise ValueError(f"journal segment {segment} is being written")
             state = self._states[segment]
             try:
                 self._remember_end(segment)
-                segment_path(self._folder, segment, sealed=state.sealed_at is not None).unlink()
+                remove(segment_path(self._folder, segment, sealed=state.sealed_at is not None))
                 sync_folder(self._folder)
             except OSError as error:
                 raise _explained(error) from error

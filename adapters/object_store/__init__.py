@@ -12,7 +12,7 @@ from app.ports import ContentStore, ObjectWriter
 
 __all__ = ["ObjectStore"]
 
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,254})*", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,254}(/[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,254})*", re.ASCII)
 
 
 class ObjectStore:

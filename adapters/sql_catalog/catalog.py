@@ -6,15 +6,27 @@ from adapters.sql_catalog.database import Database
 from adapters.sql_catalog.deliveries import Deliveries
 from adapters.sql_catalog.events import Events
 from adapters.sql_catalog.finishing import Finishing
+from adapters.sql_catalog.maintenance import Maintenance
 from adapters.sql_catalog.quarantine import Quarantine
 from adapters.sql_catalog.reading import Reading
 from adapters.sql_catalog.receiving import Receiving
+from adapters.sql_catalog.repairing import Repairing
 from adapters.sql_catalog.retention import Retention
 from adapters.sql_catalog.segments import Segments
 
 
 class SqlCatalog(
-    Assembly, Receiving, Finishing, Segments, Reading, Quarantine, Deliveries, Events, Retention, Belonging
+    Assembly,
+    Receiving,
+    Finishing,
+    Segments,
+    Reading,
+    Quarantine,
+    Deliveries,
+    Events,
+    Retention,
+    Belonging,
+    Repairing,
 ):
     """`app.ports.Catalog` at an SQLAlchemy URL: `sqlite:////folder/catalog.db` or `postgresql+psycopg://host/name`.
 
@@ -23,6 +35,11 @@ class SqlCatalog(
 
     def __init__(self, url: str) -> None:
         super().__init__(Database(url))
+
+    @staticmethod
+    def database(url: str) -> Maintenance:
+        """Return the database at this URL as a whole, whether it can be opened as a catalog or not."""
+        return Maintenance(url)
 
     def close(self) -> None:
         self._database.close()

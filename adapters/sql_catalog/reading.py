@@ -1,18 +1,20 @@
 """What clients list and look at."""
 
-from collections.abc import Iterator
-from typing import get_args
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, get_args
 
-from sqlalchemy import Column, ColumnElement, Select, Table, func, literal, select
+from sqlalchemy import Column, ColumnElement, Row, Select, Table, func, literal, select
 
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.paging import Listing, fetch_page
-from adapters.sql_catalog.part import CatalogPart
+from adapters.sql_catalog.part import CatalogPart, among, chunks
 from adapters.sql_catalog.rows import attachment_record, folded, message_record
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import AttachmentRecord, MessageRecord, QuarantineState
 from app.ports import AttachmentFilter, Page
+
+T = TypeVar("T")
 
 _attachments, _messages = tables.attachments, tables.messages
 
@@ -36,6 +38,20 @@ class Reading(CatalogPart):
 
     def attachment(self, attachment_id: str) -> AttachmentRecord | None:
         return self._one(select(_attachments).where(_attachments.c.id == attachment_id), attachment_record)
+
+    def attachments_by_id(self, attachment_ids: Sequence[str]) -> list[AttachmentRecord]:
+        return self._by_id(_attachments, attachment_ids, attachment_record)
+
+    def messages_by_id(self, message_ids: Sequence[str]) -> list[MessageRecord]:
+        return self._by_id(_messages, message_ids, message_record)
+
+    def _by_id(self, table: Table, ids: Sequence[str], record: Callable[[Row[Any]], T]) -> list[T]:
+        with self._database.read() as connection:
+            return [
+                record(row)
+                for some in chunks(ids)
+                for row in connection.execute(select(table).where(among(connection, table.c.id, some)))
+            ]
 
     def messages(self, source: str | None, cursor: str | None, limit: int) -> Page[MessageRecord]:
         statement = select(_messages)

@@ -5,11 +5,13 @@ import sys
 import typer
 
 from app.cli import (
+    backing_up,
     configuring,
     fetching,
     importing,
     listing,
     pipelining,
+    repairing,
     sending,
     serving,
     tables_shown,
@@ -34,6 +36,10 @@ application.command()(fetching.contents)
 application.command()(watching.watch)
 application.command()(listing.deliveries)
 application.command()(tracing.trace)
+application.command()(repairing.fsck)
+application.command()(repairing.rebuild)
+application.command()(backing_up.backup)
+application.command()(backing_up.restore)
 application.add_typer(listing.quarantine, name="quarantine")
 application.add_typer(tables_shown.tables, name="tables")
 application.add_typer(configuring.config, name="config")

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from app.model.records import AttachmentRecord, Extent
-from app.ports import Catalog, ContentStore, Journal
+from app.ports import Catalog, ContentStore, Journal, JournalReader
 
 PIECE = 1 << 20
 """Bytes a read yields at a time, at most."""
@@ -40,7 +40,7 @@ class StoredContent:
 class JournalContent:
     """Content that still lies in the journal, as extents."""
 
-    def __init__(self, journal: Journal, extents: Sequence[Extent]) -> None:
+    def __init__(self, journal: JournalReader, extents: Sequence[Extent]) -> None:
         self._journal, self._extents = journal, extents
         self._ends = array("q", accumulate(extent.length for extent in extents))
         self.size = self._ends[-1] if extents else 0

@@ -1,7 +1,7 @@
 """The whole service behind REST and the command line: its stages, started and stopped in order."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -39,6 +39,8 @@ from app.service.missing import missing_ranges
 from app.service.outbox import Outbox
 from app.service.quarantining import quarantined_message
 from app.service.receiving_time import ReceivingTime
+from app.service.repair.recording import Recorder
+from app.service.repair.scrubbing import Scrubber
 from app.service.settling import Settler
 from app.service.stage import Stage, repeat
 from app.service.surroundings import Surroundings
@@ -50,6 +52,7 @@ log = logger(__name__)
 SWEEP_SECONDS = 1.0
 STEP_SECONDS = 1.0
 ARCHIVE_SECONDS = 1.0
+RECORD_SECONDS = 1.0
 EVENTS_AT_ONCE = 500
 STOP_SECONDS = 20.0
 OPEN_CONTENTS = 8
@@ -91,11 +94,14 @@ class Gateway:
         self._opening_tables = Lock()
         self._assembling, self._journaler = _assembling(around)
         self._archiver = None if archive is None else Archiver(around, archive)
+        self._recorder = Recorder(around.catalog, around.store)
         self._damages = Damages(around)
         self._around = around
         self._times = ReceivingTime(around, receivers, lambda: self._journaler.holding)
-        self._sweeper = Sweeper(around, self._may_go, self._times, self._assembling.between)
+        before = self._recorder.record_before_retiring
+        self._sweeper = Sweeper(around, self._may_go, self._times, self._assembling.between, before)
         self._settler = Settler(around, self._damages, self._stop)
+        self._scrubber = Scrubber(around, self._damages, self._whole, self._stop)
         self._outboxes = {
             name: Outbox(name, sender, lambda how, delivery: Cutter(how, self.store).cut(delivery), around)
             for name, sender in senders.items()
@@ -109,6 +115,8 @@ class Gateway:
             "receiving time": Stage("receiving time", lambda: repeat(STEP_SECONDS, self._stop, self._times.step)),
             # By itself, as what takes long must not keep messages from whoever waits for sealed segments.
             "seal": Stage("seal", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.seal_old_segment)),
+            "record": Stage("record", lambda: repeat(RECORD_SECONDS, self._stop, self._recorder.attempt)),
+            "scrub": Stage("scrub", self._scrubber.run if around.settings.scrub.enabled else lambda: None),
             "sweep": Stage("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
             "lock": Stage("lock", self._keep_lock),
             "settle": Stage("settle", lambda: repeat(SWEEP_SECONDS, self._stop, self._settler.settle)),
@@ -166,6 +174,8 @@ class Gateway:
             "journal": {"ok": self._journaler.holding is None, "holding": self._journaler.holding},
             "recovery": {"ok": self._recovered},
             "assembly": self._assembling.check(),
+            "records": self._recorder.check(),
+            "scrub": self._scrubber.check(),
             "settling": self._settler.check(),
             "content": self._damages.check(),
         }
@@ -219,6 +229,10 @@ class Gateway:
             if len(self._opened) > OPEN_CONTENTS:
                 self._opened.popitem(last=False)
         return content
+
+    def _whole(self, record: AttachmentRecord) -> Iterator[memoryview]:
+        content = self.content(record)
+        return content.read(0, content.size)
 
     def missing_ranges(self, record: AttachmentRecord, limit: int) -> list[tuple[int, int]]:
         """As `app.service.missing.missing_ranges`."""

@@ -17,7 +17,7 @@ log = logger(__name__)
 
 class Sweeper:
     """One call of `sweep` does what is due. `may_go` has the last word over a segment that nothing needs; `between` has
-    changes made that assembly must know of."""
+    changes made that assembly must know of; `before_retiring` is called before any goes: what it raises keeps them."""
 
     def __init__(
         self,
@@ -25,8 +25,9 @@ class Sweeper:
         may_go: Callable[[Segment], bool] = lambda _segment: True,
         times: ReceivingTime | None = None,
         between: Between = at_once,
+        before_retiring: Callable[[], None] = lambda: None,
     ) -> None:
-        self._around, self._may_go = around, may_go
+        self._around, self._may_go, self._before_retiring = around, may_go, before_retiring
         self._faults: dict[str, Recurring] = {}
         self._clock = RetentionClock(around.clock)
         expiring = Expiring(around, times or ReceivingTime(around, {}), between)
@@ -79,10 +80,12 @@ class Sweeper:
             return
         copy_quarantined(self._around, max(old) + 1)
         needed = self._around.catalog.needed_segments(old)
-        for number in old:
-            if number not in needed:
-                self._around.journal.retire(number)
-                log.info("journal segment retired", segment=number)
+        going = [number for number in old if number not in needed]
+        if going:
+            self._before_retiring()
+        for number in going:
+            self._around.journal.retire(number)
+            log.info("journal segment retired", segment=number)
 
     def drop_abandoned_uploads(self) -> None:
         """Forgets what was uploaded for deliveries that a killed process never took. Call it before uploads begin."""

@@ -220,6 +220,24 @@ class CatalogContract:
         catalog.checkpoint(replace(whole, events=[HAPPENED]))
         assert catalog.progress() == 6
 
+    def test_progress_is_set_back_only_when_it_is_said(self, catalog: Catalog) -> None:
+        catalog.checkpoint(Checkpoint(progress=9))
+        catalog.set_progress(4)
+        assert catalog.progress() == 4
+        catalog.set_progress(None)
+        assert catalog.progress() is None
+        catalog.checkpoint(Checkpoint(progress=2))
+        catalog.flush()
+        assert catalog.progress() == 2
+
+    def test_rows_are_found_by_their_identifiers(self, catalog: Catalog) -> None:
+        many = [attachment(number) for number in range(1, 1500)]
+        catalog.checkpoint(Checkpoint(attachments=many, messages=[message(1, "a1"), message(2)]))
+        found = catalog.attachments_by_id([*(each.id for each in many), "nobody"])
+        assert sorted(found, key=lambda each: each.first_received_at) == many
+        assert {each.id for each in catalog.messages_by_id(["m1", "m2", "m3"])} == {"m1", "m2"}
+        assert catalog.attachments_by_id([]) == []
+
     def test_progress_never_goes_back(self, catalog: Catalog) -> None:
         for progress in (10, None, 9, 10):
             catalog.checkpoint(Checkpoint(progress=progress))

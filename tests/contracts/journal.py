@@ -197,6 +197,20 @@ class JournalContract:
         with pytest.raises(ValueError, match="being written"):
             journal.retire(kept[0].segment)
 
+    def test_a_segment_set_aside_is_gone_and_its_number_is_not_used_again(self, open_journal: Opener) -> None:
+        journal = open_journal()
+        (position,) = journal.append(messages_of([10]))
+        journal.seal()
+        journal.set_aside(position.segment)
+        with pytest.raises(KeyError):
+            journal.read(position)
+        assert journal.segments() == []
+        journal.close()
+        again = open_journal()
+        assert everything(again) == []
+        (later,) = again.append(messages_of([10]))
+        assert later.segment > position.segment
+
     def test_positions_grow_even_when_everything_was_retired_and_restarted(self, open_journal: Opener) -> None:
         last = Position(0, 0, 0)
         for _ in range(3):

@@ -1,0 +1,52 @@
+"""The segment that another process is writing, read as far as it is durable."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from adapters.arrow_journal import ipc
+from adapters.arrow_journal.columns import Head
+from adapters.arrow_journal.header import BadHeader, header_of
+from adapters.arrow_journal.reading import OpenSegment as Reading
+from adapters.arrow_journal.scanning import Scanner
+from adapters.arrow_journal.segments import SegmentState, segment_files
+from adapters.arrow_journal.verifying import damaged_rows
+from adapters.disk import ReadFile
+from app.ports import OpenSegment
+
+PIECE = 1 << 20
+
+
+def open_segment(folder: Path) -> OpenSegment | None:
+    """Return the unsealed segment of a journal's folder as if it had been sealed where its last whole batch ends: an
+    append writes from front to back, so that all in front of a whole batch is durable. None where there is no such
+    batch, or no such segment any more."""
+    for number, sealed, path in sorted(segment_files(folder), reverse=True):
+        if sealed:
+            continue
+        try:
+            file = ReadFile(path)
+            size = file.size()
+            header = header_of(file, size)
+        except (FileNotFoundError, BadHeader):
+            continue
+        state = SegmentState(number, size, header.created_at, format=header.format(number))
+        if end := _end(file, state):
+            return OpenSegment(number, _pieces(file, end))
+    return None
+
+
+def _end(file: ReadFile, state: SegmentState) -> int:
+    """Return where the last batch ends whose bodies are there; 0 for none."""
+    assert state.format is not None
+    heads = [each for each in Scanner(file, state.size, state.number, state.format) if isinstance(each, Head)]
+    segment = Reading(state, lambda _: file)
+    for head in reversed(heads):
+        if head.rows and head.end <= state.size and len(damaged_rows(segment, head)) < head.rows:
+            return head.end
+    return 0
+
+
+def _pieces(file: ReadFile, end: int) -> Iterator[memoryview]:
+    for at in range(0, end, PIECE):
+        yield memoryview(file.read_as_is(at, min(at + PIECE, end)))
+    yield memoryview(ipc.END_OF_STREAM)

@@ -1,0 +1,19 @@
+"""What records and repairs ask beyond what a running gateway does."""
+
+from sqlalchemy import update
+
+from adapters.sql_catalog.part import CatalogPart
+from adapters.sql_catalog.tables import progress
+
+
+class Repairing(CatalogPart):
+    """The calls of `app.ports.Catalog` under "repairing"."""
+
+    def flush(self) -> None:
+        """Any durable write takes the quick ones before it to disk; this one changes nothing else."""
+        with self._database.write(durable=True) as connection:
+            connection.execute(update(progress).values(position=progress.c.position))
+
+    def set_progress(self, position: int | None) -> None:
+        with self._database.write(durable=True) as connection:
+            connection.execute(update(progress).values(position=position))

@@ -1,0 +1,93 @@
+"""`backup` and `restore`: all that a gateway keeps, copied out while it runs, and put into an empty place."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app import plugins
+from app.cli.configuring import Config, read
+from app.cli.console import Failure, err, out, size, table
+from app.cli.repairing import FOUND, Json, failures, shown
+from app.model.errors import OurError
+from app.ports import ContentStore
+
+Place = Annotated[str, typer.Option("--to", help="Folder or URL (s3://, gs://, az://) of the backups.")]
+From = Annotated[str, typer.Option("--from", help="Folder or URL of the backups.")]
+
+
+def backup(
+    to: Place,
+    path: Config = None,
+    *,
+    keep: Annotated[int | None, typer.Option(min=1, help="Keep this many backups, and delete older ones.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Copy journal, catalog, content and tables, while the gateway runs; what is there already is not copied again.
+
+    Exit status: 0 all is in the backup, 1 what was damaged or missing is not (see fsck).
+    """
+    from app.service.repair.backing_up import back_up  # noqa: PLC0415 - a second of imports
+    from app.service.repair.estate import opened  # noqa: PLC0415
+
+    with failures(FOUND), opened(read(path), write=False) as estate:
+        if estate.catalog is None:
+            why = estate.catalog_error or f"there is no catalog at {estate.database.place}"
+            raise Failure(f"nothing was backed up: {why}")
+        with shown() as progress:
+            report = back_up(estate, _opened(to), progress, keep)
+    if as_json:
+        said = {name: getattr(report, name) for name in report.__dataclass_fields__}
+        typer.echo(json.dumps(said))
+    else:
+        copied = f"{report.copied_files:,} copied ({size(report.copied_bytes)})"
+        out.print(f"{report.id}  {report.files:,} files, {size(report.bytes)}; {copied}", highlight=False)
+    for problem in report.problems:
+        err.print(problem, style="yellow", markup=False, highlight=False)
+    if report.problems:
+        raise typer.Exit(FOUND)
+
+
+def restore(
+    source: From,
+    path: Config = None,
+    *,
+    data: Annotated[Path | None, typer.Option("--data", help="Data folder to restore into.")] = None,
+    backup_id: Annotated[str | None, typer.Option("--backup", help="Which backup. Default: the newest.")] = None,
+    ls: Annotated[bool, typer.Option("--list", help="List the backups, and restore none.")] = False,
+) -> None:
+    """Put a backup into an empty place, every byte compared with its digest. Stop the old gateway for good first."""
+    from app.service.repair import manifests  # noqa: PLC0415 - a second of imports
+    from app.service.repair.restoring_backup import restore as put_back  # noqa: PLC0415
+
+    with failures(FOUND):
+        place = _opened(source)
+        if ls:
+            return _list(place)
+        settings = read(path)
+        if data is not None:
+            settings = settings.model_copy(update={"data": data})
+        with shown() as progress:
+            restored = put_back(settings, place, backup_id, progress)
+        manifest = manifests.BACKUPS + restored.id
+        counts = f"{restored.files:,} files, {size(restored.bytes)}"
+        return out.print(f"{manifest}: {counts}; the journal goes on with epoch {restored.epoch}", highlight=False)
+
+
+def _list(place: ContentStore) -> None:
+    from app.service.repair import manifests  # noqa: PLC0415 - a second of imports
+
+    grid = table("Backup", ">Files", ">Size")
+    for each in manifests.backups(place):
+        _, files = manifests.read(place, each)
+        grid.add_row(each, f"{len(files):,}", size(sum(file.size for file in files)))
+    out.print(grid)
+
+
+def _opened(place: str) -> ContentStore:
+    try:
+        store: ContentStore = plugins.load("content store", "object_store")(place)
+    except ValueError as error:
+        raise OurError(str(error)) from error
+    return store

@@ -1,0 +1,126 @@
+"""What a check or a repair stands on: the stopped gateway's stores, or those of a running one, only to be read."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from time import monotonic, time_ns
+from typing import Protocol
+
+from app import plugins
+from app.model.errors import OurError
+from app.observe import Metrics
+from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalReader, TableStore
+from app.service.surroundings import Surroundings
+from app.settings import Settings
+
+
+class Progress(Protocol):
+    """Whoever wants to know how far long work has come."""
+
+    def begin(self, work: str, total: int | None) -> None:
+        """Say that work begins, of so many bytes or pieces; None when nobody knows."""
+
+    def advance(self, amount: int) -> None:
+        """Say that so much more is done."""
+
+
+class Unseen:
+    """Nobody wants to know."""
+
+    def begin(self, work: str, total: int | None) -> None:
+        """Do nothing."""
+
+    def advance(self, amount: int) -> None:
+        """Do nothing."""
+
+
+class _Clock:
+    def now(self) -> int:
+        return time_ns() // 1000
+
+    def monotonic(self) -> float:
+        return monotonic()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estate:
+    """All that a gateway keeps. `catalog` is None where there is none that can be opened; `catalog_error` says why.
+    `writer` is the journal where it may be written."""
+
+    settings: Settings
+    database: CatalogDatabase
+    catalog: Catalog | None
+    catalog_error: str | None
+    journal: JournalReader
+    writer: Journal | None
+    store: ContentStore
+    tables: Callable[[], TableStore]
+    clock: Clock
+
+    def surroundings(self, catalog: Catalog, journal: Journal) -> Surroundings:
+        """Return what the service's own functions stand on."""
+        return Surroundings(
+            settings=self.settings,
+            journal=journal,
+            catalog=catalog,
+            store=self.store,
+            clock=self.clock,
+            metrics=Metrics(),
+        )
+
+
+@contextmanager
+def opened(settings: Settings, *, write: bool) -> Iterator[Estate]:
+    """Open everything: to be read beside a running gateway, or (`write`) alone, with the locks that a gateway takes.
+    Raises OurError where another process has them, or where something is not there or cannot be opened."""
+    clock = _Clock()
+    database: CatalogDatabase = plugins.load("catalog", "sql").database(settings.catalog_url)
+    with ExitStack() as closing:
+        writer: Journal | None = None
+        journal: JournalReader
+        if write:
+            writer = journal = plugins.load("journal", "arrow")(settings.journal_folder, clock=clock)
+            closing.callback(writer.close)
+        else:
+            journal = plugins.load("archive", "arrow")(settings.journal_folder)
+        catalog, why = _catalog(settings, database, write=write)
+        if catalog is not None:
+            closing.callback(catalog.close)
+        yield Estate(
+            settings=settings,
+            database=database,
+            catalog=catalog,
+            catalog_error=why,
+            journal=journal,
+            writer=writer,
+            store=plugins.load("content store", "object_store")(settings.content_url),
+            tables=lambda: tables(settings),
+            clock=clock,
+        )
+
+
+def tables(settings: Settings) -> TableStore:
+    """Return the tables. Raises PluginError when the library that reads them is missing."""
+    store: TableStore = plugins.load("table store", "delta")(settings.tables_url)
+    return store
+
+
+def _catalog(settings: Settings, database: CatalogDatabase, *, write: bool) -> tuple[Catalog | None, str | None]:
+    if not database.exists():
+        return None, None
+    catalog: Catalog | None = None
+    try:
+        problems = database.problems()
+        if problems:
+            return None, "; ".join(problems)
+        catalog = plugins.load("catalog", "sql")(settings.catalog_url)
+    except OurError as error:
+        return None, str(error)
+    if write:
+        try:
+            catalog.lock()
+        except BaseException:
+            with suppress(OurError):
+                catalog.close()
+            raise
+    return catalog, None

@@ -1,0 +1,166 @@
+"""What a check can find: each kind with what it costs and what mends it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class Action(StrEnum):
+    """What a repair does, in the order in which it does it."""
+
+    REBUILD_CATALOG = "rebuild-catalog"
+    RESERVE = "reserve-segments"
+    RESTORE_ROW = "restore-row"
+    RESTORE_CONTENT = "restore-content"
+    EXPIRE = "expire"
+    FAIL_DELIVERY = "fail-delivery"
+    SET_OBJECT_ASIDE = "set-object-aside"
+    REMOVE_UPLOAD = "remove-upload"
+    RECORD = "record-catalog"
+    SET_SEGMENT_ASIDE = "set-segment-aside"
+    NONE = "none"
+
+
+class Kind(NamedTuple):
+    """What is the matter, what it costs as long as nobody mends it, and what a repair does about it."""
+
+    what: str
+    cost: str
+    repair: str
+    action: Action
+
+
+_CONTENT = "the attachment's content cannot be served, or would be served damaged"
+_RESTORE = "put together again from the journal, if its parts are there and give the same SHA-256; else quarantined"
+
+KINDS: Mapping[str, Kind] = {
+    "catalog-missing": Kind(
+        "there is no catalog, but a journal or content",
+        "nothing can be listed or served",
+        "rebuilt from the journal and the records beside the content",
+        Action.REBUILD_CATALOG,
+    ),
+    "catalog-damaged": Kind(
+        "the catalog's database is damaged",
+        "the gateway may not start, or may give wrong answers",
+        "set aside, and rebuilt from the journal and the records beside the content",
+        Action.REBUILD_CATALOG,
+    ),
+    "catalog-foreign": Kind(
+        "the catalog belongs to another journal",
+        "the gateway does not start",
+        "set aside, and rebuilt from this journal and the records beside the content",
+        Action.REBUILD_CATALOG,
+    ),
+    "journal-behind": Kind(
+        "the journal ends before the last message that the catalog includes",
+        "the gateway does not start; parts in the lost segments are gone unless they are sent again",
+        "the numbers of the lost segments are never used again",
+        Action.RESERVE,
+    ),
+    "parts-missing": Kind(
+        "parts of an unfinished attachment lay in journal segments that are gone",
+        "the attachment cannot be finished, unless all of it is sent again",
+        "expired, or quarantined where it was complete: sent again, it begins anew",
+        Action.EXPIRE,
+    ),
+    "segment-damaged": Kind(
+        "a journal segment is not as it was written",
+        "the messages in the damaged places are lost, unless their attachments are in the content store already",
+        "set aside as soon as no attachment needs what is left of it",
+        Action.SET_SEGMENT_ASIDE,
+    ),
+    "row-missing": Kind(
+        "the catalog has no row of an attachment",
+        "the attachment is not listed and not served",
+        "restored from the records, or from the journal",
+        Action.RESTORE_ROW,
+    ),
+    "object-missing": Kind("an object of the content store is gone", _CONTENT, _RESTORE, Action.RESTORE_CONTENT),
+    "object-damaged": Kind(
+        "an object of the content store is not as it was written", _CONTENT, _RESTORE, Action.RESTORE_CONTENT
+    ),
+    "content-missing": Kind(
+        "finished content is no longer in the journal, and not in the content store",
+        _CONTENT,
+        _RESTORE,
+        Action.RESTORE_CONTENT,
+    ),
+    "content-damaged": Kind(
+        "finished content in the journal is not as it was received", _CONTENT, _RESTORE, Action.RESTORE_CONTENT
+    ),
+    "content-quarantined": Kind(
+        "content was found damaged, and the attachment quarantined",
+        "the attachment's content is not served",
+        _RESTORE,
+        Action.RESTORE_CONTENT,
+    ),
+    "object-orphaned": Kind(
+        "an object of the content store belongs to no attachment",
+        "room in the content store",
+        "set aside, below `aside/`",
+        Action.SET_OBJECT_ASIDE,
+    ),
+    "upload-orphaned": Kind(
+        "an uploaded object belongs to no delivery",
+        "room in the content store",
+        "removed",
+        Action.REMOVE_UPLOAD,
+    ),
+    "upload-damaged": Kind(
+        "content of a delivery that is not sent yet is gone or damaged",
+        "the delivery cannot be sent, or would be sent damaged",
+        "the delivery fails, with this reason",
+        Action.FAIL_DELIVERY,
+    ),
+    "quarantine-damaged": Kind(
+        "the copy of a quarantined message is gone or damaged",
+        "the message can be listed, and not looked at or processed again",
+        "nothing",
+        Action.NONE,
+    ),
+    "records-damaged": Kind(
+        "an object of the catalog's records is damaged",
+        "a catalog rebuilt from nothing would lack what is in it",
+        "the whole catalog is recorded anew, and the object set aside",
+        Action.RECORD,
+    ),
+    "records-missing": Kind(
+        "ended attachments are not in the catalog's records, and no longer in the journal",
+        "a catalog rebuilt from nothing would lack them",
+        "the whole catalog is recorded anew",
+        Action.RECORD,
+    ),
+    "table-damaged": Kind(
+        "a table cannot be read to its end",
+        "queries of the table fail",
+        "nothing: restore it from a backup, or remove it and run `pipeline batch` over the archive",
+        Action.NONE,
+    ),
+}
+"""Every kind of difference, by its word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One difference. `subject` names what a repair works on: an attachment, an object, a segment or a delivery."""
+
+    kind: str
+    subject: str
+    where: str
+    detail: str = ""
+
+    @property
+    def known(self) -> Kind:
+        return KINDS[self.kind]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the finding with what its kind says."""
+        known = self.known
+        said = {"what": known.what, "cost": known.cost, "repair": known.repair, "action": known.action.value}
+        return {**asdict(self), **said}
+
+
+class CannotCheck(Exception):
+    """A check could not be made, so that nothing is known of what it would have found."""

@@ -1,0 +1,121 @@
+"""A backup's place: what each backup consists of, and the bytes that backups share.
+
+- `data/<2 digits>/<SHA-256>` holds bytes by their digest, once however many backups have them.
+- `backups/<id>.jsonl.gz` is written last and makes a backup: a header, then one file a line.
+- `restored/<journal>-<epoch>.json` says that a backup was restored: the gateway that it came from must not add to it.
+"""
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from re import compile as pattern
+from typing import Any, NamedTuple
+
+from app.model.errors import OurError
+from app.model.records import JournalIdentity
+from app.ports import ContentStore
+
+FORMAT = 1
+DATA, BACKUPS, RESTORED = "data/", "backups/", "restored/"
+_SUFFIX = ".jsonl.gz"
+_GZIP = 31
+_RESTORED = pattern(rf"{RESTORED}([0-9a-f]{{32}})-(\d+)\.json")
+
+
+class File(NamedTuple):
+    """A file of a backup: where it belongs, and what its bytes are."""
+
+    path: str
+    size: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The name of the object that holds the bytes."""
+        return data_name(self.sha256)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a backup is of. `deleted` are attachments that its catalog still calls finished and that were deleted while
+    the backup was made."""
+
+    id: str
+    created_at: int
+    journal: JournalIdentity | None
+    following: int
+    deleted: list[str] = field(default_factory=list)
+
+
+def data_name(sha256: str) -> str:
+    """Return the name of the object that holds the bytes with this digest."""
+    return f"{DATA}{sha256[:2]}/{sha256}"
+
+
+def backups(place: ContentStore) -> list[str]:
+    """Return the identifiers of all backups, oldest first."""
+    names = (name.removeprefix(BACKUPS) for name in place.names(BACKUPS))
+    return sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+
+
+def write(place: ContentStore, header: Header, files: Iterable[File]) -> None:
+    """Write a manifest, which makes the backup."""
+    deflate = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
+    with place.create(f"{BACKUPS}{header.id}{_SUFFIX}") as target:
+        for line in ({"format": FORMAT, **asdict(header)}, *map(File._asdict, files)):
+            if packed := deflate.compress(json.dumps(line).encode() + b"\n"):
+                target.write(packed)
+        target.write(deflate.flush())
+
+
+def read(place: ContentStore, backup: str) -> tuple[Header, list[File]]:
+    """Return what a backup consists of. Raises KeyError when there is none, and OurError when its manifest is
+    damaged."""
+    lines = _lines(place, backup)
+    try:
+        said = next(lines)
+        if said.pop("format") != FORMAT:
+            raise OurError(f"the backup {backup} is of another format; use the version of this program that wrote it")
+        journal = said.pop("journal")
+        header = Header(**said, journal=None if journal is None else JournalIdentity(*journal))
+        return header, [File(**line) for line in lines]
+    except (StopIteration, TypeError, ValueError, zlib.error) as error:
+        raise OurError(f"the manifest of backup {backup} is damaged: {error}") from error
+
+
+def mark_restored(place: ContentStore, journal: JournalIdentity) -> None:
+    """Say that a journal goes on elsewhere with this epoch."""
+    with place.create(f"{RESTORED}{journal.id}-{journal.epoch}.json") as target:
+        target.write(json.dumps(journal._asdict()).encode())
+
+
+def restored_epoch(place: ContentStore, journal_id: str) -> int | None:
+    """Return the highest epoch with which a journal was restored from here; None when it never was."""
+    found = (_RESTORED.fullmatch(name) for name in place.names(RESTORED))
+    return max((int(match[2]) for match in found if match and match[1] == journal_id), default=None)
+
+
+def prune(place: ContentStore, keep: int) -> int:
+    """Remove all but the newest `keep` backups, and the bytes that none of these has; return how many backups went."""
+    known = backups(place)
+    going = known[:-keep]
+    if not going:
+        return 0
+    needed = {file.name for backup in known[-keep:] for file in read(place, backup)[1]}
+    for backup in going:
+        place.delete(f"{BACKUPS}{backup}{_SUFFIX}")
+    for name in list(place.names(DATA)):
+        if name not in needed:
+            place.delete(name)
+    return len(going)
+
+
+def _lines(place: ContentStore, backup: str) -> Iterator[dict[str, Any]]:
+    inflate = zlib.decompressobj(_GZIP)
+    rest = b""
+    for piece in place.read(f"{BACKUPS}{backup}{_SUFFIX}"):
+        *whole, rest = (rest + inflate.decompress(bytes(piece))).split(b"\n")
+        yield from map(json.loads, whole)
+    if rest or not inflate.eof:
+        raise OurError(f"the manifest of backup {backup} is damaged: it ends too early")

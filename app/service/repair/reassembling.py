@@ -1,0 +1,163 @@
+"""Attachments put together once more from journal segments, by the same assembly and the same finishing, in a scratch
+place of their own. What comes out is compared by whoever asked before it replaces anything.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple, cast
+
+from app import plugins
+from app.assembly.parts import Parts
+from app.model.attachment import AttachmentState
+from app.model.errors import DamagedError
+from app.model.message import MAX_BATCHES_A_SEGMENT, PhysicalMessage, Position
+from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, PartRun
+from app.ports import Catalog, ContentStore, Journal, Segment
+from app.service.assembler import Assembler
+from app.service.reading import Spoilt, read_content
+from app.service.surroundings import Stores, Surroundings
+
+
+class Wanted(NamedTuple):
+    """An attachment to put together, from the messages of these segments (a closed range). `record` is what is known of
+    it: its header may be in none of them any more."""
+
+    id: str
+    first: int
+    last: int
+    record: AttachmentRecord | None = None
+
+    @classmethod
+    def of(cls, record: AttachmentRecord) -> "Wanted":
+        first, last = (Position.unpack(at).segment for at in (record.first_position, record.last_position))
+        return cls(record.id, first, last, record)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What has come of an attachment: its row, its parts and its content in the scratch store, or why there is none."""
+
+    record: AttachmentRecord | None
+    runs: list[PartRun]
+    finished: Finished | None
+    why: str = ""
+
+
+class Scratch(NamedTuple):
+    """The attachments that were asked for, and where their content is."""
+
+    found: Mapping[str, Again]
+    store: ContentStore
+
+
+@contextmanager
+def reassembled(wanted: Iterable[Wanted], around: Surroundings) -> Iterator[Scratch]:
+    """Put attachments together from what is left of their segments; the scratch place goes when the block ends."""
+    asked = list(wanted)
+    with TemporaryDirectory(prefix="repair-", dir=around.settings.data) as folder:
+        catalog: Catalog = plugins.load("catalog", "sql")(f"sqlite:///{folder}/catalog.sqlite")
+        try:
+            store: ContentStore = plugins.load("content store", "object_store")(Path(folder) / "content")
+            numbers = {number for each in asked for number in range(each.first, each.last + 1)}
+            scratch = replace(
+                around, journal=cast("Journal", _Some(around.journal, numbers)), catalog=catalog, store=store
+            )
+            known = [begun(each.record) for each in asked if each.record is not None]
+            catalog.checkpoint(
+                Checkpoint(
+                    attachments=[record for record in known if record is not None],
+                    source_dialects=around.catalog.source_dialects(),
+                )
+            )
+            Assembler(scratch, lambda _complete: None).recover()
+            stores = Stores(settings=around.settings, journal=around.journal, store=store, in_place=False)
+            yield Scratch({each.id: _again(each.id, catalog, stores) for each in asked}, store)
+        finally:
+            catalog.close()
+
+
+def begun(record: AttachmentRecord) -> AttachmentRecord | None:
+    """Return an attachment as it is known before any of its parts has come; None for an IBM MQ group, each part of
+    which tells all."""
+    if record.group is not None:
+        return None
+    known = {name: getattr(record, name) for name in _DEFINED}
+    return AttachmentRecord(**known)
+
+
+_DEFINED = (
+    "id",
+    "source",
+    "correl_id",
+    "message_id",
+    "ordinal",
+    "kind",
+    "qualifier_1",
+    "qualifier_2",
+    "description",
+    "minor_version",
+    "major_version",
+    "dialects",
+    "parts_expected",
+    "first_position",
+    "last_position",
+    "first_received_at",
+    "last_received_at",
+)
+
+
+def _again(attachment_id: str, catalog: Catalog, stores: Stores) -> Again:
+    record = catalog.attachment(attachment_id)
+    if record is None:
+        return Again(None, [], None, "the journal has no message of it any more")
+    runs = catalog.part_runs(attachment_id)
+    if record.state is not AttachmentState.COMPLETE:
+        expected = "an unknown number" if record.parts_expected is None else f"{record.parts_expected:,}"
+        return Again(record, runs, None, f"the journal has {record.parts_received:,} of {expected} parts")
+    try:
+        return Again(record, runs, read_content(record, Parts(runs), stores))
+    except (Spoilt, DamagedError) as error:
+        return Again(record, runs, None, str(error))
+
+
+class _Some:
+    """A journal of which only some segments are replayed; what assembly asks of one, and no more."""
+
+    def __init__(self, journal: Journal, numbers: set[int]) -> None:
+        self._journal, self._numbers = journal, numbers
+
+    def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
+        for first, last in _ranges(self._numbers):
+            start = Position(first - 1, MAX_BATCHES_A_SEGMENT, 0)
+            for positions, messages in self._journal.replay(start if after is None else max(start, after)):
+                if positions[0].segment > last:
+                    break
+                yield positions, messages
+
+    def segments(self) -> list[Segment]:
+        return self._journal.segments()
+
+    def read(self, position: Position) -> PhysicalMessage:
+        return self._journal.read(position)
+
+    def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
+        return self._journal.bodies(positions)
+
+    def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
+        return self._journal.extents(positions)
+
+    def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
+        return self._journal.views(extents)
+
+
+def _ranges(numbers: set[int]) -> Iterator[tuple[int, int]]:
+    """Yield the closed ranges that these numbers make, in order."""
+    first: int | None = None
+    for number in sorted(numbers):
+        first = number if first is None else first
+        if number + 1 not in numbers:
+            yield first, number
+            first = None

@@ -1,0 +1,185 @@
+"""A catalog made from nothing but the journal and the content store.
+
+The new catalog is built in a scratch place and takes the old one's place when it is whole; the old one is set aside.
+First come the rows that the records tell and the journal no longer does: what is settled in the content store, what was
+deleted, deliveries. Then the journal is replayed as at any start, and complete attachments are finished. What was
+finished once and comes out of neither is quarantined as lost.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from app import plugins
+from app.model.attachment import AttachmentState
+from app.model.errors import OurError
+from app.model.message import Position
+from app.model.records import AttachmentRecord, Checkpoint, DeliveryRecord, MessageRecord, QuarantineRecord
+from app.observe import logger
+from app.ports import Catalog, Journal
+from app.service.assembler import Assembler
+from app.service.content import object_name
+from app.service.finisher import Finisher
+from app.service.repair import records
+from app.service.repair.estate import Estate, Progress
+from app.service.repair.reassembling import begun
+from app.service.repair.recording import Recorder
+from app.service.repair.records import Dropped
+from app.service.repair.restoring import LOST
+from app.service.repair.rows import Row
+from app.service.repair.walking import OPEN, attachments_in, batched
+from app.service.surroundings import Surroundings
+
+log = logger(__name__)
+
+_GONE = "its content is neither in the content store nor in the journal"
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """What a new catalog was made of: rows from the records, messages from the journal; attachments that were finished
+    from the journal and such as nothing could bring back; and where the old catalog is."""
+
+    recorded: int = 0
+    replayed: int = 0
+    finished: int = 0
+    lost: int = 0
+    aside: str | None = None
+
+
+def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
+    """Make a new catalog and put it in the old one's place, which nobody may have open. Raises OurError."""
+    journal = estate.writer
+    assert journal is not None
+    rebuilt = Rebuilt()
+    with TemporaryDirectory(prefix="rebuild-", dir=estate.settings.data) as folder:
+        scratch = f"sqlite:///{folder}/catalog.sqlite"
+        catalog: Catalog = plugins.load("catalog", "sql")(scratch)
+        try:
+            around = estate.surroundings(catalog, journal)
+            in_doubt = _load(around, journal, rebuilt, progress)
+            _replay(around, rebuilt, progress)
+            _finish(around, rebuilt, progress)
+            _load_what_follows(around)
+            _lose(around, in_doubt, rebuilt)
+            catalog.bind(journal.identity())
+            catalog.flush()
+        finally:
+            catalog.close()
+        copy = Path(folder) / "whole.sqlite"
+        plugins.load("catalog", "sql").database(scratch).snapshot(copy)
+        if estate.database.exists():
+            rebuilt.aside = estate.database.set_aside()
+        estate.database.load(copy)
+    catalog = plugins.load("catalog", "sql")(estate.settings.catalog_url)
+    try:
+        Recorder(catalog, estate.store).record_all()
+    finally:
+        catalog.close()
+    log.info("catalog_rebuilt", recorded=rebuilt.recorded, replayed=rebuilt.replayed, lost=rebuilt.lost)
+    return rebuilt
+
+
+def _load(around: Surroundings, journal: Journal, rebuilt: Rebuilt, progress: Progress) -> list[AttachmentRecord]:
+    """Take what the records tell and the journal may not; return finished attachments that the journal is to bring."""
+    progress.begin("records", None)
+    first = min((segment.number for segment in journal.segments()), default=None)
+    in_doubt: list[AttachmentRecord] = []
+    for some in batched(records.rows(around.store, _damaged)):
+        checkpoint = Checkpoint()
+        for row in some:
+            taken = _taken(row, around, first, in_doubt)
+            if isinstance(taken, AttachmentRecord):
+                checkpoint.attachments.append(taken)
+            elif isinstance(taken, MessageRecord):
+                checkpoint.messages.append(taken)
+            elif isinstance(taken, DeliveryRecord):
+                around.catalog.add_delivery(taken, [])
+            rebuilt.recorded += taken is not None
+        around.catalog.checkpoint(checkpoint)
+        progress.advance(len(some))
+    return in_doubt
+
+
+def _taken(row: Row | Dropped, around: Surroundings, first: int | None, in_doubt: list[AttachmentRecord]) -> Row | None:
+    """Return the row to begin with; None for one that the journal brings, or that is not to come back."""
+    if isinstance(row, MessageRecord):
+        return None if _is_held(row.header_position, first) else row
+    if isinstance(row, DeliveryRecord):
+        return row
+    if not isinstance(row, AttachmentRecord):
+        return None
+    if row.state is AttachmentState.FINISHED:
+        if _is_stored(row, around):
+            return replace(row, storage="store", object_name=object_name(row.id), reason_code=None, reason=None)
+        in_doubt.append(row)
+    elif row.state is AttachmentState.DELETED or (row.state not in OPEN and not _is_held(row.first_position, first)):
+        return row
+    return begun(row)
+
+
+def _is_held(position: int, first: int | None) -> bool:
+    """Return whether the journal begins before this position, so that replaying it brings what is there."""
+    return first is not None and Position.unpack(position).segment >= first
+
+
+def _is_stored(row: AttachmentRecord, around: Surroundings) -> bool:
+    try:
+        return around.store.size(object_name(row.id)) == row.size
+    except KeyError:
+        return False
+
+
+def _damaged(error: OurError) -> None:
+    log.error("records_damaged", reason=str(error))
+
+
+def _replay(around: Surroundings, rebuilt: Rebuilt, progress: Progress) -> None:
+    progress.begin("journal", None)
+    rebuilt.replayed = Assembler(around, lambda _complete: None).recover()
+    progress.advance(rebuilt.replayed)
+
+
+def _load_what_follows(around: Surroundings) -> None:
+    """Add to messages that the journal brought what it no longer has of them, and to quarantine what became of it."""
+    for some in batched(records.rows(around.store, _damaged)):
+        messages = [row for row in some if isinstance(row, MessageRecord)]
+        quarantine = [row for row in some if isinstance(row, QuarantineRecord)]
+        around.catalog.checkpoint(Checkpoint(messages=messages, quarantine=quarantine))
+
+
+def _finish(around: Surroundings, rebuilt: Rebuilt, progress: Progress) -> None:
+    """Finish what is complete. What cannot be finished now is tried again by the gateway."""
+    progress.begin("content", None)
+    finisher = Finisher(around)
+    for record in [*attachments_in(around.catalog, AttachmentState.COMPLETE)]:
+        try:
+            finisher.finish(record.id)
+        except OurError as error:
+            log.warning("attachment_not_finished", attachment=record.id, reason=str(error))
+        else:
+            rebuilt.finished += 1
+        progress.advance(1)
+
+
+def _lose(around: Surroundings, in_doubt: list[AttachmentRecord], rebuilt: Rebuilt) -> None:
+    """Mark what was finished once, and has come neither from the store nor from the journal."""
+    for some in batched(in_doubt):
+        now = {record.id: record for record in around.catalog.attachments_by_id([each.id for each in some])}
+        for record in _not_back(some, now):
+            rebuilt.lost += 1
+            state = AttachmentState.QUARANTINED
+            if record.id not in now:
+                lost = replace(record, state=state, reason_code=LOST, reason=_GONE, storage=None, object_name=None)
+                around.catalog.checkpoint(Checkpoint(attachments=[lost]))
+            else:
+                around.catalog.set_state([record.id], state, reason_code=LOST, reason=_GONE)
+            log.error("attachment_lost", attachment=record.id, name=record.qualifier_2, source=record.source)
+
+
+def _not_back(recorded: list[AttachmentRecord], now: dict[str, AttachmentRecord]) -> Iterator[AttachmentRecord]:
+    for record in recorded:
+        found = now.get(record.id)
+        if found is None or found.state in (AttachmentState.RECEIVING, AttachmentState.EXPIRED):
+            yield record

@@ -1,0 +1,164 @@
+"""Catalog -> records, round by round, before journal segments go.
+
+A round writes down what the event log says has changed since the last one. It is on disk before a segment is retired
+(`Sweeper` asks for it), so that journal and records together always tell the whole catalog; only what changed since the
+last round and has no part in the journal (a deletion, a delivery) can be missing from them.
+
+The last round's number in the event log stands in its object. Where that does not fit the catalog (the first round of
+all, a catalog that was rebuilt or restored, events that were pruned before they were recorded), all of the catalog is
+recorded.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from threading import Lock
+from typing import Any
+
+from app.model.records import EventRecord
+from app.observe import Recurring, logger
+from app.ports import Catalog, ContentStore
+from app.service.repair import records
+from app.service.repair.records import Dropped, Header, RecordFile
+from app.service.repair.rows import Row
+from app.service.repair.walking import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
+
+log = logger(__name__)
+
+EVENTS_A_ROUND = 50_000
+
+
+class Recorder:
+    """Writes records; one at a time for a content store."""
+
+    def __init__(self, catalog: Catalog, store: ContentStore, journal: Callable[[], str | None] = lambda: None) -> None:
+        self._catalog, self._store, self._journal = catalog, store, journal
+        self._recording = Lock()
+        self._reached: int | None = None
+        self._open: dict[str, tuple[object, ...]] = {}
+        self._fault = Recurring(log, "catalog_record")
+
+    def attempt(self) -> None:
+        """As `record`, for a stage that is to go on: a failure is logged and stands in `check`."""
+        try:
+            self.record()
+        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            self._fault.failed(error)
+        else:
+            self._fault.worked()
+
+    def check(self) -> dict[str, Any]:
+        """Return whether recording works, for health and people."""
+        return {"ok": self._fault.error is None, "error": self._fault.error}
+
+    def record(self) -> None:
+        """Write down all that the catalog's event log has told by now."""
+        with self._recording:
+            last = self._catalog.last_event()
+            if self._reached is None:
+                self._reached = self._start(last)
+            while self._reached < last:
+                self._reached = self._round(self._reached, last)
+
+    def record_before_retiring(self) -> None:
+        """Write down all that the journal will not tell any more, what is not at its end among it: the header of an
+        unfinished attachment may be in a segment that none of its parts is in. Call it before segments go."""
+        self.record()
+        with self._recording:
+            known: dict[str, tuple[object, ...]] = {}
+            rows = self._begun(known)
+            self._write(self._reached or 0, rows)
+            self._open = known
+
+    def _begun(self, known: dict[str, tuple[object, ...]]) -> Iterator[Row]:
+        """Yield the open attachments, and their messages, of which more is known than was recorded."""
+        told: set[str] = set()
+        for state in OPEN:
+            for some in batched(attachments_in(self._catalog, state)):
+                said = {each.id: (each.kind, each.parts_expected, each.message_id) for each in some}
+                known |= said
+                new = [each for each in some if self._open.get(each.id) != said[each.id]]
+                yield from new
+                messages = {each.message_id for each in new if each.message_id is not None} - told
+                told |= messages
+                yield from self._catalog.messages_by_id([*messages])
+
+    def record_all(self) -> None:
+        """Write down the whole catalog, whatever was recorded before."""
+        with self._recording:
+            self._reached = self._all(self._catalog.last_event())
+
+    def _start(self, last: int) -> int:
+        """Return the number of the event up to which all is recorded."""
+        said = records.last_header(self._store)
+        if said is None:
+            return self._all(last) if last or self._catalog.progress() is not None else 0
+        if said.event > last or not self._follows(said.event):
+            return self._all(last)
+        return said.event
+
+    def _follows(self, event: int) -> bool:
+        """Return whether no event behind this one was pruned."""
+        following = self._catalog.events_after(event, 1)
+        return not following or following[0].number == event + 1
+
+    def _round(self, reached: int, last: int) -> int:
+        # What is recorded may not be lost by a power cut that the record itself survives: its events would come again
+        # under other numbers.
+        self._catalog.flush()
+        events: list[EventRecord] = []
+        while len(events) < EVENTS_A_ROUND and reached < last:
+            some = self._catalog.events_after(reached, AT_ONCE)
+            if not some:
+                reached = last
+                break
+            events += some
+            reached = some[-1].number
+        self._write(reached, self._told(events))
+        records.merge(self._store)
+        return reached
+
+    def _all(self, last: int) -> int:
+        self._catalog.flush()
+        self._write(last, self._everything())
+        log.info("catalog_recorded", up_to_event=last)
+        return last
+
+    def _write(self, event: int, rows: Iterator[Row | Dropped]) -> None:
+        first = next(rows, None)
+        if first is None:
+            return
+        file = RecordFile(records.next_number(records.files(self._store)), 0)
+        records.write(self._store, file, Header(event, self._journal()), chain((first,), rows))
+
+    def _told(self, events: Sequence[EventRecord]) -> Iterator[Row | Dropped]:
+        subjects: dict[str, dict[str, None]] = {}
+        for event in events:
+            subjects.setdefault(event.type, {})[event.subject] = None
+        attachments = _subjects(subjects, "attachment.")
+        messages = dict.fromkeys(_subjects(subjects, "message.complete"))
+        for some in batched(attachments):
+            found = self._catalog.attachments_by_id(some)
+            yield from (record for record in found if record.state not in OPEN)
+            yield from (Dropped("attachment", each) for each in set(some) - {record.id for record in found})
+            messages |= dict.fromkeys(record.message_id for record in found if record.message_id is not None)
+        for some in batched([*messages]):
+            yield from self._catalog.messages_by_id(some)
+        yield from self._each("quarantine", _subjects(subjects, "message.quarantined"), self._catalog.quarantine_entry)
+        yield from self._each("delivery", _subjects(subjects, "delivery."), self._catalog.delivery)
+
+    @staticmethod
+    def _each(kind: str, ids: Sequence[str], find: Callable[[str], Row | None]) -> Iterator[Row | Dropped]:
+        for each in ids:
+            yield find(each) or Dropped(kind, each)
+
+    def _everything(self) -> Iterator[Row]:
+        catalog = self._catalog
+        yield from ended_attachments(catalog)
+        yield from pages(lambda cursor: catalog.messages(None, cursor, AT_ONCE))
+        yield from pages(lambda cursor: catalog.quarantined(None, None, cursor, AT_ONCE))
+        yield from pages(lambda cursor: catalog.deliveries(None, None, cursor, AT_ONCE))
+
+
+def _subjects(by_type: dict[str, dict[str, None]], prefix: str) -> list[str]:
+    alike = (subjects for kind, subjects in by_type.items() if kind.startswith(prefix))
+    return [*dict.fromkeys(chain.from_iterable(alike))]

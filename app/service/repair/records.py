@@ -1,0 +1,218 @@
+"""The records: what a catalog rebuilt from nothing takes beside the journal, as objects of the content store.
+
+The journal tells everything until its segments are retired. Before that, each row that has come to an end is written
+down here: an attachment that is finished, expired, quarantined or deleted, with its message; a quarantined message; a
+delivery. One object holds what one round recorded: recording costs one flush to disk a round, and none an attachment.
+
+- An object is `catalog/<level>-<number>.jsonl.gz`: a header, then one JSON object a line with the `kind` of a row and
+  the `row`, or with the `id` of one that was `dropped`. No row is twice in one object. Of two objects the one with the
+  higher number is newer, and what it says of a row holds.
+- `MERGED` objects of one level become one of the next level, so that there are few, and each row is rewritten seldom.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from re import compile as pattern
+from typing import Any, NamedTuple
+
+from app.model.errors import OurError
+from app.ports import ContentStore, ObjectWriter
+from app.service.repair.rows import Row, from_json, kind_of, to_json
+from app.service.repair.rows import line as to_line
+
+FOLDER = "catalog/"
+FORMAT = 1
+MERGED = 32
+DROPPED = "dropped"
+_NAME = pattern(r"catalog/(\d)-(\d{16})\.jsonl\.gz")
+_GZIP = 31
+_FAST = 1
+_HIGHEST = 9
+_ATTEMPTS = 5
+
+
+class RecordFile(NamedTuple):
+    """One object of records. Ordered by age."""
+
+    number: int
+    level: int
+
+    @property
+    def name(self) -> str:
+        return f"{FOLDER}{self.level}-{self.number:016}.jsonl.gz"
+
+
+class Dropped(NamedTuple):
+    """A row that the catalog has no more: nothing is to bring it back."""
+
+    kind: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the first line says: the number of the last `event` of the catalog's log that is included, and the `journal`
+    that positions belong to."""
+
+    event: int
+    journal: str | None = None
+
+
+def files(store: ContentStore) -> list[RecordFile]:
+    """Return the objects of records, oldest first."""
+    found = (_NAME.fullmatch(name) for name in store.names(FOLDER))
+    return sorted(RecordFile(int(match[2]), int(match[1])) for match in found if match)
+
+
+def header(store: ContentStore, file: RecordFile) -> Header:
+    """Return what an object says of itself. Raises KeyError when it is gone, and OurError when it is damaged."""
+    return _header(next(_lines(store, file), {}), file)
+
+
+def write(store: ContentStore, file: RecordFile, said: Header, rows: Iterable[Row | Dropped]) -> None:
+    """Write an object of records whole; each row once."""
+    _write(store, file, said, map(_line, rows))
+
+
+def rows(store: ContentStore, on_damage: Callable[[OurError], None] | None = None) -> Iterator[Row | Dropped]:
+    """Yield what is recorded of each row last. Raises OurError for an object that is damaged, unless `on_damage` takes
+    it; that object is then left out. Objects that are merged meanwhile are found again."""
+    seen: set[tuple[str, str]] = set()
+    for line in _newest(store, seen, on_damage):
+        yield _row(line)
+
+
+def merge(store: ContentStore) -> int:
+    """Make of `MERGED` objects of one level one of the next; return how many objects went."""
+    went = 0
+    for level in range(_HIGHEST):
+        alike = [file for file in files(store) if file.level == level]
+        if len(alike) < MERGED:
+            break
+        newest = alike[-1]
+        lines = _once(store, reversed(alike), set())
+        _write(store, RecordFile(newest.number, level + 1), header(store, newest), lines)
+        for file in alike:
+            store.delete(file.name)
+        went += len(alike)
+    return went
+
+
+def check(store: ContentStore, file: RecordFile) -> None:
+    """Read an object to its end. Raises KeyError when it is gone, and OurError when it is damaged."""
+    said = _lines(store, file)
+    _header(next(said, {}), file)
+    for line in said:
+        if line["kind"] != DROPPED:
+            _row(line)
+
+
+def _newest(
+    store: ContentStore, seen: set[tuple[str, str]], on_damage: Callable[[OurError], None] | None
+) -> Iterator[dict[str, Any]]:
+    done: set[RecordFile] = set()
+    for _ in range(_ATTEMPTS):
+        try:
+            for file in reversed([file for file in files(store) if file not in done]):
+                try:
+                    check(store, file)
+                except OurError as damage:
+                    if on_damage is None:
+                        raise
+                    on_damage(damage)
+                else:
+                    yield from _once(store, [file], seen)
+                done.add(file)
+        except KeyError:  # merged meanwhile
+            continue
+        return
+    raise OurError("the catalog's records are rewritten faster than they can be read; try again")
+
+
+def _once(store: ContentStore, found: Iterable[RecordFile], seen: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    for file in found:
+        lines = _lines(store, file)
+        _header(next(lines, {}), file)
+        for line in lines:
+            key = _key(line)
+            if key not in seen:
+                seen.add(key)
+                yield line
+
+
+def _key(line: dict[str, Any]) -> tuple[str, str]:
+    return (line["of"], line["id"]) if line["kind"] == DROPPED else (line["kind"], line["row"]["id"])
+
+
+def _line(row: Row | Dropped) -> dict[str, Any]:
+    if isinstance(row, Dropped):
+        return {"kind": DROPPED, "of": row.kind, "id": row.id}
+    return {"kind": kind_of(row), "row": to_json(row)}
+
+
+def _row(line: dict[str, Any]) -> Row | Dropped:
+    try:
+        return Dropped(line["of"], line["id"]) if line["kind"] == DROPPED else from_json(line["kind"], line["row"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise OurError(f"the catalog's records hold a row that cannot be read: {error}") from error
+
+
+def _write(store: ContentStore, file: RecordFile, said: Header, lines: Iterable[dict[str, Any]]) -> None:
+    first = {"format": FORMAT, "event": said.event, "journal": said.journal}
+    with store.create(file.name) as target:
+        packer = _Packer(target)
+        packer.write(first)
+        for line in lines:
+            packer.write(line)
+        packer.finish()
+
+
+class _Packer:
+    """Lines of JSON on their way into a gzip file."""
+
+    def __init__(self, target: ObjectWriter) -> None:
+        self._target = target
+        self._deflate = zlib.compressobj(_FAST, zlib.DEFLATED, _GZIP)
+
+    def write(self, line: dict[str, Any]) -> None:
+        if packed := self._deflate.compress(to_line(line)):
+            self._target.write(packed)
+
+    def finish(self) -> None:
+        self._target.write(self._deflate.flush())
+
+
+def _header(line: dict[str, Any], file: RecordFile) -> Header:
+    if line.get("format") != FORMAT or not isinstance(line.get("event"), int):
+        raise OurError(f"{file.name} is of format {line.get('format')}, expected {FORMAT}")
+    return Header(line["event"], line.get("journal"))
+
+
+def _lines(store: ContentStore, file: RecordFile) -> Iterator[dict[str, Any]]:
+    inflate = zlib.decompressobj(_GZIP)
+    rest = b""
+    try:
+        for piece in store.read(file.name):
+            *whole, rest = (rest + inflate.decompress(bytes(piece))).split(b"\n")
+            for line in whole:
+                yield json.loads(line)
+    except (zlib.error, ValueError) as error:
+        raise OurError(f"{file.name} is damaged: {error}") from error
+    if rest or not inflate.eof:
+        raise OurError(f"{file.name} is damaged: it ends too early")
+
+
+def next_number(found: list[RecordFile]) -> int:
+    """Return the number of the object that is to be written next."""
+    return found[-1].number + 1 if found else 1
+
+
+def last_header(store: ContentStore) -> Header | None:
+    """Return what the newest object that can be read says of itself; None where there is none."""
+    for file in reversed(files(store)):
+        with suppress(KeyError, OurError):
+            return header(store, file)
+    return None

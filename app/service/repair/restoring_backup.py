@@ -1,0 +1,144 @@
+"""A backup put into an empty place, each byte compared with its digest.
+
+Content and tables come first, then the journal, and the catalog last. The journal goes on under its identity with an
+epoch that no gateway of its past can have reached, and the backup's place remembers that: old and new cannot both
+go on.
+"""
+
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from app import plugins
+from app.model.attachment import AttachmentState
+from app.model.errors import DamagedError, OurError
+from app.model.records import JournalIdentity
+from app.ports import Catalog, CatalogDatabase, ContentStore, Journal
+from app.service.repair import manifests
+from app.service.repair.backing_up import CATALOG, CONTENT, JOURNAL, TABLES
+from app.service.repair.estate import Progress
+from app.service.repair.manifests import File, Header
+from app.service.repair.recording import Recorder
+from app.settings import Settings
+
+EPOCHS_AHEAD = 1_000_000
+"""A gateway has a new epoch with every start: none starts so often after its last backup."""
+
+
+class Restored(NamedTuple):
+    """What was restored."""
+
+    id: str
+    files: int
+    bytes: int
+    epoch: int
+
+
+def restore(settings: Settings, place: ContentStore, backup: str | None, progress: Progress) -> Restored:
+    """Restore a backup, or the newest. Raises OurError when there is none, when the place is not empty, or when bytes
+    are not those that were backed up."""
+    known = manifests.backups(place)
+    chosen = backup or (known[-1] if known else None)
+    if chosen is None or chosen not in known:
+        raise OurError("there is no such backup" if backup else "there is no backup in this place")
+    header, files = manifests.read(place, chosen)
+    targets = _Targets(settings)
+    targets.require_empty()
+    progress.begin("restore", sum(file.size for file in files))
+    for prefix, store in ((CONTENT, targets.content), (TABLES, targets.tables), (JOURNAL, targets.journal)):
+        for file in files:
+            if file.path.startswith(prefix):
+                with store().create(file.path.removeprefix(prefix)) as target:
+                    _copy(place, file, target.write, progress)
+    identity = targets.begin_journal(header)
+    for file in files:
+        if file.path == CATALOG:
+            targets.load_catalog(place, file, header, identity, progress)
+    if identity is not None:
+        manifests.mark_restored(place, identity)
+    return Restored(header.id, len(files), sum(file.size for file in files), identity.epoch if identity else 0)
+
+
+class _Targets:
+    """The places that the settings name."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._opened: dict[str, ContentStore] = {}
+        self._database: CatalogDatabase = plugins.load("catalog", "sql").database(settings.catalog_url)
+
+    def content(self) -> ContentStore:
+        return self._store(self._settings.content_url)
+
+    def tables(self) -> ContentStore:
+        return self._store(self._settings.tables_url)
+
+    def journal(self) -> ContentStore:
+        return self._store(str(self._settings.journal_folder))
+
+    def _store(self, url: str) -> ContentStore:
+        if url not in self._opened:
+            self._opened[url] = plugins.load("content store", "object_store")(url)
+        return self._opened[url]
+
+    def require_empty(self) -> None:
+        folder = self._settings.journal_folder
+        if folder.is_dir() and any(path.suffix == ".arrows" for path in folder.iterdir()):
+            raise OurError(f"there is a journal in {folder}: restore into an empty place")
+        if not self._database.is_empty():
+            raise OurError(f"the catalog {self._database.place} is not empty: restore into an empty place")
+        for what, store in (("content store", self.content()), ("tables", self.tables())):
+            if next(iter(store.names()), None) is not None:
+                raise OurError(f"the {what} is not empty: restore into an empty place")
+
+    def begin_journal(self, header: Header) -> JournalIdentity | None:
+        """Say which journal the restored segments are, before anything is written to it."""
+        if header.journal is None:
+            return None
+        identity = header.journal._replace(epoch=header.journal.epoch + EPOCHS_AHEAD)
+        plugins.load("journal", "arrow").begin(self._settings.journal_folder, identity, header.following)
+        journal: Journal = plugins.load("journal", "arrow")(self._settings.journal_folder)
+        try:
+            return journal.identity()
+        finally:
+            journal.close()
+
+    def load_catalog(
+        self,
+        place: ContentStore,
+        file: File,
+        header: Header,
+        identity: JournalIdentity | None,
+        progress: Progress,
+    ) -> None:
+        with TemporaryDirectory(prefix="restore-") as folder:
+            copy = Path(folder) / "catalog.sqlite"
+            with copy.open("wb") as target:
+                _copy(place, file, target.write, progress)
+            if self._database.exists():
+                self._database.set_aside()
+            self._database.load(copy)
+        catalog: Catalog = plugins.load("catalog", "sql")(self._settings.catalog_url)
+        try:
+            if identity is not None:
+                catalog.bind(identity)
+            catalog.set_state(header.deleted, AttachmentState.DELETED)
+            Recorder(catalog, self.content()).record_all()
+        finally:
+            catalog.close()
+
+
+def _copy(place: ContentStore, file: File, write: Callable[[memoryview], object], progress: Progress) -> None:
+    try:
+        pieces: Iterable[memoryview] = place.read(file.name)
+    except KeyError:
+        raise OurError(f"the backup lacks {file.path} ({file.name}): choose another one") from None
+    digest = sha256()
+    for piece in pieces:
+        digest.update(piece)
+        write(piece)
+        progress.advance(len(piece))
+    if digest.hexdigest() != file.sha256:
+        raise DamagedError(f"{file.path} is damaged in the backup ({file.name}): choose another one", name=file.name)

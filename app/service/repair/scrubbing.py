@@ -1,0 +1,185 @@
+"""A slow stage that reads what lies still: sealed journal segments, then settled content, and all of it again.
+
+Damaged content is put together again from the journal at once where that is possible; otherwise it stays marked, and is
+tried again with the next pass. Where a pass was is kept in a file, so that restarts do not begin it anew.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from app.model.attachment import AttachmentState
+from app.model.errors import DamagedError, OurError
+from app.model.records import AttachmentRecord
+from app.observe import Recurring, logger
+from app.ports import AttachmentFilter, BadCursor, Segment
+from app.service.damage import Damages
+from app.service.repair.restoring import restore_content
+from app.service.surroundings import Surroundings
+from app.settings import microseconds
+
+log = logger(__name__)
+
+START_SECONDS = 60.0
+"""A start has other work to do first."""
+IDLE_SECONDS = 30.0
+_AT_ONCE = 100
+_SHOWN = 10
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a pass has come: begun and ended at (µs), the last segment that was read, and the place in the listing of
+    attachments; `in_content` once all segments were read."""
+
+    begun_at: int = 0
+    ended_at: int = 0
+    segment: int = 0
+    in_content: bool = False
+    cursor: str | None = None
+    damaged_segments: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.begun_at > self.ended_at
+
+
+class Scrubber:
+    """One call of `step` reads one segment, or one page of attachments."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        damages: Damages,
+        read: Callable[[AttachmentRecord], Iterator[memoryview]],
+        stop: Event,
+    ) -> None:
+        self._around, self._damages, self._read, self._stop = around, damages, read, stop
+        self._rate = around.settings.scrub.rate
+        self._file = around.settings.data / "scrub.json"
+        self._progress = _load(self._file)
+        self._fault = Recurring(log, "scrub")
+        around.metrics.scrub_damaged_segments.set_function(lambda: len(self._progress.damaged_segments))
+        around.metrics.scrub_ended.set_function(lambda: self._progress.ended_at / 1e6)
+
+    def run(self) -> None:
+        """Read until `stop` is set."""
+        pause = START_SECONDS
+        while not self._stop.wait(pause):
+            try:
+                pause = 0.0 if self.step() else IDLE_SECONDS
+            except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+                self._fault.failed(error)
+                pause = IDLE_SECONDS
+            else:
+                self._fault.worked()
+
+    def step(self) -> bool:
+        """Read what is next; return whether there was anything to do."""
+        now, progress = self._around.clock.now(), self._progress
+        if not progress.is_under_way:
+            if now - progress.begun_at < microseconds(self._around.settings.scrub.interval):
+                return False
+            self._progress = progress = Progress(begun_at=now, ended_at=min(progress.ended_at, now - 1))
+        if not progress.in_content:
+            segment = self._next_segment()
+            if segment is None:
+                progress.in_content = True
+            else:
+                self._verify(segment)
+                progress.segment = segment.number
+        elif self._page():
+            progress.ended_at = max(self._around.clock.now(), progress.begun_at)
+            progress.segment, progress.in_content, progress.cursor = 0, False, None
+            log.info("scrub_ended", damaged_segments=len(progress.damaged_segments))
+        self._save()
+        return True
+
+    def check(self) -> dict[str, Any]:
+        """Return what was found, for health and people."""
+        progress = self._progress
+        some = dict([*progress.damaged_segments.items()][:_SHOWN])
+        return {
+            "ok": not progress.damaged_segments and self._fault.error is None,
+            "error": self._fault.error,
+            "begun_at": progress.begun_at or None,
+            "ended_at": progress.ended_at or None,
+            "damaged_segments": some,
+        }
+
+    def _next_segment(self) -> Segment | None:
+        behind = self._progress.segment
+        sealed = (each for each in self._around.journal.segments() if each.sealed_at is not None)
+        return next((each for each in sealed if each.number > behind), None)
+
+    def _verify(self, segment: Segment) -> None:
+        with suppress(KeyError):  # retired meanwhile
+            damage = self._around.journal.verify(segment.number)
+            self._around.metrics.scrub_bytes.labels("journal").inc(segment.size)
+            if damage:
+                self._progress.damaged_segments[str(segment.number)] = str(damage[0])
+                self._around.metrics.damage.labels("scrub").inc()
+                log.error("segment_damaged", segment=segment.number, places=len(damage), first=str(damage[0]))
+        self._stop.wait(segment.size / self._rate)
+
+    def _page(self) -> bool:
+        """Read a page of attachments; return whether it was the last."""
+        which = AttachmentFilter(AttachmentState.FINISHED)
+        try:
+            page = self._around.catalog.attachments(which, self._progress.cursor, _AT_ONCE)
+        except BadCursor:
+            page = self._around.catalog.attachments(which, None, _AT_ONCE)
+        for record in page.items:
+            if self._stop.is_set():
+                return False
+            if record.storage == "store":
+                self._content(record)
+        self._progress.cursor = page.next
+        return page.next is None
+
+    def _content(self, record: AttachmentRecord) -> None:
+        try:
+            self._read_slowly(record)
+        except DamagedError as error:
+            self._restore(record, error)
+
+    def _read_slowly(self, record: AttachmentRecord) -> None:
+        try:
+            for piece in self._read(record):
+                self._around.metrics.scrub_bytes.labels("content").inc(len(piece))
+                if self._stop.wait(len(piece) / self._rate):
+                    return
+        except KeyError as gone:
+            self._damages.require_deleted(record, gone)
+
+    def _restore(self, record: AttachmentRecord, error: DamagedError) -> None:
+        self._around.metrics.damage.labels("scrub").inc()
+        try:
+            outcomes = restore_content([record.id], self._around, give_up=False)
+        except OurError as failure:
+            log.warning("content_not_restored", attachment=record.id, reason=str(failure))
+            return
+        for outcome in outcomes:
+            if outcome.done:
+                self._damages.sound(record)
+                self._around.metrics.scrub_restored.inc()
+                log.warning("content_restored", attachment=record.id, damage=str(error))
+            else:
+                log.error("content_not_restored", attachment=record.id, reason=outcome.why)
+
+    def _save(self) -> None:
+        partial = self._file.with_name(self._file.name + ".partial")
+        partial.write_text(json.dumps(asdict(self._progress)))
+        partial.replace(self._file)
+
+
+def _load(file: Path) -> Progress:
+    """Return what was kept; a file that is damaged or missing makes a pass begin anew."""
+    try:
+        return Progress(**json.loads(file.read_text()))
+    except (OSError, TypeError, ValueError):
+        return Progress()

@@ -1,0 +1,128 @@
+"""All that a gateway keeps, in a folder, made by the service's own functions and without its threads."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from app.model.identity import attachment_id
+from app.model.records import AttachmentRecord
+from app.service.assembler import Assembler
+from app.service.content import open_content
+from app.service.finisher import Finisher
+from app.service.repair.recording import Recorder
+from app.service.settling import Settler
+from app.service.surroundings import Surroundings
+from app.service.sweeper import Sweeper
+from app.settings import Settings
+from tests.support.loads import messages, mixed
+from tests.support.sas_client import Attached, Program
+from tests.support.surroundings import ManualClock, surroundings
+
+SOURCE = "orders"
+AT_ONCE: dict[str, Any] = {
+    "content": {"settle_after": "0s"},
+    "retention": {"journal": "0s"},
+    "limits": {"free_bytes": 0},
+}
+
+
+class Kept:
+    """A stopped gateway's stores in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.program = Program(Random(11))
+        self.clock = ManualClock()
+        self.sent: dict[str, Attached] = {}
+        self.settings = Settings(data=folder, **AT_ONCE)
+        self.configuration = folder.parent / f"{folder.name}.toml"
+        self.configuration.write_text(f'data = "{folder}"\n')
+
+    @contextmanager
+    def around(self, **settings: Any) -> Iterator[Surroundings]:
+        """What the service stands on, as a gateway opens it."""
+        with surroundings(self.folder, self.clock, **(AT_ONCE | settings)) as around:
+            around.catalog.bind(around.journal.identity())
+            yield around
+
+    def receive(self, count: int = 9, *, settled: bool = False, retired: bool = False) -> list[str]:
+        """Attachments of every kind, each message's physical messages in a segment of their own."""
+        attachments = mixed(self.program, count)
+        with self.around() as around:
+            self.journal(around, attachments)
+            assemble(around)
+            self.clock.advance(60)
+            if settled:
+                Settler(around).settle()
+            recorder = Recorder(around.catalog, around.store)
+            recorder.record()
+            if retired:
+                Sweeper(around, before_retiring=recorder.record_before_retiring).retire_segments()
+        return [self.remember(each) for each in attachments]
+
+    def remember(self, attached: Attached) -> str:
+        found = attachment_id(SOURCE, attached.definition.correl_id)
+        self.sent[found] = attached
+        return found
+
+    def journal(self, around: Surroundings, attachments: Sequence[Attached]) -> None:
+        at = 0
+        while at < len(attachments):
+            some = attachments[at : at + 3]
+            now = self.clock.now()
+            around.journal.append([m._replace(source=SOURCE, received_at=now) for m in messages(self.program, some)])
+            around.journal.seal()
+            self.clock.advance(1)
+            at += 3
+
+    def assert_served(self, *, but: Sequence[str] = ()) -> None:
+        """Each attachment is finished and comes out as it was sent, but for some, of which nothing comes out."""
+        with self.around() as around:
+            found = {each: around.catalog.attachment(each) for each in self.sent}
+            for each, record in found.items():
+                assert record is not None, each
+                if each in but:
+                    assert record.state != "finished", record
+                    continue
+                assert record.state == "finished", record
+                content = open_content(record, around.catalog, around.store, around.journal)
+                data = b"".join(content.read(0, content.size))
+                attached = self.sent[each]
+                if isinstance(attached.content, bytes):
+                    assert data == attached.content
+                else:
+                    assert pq.read_table(BytesIO(data)).to_pydict() == attached.content.to_pydict()
+
+    def record(self, attachment: str) -> AttachmentRecord:
+        with self.around() as around:
+            record = around.catalog.attachment(attachment)
+            assert record is not None
+            return record
+
+    def object(self, attachment: str) -> Path:
+        return self.folder / "content" / "attachments" / attachment
+
+    def segments(self) -> list[Path]:
+        return sorted((self.folder / "journal").glob("*.arrows"))
+
+
+def assemble(around: Surroundings) -> None:
+    """Assembles what is in the journal, and finishes what is complete."""
+    complete: list[str] = []
+    Assembler(around, complete.extend).recover()
+    finisher = Finisher(around)
+    for each in complete:
+        finisher.finish(each)
+
+
+def flip(path: Path, at: int | None = None, bit: int = 0x08) -> None:
+    """Turns one bit of a file round, in the middle or at a byte."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= bit
+    path.write_bytes(data)
