@@ -21,6 +21,7 @@ from app.service.gateway import Gateway
 from app.service.surroundings import Surroundings
 from app.settings import Http, Settings
 from app.web.api import create_app
+from app.web.protocol import configuration
 
 GRACE_SECONDS = 10
 M_ARENA_MAX = -8
@@ -126,11 +127,7 @@ class _Server(uvicorn.Server):
     def __init__(self, gateway: Gateway) -> None:
         http = gateway.settings.http
         app = create_app(gateway)
-        super().__init__(
-            uvicorn.Config(
-                app, http.host, http.port, log_config=None, access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
-            )
-        )
+        super().__init__(configuration(app, http, timeout_graceful_shutdown=GRACE_SECONDS))
         self._gateway = gateway
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -136,11 +136,19 @@ class Section(BaseModel):
 
 
 class Http(Section):
-    """Where REST listens. `tokens` are SHA-256 digests of the bearer tokens that may enter; none lets everyone in."""
+    """Where REST listens. `tokens` are SHA-256 digests of the bearer tokens that may enter; none lets everyone in.
+
+    `connections` may be open at once, of which the longest idle makes room for a new one. A request's head has at most
+    `header_bytes` and `header_timeout` to come; a client that neither sends nor takes what is due is gone after
+    `stall_timeout`."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     tokens: list[Digest] = []
+    connections: int = Field(default=500, ge=1)
+    header_bytes: ByteSize = Field(default=ByteSize(64 << 10), ge=4 << 10, le=16 << 20)
+    header_timeout: Duration = Field(default=timedelta(seconds=15), ge=timedelta(milliseconds=100))
+    stall_timeout: Duration = Field(default=timedelta(seconds=60), ge=timedelta(milliseconds=100))
 
 
 class JournalSettings(Section):
@@ -185,9 +193,10 @@ class PipelineSettings(Section):
 
 class Limits(Section):
     """What bounds the gateway. Below `free_bytes` of room, or above `backlog_bytes` of messages that are not yet on
-    disk, nothing more is taken from a broker. A message whose properties, names and values, take more than
-    `properties_bytes` goes to quarantine without those that are beyond it. Quarantined messages of up to
-    `quarantine_body` are copied out of the journal."""
+    disk, nothing more is taken from a broker; no upload may take of those `free_bytes`. A message whose properties,
+    names and values, take more than `properties_bytes` goes to quarantine without those that are beyond it.
+    Quarantined messages of up to `quarantine_body` are copied out of the journal. `conversions` of data sets run at
+    once, each in a process of `conversion_memory` for at most `conversion_time`; `conversions_waiting` may wait."""
 
     backlog_bytes: ByteSize = Field(default=ByteSize(32 << 20), ge=1 << 20)
     free_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=0)
@@ -197,6 +206,10 @@ class Limits(Section):
     upload_bytes: ByteSize = Field(default=ByteSize(16 << 30), ge=0)
     attachments_in_memory: int = Field(default=5_000, ge=100)
     quarantine_body: ByteSize = Field(default=ByteSize(4 << 20), ge=0)
+    conversions: int = Field(default=3, ge=1, le=256)
+    conversions_waiting: int = Field(default=64, ge=0)
+    conversion_memory: ByteSize = Field(default=ByteSize(256 << 20), ge=64 << 20)
+    conversion_time: Duration = Field(default=timedelta(minutes=5), ge=timedelta(seconds=1))
 
 
 class Expiry(Section):

@@ -30,6 +30,7 @@ Missing = StrEnum("Missing", {"NULL": "null", "TAG": "tag", "COLUMN": "column"})
 Dates = StrEnum("Dates", {"ISO": "iso", "SAS": "sas"})
 Names = StrEnum("Names", {"KEEP": "keep", "LOWER": "lower"})
 Blank = StrEnum("Blank", {"EMPTY": "empty", "NULL": "null"})
+Formulas = StrEnum("Formulas", {"KEEP": "keep", "ESCAPE": "escape"})
 XptVersion = StrEnum("XptVersion", {"FIVE": "5", "EIGHT": "8"})
 
 Identifier = Annotated[str, typer.Argument(metavar="ID", help="The attachment's identifier.")]
@@ -72,6 +73,10 @@ def get(
     rename: Annotated[
         bool | None, typer.Option("--rename", help="Change names that XPT cannot hold.", rich_help_panel=_PANEL)
     ] = None,
+    formulas: Annotated[
+        Formulas | None,
+        typer.Option(help="Texts like formulas in CSV: as they are, or with ' in front.", rich_help_panel=_PANEL),
+    ] = None,
     xpt_version: Annotated[
         XptVersion | None, typer.Option(help="Of transport files; 8 if not said.", rich_help_panel=_PANEL)
     ] = None,
@@ -89,6 +94,7 @@ def get(
         "names": names,
         "blank": blank,
         "rename": rename,
+        "formulas": formulas,
     }
     with connect(url) as client:
         attachment = find(client, identifier)

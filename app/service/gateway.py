@@ -14,7 +14,7 @@ from app import plugins
 from app.assembly.states import Input, follow
 from app.framing.reading import READINGS
 from app.model.attachment import AttachmentState
-from app.model.errors import CatalogTaken, TheirError
+from app.model.errors import CatalogTaken, StoreFull, TheirError
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage
 from app.model.records import (
@@ -295,6 +295,12 @@ class Gateway:
         with suppress(TheirError):
             return self.catalog.attachment(identify(message.source, reading.attachment_key(message)))
         return None
+
+    def check_room(self, wanted: int = 0) -> None:
+        """Raises StoreFull where so many bytes more would take of the room that is kept for what brokers send."""
+        free, kept = self.journal.free_bytes(), self.settings.limits.free_bytes
+        if free - wanted < kept:
+            raise StoreFull(f"{free} bytes are free, of which limits.free_bytes keeps {kept} for what brokers send")
 
     def tables(self) -> TableStore:
         """Where the tables of data sets are. Raises PluginError when the library that reads them is missing."""

@@ -7,10 +7,10 @@ of it: a descriptor's message type, correlid, Encoding and CodedCharSetId.
 """
 
 from app.trace import ibm_mq, mqtt, rendezvous, sas
-from app.trace.frames import Formats, Frame, NotRecognised, Said, Tried, first_that_fits
+from app.trace.frames import Formats, Frame, NotRecognised, Said, TooManyFrames, Tried, first_that_fits
 from app.wire.kinds import Buffer
 
-__all__ = ["FORMATS", "Frame", "NotRecognised", "Tried", "explain"]
+__all__ = ["FORMATS", "Frame", "NotRecognised", "TooManyFrames", "Tried", "explain"]
 
 _EXACT = ["sas-data-set-definition", "sas-variables", "sas-indexes", "sas-attachment-header"]
 
@@ -29,7 +29,7 @@ def explain(data: Buffer, as_format: str | None = None) -> list[Frame]:
     """The structures that bytes consist of, in order and without gaps.
 
     `as_format` is one of `FORMATS`, for bytes that could be several things; without it they are recognised. Raises
-    NotRecognised, and KeyError for a format that is not known.
+    NotRecognised, TooManyFrames for more packets than are explained at once, and KeyError for an unknown format.
     """
     formats = {as_format: FORMATS[as_format]} if as_format else FORMATS
     return first_that_fits(memoryview(data), formats, Said())

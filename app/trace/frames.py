@@ -39,6 +39,14 @@ class NotRecognised(ValueError):
         super().__init__("\n".join(["this is none of:", *lines]))
 
 
+MOST_FRAMES = 20_000
+"""Structures that are explained at once: one of two bytes takes a thousand bytes of memory."""
+
+
+class TooManyFrames(ValueError):
+    """Bytes that are more structures, or more cells of such, than are explained at once."""
+
+
 class Said(NamedTuple):
     """What is known of bytes from what stood before them; 0 where nothing is."""
 

@@ -10,10 +10,24 @@ from typing import Any
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from app.service.conversion import Conversions
 from app.service.gateway import Gateway
-from app.web import attachments, deliveries, drafts, events, health, messages, problems, quarantine, tables, trace
-from app.web.deps import API, authorize
+from app.web import (
+    attachments,
+    deliveries,
+    documentation,
+    drafts,
+    events,
+    health,
+    messages,
+    problems,
+    quarantine,
+    tables,
+    trace,
+)
+from app.web.deps import API, authorize, only_known_parameters
 from app.web.events import Feed
+from app.web.methods import HeadMiddleware
 
 IO_THREADS = 32
 """Threads that read and write content, for all clients together."""
@@ -41,9 +55,12 @@ def create_app(gateway: Gateway) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(IO_THREADS, "content"))
+        app.state.conversions = Conversions(gateway.settings.limits)
+        app.state.conversions.warm()
         async with Feed(gateway).running() as feed:
             app.state.feed = feed
             yield
+        await app.state.conversions.close()
 
     app = FastAPI(
         title="Attachment gateway",
@@ -51,18 +68,26 @@ def create_app(gateway: Gateway) -> FastAPI:
         description=_DESCRIPTION,
         openapi_tags=_TAGS,
         lifespan=lifespan,
+        docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
     app.state.gateway = gateway
     app.state.in_flight = set()
+    app.state.captures = 0
+    app.add_middleware(HeadMiddleware)
     problems.install(app)
-    api = APIRouter(prefix=API, dependencies=[Depends(authorize)], responses=problems.responses("unauthorized"))
+    api = APIRouter(
+        prefix=API,
+        dependencies=[Depends(authorize), Depends(only_known_parameters)],
+        responses=problems.responses("unauthorized"),
+    )
     for resource in (attachments, messages, deliveries, quarantine, tables, events, trace):
         api.include_router(resource.router)
     app.include_router(api)
     app.include_router(health.router)
     app.include_router(problems.router)
+    documentation.install(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 

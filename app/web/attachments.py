@@ -1,7 +1,6 @@
 """Attachments: what is there, how far it is, and its content."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -13,10 +12,11 @@ from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.gateway import Gateway
 from app.web.data_sets import describe, found_contents
-from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_microseconds
+from app.web.deps import BaseDep, GatewayDep, Moment, PagingDep, link_next, to_microseconds
 from app.web.fetching import answer
 from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, quality
 from app.web.problems import Problem, damaged, responses
+from app.web.ranges import is_among
 from app.web.schemas import (
     KINDS,
     AttachmentView,
@@ -65,8 +65,8 @@ def list_attachments(
     source: Annotated[str | None, Query(max_length=100)] = None,
     name: Annotated[str | None, Query(max_length=1000, description="part of a name, ignoring case")] = None,
     message: Annotated[str | None, Query(max_length=100, description="a message's identifier")] = None,
-    received_after: Annotated[datetime | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
-    received_before: Annotated[datetime | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
+    received_after: Annotated[Moment | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
+    received_before: Annotated[Moment | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
 ) -> PageView[AttachmentView]:
     """Attachments, newest first, those included that are still being received."""
     which = AttachmentFilter(
@@ -90,9 +90,22 @@ def get_attachment(attachment_id: str, gateway: GatewayDep, base: BaseDep) -> At
     return AttachmentView.of(record, base, _missing(gateway, record))
 
 
-@router.delete("/{attachment_id}", operation_id="delete_attachment", status_code=204, responses=responses("not-found"))
-def delete_attachment(attachment_id: str, gateway: GatewayDep) -> None:
+@router.delete(
+    "/{attachment_id}",
+    operation_id="delete_attachment",
+    status_code=204,
+    responses=responses("not-found", "precondition-failed"),
+)
+def delete_attachment(
+    attachment_id: str,
+    gateway: GatewayDep,
+    if_match: Annotated[str | None, Header(description="removes it only if its content has this entity tag")] = None,
+) -> None:
     """Removes an attachment and its content."""
+    if if_match is not None:
+        etag = f'"{_record(gateway, attachment_id).sha256 or ""}"'
+        if not is_among(etag, if_match):
+            raise Problem("precondition-failed", f"the content is {etag}", {"ETag": etag})
     if not gateway.delete_attachment(attachment_id):
         raise Problem("not-found", "there is no attachment of this identifier")
 

@@ -9,7 +9,7 @@ quick again. What is made on the way is always made by a thread. A slow client c
 import asyncio
 import base64
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,12 +20,17 @@ from secrets import token_hex
 from time import perf_counter
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from app.model.errors import DamagedError
+from app.model.errors import DamagedError, TheirError
 from app.service.content import Content
+from app.service.conversion import Conversions, Slot
+from app.tables.out import OptionError
+from app.web.connected import ClientLeft, disconnected, while_connected
 from app.web.names import content_disposition
+from app.web.negotiation import invalid, not_representable
 from app.web.problems import Problem
 from app.web.ranges import ByteRange, parse_ranges, precondition, range_applies
 
@@ -97,14 +102,13 @@ def respond(headers: Headers, method: str, content: Content, what: Representatio
     return _multipart(content, ranges, about)
 
 
-def respond_made(headers: Headers, method: str, make: Callable[[], Iterator[Piece]], what: Representation) -> Response:
-    """The answer to GET or HEAD of what is made piece by piece, of a size that nobody knows before. Blocks as the first
-    pieces are made. Raises Problem for 412, and what `make` raises."""
+def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: Representation) -> Response:
+    """The answer to GET or HEAD of what a conversion makes piece by piece, of a size that nobody knows before. Raises
+    Problem for 412."""
     about = what.headers() | {"Content-Type": what.media_type}
-    if _is_known(headers, what):
+    if _is_known(request.headers, what):
         return _not_modified(about)
-    pieces = make()
-    return ContentResponse(200, about, [pieces] if method == "GET" else [], None)
+    return ConvertedResponse(about, make)
 
 
 def _is_known(headers: Headers, what: Representation) -> bool:
@@ -145,16 +149,22 @@ def _multipart(content: Content, ranges: list[ByteRange], about: dict[str, str])
 
 class ContentResponse(Response):
     """Streams pieces; stops reading when the client goes away. `size` is that of all together, None if they are yet to
-    be made."""
+    be made, in a slot for conversions."""
 
     def __init__(
-        self, status: int, headers: dict[str, str], sources: Sequence[Iterator[Piece]], size: int | None
+        self,
+        status: int,
+        headers: dict[str, str],
+        sources: Sequence[Iterator[Piece]],
+        size: int | None,
+        slot: Slot | None = None,
     ) -> None:
         super().__init__(None, status, headers | {"Content-Length": str(size)})
         if size is None:
             del self.headers["Content-Length"]
         self._pieces = chain.from_iterable(sources)
         self._is_made = size is None
+        self._slot = slot
         self._unread = inf if size is None else size
         self._first = self._read(_WINDOW)
 
@@ -172,6 +182,18 @@ class ContentResponse(Response):
         self._is_quick = not self._is_made and perf_counter() - started < _QUICK_SECONDS
         return window
 
+    def _reading_ahead(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[list[Piece]]:
+        if self._slot is None:
+            return loop.run_in_executor(None, self._read, _WINDOW)
+        return loop.create_task(self._slot.within_time(lambda: self._read(_WINDOW)))
+
+    async def _give_up(self, ahead: asyncio.Future[list[Piece]]) -> None:
+        if self._slot is not None:
+            self._slot.kill()
+        await asyncio.wait([ahead])
+        if not ahead.cancelled():
+            ahead.exception()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         if scope["method"] != "HEAD":
@@ -183,18 +205,21 @@ class ContentResponse(Response):
 
     async def _stream(self, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
-        gone = loop.create_task(_disconnected(receive))
+        gone = loop.create_task(disconnected(receive))
         window, self._first = self._first, []
         try:
             while window and not gone.done():
                 ahead = None
                 if self._unread > 0 and not self._is_quick:
-                    ahead = loop.run_in_executor(None, self._read, _WINDOW)
+                    ahead = self._reading_ahead(loop)
                 try:
                     for piece in window:
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
-                finally:
-                    window = await ahead if ahead else []
+                except BaseException:
+                    if ahead is not None:
+                        await self._give_up(ahead)
+                    raise
+                window = await ahead if ahead else []
                 if self._unread > 0 and not ahead:
                     piece = memoryview(b"")  # lets go of the last one, so that its memory serves for the next
                     window = self._read(1)
@@ -204,6 +229,42 @@ class ContentResponse(Response):
                 await gone
 
 
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+class ConvertedResponse(Response):
+    """What a conversion makes, which begins when a slot is free and ends when the client goes."""
+
+    def __init__(self, headers: Mapping[str, str], make: Callable[[Slot], Iterator[Piece]]) -> None:
+        super().__init__(None, 200, headers)
+        del self.headers["Content-Length"]
+        self._make = make
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        pool: Conversions = scope["app"].state.conversions
+        try:
+            async with while_connected(receive), pool.slot(download=True) as slot:
+                made = await self._begun(slot, with_body=scope["method"] != "HEAD")
+                made.raw_headers = self.raw_headers
+                await made(scope, _never, send)
+        except ClientLeft:
+            return
+
+    async def _begun(self, slot: Slot, *, with_body: bool) -> "ContentResponse":
+        def begin() -> ContentResponse:
+            pieces = self._make(slot)
+            if not with_body:
+                pieces = iter(list(pieces))
+            return ContentResponse(200, {}, [pieces], None, slot)
+
+        try:
+            return await slot.within_time(begin)
+        except OptionError as error:
+            raise invalid(error) from None
+        except TheirError as error:
+            raise not_representable(error) from None
+        except KeyError:
+            raise Problem("gone", "the content is not there any more") from None
+
+
+async def _never() -> Message:
+    """Takes the place of `receive` where somebody else waits for the client's end."""
+    await asyncio.Event().wait()
+    raise AssertionError("an event that nobody sets")

@@ -37,7 +37,9 @@ class VariableDraft(Strict):
 class DataSetDraft(Strict):
     """How to read the file of a data set, and what the data set is; what is left out, the file tells."""
 
-    format: str | None = Field(default=None, description="the file's format", json_schema_extra={"enum": [*FORMATS]})
+    format: str | None = Field(
+        default=None, description="the file's format", json_schema_extra={"enum": [*FORMATS, None]}
+    )
     encoding: Annotated[str, StringConstraints(max_length=40)] | None = Field(
         default=None, description="character set of a CSV or transport file", examples=["windows-1252"]
     )

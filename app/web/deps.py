@@ -4,13 +4,17 @@ They are coroutines that wait for nothing, since FastAPI gives every plain funct
 """
 
 import hmac
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Annotated, Any
 
-from fastapi import Depends, Query, Request, Response, Security
+from fastapi import Depends, Query, Request, Response, Security, params
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BeforeValidator
 
 from app.ports import Page
 from app.service.gateway import Gateway
@@ -75,7 +79,18 @@ async def base_path(request: Request) -> str:
 BaseDep = Annotated[str, Depends(base_path)]
 
 
+_NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _no_number(given: object) -> object:
+    if isinstance(given, str) and _NUMBER.fullmatch(given.strip()):
+        raise ValueError("a number is no time; write it as in 2026-11-21T08:00:00Z or 2026-11-21")
+    return given
+
+
+Moment = Annotated[datetime, BeforeValidator(_no_number)]
+"""A time in ISO 8601. pydantic takes digits for seconds since 1970, which is never what `20261122` means."""
 
 
 def to_time(microseconds: int) -> datetime:
@@ -88,3 +103,22 @@ def to_microseconds(time: datetime | None) -> int | None:
     if time is None:
         return None
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+
+
+async def only_known_parameters(request: Request) -> None:
+    """Refuses query parameters that the resource does not have: a misspelt filter must not select everything."""
+    dependant = getattr(request.scope.get("route"), "dependant", None)
+    if dependant is None or not request.query_params:
+        return
+    fields = get_flat_params(dependant)
+    known = sorted({field.alias for field in fields if isinstance(field.field_info, params.Query)})
+    errors = list(_unknown(request, known))
+    if errors:
+        raise Problem("invalid", "; ".join(f"{e['parameter']}: {e['detail']}" for e in errors), errors=errors)
+
+
+def _unknown(request: Request, known: list[str]) -> Iterator[dict[str, str]]:
+    there_are = f"there are {', '.join(known)}" if known else "there is none"
+    for name in dict.fromkeys(request.query_params.keys()):
+        if name not in known:
+            yield {"parameter": name, "detail": f"no such parameter; {there_are}"}

@@ -10,16 +10,17 @@ import pyarrow as pa
 from fastapi import Request, Response
 
 from app.model.attachment import AttachmentKind
-from app.model.errors import DamagedError, TheirError
+from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
-from app.service.content import Content
+from app.service.content import Content, open_content
+from app.service.conversion import Slot
+from app.service.conversion.jobs import write_data_set
 from app.service.gateway import Gateway
-from app.tables.out import FORMATS, OptionError, Options, TableFormat, outgoing
+from app.tables.out import FORMATS, OptionError, Options, TableFormat
 from app.web.content import Piece, Representation, respond, respond_made
-from app.web.data_sets import parquet_file
 from app.web.deps import to_time
 from app.web.names import file_name
-from app.web.negotiation import chosen_format, invalid, not_representable
+from app.web.negotiation import chosen_format, invalid
 from app.web.problems import Problem, damaged
 from app.web.text_content import answer_in_utf_8
 
@@ -53,8 +54,6 @@ def answer(
         return _stored(request, record, content)
     except OptionError as error:
         raise invalid(error) from None
-    except TheirError as error:
-        raise not_representable(error) from None
 
 
 @contextmanager
@@ -86,12 +85,13 @@ def _data_set(
     if known is _STORED and chosen == _STORED.settled(Options()):
         return _stored(request, record, content)
 
-    def make() -> Iterator[Piece]:
-        with _gone_if_missing():
-            file = parquet_file(gateway.verified_content(record))
-        return known.write(outgoing(file, chosen, known, _finished_at(record)), chosen)
+    def make(slot: Slot) -> Iterator[Piece]:
+        with_rows = request.method != "HEAD"
+        gateway.verified_content(record)
+        bare = open_content(record, gateway.catalog, gateway.store, gateway.journal)
+        yield from slot.run(write_data_set, bare, known.name, chosen, _finished_at(record), with_rows)
 
-    return respond_made(request.headers, request.method, make, _made(record, known, chosen))
+    return respond_made(request, make, _made(record, known, chosen))
 
 
 def _refuse_choice(word: str | None, options: Options) -> None:

@@ -1,9 +1,10 @@
 """Messages: what attachments came with, and sending."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from secrets import token_hex
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -14,10 +15,12 @@ from app.codecs.ibm_mq.encodings import charset
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.records import DeliveryRecord, MessageRecord
 from app.ports import IdempotencyConflict
+from app.service.conversion import Slot
 from app.service.gateway import Gateway
+from app.web.connected import ClientLeft, conversions, while_connected
 from app.web.deliveries import AcceptedDelivery, DeliveryView
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
-from app.web.drafts import MESSAGE, DraftReader, delivery, fingerprint
+from app.web.drafts import MESSAGE, DraftReader, MessageDraft, delivery, fingerprint
 from app.web.preparing import Preparation, prepare_data_sets, told
 from app.web.problems import Problem, responses
 from app.web.rehearsals import Rehearsal, rehearse
@@ -29,7 +32,7 @@ from app.web.schemas import (
     PageView,
     page_view,
 )
-from app.web.upload import Form, Upload, receive
+from app.web.upload import Form, StoredPart, Upload, receive
 
 router = APIRouter(prefix="/messages", tags=["messages"])
 
@@ -143,7 +146,9 @@ def _application_message(record: MessageRecord) -> ApplicationMessage | None:
             "unsuitable",
             "unknown-destination",
             "key-reused",
+            "conversion-limit",
             "unavailable",
+            "busy",
             "storage-full",
         ),
     },
@@ -196,12 +201,51 @@ async def _send(request: Request, gateway: Gateway, base: str, key: str | None, 
         max_parts=gateway.settings.limits.attachments_a_message,
     )
     try:
-        form = await receive(request, upload, gateway.settings.limits.upload_bytes)
+        form = await receive(request, upload, gateway.settings.limits.upload_bytes, gateway.check_room)
     except ClientDisconnect:
         raise Problem("malformed", "the client left in the middle") from None
-    if dry_run:
-        return await run_in_threadpool(_rehearse, gateway, reader, form, delivery_id)
-    return await run_in_threadpool(_enqueue, gateway, base, reader, form, delivery_id, key)
+    try:
+        draft, parts = reader.result(form)
+    except BaseException:
+        await run_in_threadpool(_forget, gateway, delivery_id)
+        raise
+    asked = _Asked(gateway, base, form, draft, parts, delivery_id, key)
+    if not dry_run and not any(entry.kind == AttachmentKind.DATA_SET.word for entry in draft.attachments):
+        return await run_in_threadpool(_enqueue, asked, None)
+    return await _converted(request, asked, _rehearse if dry_run else _enqueue)
+
+
+class _Asked(NamedTuple):
+    """An upload that is stored, and what is asked for it. `parts` are by the names that the draft uses."""
+
+    gateway: Gateway
+    base: str
+    form: Form
+    draft: MessageDraft
+    parts: Mapping[str, StoredPart]
+    delivery_id: str
+    key: str | None
+
+
+async def _converted(
+    request: Request, asked: _Asked, answer: Callable[[_Asked, Slot | None], JSONResponse]
+) -> JSONResponse:
+    """What `answer` makes of an upload in a slot for conversions, as long as its client is there."""
+    begun = False
+
+    def work(slot: Slot) -> JSONResponse:
+        nonlocal begun
+        begun = True
+        return answer(asked, slot)
+
+    try:
+        async with while_connected(request.receive), conversions(request).slot() as slot:
+            return await slot.within_time(lambda: work(slot))
+    except ClientLeft:
+        raise Problem("malformed", "the client left in the middle") from None
+    finally:
+        if not begun:
+            await asyncio.shield(run_in_threadpool(_forget, asked.gateway, asked.delivery_id))
 
 
 def _folder(delivery_id: str) -> str:
@@ -209,16 +253,15 @@ def _folder(delivery_id: str) -> str:
     return f"outgoing/{delivery_id}"
 
 
-def _enqueue(
-    gateway: Gateway, base: str, reader: DraftReader, form: Form, delivery_id: str, key: str | None
-) -> JSONResponse:
+def _enqueue(asked: _Asked, slot: Slot | None) -> JSONResponse:
+    """Queues the delivery; data sets are converted in the slot."""
+    gateway, _, form, draft, parts, delivery_id, key = asked
     replayed: Mapping[str, str] = {}
     try:
-        draft, parts = reader.result(form)
-        prepared = prepare_data_sets(gateway, draft, parts, _folder(delivery_id))
-        asked = fingerprint(draft, form.parts)
+        prepared = _prepared(asked, slot)
+        same = fingerprint(draft, form.parts)
         to, now = gateway.destinations[draft.destination], gateway.clock.now()
-        record = delivery(delivery_id, prepared.draft, prepared.parts, to, now=now, key=key, asked=asked)
+        record = delivery(delivery_id, prepared.draft, prepared.parts, to, now=now, key=key, asked=same)
         gateway.enqueue(record)
     except IdempotencyConflict as conflict:
         _forget(gateway, delivery_id)
@@ -231,7 +274,7 @@ def _enqueue(
     else:
         for part in prepared.data_sets:
             gateway.store.delete(parts[part].object_name)
-    view = DeliveryView.of(record, base, gateway.repeats(record.destination))
+    view = DeliveryView.of(record, asked.base, gateway.repeats(record.destination))
     said = {"warnings": found} if (found := _warnings(prepared)) else {}
     return JSONResponse(view.model_dump(mode="json") | said, 202, {"Location": view.links["self"], **replayed})
 
@@ -246,15 +289,22 @@ def _warnings(prepared: Preparation) -> list[dict[str, Any]]:
     ]
 
 
-def _rehearse(gateway: Gateway, reader: DraftReader, form: Form, delivery_id: str) -> JSONResponse:
+def _rehearse(asked: _Asked, slot: Slot | None) -> JSONResponse:
+    gateway, delivery_id = asked.gateway, asked.delivery_id
+    assert slot is not None
     try:
-        draft, parts = reader.result(form)
-        prepared = prepare_data_sets(gateway, draft, parts, _folder(delivery_id))
-        to, now = gateway.destinations[draft.destination], gateway.clock.now()
+        prepared = _prepared(asked, slot)
+        to, now = gateway.destinations[asked.draft.destination], gateway.clock.now()
         record = delivery(delivery_id, prepared.draft, prepared.parts, to, now=now)
-        return JSONResponse(rehearse(gateway, prepared, record).model_dump(mode="json", exclude_none=True))
+        return JSONResponse(rehearse(slot, gateway, prepared, record).model_dump(mode="json", exclude_none=True))
     finally:
         _forget(gateway, delivery_id)
+
+
+def _prepared(asked: _Asked, slot: Slot | None) -> Preparation:
+    if slot is None:
+        return Preparation(asked.draft, asked.parts, {})
+    return prepare_data_sets(slot, asked.gateway, asked.draft, asked.parts, _folder(asked.delivery_id))
 
 
 def _forget(gateway: Gateway, delivery_id: str) -> None:

@@ -8,6 +8,9 @@ from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
 
 _LONGEST = 160
+"""Bytes of UTF-8: file systems take 255, and an extension or `.part` may follow."""
+_RESERVED = re.compile(r"con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]", re.IGNORECASE)
+"""Names of devices, for Windows with any extension."""
 _DATA_SET_EXTENSION = ".parquet"
 _EXTENSIONS = {
     AttachmentKind.TEXT_FILE: ".txt",
@@ -41,11 +44,17 @@ def _component(name: str) -> str:
     last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
     shown = "".join("_" if unicodedata.category(c) in _UNSAFE_CATEGORIES and c not in _JOINERS else c for c in last)
     shown = _NEEDS_REPLACING.sub("_", shown).strip(" ").rstrip(".")
-    if len(shown) > _LONGEST:
+    if _RESERVED.fullmatch(shown.partition(".")[0].rstrip(" ")):
+        shown = "_" + shown
+    if len(_bytes(shown)) > _LONGEST:
         stem, dot, extension = shown.rpartition(".")
-        kept = dot + extension if stem and len(extension) < 20 else ""
-        shown = shown[: _LONGEST - len(kept)] + kept
+        kept = dot + extension if stem and len(_bytes(extension)) < 20 else ""
+        shown = _bytes(shown)[: _LONGEST - len(_bytes(kept))].decode("utf-8", "ignore").rstrip(" .") + kept
     return shown
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "replace")
 
 
 def content_disposition(name: str) -> str:

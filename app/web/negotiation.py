@@ -7,7 +7,7 @@ from fastapi import Depends, Query
 
 from app.model.errors import TheirError
 from app.tables.out import FORMATS, OptionError, Options, TableFormat
-from app.tables.out.options import Blank, Dates, Missing, Names
+from app.tables.out.options import Blank, Dates, Formulas, Missing, Names
 from app.tables.xpt.limits import MisfitError
 from app.web.problems import Problem
 
@@ -115,9 +115,15 @@ async def _options(
     rename: Annotated[
         bool | None, Query(description="change names that the format cannot hold (XPT); else they are refused")
     ] = None,
+    formulas: Annotated[
+        Formulas | None,
+        Query(
+            description="texts that spreadsheets take for formulas, as they are or with an apostrophe in front (CSV)"
+        ),
+    ] = None,
 ) -> Options:
     wanted = None if columns is None else tuple(columns)
-    return Options(wanted, offset, limit, missing, dates, names, blank, rename)
+    return Options(wanted, offset, limit, missing, dates, names, blank, rename, formulas)
 
 
 OptionsDep = Annotated[Options, Depends(_options)]

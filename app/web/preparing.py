@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from app.dataset.checks import Fault
 from app.model.attachment import AttachmentKind
 from app.model.errors import TheirError
+from app.service.conversion import Slot
 from app.service.gateway import Gateway
 from app.service.incoming import Asked, Prepared, Uploaded, prepare, target_of
 from app.web.data_set_drafts import DataSetDraft
@@ -30,7 +31,7 @@ class Preparation(NamedTuple):
 
 
 def prepare_data_sets(
-    gateway: Gateway, draft: MessageDraft, parts: Mapping[str, StoredPart], folder: str
+    slot: Slot, gateway: Gateway, draft: MessageDraft, parts: Mapping[str, StoredPart], folder: str
 ) -> Preparation:
     """Stores each data set as an object `{folder}/data-set-{n}`.
 
@@ -44,7 +45,7 @@ def prepare_data_sets(
         if entry.kind == AttachmentKind.DATA_SET.word:
             part, object_name = parts[entry.part], f"{folder}/data-set-{number}"
             try:
-                made = _prepared(gateway, draft.destination, entry, part, object_name)
+                made = _prepared(slot, gateway, draft.destination, entry, part, object_name)
             except TheirError as error:
                 errors.append(_pointing(number, "part") | {"code": error.code, "detail": str(error)})
                 continue
@@ -81,11 +82,12 @@ def _pointing(number: int, member: str) -> dict[str, Any]:
 
 
 def _prepared(
-    gateway: Gateway, destination: str, entry: AttachmentDraft, part: StoredPart, object_name: str
+    slot: Slot, gateway: Gateway, destination: str, entry: AttachmentDraft, part: StoredPart, object_name: str
 ) -> Prepared:
     target = target_of(gateway.destinations[destination], gateway.settings.limits.upload_bytes)
     uploaded = Uploaded(part.object_name, part.file_name or "", part.content_type)
-    return prepare(gateway.store, uploaded, _asked(entry, part), target, object_name)
+    asked = _asked(entry, part)
+    return prepare(gateway.store, uploaded, asked, target, object_name, slot.run, gateway.check_room)
 
 
 def _asked(entry: AttachmentDraft, part: StoredPart) -> Asked:

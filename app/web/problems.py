@@ -19,9 +19,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.model.errors import CatalogError, DamagedError, StoreFull
 from app.observe import logger
 from app.ports import BadCursor
+from app.service.conversion import Busy, LimitExceeded
+from app.web.methods import allowed
 
 _SCHEMA = {"$ref": "#/components/schemas/ProblemView"}
 MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = "5"
+"""When a client may try again that a full pool refused."""
 log = logger(__name__)
 
 
@@ -109,6 +113,12 @@ _TABLE = (
         "Send the very same request again, or take a new key.",
     ),
     ProblemType(
+        "conversion-limit",
+        422,
+        "The conversion takes too much memory or time",
+        "`limit` names the limit of the gateway's configuration; a smaller file, or fewer rows, may stay below it.",
+    ),
+    ProblemType(
         "damaged",
         500,
         "The content is damaged",
@@ -120,6 +130,9 @@ _TABLE = (
         503,
         "The gateway is not taking requests",
         "It is starting or stopping, or its catalog cannot be read or written; try again.",
+    ),
+    ProblemType(
+        "busy", 503, "The gateway has too much to do", "As many conversions run and wait as may; see `Retry-After`."
     ),
     ProblemType(
         "tables-unavailable",
@@ -257,6 +270,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(StoreFull, _on_store_full)
     app.add_exception_handler(DamagedError, _on_damaged)
     app.add_exception_handler(CatalogError, _on_catalog_error)
+    app.add_exception_handler(Busy, _on_busy)
+    app.add_exception_handler(LimitExceeded, _on_limit_exceeded)
     app.add_middleware(IncidentMiddleware)
 
 
@@ -291,7 +306,10 @@ def _on_http(request: Request, error: Exception) -> JSONResponse:
     word = _BY_STATUS.get(error.status_code)
     kind = PROBLEMS[word] if word else ProblemType("", error.status_code, phrase, phrase)
     detail = kind.meaning if error.detail == phrase else str(error.detail)
-    return _response(kind, detail, request.url.path, error.headers, {})
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(allowed(request.scope))
+    return _response(kind, detail, request.url.path, headers, {})
 
 
 def _on_bad_cursor(request: Request, _error: Exception) -> JSONResponse:
@@ -316,6 +334,15 @@ def _on_catalog_error(request: Request, _error: Exception) -> JSONResponse:
 
 def _on_store_full(request: Request, _error: Exception) -> JSONResponse:
     return Problem("storage-full", "the content store takes nothing more at present").response(request.url.path)
+
+
+def _on_busy(request: Request, error: Exception) -> JSONResponse:
+    return Problem("busy", str(error), {"Retry-After": RETRY_SECONDS}).response(request.url.path)
+
+
+def _on_limit_exceeded(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, LimitExceeded)
+    return Problem("conversion-limit", str(error), limit=f"limits.{error.limit}").response(request.url.path)
 
 
 class IncidentMiddleware:

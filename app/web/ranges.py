@@ -88,6 +88,11 @@ def precondition(headers: Mapping[str, str], etag: str, modified: datetime) -> i
     return 304 if since and modified <= since else 200
 
 
+def is_among(etag: str, if_match: str) -> bool:
+    """Whether an If-Match header names this entity tag, or any."""
+    return _matches(if_match, etag, weakly=False)
+
+
 def range_applies(headers: Mapping[str, str], etag: str, modified: datetime) -> bool:
     """Whether If-Range, where there is one, lets a Range header apply (section 13.1.5)."""
     value = headers.get("if-range")

@@ -1,13 +1,12 @@
 """Dry runs: what a message would be, told without sending or keeping anything."""
 
-from collections import Counter
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord
-from app.service.cutting import Cutter
+from app.service.conversion import Slot, finished
+from app.service.conversion.jobs import count_messages
 from app.service.gateway import Gateway
 from app.service.incoming import Prepared
 from app.service.outbox import CannotSend, cut_of
@@ -18,7 +17,6 @@ from app.web.problems import FieldError, Problem
 from app.web.schemas import IndexView, KindWord, kind_word
 
 Attribute = Literal["name", "type", "length", "format", "informat", "label"]
-_KEY = 16
 
 
 class VariableProposal(BaseModel):
@@ -92,17 +90,17 @@ class Rehearsal(BaseModel):
     attachments: list[AttachmentProposal]
 
 
-def rehearse(gateway: Gateway, prepared: Preparation, delivery: DeliveryRecord) -> Rehearsal:
+def rehearse(slot: Slot, gateway: Gateway, prepared: Preparation, delivery: DeliveryRecord) -> Rehearsal:
     """Cuts a delivery as its destination is configured and counts. Raises Problem for what could not be sent."""
     destination = gateway.destinations[delivery.destination]
-    cutter = Cutter(cut_of(destination, destination.body_limit), gateway.store)
+    how = cut_of(destination, destination.body_limit)
     try:
-        counts = Counter(map(_belongs_to, cutter.cut(delivery)))
+        total, counts = finished(slot.run(count_messages, how, gateway.store, delivery))
     except CannotSend as error:
         raise Problem("unsuitable", str(error)) from error
     return Rehearsal(
         destination=delivery.destination,
-        messages=counts.total(),
+        messages=total,
         attachments=[
             AttachmentProposal(
                 part=entry.part,
@@ -119,8 +117,3 @@ def rehearse(gateway: Gateway, prepared: Preparation, delivery: DeliveryRecord) 
 
 def _proposal(prepared: Prepared | None) -> DataSetProposal | None:
     return None if prepared is None else DataSetProposal.of(prepared)
-
-
-def _belongs_to(message: PhysicalMessage) -> bytes:
-    """The correlid of the attachment that a message is a part of."""
-    return (message.group_id or message.correl_id)[:_KEY]

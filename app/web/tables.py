@@ -11,15 +11,16 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi import Path as InPath
 from starlette.convertors import Convertor, register_url_convertor
 
-from app.model.errors import TheirError
 from app.plugins import PluginError
 from app.ports import BadCursor, Page, TableStore
+from app.service.conversion import Slot
+from app.service.conversion.jobs import TableChanged, write_table
 from app.service.tables import OpenTable, open_table, outline, reached
-from app.tables.out import OptionError, Options, TableFormat, scanned
+from app.tables.out import OptionError, Options, TableFormat
 from app.web.content import Piece, Representation, respond_made
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_time
 from app.web.names import table_file_name
-from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, chosen_format, invalid, not_representable
+from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, chosen_format, invalid
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
 from app.web.table_views import TableSummary, TableView
@@ -99,11 +100,9 @@ def table_rows(
     opened = _opened(store, name)
     try:
         chosen = known.settled(options)
-        response = _rows(request, opened, known, chosen)
+        response = _rows(request, store, opened, known, chosen)
     except OptionError as error:
         raise invalid(error) from None
-    except TheirError as error:
-        raise not_representable(error) from None
     response.headers["Vary"] = "Accept"
     _link_further(request, response, opened.version.rows, chosen)
     return response
@@ -135,7 +134,7 @@ def _opened(store: TableStore, name: str) -> OpenTable:
         raise Problem("table-not-found", "there is no table of this name; /v1/tables lists those there are") from None
 
 
-def _rows(request: Request, opened: OpenTable, known: TableFormat, chosen: Options) -> Response:
+def _rows(request: Request, store: TableStore, opened: OpenTable, known: TableFormat, chosen: Options) -> Response:
     modified = to_time(opened.version.modified_at).replace(microsecond=0)
     made_of = (opened.version, known.name, *chosen.given().items(), *_MADE_BY)
     what = Representation(
@@ -145,11 +144,16 @@ def _rows(request: Request, opened: OpenTable, known: TableFormat, chosen: Optio
         modified=modified,
     )
 
-    def make() -> Iterator[Piece]:
-        table = scanned.outgoing(opened.dataset, opened.schema, opened.version.rows, chosen, known, modified)
-        return known.write(table, chosen)
+    def make(slot: Slot) -> Iterator[Piece]:
+        version, with_rows = opened.version, request.method != "HEAD"
+        try:
+            yield from slot.run(
+                write_table, store, version.name, version.version, known.name, chosen, modified, with_rows
+            )
+        except (TableChanged, KeyError):
+            raise Problem("busy", "the table has just changed", {"Retry-After": "1"}) from None
 
-    return respond_made(request.headers, request.method, make, what)
+    return respond_made(request, make, what)
 
 
 def _link_further(request: Request, response: Response, rows: int, chosen: Options) -> None:

@@ -9,6 +9,7 @@ from app.codecs.charset_text import TextDecoder
 from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
 from app.service.content import Content
+from app.service.conversion import Slot
 from app.service.media_types import text_codec
 from app.tables.out import OptionError
 from app.web.content import Piece, Representation, respond_made
@@ -32,16 +33,17 @@ def answer_in_utf_8(request: Request, record: AttachmentRecord, content: Content
     if codec is None:
         why = "the character set of this text file is not known; set `ccsid` of its source, or fetch it as it is"
         raise Problem("not-representable", why, misfits=[])
-    checked = TextDecoder(codec)
-    for _ in checked.decode(content.read(0, content.size)):
-        pass
+    with_text = request.method != "HEAD"
 
-    def make() -> Iterator[Piece]:
-        return (text.encode() for text in TextDecoder(codec).decode(content.read(0, content.size)) if text)
+    def make(slot: Slot) -> Iterator[Piece]:
+        checked = TextDecoder(codec)
+        for _ in checked.decode(content.read(0, content.size)):
+            slot.check()
+        if checked.first is not None:
+            response.headers[UNDECODABLE_HEADER] = f"{checked.undecodable}; first={checked.first}"
+        if with_text:
+            yield from (text.encode() for text in TextDecoder(codec).decode(content.read(0, content.size)) if text)
 
     tag = sha256(f"{record.sha256} {_UTF_8}".encode()).hexdigest()
-    made = Representation(tag, _UTF_8, what.file_name, what.modified)
-    response = respond_made(request.headers, request.method, make, made)
-    if checked.first is not None:
-        response.headers[UNDECODABLE_HEADER] = f"{checked.undecodable}; first={checked.first}"
+    response = respond_made(request, make, Representation(tag, _UTF_8, what.file_name, what.modified))
     return response

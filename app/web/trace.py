@@ -1,17 +1,22 @@
 """Trace: captured bytes in, what they mean field by field out."""
 
-from enum import Enum
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.trace import FORMATS, Frame, NotRecognised, explain
+from app.service.conversion import Busy
+from app.service.conversion.jobs import explained
+from app.trace import FORMATS, NotRecognised, TooManyFrames
+from app.web.connected import ClientLeft, conversions, while_connected
 from app.web.problems import Problem, responses
 
 LONGEST = 4 << 20
 """Bytes of a capture; the largest physical message of a queue."""
+
+MOST_CAPTURES = 8
+"""Captures that are read from their clients at once."""
 
 router = APIRouter(tags=["operations"])
 
@@ -36,19 +41,11 @@ class FrameView(BaseModel):
     cells: list[CellView]
     fields: list[dict[str, Any]] | None = Field(default=None, description="of a Rendezvous message")
 
-    @classmethod
-    def of(cls, frame: Frame) -> "FrameView":
-        cells = [
-            CellView(offset=cell.at, size=cell.size, name=cell.name, value=_plain(cell.value)) for cell in frame.cells
-        ]
-        return cls(format=frame.format, offset=frame.offset, note=frame.note, cells=cells, **frame.decoded)
-
 
 _REQUEST_BODY = {
     "required": True,
     "content": {
         "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-        "text/plain": {"schema": {"type": "string"}, "example": "10 02 00 00"},
     },
 }
 
@@ -57,7 +54,8 @@ _REQUEST_BODY = {
     "/trace",
     operation_id="trace",
     openapi_extra={"requestBody": _REQUEST_BODY},
-    responses=responses("invalid", "not-recognised", "too-large"),
+    response_model=list[FrameView],
+    responses=responses("invalid", "not-recognised", "too-large", "conversion-limit", "busy"),
 )
 async def trace(
     request: Request,
@@ -70,17 +68,35 @@ async def trace(
             json_schema_extra={"enum": list(FORMATS)},
         ),
     ] = None,
-) -> list[FrameView]:
+) -> Response:
     """Explains captured bytes: MQ descriptors and headers, SAS messages, MQTT packets, Rendezvous messages."""
     if as_format is not None and as_format not in FORMATS:
         why = f"not one of {', '.join(FORMATS)}"
         raise Problem("invalid", f"as: {why}", errors=[{"parameter": "as", "detail": why}])
-    body = await _body(request, LONGEST * 3 if as_hex else LONGEST)
-    data = _from_hex(body) if as_hex else bytes(body)
+    data = await _capture(request, as_hex=as_hex)
     try:
-        return await run_in_threadpool(lambda: [FrameView.of(frame) for frame in explain(data, as_format)])
+        async with while_connected(request.receive), conversions(request).slot() as slot:
+            answer = await slot.within_time(lambda: b"".join(slot.run(explained, data, as_format)))
     except NotRecognised as error:
         raise Problem("not-recognised", str(error), tried=[one._asdict() for one in error.tried]) from None
+    except TooManyFrames as error:
+        raise Problem("too-large", str(error)) from None
+    except ClientLeft:
+        raise Problem("malformed", "the client left in the middle") from None
+    return Response(answer, media_type="application/json")
+
+
+async def _capture(request: Request, *, as_hex: bool) -> bytes:
+    """The bytes to explain. Few requests are read at once, since each is held in memory."""
+    state = request.app.state
+    if state.captures >= MOST_CAPTURES:
+        raise Busy(f"{MOST_CAPTURES} captures are being read")
+    state.captures += 1
+    try:
+        body = await _body(request, LONGEST * 3 if as_hex else LONGEST)
+        return await run_in_threadpool(_from_hex, body) if as_hex else bytes(body)
+    finally:
+        state.captures -= 1
 
 
 async def _body(request: Request, limit: int) -> bytearray:
@@ -98,9 +114,3 @@ def _from_hex(body: bytearray) -> bytes:
     except ValueError:
         why = "the body is not hexadecimal"
         raise Problem("invalid", why, errors=[{"pointer": "#", "detail": why}]) from None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes | memoryview):
-        return value.hex()
-    return value.value if isinstance(value, Enum) else value

@@ -6,11 +6,13 @@ that breaks off stays in the store.
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, MultipartState, parse_options_header
@@ -19,7 +21,12 @@ from starlette.requests import Request
 from app.ports import ContentStore, ObjectWriter
 from app.web.problems import Problem
 
-BATCH = 1 << 20
+_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_FILE_NAME_EXTENDED = re.compile(rb";\s*filename\*\s*=\s*([\w.:-]+)'[A-Za-z0-9-]*'([^\s;\"]*)", re.IGNORECASE)
+_CHARSETS = {"utf-8", "iso-8859-1"}
+
+BATCH = 256 << 10
+"""Bytes gathered for a worker thread. As many connections as may be open can each hold two such batches."""
 FIELDS_BYTES = 64 << 10
 """Bytes of all parts together that are kept in memory: the description, and the fields of a form."""
 
@@ -184,13 +191,15 @@ class _Abandoned(Exception):
     """Tells the store to forget an object; nobody sees it."""
 
 
-async def receive(request: Request, upload: Upload, limit: int) -> Form:
-    """Streams a request's body through an upload, and discards it when that fails. Raises Problem and
-    ClientDisconnect."""
+async def receive(request: Request, upload: Upload, limit: int, check_room: Callable[[int], None]) -> Form:
+    """Streams a request's body through an upload, and discards it when that fails. `check_room` is asked whether so
+    many bytes more may be written. Raises Problem, ClientDisconnect, and what `check_room` raises."""
     loop = asyncio.get_running_loop()
     working: asyncio.Future[None] | None = None
     try:
-        _check_size(int(request.headers.get("content-length", 0)), limit)
+        announced = int(request.headers.get("content-length", 0))
+        _check_size(announced, limit)
+        check_room(announced)
         batch: list[bytes] = []
         gathered = total = 0
         async for chunk in request.stream():
@@ -199,6 +208,7 @@ async def receive(request: Request, upload: Upload, limit: int) -> Form:
             total += len(chunk)
             _check_size(total, limit)
             if gathered >= BATCH:
+                check_room(gathered)
                 if working is not None:
                     await working
                 working = loop.run_in_executor(None, upload.feed, batch)
@@ -240,7 +250,24 @@ def _head(headers: dict[bytes, bytes]) -> PartHead:
     name = _text(parameters[b"name"], "name")
     file_name = parameters.get(b"filename")
     content_type = headers.get(b"content-type", b"").decode("latin-1").strip().lower()
-    return PartHead(name, None if file_name is None else _text(file_name, "filename"), content_type)
+    extended = _extended_file_name(headers[b"content-disposition"])
+    if extended is None and file_name is not None:
+        extended = _text(file_name, "filename")
+    return PartHead(name, extended, content_type)
+
+
+def _extended_file_name(header: bytes) -> str | None:
+    """The value of `filename*` (RFC 8187), which goes before `filename`; None where there is none."""
+    found = _FILE_NAME_EXTENDED.search(_QUOTED.sub(b'""', header))
+    if found is None:
+        return None
+    charset, encoded = found[1].decode().lower(), unquote_to_bytes(found[2])
+    if charset not in _CHARSETS:
+        raise Problem("malformed", f"filename* is in character set {charset!r}; send UTF-8")
+    try:
+        return encoded.decode(charset)
+    except UnicodeDecodeError:
+        raise Problem("malformed", f"filename* is not {charset.upper()}") from None
 
 
 def _text(data: bytes | bytearray, what: str) -> str:

@@ -18,17 +18,23 @@ _SAMPLE = re.compile(r"^attachment_gateway_(\w+)(?:\{([^}]*)\})? (\S+)$", re.MUL
 
 class GatewayProcess:
     """`attachment-gateway serve` with a folder of its own; `settings` is the rest of its TOML file, which begins with
-    `first`, `environment` all of its environment (None: this process's)."""
+    `first`; `http` is more of its table [http], `environment` all of its environment (None: this process's)."""
 
     def __init__(
-        self, folder: Path, settings: str, environment: Mapping[str, str] | None = None, *, first: str = ""
+        self,
+        folder: Path,
+        settings: str,
+        environment: Mapping[str, str] | None = None,
+        *,
+        first: str = "",
+        http: str = "",
     ) -> None:
         self.port = free_port()
         self.folder = folder
         self._environment = environment
         self._configuration = folder / "gateway.toml"
         self._configuration.write_text(
-            f'data = "{folder / "var"}"\n{first}[http]\nport = {self.port}\n[log]\nformat = "json"\n{settings}'
+            f'data = "{folder / "var"}"\n{first}[http]\nport = {self.port}\n{http}[log]\nformat = "json"\n{settings}'
         )
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30)
         self.process: subprocess.Popen[bytes] | None = None

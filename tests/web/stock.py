@@ -32,6 +32,7 @@ from app.ports import Progress
 from app.service.gateway import Gateway
 from app.service.surroundings import Surroundings
 from app.settings import Settings
+from app.web.protocol import configuration
 from tests.support.waiting import until
 
 
@@ -227,7 +228,7 @@ class _PromptServer(uvicorn.Server):
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
     """The address at which uvicorn serves an application, in a thread."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False)
+    config = configuration(app, app.state.gateway.settings.http.model_copy(update={"port": 0}))
     server = _PromptServer(config)
     thread = Thread(target=server.run, daemon=True)
     thread.start()

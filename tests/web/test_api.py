@@ -43,7 +43,7 @@ def test_every_error_is_a_problem(shared_http: httpx.Client, method: str, path: 
 
 
 def test_405_says_what_is_allowed(shared_http: httpx.Client) -> None:
-    assert shared_http.request("PATCH", "/v1/attachments").headers["allow"] == "GET"
+    assert shared_http.request("PATCH", "/v1/attachments").headers["allow"] == "GET, HEAD"
 
 
 def test_a_fault_of_ours_tells_nothing_but_its_number(stock: Stock, http: httpx.Client) -> None:

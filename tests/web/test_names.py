@@ -60,3 +60,27 @@ def test_any_name_is_one_safe_component_and_one_safe_header(name: str, kind: Att
 @given(ANY_TEXT)
 def test_a_header_takes_any_name_at_all(name: str) -> None:
     assert HEADER.fullmatch(content_disposition(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("CON", "_CON"),
+        ("nul.txt", "_nul.txt"),
+        ("Aux .tar.gz", "_Aux .tar.gz"),
+        ("com1.log", "_com1.log"),
+        ("LPT\u00b9", "_LPT\u00b9"),
+        ("conin$", "_conin$"),
+        ("console.txt", "console.txt"),
+        ("com10.txt", "com10.txt"),
+    ],
+)
+def test_names_that_windows_reserves(name: str, expected: str) -> None:
+    assert called(name) == expected
+
+
+@pytest.mark.parametrize("character", ["a", "\u00fc", "\u4e2d", "\U0001f600"])
+def test_a_name_is_short_enough_in_bytes(character: str) -> None:
+    shown = called(character * 300 + ".txt")
+    assert 100 < len(shown.encode()) <= 160
+    assert shown.endswith(character + ".txt")

@@ -84,20 +84,14 @@ def _running(settings: Settings) -> Iterator[None]:
 
     from app.main import build  # noqa: PLC0415
     from app.web.api import create_app  # noqa: PLC0415
+    from app.web.protocol import configuration  # noqa: PLC0415
 
     try:
         gateway = build(settings)
     except (PluginError, OurError) as error:
         raise Failure(str(error)) from error
     gateway.start()
-    config = uvicorn.Config(
-        create_app(gateway),
-        host=settings.http.host,
-        port=settings.http.port,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=2,
-    )
+    config = configuration(create_app(gateway), settings.http, timeout_graceful_shutdown=2)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="http", daemon=True)
     thread.start()

@@ -48,7 +48,7 @@ _ALL = (
         options=_TYPED,
         keeps_bytes=True,
     ),
-    TableFormat("csv", "text/csv", ".csv", "CSV", write_csv, options=_TEXT),
+    TableFormat("csv", "text/csv", ".csv", "CSV", write_csv, options=_TEXT | {"formulas"}),
     TableFormat("json", _JSON, ".json", "JSON, an array of objects", write_json, options=_TEXT),
     TableFormat("ndjson", _NDJSON, ".ndjson", "JSON, an object a line", write_ndjson, options=_TEXT),
     TableFormat(

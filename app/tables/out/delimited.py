@@ -18,12 +18,14 @@ LINE_END = "\r\n"
 
 _NEEDS_QUOTES = '",\r\n'
 _EMPTY = '""'
+_FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(table: Outgoing, options: Options) -> Iterator[Piece]:
     """With tags, a special missing value stands in its variable's cell as `.A`."""
     shown = cells(table.schema, options)
-    yield (",".join(_name(cell.name) for cell in shown) + LINE_END).encode()
+    safe = _safe_name if options.formulas == "escape" else str
+    yield (",".join(_name(safe(cell.name)) for cell in shown) + LINE_END).encode()
     yield from rows(table.batches, shown, options)
 
 
@@ -33,15 +35,25 @@ def rows(batches: Iterable[pa.RecordBatch], shown: Sequence[Cell], options: Opti
     alone = len(shown) == 1
     empty = "" if options.blank == "null" and not alone else _EMPTY
     for batch in blocks(batches):
-        written = [_written(cell, batch, empty) for cell in shown]
+        written = [_written(cell, batch, empty, escape=options.formulas == "escape") for cell in shown]
         yield from split(text.lines(literals, written, batch.num_rows, null=_EMPTY if alone else ""))
 
 
-def _written(cell: Cell, batch: pa.RecordBatch, empty: str) -> pa.StringArray:
+def _written(cell: Cell, batch: pa.RecordBatch, empty: str, *, escape: bool) -> pa.StringArray:
     if cell.is_text:
-        return _quoted(cell.column(batch), empty)
+        column = cell.column(batch)
+        return _quoted(_safe(column) if escape else column, empty)
     tags = cell.tags(batch)
     return cell.written(batch) if tags is None else pc.coalesce(cell.written(batch), tags)
+
+
+def _safe(strings: pa.StringArray) -> pa.StringArray:
+    """Text with an apostrophe in front of what a spreadsheet would take for a formula."""
+    return pc.replace_substring_regex(strings, r"\A([=+\-@\t\r])", r"'\1")
+
+
+def _safe_name(name: str) -> str:
+    return f"'{name}" if name.startswith(_FORMULA_BEGINS) else name
 
 
 def _quoted(strings: pa.StringArray, empty: str) -> pa.StringArray:

@@ -7,6 +7,7 @@ Missing = Literal["null", "tag", "column"]
 Dates = Literal["iso", "sas"]
 Names = Literal["keep", "lower"]
 Blank = Literal["empty", "null"]
+Formulas = Literal["keep", "escape"]
 
 
 class OptionError(ValueError):
@@ -28,6 +29,7 @@ class Options:
       that SAS keeps: days or seconds since 1960-01-01, or seconds;
     - `names`: column names as they are, or in small letters;
     - `blank`: blank character values as empty text or as null;
+    - `formulas`: cells of CSV that spreadsheets take for formulas as they are, or with an apostrophe in front;
     - `rename`: names that the format cannot hold are changed.
     """
 
@@ -39,6 +41,7 @@ class Options:
     names: Names | None = None
     blank: Blank | None = None
     rename: bool | None = None
+    formulas: Formulas | None = None
 
     def given(self) -> dict[str, object]:
         """The options that were asked for, by name."""

@@ -66,7 +66,7 @@ class TableFormat(NamedTuple):
 
         Raises OptionError for one that the format lacks.
         """
-        for name in ("dates", "names", "blank", "rename"):
+        for name in ("dates", "names", "blank", "rename", "formulas"):
             if getattr(options, name) is not None and name not in self.options:
                 raise OptionError(name, f"means nothing to format {self.name}")
         missing: Missing = options.missing or self.missing[0]
@@ -80,6 +80,7 @@ class TableFormat(NamedTuple):
             names=None if options.names == "keep" else options.names,
             blank=None if options.blank == "empty" else options.blank,
             rename=options.rename or None,
+            formulas=None if options.formulas == "keep" else options.formulas,
         )
 
     def takes_side(self, field: pa.Field, options: Options) -> bool:

@@ -132,6 +132,8 @@ class Making:
             return
         try:
             self._see(batch, column, beside, first)
+        except MemoryError:
+            raise
         except pa.ArrowException as error:
             self._value_error = Fault(self.name, "value", f"a value cannot be converted: {error}")
 

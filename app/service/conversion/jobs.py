@@ -1,0 +1,92 @@
+"""What is done in a worker process: generator functions that yield bytes and return what can be pickled."""
+
+from collections import Counter
+from collections.abc import Generator
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+import orjson
+import pyarrow.parquet as pq
+
+from app.model.message import PhysicalMessage
+from app.model.records import Cut, DeliveryRecord
+from app.ports import ContentStore, TableStore
+from app.service.content import Content
+from app.service.cutting import Cutter
+from app.service.object_file import ContentFile
+from app.service.tables import open_table
+from app.tables.out import FORMATS, Options, outgoing, scanned
+from app.trace import TooManyFrames, explain
+
+MOST_CELLS = 200_000
+"""Cells that an explanation tells."""
+
+_CORREL_ID = 16
+
+
+class TableChanged(Exception):
+    """There is a newer version of the table than the one that was wanted."""
+
+
+def write_data_set(
+    content: Content, format_name: str, options: Options, created: datetime, with_rows: bool
+) -> Generator[bytes | memoryview, None, None]:
+    """A stored data set in a format. Raises what `outgoing` and the format raise, and KeyError for lost content."""
+    known = FORMATS[format_name]
+    made = outgoing(pq.ParquetFile(ContentFile(content)), options, known, created)
+    if with_rows:
+        yield from known.write(made, options)
+
+
+def write_table(
+    store: TableStore,
+    name: str,
+    version: int,
+    format_name: str,
+    options: Options,
+    created: datetime,
+    with_rows: bool,
+) -> Generator[bytes | memoryview, None, None]:
+    """A table's version in a format. Raises TableChanged, KeyError for a lost table, and as `write_data_set`."""
+    known = FORMATS[format_name]
+    opened = open_table(store, name)
+    if opened.version.version != version:
+        raise TableChanged(name)
+    made = scanned.outgoing(opened.dataset, opened.schema, opened.version.rows, options, known, created)
+    if with_rows:
+        yield from known.write(made, options)
+
+
+def count_messages(
+    how: Cut, store: ContentStore, delivery: DeliveryRecord
+) -> Generator[bytes, None, tuple[int, dict[bytes, int]]]:
+    """How many physical messages a delivery takes, and each of its attachments by its correlid. Raises CannotSend."""
+    counts = Counter(map(_belongs_to, Cutter(how, store).cut(delivery)))
+    yield b""
+    return counts.total(), {each.correl_id: counts[each.correl_id] for each in delivery.attachments}
+
+
+def _belongs_to(message: PhysicalMessage) -> bytes:
+    """The correlid of the attachment that a message is a part of."""
+    return (message.group_id or message.correl_id)[:_CORREL_ID]
+
+
+def explained(data: bytes, as_format: str | None) -> Generator[bytes, None, None]:
+    """The structures that bytes consist of, as a JSON array. Raises NotRecognised and TooManyFrames."""
+    frames = explain(data, as_format)
+    if sum(len(frame.cells) for frame in frames) > MOST_CELLS:
+        raise TooManyFrames(f"an explanation has at most {MOST_CELLS:,} cells")
+    for number, frame in enumerate(frames):
+        cells = [{"offset": cell.at, "size": cell.size, "name": cell.name, "value": cell.value} for cell in frame.cells]
+        shown = {"format": frame.format, "offset": frame.offset, "note": frame.note, "cells": cells}
+        shown |= {"fields": None, **frame.decoded}
+        yield (b"," if number else b"[") + orjson.dumps(shown, _plain)
+    yield b"]" if frames else b"[]"
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: bytes in hexadecimal, members of enumerations as their values."""
+    if isinstance(value, bytes | memoryview):
+        return value.hex()
+    return value.value if isinstance(value, Enum) else str(value)

@@ -1,0 +1,274 @@
+"""The pool of processes that convert.
+
+A conversion has a slot: a thread of the pool's own that waits for its process and, as soon as something is to be
+converted, the process. So conversions take no thread from anything else. Slots are few; who waits for one holds only a
+coroutine, and not many may wait.
+
+Cancelling what runs in a slot kills the process. That ends the thread's waiting, however deep in a library the process
+was.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from threading import Lock
+from typing import Any, TypeVar
+
+from app.model.errors import OurError
+from app.observe import logger
+from app.service.conversion.worker import Done, Failed, Job, Piece, work
+from app.settings import Limits
+
+log = logger(__name__)
+T = TypeVar("T")
+Converting = Callable[..., Generator[bytes | memoryview, None, T]]
+
+WAIT_SECONDS = 60.0
+"""How long a conversion waits for a slot at most."""
+
+_PRELOADED = ["__main__", "app.service.conversion.jobs", "app.service.conversion.worker", "pyarrow.dataset"]
+_SAYS_MEMORY = {-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV}
+_END_SECONDS = 5.0
+
+
+class Busy(Exception):
+    """All slots are taken, and as many wait as may."""
+
+
+class LimitExceeded(Exception):
+    """A conversion took more than the limit of this name allows."""
+
+    def __init__(self, limit: str, why: str) -> None:
+        super().__init__(why)
+        self.limit = limit
+
+
+class Conversions:
+    """The slots. `downloads` keep one slot free for uploads, since their clients may be slow."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._slots = asyncio.Semaphore(limits.conversions)
+        self._downloads = asyncio.Semaphore(max(1, limits.conversions - 1))
+        self._waiting = 0
+        self._threads = ThreadPoolExecutor(limits.conversions, "convert")
+        self._idle: list[_Worker] = []
+        self._lock = Lock()
+
+    def warm(self) -> None:
+        """Has a process ready, so that the first conversion need not wait for what it imports."""
+        self._threads.submit(lambda: self.give_back(_Worker(self._limits.conversion_memory)))
+
+    async def close(self) -> None:
+        """Ends the processes that wait for work. Slots must have been given back."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.close()
+        self._threads.shutdown(wait=False)
+
+    @asynccontextmanager
+    async def slot(self, *, download: bool = False) -> "AsyncIterator[Slot]":
+        """A slot for the length of the block. Raises Busy."""
+        gates = [self._downloads, self._slots] if download else [self._slots]
+        taken: list[asyncio.Semaphore] = []
+        try:
+            await self._enter(gates, taken)
+            slot = Slot(self, self._threads)
+            try:
+                yield slot
+            finally:
+                await slot.end()
+        finally:
+            for gate in taken:
+                gate.release()
+
+    async def _enter(self, gates: list[asyncio.Semaphore], taken: list[asyncio.Semaphore]) -> None:
+        if any(gate.locked() for gate in gates) and self._waiting >= self._limits.conversions_waiting:
+            raise Busy(f"{self._limits.conversions} conversions run and {self._waiting} wait")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                for gate in gates:
+                    await gate.acquire()
+                    taken.append(gate)
+        except TimeoutError:
+            raise Busy(f"no conversion ended for {WAIT_SECONDS:.0f} seconds") from None
+        finally:
+            self._waiting -= 1
+
+    def take(self) -> "_Worker":
+        """A process that waits for work, or a new one. Blocks for some milliseconds."""
+        with self._lock:
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.is_alive():
+                    return worker
+        return _Worker(self._limits.conversion_memory)
+
+    def give_back(self, worker: "_Worker") -> None:
+        with self._lock:
+            self._idle.append(worker)
+
+    @property
+    def seconds(self) -> float:
+        """How long a conversion may take."""
+        return self._limits.conversion_time.total_seconds()
+
+
+class Slot:
+    """One conversion at a time, in the pool's thread and in a process."""
+
+    def __init__(self, pool: Conversions, threads: ThreadPoolExecutor) -> None:
+        self._pool, self._threads = pool, threads
+        self._worker: _Worker | None = None
+        self._ended = False
+        self._lock = Lock()
+        self._running: asyncio.Future[Any] | None = None
+
+    async def do(self, blocking: Callable[[], T]) -> T:
+        """What `blocking`, which may call `run`, returns; it is called in the pool's thread. Kills the process when
+        cancelled. Raises what it raises."""
+        future = asyncio.get_running_loop().run_in_executor(self._threads, blocking)
+        self._running = future
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            self.kill()
+            await asyncio.wait([future])
+            future.exception()  # has been looked at: the caller hears of its own end
+            raise
+
+    async def within_time(self, blocking: Callable[[], T]) -> T:
+        """As `do`, and raises LimitExceeded when it takes too long."""
+        try:
+            async with asyncio.timeout(self._pool.seconds):
+                return await self.do(blocking)
+        except TimeoutError:
+            raise _too_long(self._pool.seconds) from None
+
+    def run(self, function: Converting[T], *given: Any) -> Generator[bytes, None, T]:
+        """What a generator function yields and returns, called in the process. The function and what it is given are
+        pickled. Raises LimitExceeded, and what the function raises."""
+        self.check()
+        with self._lock:
+            worker = self._worker
+        if worker is None:
+            worker = self._pool.take()
+            with self._lock:
+                self._worker = worker
+                if self._ended:
+                    worker.kill()
+        try:
+            result: T = yield from worker.pieces(Job(function, given, max(1, round(self._pool.seconds))))
+        except LimitExceeded as error:
+            if not self._ended:
+                log.warning("conversion_stopped", limit=error.limit, reason=str(error))
+            raise
+        finally:
+            if worker.is_last or worker.is_busy:
+                self._worker = None
+                worker.kill()
+        return result
+
+    def check(self) -> None:
+        """Raises OurError when the conversion is to end. It is for what converts in the thread itself."""
+        if self._ended:
+            raise OurError("the conversion was ended")
+
+    def kill(self) -> None:
+        """Ends the conversion at once; may be called in any thread."""
+        with self._lock:
+            self._ended = True
+            if self._worker is not None:
+                self._worker.kill()
+
+    async def end(self) -> None:
+        if self._running is not None and not self._running.done():
+            self.kill()
+            await asyncio.wait([self._running])
+        with self._lock:
+            worker, self._worker = self._worker, None
+            usable = worker is not None and not (self._ended or worker.is_busy or worker.is_last)
+            self._ended = True
+        if worker is None:
+            return
+        if usable:
+            self._pool.give_back(worker)
+        else:
+            worker.kill()
+            worker.close()
+
+
+def finished(pieces: Generator[bytes, None, T]) -> T:
+    """The result of a conversion that yields nothing of worth."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def _too_long(seconds: float) -> LimitExceeded:
+    return LimitExceeded("conversion_time", f"the conversion took longer than {seconds:g} s")
+
+
+class _Worker:
+    """A process and the connection to it."""
+
+    def __init__(self, memory: int) -> None:
+        context = get_context("forkserver")
+        context.set_forkserver_preload(_PRELOADED)
+        self._memory = memory
+        self._connection: Connection
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=work, args=(theirs, memory), name="conversion", daemon=True)
+        self._process.start()
+        theirs.close()
+        self.is_busy = self.is_last = False
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def pieces(self, job: Job) -> Generator[bytes, None, Any]:
+        """The pieces and the result of a job."""
+        self.is_busy = True
+        try:
+            self._connection.send(job)
+            while isinstance(message := self._connection.recv(), Piece):
+                yield self._connection.recv_bytes()
+        except (EOFError, OSError) as error:
+            raise self._death(job) from error
+        self.is_busy = False
+        if isinstance(message, Done):
+            self.is_last = message.is_last
+            return message.result
+        assert isinstance(message, Failed)
+        self.is_last = message.out_of_memory
+        raise self._too_large() if message.out_of_memory else message.error()
+
+    def kill(self) -> None:
+        """Ends the process; whoever waits for it hears of its end."""
+        if self._process.is_alive():
+            self._process.kill()
+
+    def close(self) -> None:
+        """Lets the process end when it is done."""
+        self._connection.close()
+
+    def _too_large(self) -> LimitExceeded:
+        return LimitExceeded("conversion_memory", f"the conversion took more memory than {self._memory:,} bytes")
+
+    def _death(self, job: Job) -> Exception:
+        self._process.join(_END_SECONDS)
+        code = self._process.exitcode
+        if code == -signal.SIGXCPU:
+            return _too_long(job.seconds)
+        if code in _SAYS_MEMORY:
+            return self._too_large()
+        return OurError(f"a conversion's process ended with {code}")

@@ -1,0 +1,181 @@
+"""The process that converts: it takes jobs from a connection, one after the other, until that is closed.
+
+For each job come any number of pieces of bytes, then its result or its exception. Memory is limited to what the process
+had when it began and so many bytes more; processor time is limited for each job.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from app.model.errors import OurError
+
+M_ARENA_MAX = -8
+NICENESS = 5
+"""Receiving and answering come before converting."""
+FIRST_VICTIM = b"800"
+"""A machine that runs out of memory kills a conversion before it kills the gateway."""
+PIECE_BYTES = 64 << 10
+"""Pieces are gathered until they have so many bytes."""
+_PAGE = resource.getpagesize()
+_DATA_FIELD = 5
+
+
+class Job(NamedTuple):
+    """A generator function that a module has by its name, its arguments, and seconds of processor time for it."""
+
+    function: Callable[..., Generator[bytes | memoryview, None, Any]]
+    arguments: tuple[Any, ...]
+    seconds: int
+
+
+class Piece(NamedTuple):
+    """Bytes follow as a message of their own."""
+
+
+class Done(NamedTuple):
+    """The job's result. `is_last`: the process takes no other job."""
+
+    result: Any
+    is_last: bool
+
+
+class Failed(NamedTuple):
+    """The exception of a job, taken apart, since many cannot be made from their arguments again."""
+
+    kind: type[BaseException]
+    arguments: tuple[Any, ...]
+    attributes: dict[str, Any]
+    out_of_memory: bool
+
+    @classmethod
+    def of(cls, error: BaseException) -> "Failed":
+        attributes = {key: value for key, value in vars(error).items() if key != "__notes__"}
+        return cls(type(error), error.args, attributes, _is_for_memory(error))
+
+    def error(self) -> BaseException:
+        error = self.kind.__new__(self.kind, *self.arguments)
+        vars(error).update(self.attributes)
+        return error
+
+
+def work(connection: Connection, memory: int) -> None:
+    """Does jobs until the other end is closed, or until this process holds much memory for nothing."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _be_modest()
+    most = _limit_memory(memory)
+    with suppress(EOFError, OSError), connection:
+        while True:
+            job: Job = connection.recv()
+            _limit_time(job.seconds)
+            outcome = _outcome(job, connection)
+            is_last = isinstance(outcome, Failed) and outcome.out_of_memory
+            if isinstance(outcome, Done):
+                is_last = _trimmed() > most - memory // 2
+                outcome = outcome._replace(is_last=is_last)
+            _send(connection, outcome)
+            if is_last:
+                return
+
+
+def _outcome(job: Job, connection: Connection) -> Done | Failed:
+    try:
+        return Done(_run(job, connection), is_last=False)
+    except ConnectionError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the caller gets it
+        if not isinstance(error, Exception):
+            error.add_note(traceback.format_exc())
+        return Failed.of(error)
+
+
+def _run(job: Job, connection: Connection) -> Any:
+    running = job.function(*job.arguments)
+    held: list[bytes | memoryview] = []
+    size = 0
+    while True:
+        try:
+            piece = next(running)
+        except StopIteration as end:
+            _send_pieces(connection, held)
+            return end.value
+        held.append(piece)
+        size += len(piece)
+        if size >= PIECE_BYTES:
+            _send_pieces(connection, held)
+            held, size = [], 0
+
+
+def _send_pieces(connection: Connection, held: list[bytes | memoryview]) -> None:
+    data = held[0] if len(held) == 1 else b"".join(held)
+    if len(data):
+        connection.send(Piece())
+        connection.send_bytes(data)
+
+
+def _send(connection: Connection, outcome: Done | Failed) -> None:
+    try:
+        connection.send(outcome)
+    except (TypeError, AttributeError, ValueError) as error:  # pickle knows no better errors
+        why = f"a conversion's outcome cannot be handed over: {error}: {outcome!r:.500}"
+        connection.send(Failed.of(OurError(why)))
+
+
+def _is_for_memory(error: BaseException | None) -> bool:
+    """Whether want of memory is behind an error; libraries and readers make errors of their own of it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, MemoryError):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _be_modest() -> None:
+    with suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+    with suppress(OSError):
+        os.nice(NICENESS)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_bytes(FIRST_VICTIM)
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+
+
+def _limit_memory(more: int) -> int:
+    """Limits memory to what there is and so many bytes more; returns the limit."""
+    most = _data_bytes() + more
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return most
+
+
+def _limit_time(seconds: int) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    most = int(used.ru_utime + used.ru_stime) + 1 + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+def _trimmed() -> int:
+    """Gives freed memory back to the system; returns the bytes of data that are left."""
+    with suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+    return _data_bytes()
+
+
+def _data_bytes() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[_DATA_FIELD]) * _PAGE
+    except OSError:  # another system than Linux
+        return 0

@@ -1,0 +1,215 @@
+"""HTTP/1.1 connections with limits: uvicorn's protocol, which has none for what clients send before a request is whole.
+
+- Of too many connections the one that has been idle longest is closed; where all are busy, a new one hears 503.
+- A request's head, and whatever else is not content, has a largest size: 431. It has a time to come, too: 408.
+- A client that neither sends content that is due nor takes what it is sent is disconnected.
+
+The limits hold before memory is spent: what comes is parsed in slices, and nothing is kept of what is refused.
+"""
+
+import asyncio
+import resource
+import sys
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.observe import logger
+from app.settings import Http
+
+log = logger(__name__)
+
+SLICE = 16 << 10
+LEAST_BYTES = 64 << 10
+"""Content that comes in every `stall_timeout` at least, if any is due."""
+OTHER_DESCRIPTORS = 200
+"""Of files, brokers and databases."""
+
+_REFUSALS = {
+    408: b"Request Timeout",
+    431: b"Request Header Fields Too Large",
+    503: b"Service Unavailable",
+}
+
+
+def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
+    """uvicorn's configuration for the application, with limited connections."""
+    limits = http.model_copy(update={"connections": min(http.connections, _descriptors() - OTHER_DESCRIPTORS)})
+
+    class Limited(LimitedProtocol):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self.limits = limits
+
+    return uvicorn.Config(
+        app,
+        http.host,
+        http.port,
+        http=Limited,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        **more,
+    )
+
+
+def _descriptors() -> int:
+    """How many descriptors this process may have. It does not ask for more: clients of brokers use `select`, which
+    takes none above 1023."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if most == resource.RLIM_INFINITY else max(most, OTHER_DESCRIPTORS + 1)
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection. It is idle from the end of an answer, or its beginning, to the end of a request's head."""
+
+    limits: Http
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._is_idle = True
+        self.idle_since = self.loop.time()
+        self._is_whole = True
+        """Whether no request has begun that is not whole."""
+        self._in_head = True
+        self._overhead = 0
+        """Bytes since the last content that were none."""
+        self._content = 0
+        """Bytes of content since it was last looked at."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections and not self._make_room():
+            self._refuse(503)
+        else:
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        self._stop_write_timer()
+        super().connection_lost(exc)
+
+    def _make_room(self) -> bool:
+        """Closes another connection, the one that has been idle longest."""
+        others = (each for each in self.connections if each is not self and isinstance(each, LimitedProtocol))
+        idlest = min((each for each in others if each.is_idle), key=lambda each: each.idle_since, default=None)
+        if idlest is None:
+            log.warning("connection_refused", connections=self.limits.connections)
+            return False
+        idlest.abort()
+        return True
+
+    @property
+    def is_idle(self) -> bool:
+        return self._is_idle and not self.transport.is_closing()
+
+    def abort(self) -> None:
+        """Closes the connection at once."""
+        self.connections.discard(self)
+        self.transport.abort()
+
+    # --- what comes -----------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        view = memoryview(data)
+        for at in range(0, len(view), SLICE):
+            if self.transport.is_closing() or self.parser is None:
+                return
+            piece = view[at : at + SLICE]
+            self._overhead += len(piece)
+            super().data_received(piece)  # type: ignore[arg-type]
+            if self._is_whole:
+                self._overhead = 0
+            elif self._overhead > self.limits.header_bytes:
+                self._refuse(431)
+                return
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_whole, self._in_head = False, True
+        if self._timer is None:
+            self._await_head()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # otherwise it is of a trailer, which nothing reads
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._is_idle = self._in_head = False
+        self._overhead = 0
+        self._stop_timer()
+        super().on_headers_complete()
+        self._await_content()
+
+    def on_body(self, body: bytes) -> None:
+        self._overhead = 0
+        self._content += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_whole = True
+        self._stop_timer()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.pipeline and not self.transport.is_closing():
+            self._is_idle, self.idle_since = True, self.loop.time()
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def _await_head(self) -> None:
+        self._timer = self.loop.call_later(self.limits.header_timeout.total_seconds(), self._on_late_head)
+
+    def _on_late_head(self) -> None:
+        self._timer = None
+        if self._is_whole:
+            self.abort()
+        else:
+            self._refuse(408)
+
+    def _await_content(self) -> None:
+        self._content = 0
+        self._timer = self.loop.call_later(self.limits.stall_timeout.total_seconds(), self._on_late_content)
+
+    def _on_late_content(self) -> None:
+        self._timer = None
+        if self._content < LEAST_BYTES and not self.flow.read_paused:
+            self.abort()
+        else:
+            self._await_content()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stop_write_timer()
+        self._write_timer = self.loop.call_later(self.limits.stall_timeout.total_seconds(), self.abort)
+
+    def resume_writing(self) -> None:
+        self._stop_write_timer()
+        super().resume_writing()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _refuse(self, status: int) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:  # an earlier request's answer is on its way
+            self.abort()
+            return
+        self._stop_timer()
+        self.connections.discard(self)
+        head = b"HTTP/1.1 %d %s\r\ncontent-length: 0\r\nconnection: close\r\n" % (status, _REFUSALS[status])
+        self.transport.write(head + (b"retry-after: 5\r\n\r\n" if status == 503 else b"\r\n"))
+        self.transport.close()

@@ -1,0 +1,48 @@
+"""The README's calls of curl, as printed, against what `make run` starts."""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import until
+
+PROGRAM = Path(sys.executable).parent / "attachment-gateway"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is missing: the README's lines are not tried")
+def test_curl_as_printed(tmp_path: Path) -> None:
+    block = next(
+        found
+        for found in re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+        if "curl " in found
+    )
+    lines = [line for line in block.splitlines() if "curl " in line]
+    assert len(lines) == 5
+    output = tmp_path / "demo.txt"
+    with output.open("w") as said:
+        demo = subprocess.Popen([PROGRAM, "demo"], stdout=said, stderr=subprocess.STDOUT)
+    try:
+        until(lambda: "Ctrl-C ends this" in output.read_text(), 120)
+        found = re.search(r"gateway +(http://\S+)", output.read_text())
+        assert found is not None
+        script = "\n".join(line.replace("curl ", "curl --fail -sS --max-time 20 ") for line in lines[:-1])
+        script = script.replace("http://127.0.0.1:8080", found[1])
+        done = subprocess.run(
+            ["sh", "-e", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert '"state":"finished"' in done.stdout
+        assert "station,celsius" in done.stdout.lower()
+        assert '"destination":"demo"' in done.stdout
+        events = lines[-1].replace("curl ", "curl -sS --max-time 2 ").replace("http://127.0.0.1:8080", found[1])
+        heard = subprocess.run(["sh", "-c", events], capture_output=True, text=True, timeout=60, check=False)
+        assert heard.stdout.startswith(": attachment gateway")
+    finally:
+        demo.send_signal(signal.SIGINT)
+        demo.wait(60)

@@ -1,0 +1,145 @@
+"""Conversions: their processes, their limits, and how they end."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Generator
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pydantic import ByteSize
+
+from app.service.conversion import Busy, Conversions, LimitExceeded, Slot, finished
+from app.settings import Limits
+from app.tables.out import OptionError
+
+QUICK = Limits(conversions=1, conversions_waiting=0, conversion_memory=ByteSize(64 << 20))
+
+
+def process_id() -> Generator[bytes, None, int]:
+    yield b"x"
+    return os.getpid()
+
+
+def allocating(how: str) -> Generator[bytes, None, int]:
+    yield b""
+    return len(bytes(1 << 30)) if how == "python" else pa.allocate_buffer(1 << 30).size
+
+
+def hiding() -> Generator[bytes, None, None]:
+    """What a reader makes of want of memory."""
+    yield b""
+    try:
+        bytes(1 << 30)
+    except MemoryError:
+        raise ValueError("the file is damaged") from None
+
+
+def computing() -> Generator[bytes, None, None]:
+    yield b""
+    while True:
+        pass
+
+
+def refusing() -> Generator[bytes, None, None]:
+    yield b""
+    raise OptionError("columns", "there is no such variable")
+
+
+def ending() -> Generator[bytes, None, None]:
+    yield b""
+    os._exit(3)
+
+
+def converted(work: Callable[[Conversions], Awaitable[Any]], limits: Limits = QUICK) -> Any:
+    async def run() -> Any:
+        pool = Conversions(limits)
+        try:
+            return await work(pool)
+        finally:
+            await pool.close()
+
+    return asyncio.run(run())
+
+
+async def result(pool: Conversions, function: Callable[..., Any], *given: Any) -> Any:
+    async with pool.slot() as slot:
+        return await slot.within_time(lambda: finished(slot.run(function, *given)))
+
+
+def test_processes_are_used_again() -> None:
+    async def twice(pool: Conversions) -> list[int]:
+        return [await result(pool, process_id) for _ in range(2)]
+
+    first, second = converted(twice)
+    assert first == second != os.getpid()
+
+
+@pytest.mark.parametrize("how", ["python", "arrow"])
+def test_memory_is_limited(how: str) -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        converted(lambda pool: result(pool, allocating, how))
+    assert caught.value.limit == "conversion_memory"
+
+
+def test_want_of_memory_is_found_behind_other_errors() -> None:
+    with pytest.raises(LimitExceeded):
+        converted(lambda pool: result(pool, hiding))
+
+
+def test_time_is_limited() -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        converted(
+            lambda pool: result(pool, computing), QUICK.model_copy(update={"conversion_time": timedelta(seconds=1)})
+        )
+    assert caught.value.limit == "conversion_time"
+
+
+def test_errors_keep_their_class() -> None:
+    with pytest.raises(OptionError) as caught:
+        converted(lambda pool: result(pool, refusing))
+    assert (caught.value.option, caught.value.why) == ("columns", "there is no such variable")
+
+
+def test_a_process_that_ends_is_replaced() -> None:
+    async def both(pool: Conversions) -> int:
+        with pytest.raises(Exception, match="ended with 3"):
+            await result(pool, ending)
+        return int(await result(pool, process_id))
+
+    assert converted(both)
+
+
+def test_more_than_may_wait_are_refused_and_cancelling_frees_the_slot() -> None:
+    async def crowded(pool: Conversions) -> int:
+        running = asyncio.create_task(result(pool, computing))
+        while not _is_busy(pool):
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
+        with pytest.raises(Busy):
+            await result(pool, process_id)
+        running.cancel()
+        began = time.monotonic()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert time.monotonic() - began < 10
+        return int(await result(pool, process_id))
+
+    assert converted(crowded)
+
+
+def _is_busy(pool: Conversions) -> bool:
+    return pool._slots.locked()
+
+
+def test_a_slot_that_has_ended_converts_no_more() -> None:
+    async def late(pool: Conversions) -> Slot:
+        async with pool.slot() as slot:
+            pass
+        return slot
+
+    slot = converted(late)
+    with pytest.raises(Exception, match="was ended"):
+        slot.check()

@@ -1,0 +1,58 @@
+"""What Linux tells of a process and of those it has started."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+def family(process: int) -> list[int]:
+    """A process and all that it, or one of those, has started."""
+    parents = dict(_parents())
+    found = [process]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    for folder in _PROC.glob("[0-9]*"):
+        fields = _stat(int(folder.name))
+        if fields:
+            yield int(folder.name), int(fields[1])
+
+
+def _stat(process: int) -> list[str]:
+    """The fields behind the name; none of a process that has ended."""
+    try:
+        return (_PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def memory(process: int) -> int:
+    """Bytes of a process, of which it has shared ones in proportion."""
+    try:
+        found = re.search(r"^Pss:\s+(\d+) kB", (_PROC / str(process) / "smaps_rollup").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) * 1024 if found else 0
+
+
+def processor_seconds(process: int) -> float:
+    """The time that a process has computed."""
+    fields = _stat(process)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+
+def sockets(process: int) -> int:
+    """How many sockets a process has open."""
+    count = 0
+    for each in (_PROC / str(process) / "fd").iterdir():
+        try:
+            count += str(each.readlink()).startswith("socket:")
+        except OSError:
+            continue
+    return count

@@ -1,0 +1,68 @@
+"""The OpenAPI document, as programs take it that check it and that make clients of it.
+
+They are run by uv and npx, which fetch them; where there is no network, or no npm, the tests are skipped and say so.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.web.api import create_app
+from tests.web.stock import Stock
+
+UV = Path(sys.executable).parent / "uv"
+NOT_FETCHED = (
+    "ENOTFOUND",
+    "EAI_AGAIN",
+    "ECONNREFUSED",
+    "ETIMEDOUT",
+    "Failed to fetch",
+    "No solution found",
+    "dns error",
+)
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("described")
+    stock = Stock(folder / "data")
+    path = folder / "openapi.json"
+    path.write_text(json.dumps(create_app(stock.gateway).openapi()))
+    yield path
+    stock.close()
+
+
+def ran(*command: str | Path, folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    said = done.stdout + done.stderr
+    if done.returncode and any(word in said for word in NOT_FETCHED):
+        pytest.skip(f"{command} cannot be fetched: {said[-300:]}")
+    assert done.returncode == 0, said
+    return said
+
+
+def test_it_is_valid(document: Path) -> None:
+    tool = ("tool", "run", "--from", "openapi-spec-validator==0.9.0", "openapi-spec-validator")
+    said = ran(UV, *tool, "--schema", "3.1", document, folder=document.parent)
+    assert "OK" in said
+
+
+def test_a_python_client_can_be_made(document: Path) -> None:
+    tool = ("tool", "run", "--from", "openapi-python-client==0.29.1", "openapi-python-client")
+    made = document.parent / "client"
+    said = ran(
+        UV, *tool, "generate", "--path", document, "--output-path", made, "--meta", "none", folder=document.parent
+    )
+    assert "WARNING" not in said, said
+    assert (made / "api/attachments/get_attachment_content.py").exists()
+
+
+@pytest.mark.skipif(shutil.which("npx") is None, reason="npm is missing: openapi-typescript is not tried")
+def test_types_for_typescript_can_be_made(document: Path) -> None:
+    ran("npx", "--yes", "openapi-typescript@7.13.0", document, "-o", "types.d.ts", folder=document.parent)
+    assert "get_attachment_content" in (document.parent / "types.d.ts").read_text()
