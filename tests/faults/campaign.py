@@ -25,7 +25,7 @@ def main() -> int:
             verdict = run(SCENARIOS[name], seed, Path(folder), SCENARIOS[name].most if arguments.long else None)
         total += verdict
         print(f"{name} {seed}: {verdict.line}  ({time.monotonic() - begun:.0f} s)", file=sys.stderr, flush=True)
-        for note in verdict.notes:
+        for note in verdict.notes if arguments.tell or not verdict.is_kept else ():
             print(f"    {note}", file=sys.stderr, flush=True)
         number += 1
     print(total.line)
@@ -38,6 +38,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--faults", type=int, default=1000, help="go on until there were so many")
     parser.add_argument("--only", action="append", choices=list(SCENARIOS), help="these scenarios; all, if none is named")
     parser.add_argument("--short", dest="long", action="store_false", help="draw each kind only once a scenario")
+    parser.add_argument("--tell", action="store_true", help="say what happened where all went well, too")
     return parser.parse_args()
 
 

@@ -25,8 +25,12 @@ class Row(NamedTuple):
     body: Range
 
 
-def rows(segment: Path) -> Iterator[Row]:
-    """Yield the messages of a segment, as far as it can be read."""
+Shelf = dict[tuple[int, int], Row]
+"""The messages of a segment, by where their batch begins and by their row."""
+
+
+def read(segment: Path, shelf: Shelf) -> None:
+    """Enter the messages of a segment, as far as it can be read; what was entered when it was whole stays."""
     file = pa.py_buffer(segment.read_bytes())
     source = pa.BufferReader(file)
     try:
@@ -34,11 +38,11 @@ def rows(segment: Path) -> Iterator[Row]:
         schema = pa.ipc.read_schema(messages.read_next_message())
         start = source.tell()
         while True:
-            message = messages.read_next_message()
-            batch = pa.ipc.read_record_batch(message, schema)
-            yield from _rows(batch, (start, source.tell()), file.address)
+            batch = pa.ipc.read_record_batch(messages.read_next_message(), schema)
+            for number, row in enumerate(_rows(batch, (start, source.tell()), file.address)):
+                shelf.setdefault((start, number), row)
             start = source.tell()
-    except (StopIteration, pa.ArrowException, OSError):
+    except (StopIteration, pa.ArrowException, OSError, ValueError):
         return
 
 
@@ -51,11 +55,11 @@ def _rows(batch: pa.RecordBatch, place: Range, address: int) -> Iterator[Row]:
         yield Row(correl_id, place, begin, (begin + ends[number], begin + ends[number + 1]))
 
 
-def exposed(segment: Path, damaged: list[Range], ledger: Ledger) -> set[bytes]:
-    """Return the attachments that damage to these bytes of a segment, which is still whole, may cost: a message by its
-    body, all of a batch by its head."""
+def exposed(shelf: Shelf, damaged: list[Range], ledger: Ledger) -> set[bytes]:
+    """Return the attachments that damage to these bytes of a segment may cost: a message by its body, all of a batch by
+    its head."""
     found: set[bytes] = set()
-    for row in rows(segment):
+    for row in shelf.values():
         for first, end in damaged:
             by_head = row.batch[0] < end and first < row.head_end
             if by_head or (row.body[0] < end and first < row.body[1]):

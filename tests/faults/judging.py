@@ -21,12 +21,13 @@ from tests.faults.world import PROGRESS_LIMIT, Hung, World
 
 Answer = Literal["right", "wrong", "refused", "broken"]
 NAMED_STATES = ("quarantined", "expired")
+RANGES = 0.3
 STILL = 2.0
 """Seconds without a change after which nothing more is expected of attachments that were damaged."""
 
 
 class Verdict(NamedTuple):
-    """`named` are attachments that damage made unsavable, and that the gateway named; `notes` explain the others."""
+    """`named` are attachments that damage made unsavable, and that the gateway named; `notes` tell what happened."""
 
     faults: int = 0
     lost: int = 0
@@ -61,8 +62,8 @@ def judge(world: World) -> Verdict:
     except Hung as standstill:
         hung.append(str(standstill))
     if not world.is_running:
-        lost = [key for key in world.ledger.attachments if world.ledger.is_acknowledged(key)]
-        return _verdict(world, [f"{len(lost)} attachments: the gateway is down"], [], [], hung, 0)
+        held = [key.hex() for key in world.ledger.attachments if world.ledger.is_acknowledged(key)]
+        return _verdict(world, [f"{key}: the gateway is down" for key in held], [], [], hung, 0)
     items = world.listing()
     counted = Counter(item["correl_id"] for item in items)
     twice = [f"{correl_id} is listed {count} times" for correl_id, count in counted.items() if count > 1]
@@ -89,9 +90,8 @@ def judge(world: World) -> Verdict:
 def _verdict(world: World, lost: list[str], twice: list[str], wrong: list[str], hung: list[str], named: int) -> Verdict:
     kinds = {"lost": lost, "twice": twice, "wrong": wrong, "hung": hung}
     notes = [f"{kind}: {each}" for kind, found in kinds.items() for each in found]
-    if notes:
-        notes += world.notes
-    return Verdict(world.faults, *map(len, kinds.values()), named, tuple(notes))
+    world.note(f"judged; the log says {world.log_events()}")
+    return Verdict(world.faults, *map(len, kinds.values()), named, (*notes, *world.notes))
 
 
 def await_everything(world: World) -> None:
@@ -102,10 +102,12 @@ def await_everything(world: World) -> None:
         _await_still(world, lambda: len(ledger.acknowledged))
         world.send([message for message in ledger.sent.values() if message.identity not in ledger.acknowledged])
     world.await_acknowledged()
+    world.note("everything is acknowledged")
     wanted = {key for key in ledger.attachments if ledger.is_sent(key)}
     world.progressing(
         lambda: wanted - world.exposed <= world.finished(), lambda: len(world.finished() & wanted), "finishing"
     )
+    world.note("everything is finished that can be")
     if not wanted <= world.finished():
         _await_still(world, lambda: sorted((item["correl_id"], item["state"]) for item in world.listing()))
 
@@ -137,9 +139,9 @@ def _is_named(world: World, key: bytes, item: dict[str, Any] | None) -> bool:
 
 
 def fetched(client: httpx.Client, item: dict[str, Any], attachment: Attachment, random: Random) -> Answer:
-    """Read an attachment as a whole, and a file by a range too."""
+    """Read an attachment as a whole; a file by a range too, now and then, and whenever it cannot be read as a whole."""
     whole = _whole(client, item, attachment)
-    if whole in {"right", "refused", "broken"} and attachment.kind != DATA_SET and len(attachment.content) > 1:
+    if attachment.kind != DATA_SET and attachment.content and (whole != "right" or random.random() < RANGES):
         part = _range(client, item, attachment, random)
         return part if part != "right" else whole
     return whole

@@ -13,7 +13,7 @@ from random import Random
 from threading import Timer
 from time import sleep
 
-from tests.faults.damage import BLOCK, DAMAGE, exposed
+from tests.faults.damage import BLOCK, DAMAGE
 from tests.faults.shim import SHORT, Call
 from tests.faults.traffic import Message
 from tests.faults.world import SOURCE, World
@@ -214,13 +214,16 @@ def clock_jumped(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def long_absence(world: World, random: Random) -> Iterator[None]:
-    """The gateway is down for a month, while the rest of everything waits at the broker."""
+    """The gateway is down for a month, while the rest of everything waits at the broker, which answers late."""
     world.await_acknowledged()
     world.kill()
     yield
     world.shim.clock += random.uniform(30, 40) * DAY
     world.faults += 1
+    world.broker.pause()
     world.start()
+    sleep(random.uniform(4, 6))
+    world.broker.resume()
 
 
 # --- bytes that rot ---------------------------------------------------------------------------------------------------
@@ -235,10 +238,10 @@ def _segments(world: World, *, sealed: bool | None = None) -> list[Path]:
 def _rot(world: World, random: Random, path: Path, how: str) -> None:
     places, change = DAMAGE[how](path, random)
     if path.parent == world.journal:
-        world.exposed |= exposed(path, places, world.ledger)
+        world.expose(path, places)
     change()
     world.faults += len(places)
-    world.notes.append(f"{how} {path.name} at {places}")
+    world.note(f"{how} {path.name} at {places}")
 
 
 @contextmanager
@@ -283,12 +286,12 @@ def bad_block(world: World, random: Random) -> Iterator[None]:
         path = random.choice(segments)
         first = random.randrange(path.stat().st_size) // BLOCK * BLOCK
         block = (first, first + BLOCK)
-        world.exposed |= exposed(path, [block], world.ledger)
+        world.expose(path, [block])
         name = path.name.partition(".")[0]
         world.shim.fail(Call.READ, f"{_JOURNAL}{name}", EIO, block=block)
         world.shim.fail(Call.MAP, f"{_JOURNAL}{name}", EIO, block=block)
         world.faults += 1
-        world.notes.append(f"bad block {path.name} at {block}")
+        world.note(f"bad block {path.name} at {block}")
     world.start()
 
 

@@ -74,13 +74,13 @@ def run(scenario: Scenario, seed: str, folder: Path, count: int | None = None) -
     letters, slices = scenario.make(Random(f"traffic {seed}"), len(faults) + 1)
     with World(folder, scenario.setting, Random(f"world {seed}")) as world:
         world.ledger.expect(letters)
-        world.notes.append(f"seed {seed}: {[fault.kind for fault in faults]}")
+        world.note(f"seed {seed}: {[fault.kind for fault in faults]}")
         try:
-            for fault, messages in zip(faults, slices[:-1], strict=True):
-                world.notes.append(f"-- {fault.kind}")
+            world.send(slices[0])
+            for fault, messages in zip(faults, slices[1:], strict=True):
+                world.note(f"-- {fault.kind}")
                 with KINDS[fault.kind](world, Random(fault.seed)):
                     world.send(messages)
-            world.send(slices[-1])
         except (Hung, TimeoutError) as standstill:
             world.misdeeds.append(str(standstill))
         return judge(world)
@@ -97,7 +97,7 @@ SCENARIOS: dict[str, Scenario] = {
     "failing calls": Scenario(("failing calls",) * 8 + ("failing start",), most=60),
     "full disk": Scenario(("full disk",) * 2, Setting(_NO_LIMIT, disk=24 << 20, catalog_disk=6 << 20), most=6),
     "clock": Scenario(("clock jumped",) * 3),
-    "long absence": Scenario(("long absence",), make=halves, most=1),
+    "long absence": Scenario(("long absence",), Setting(segment_bytes="256 KiB"), halves, most=1),
     "rotten journal": Scenario(
         (*_kinds("torn", "open segment", "sealed segment", "segment flipped"),), Setting(segment_bytes="256 KiB")
     ),

@@ -1,9 +1,11 @@
 """What a scenario runs in: a sender, a broker, a proxy before the gateway, and the gateway with a shim below it."""
 
+import json
 import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
+from tests.faults.damage import Range, Shelf, exposed, read
 from tests.faults.ledger import Ledger
 from tests.faults.proxy import Proxy
 from tests.faults.sender import Sender
@@ -26,7 +29,7 @@ from tests.support.mosquitto import Mosquitto
 TOPIC = "faults"
 SOURCE = "sas"
 START_LIMIT = 60.0
-PROGRESS_LIMIT = 60.0
+PROGRESS_LIMIT = 30.0
 """Seconds without any progress after which the gateway is said to hang."""
 TELLS = re.compile(r"attachment-gateway ((?:fsck|rebuild)(?: --repair)?)")
 """A command that the gateway, when it refuses to start, tells its operator to run."""
@@ -65,7 +68,9 @@ class World:
         self.deaths = 0
         self.misdeeds: list[str] = []
         self.notes: list[str] = []
+        self._shelves: dict[str, Shelf] = {}
         self._setting = setting
+        self._began = monotonic()
         self._ending = ExitStack()
 
     def __enter__(self) -> "World":
@@ -115,6 +120,10 @@ class World:
             self.gateway.kill()
         self.gateway.stop()
 
+    def note(self, text: str) -> None:
+        """Write down what is happening, for whoever has to find out why a promise was not kept."""
+        self.notes.append(f"{monotonic() - self._began:6.1f} s  {text}")
+
     @property
     def journal_bound(self) -> int:
         return self._setting.journal_bound
@@ -161,7 +170,7 @@ class World:
         process = self.gateway.process
         if process is not None:
             self.deaths += 1
-            self.notes.append(f"the gateway ended by itself with {process.returncode}: {self.gateway.log[-600:]}")
+            self.note(f"the gateway ended by itself with {process.returncode}: {self.gateway.log[-600:]}")
             self.gateway.process = None
 
     def start(self) -> None:
@@ -182,7 +191,8 @@ class World:
             said = self.gateway.log[before:]
             advice = TELLS.findall(said)
             if not advice:
-                raise Hung(f"the gateway does not start and does not say what to do: {said[-2000:]}")
+                status = process.returncode
+                raise Hung(f"the gateway ends with {status} and does not say what to do: {said[-2000:]}")
             self.run(advice[-1])
         raise Hung("the gateway does not start after what it told to do was done")
 
@@ -194,7 +204,7 @@ class World:
         done = subprocess.run(
             given, capture_output=True, text=True, check=False, timeout=120, env=self.shim.environment
         )
-        self.notes.append(f"$ {command}: {done.returncode} {done.stdout[-1500:]}{done.stderr[-500:]}")
+        self.note(f"$ {command}: {done.returncode} {done.stdout[-1500:]}{done.stderr[-500:]}")
         return done
 
     def is_live(self) -> bool:
@@ -242,6 +252,16 @@ class World:
         finally:
             second.stop()
 
+    def log_events(self) -> dict[str, int]:
+        """How often the log has which event."""
+        events: Counter[str] = Counter()
+        for line in self.gateway.log.splitlines():
+            try:
+                events[str(json.loads(line)["event"])[:80]] += 1
+            except (ValueError, KeyError, TypeError):
+                events["not JSON"] += 1
+        return dict(events.most_common(20))
+
     # --- files ----------------------------------------------------------------------------------------------------
 
     @property
@@ -256,6 +276,12 @@ class World:
         """The finished attachments in the content store."""
         return sorted(path for path in (self.content / "attachments").rglob("*") if path.is_file())
 
+    def expose(self, segment: Path, damaged: list[Range]) -> None:
+        """Enter the attachments that damage to these bytes of a segment, which is still to come, may cost."""
+        for path in self.journal.glob("*.arrows"):
+            read(path, self._shelves.setdefault(_number(path), {}))
+        self.exposed |= exposed(self._shelves.get(_number(segment), {}), damaged, self.ledger)
+
     def expose_object(self, name: str) -> None:
         """Enter the attachment whose object has this name among those that damage may cost."""
         self.exposed |= {bytes.fromhex(item["correl_id"]) for item in self.listing() if item["id"] in name}
@@ -268,3 +294,7 @@ class World:
     def catalog(self) -> Path:
         folder = self.catalog_place if self._setting.catalog_disk else self.place / "var"
         return folder / "catalog.sqlite"
+
+
+def _number(segment: Path) -> str:
+    return segment.name.partition(".")[0]
