@@ -31,7 +31,7 @@ class Proxy:
                     each.shutdown(socket.SHUT_RDWR)
 
     def swallow(self, on: bool) -> None:
-        """Keep the gateway's acknowledgements from the broker, or pass them on again; the ledger has them either way."""
+        """Keep acknowledgements from the broker, or pass them on again; the ledger has them either way."""
         self._is_deaf = on
 
     def close(self) -> None:

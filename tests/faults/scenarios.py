@@ -118,3 +118,6 @@ SCENARIOS: dict[str, Scenario] = {
         most=30,
     ),
 }
+
+SHORT = tuple(name for name in SCENARIOS if name != "everything")
+"""The scenarios that have each kind of fault between them."""

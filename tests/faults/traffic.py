@@ -66,9 +66,7 @@ def letter(random: Random, attachments: Sequence[Attachment]) -> Letter:
         first = b"WORK" if each.kind == DATA_SET else b"FILENAME"
         body += pack(">i", each.kind) + _correl_id(each.key)
         body += _text(first) + _text(each.name.encode()) + _text(b"sent by the fault campaign") + bytes(8)
-    return Letter(
-        (Message(HEADER, header, body), Message(SUBORDINATE, application, APPLICATION)), tuple(attachments)
-    )
+    return Letter((Message(HEADER, header, body), Message(SUBORDINATE, application, APPLICATION)), tuple(attachments))
 
 
 def binary_file(random: Random, name: str, size: int, part: int = 32_000) -> Attachment:
@@ -94,9 +92,7 @@ def data_set(random: Random, name: str, rows: int, part: int = 32_000) -> Attach
     together = max(1, (part - 4) // size)
     observed = [pack(">d", number) + text.encode() for number, text in values]
     bodies = [definition, variables]
-    bodies += [
-        pack(">i", _OBSERVATIONS) + b"".join(observed[at : at + together]) for at in range(0, rows, together)
-    ]
+    bodies += [pack(">i", _OBSERVATIONS) + b"".join(observed[at : at + together]) for at in range(0, rows, together)]
     return _attachment(random, DATA_SET, name, b"", bodies, values)
 
 

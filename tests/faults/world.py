@@ -85,7 +85,9 @@ class World:
                 self.catalog_place.mkdir()
                 ending.enter_context(mounted(self.catalog_place, self._setting.catalog_disk))
                 catalog = f'[catalog]\nurl = "sqlite:///{self.catalog_place / "catalog.sqlite"}"\n'
-            self.broker = ending.enter_context(Mosquitto(self.folder, persistent=True, settings="autosave_interval 1\n"))
+            self.broker = ending.enter_context(
+                Mosquitto(self.folder, persistent=True, settings="autosave_interval 1\n")
+            )
             self.proxy = Proxy(self.broker.port, self.ledger)
             ending.callback(self.proxy.close)
             self.sender = Sender(self.broker.port, TOPIC, self.ledger)
@@ -232,9 +234,7 @@ class World:
 
     def await_settled(self) -> None:
         """Return when all finished content is in the content store. Raises Hung."""
-        self.progressing(
-            lambda: len(self.objects()) >= len(self.finished()), lambda: len(self.objects()), "settling"
-        )
+        self.progressing(lambda: len(self.objects()) >= len(self.finished()), lambda: len(self.objects()), "settling")
 
     @contextmanager
     def second_gateway(self, shares: str) -> Iterator[GatewayProcess]:
