@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.faults.judging import Verdict
+from tests.faults.judging import Verdict, summed
 from tests.faults.scenarios import SCENARIOS, run
 
 
@@ -23,7 +23,7 @@ def main() -> int:
         begun = time.monotonic()
         with TemporaryDirectory(prefix="faults-") as folder:
             verdict = run(SCENARIOS[name], seed, Path(folder), SCENARIOS[name].most if arguments.long else None)
-        total += verdict
+        total = summed((total, verdict))
         told = verdict.notes if arguments.tell or not verdict.is_kept else ()
         first = f"{name} {seed}: {verdict.line}  ({time.monotonic() - begun:.0f} s)"
         sys.stderr.write("\n    ".join((first, *told)) + "\n")

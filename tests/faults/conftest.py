@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.faults.judging import Verdict
+from tests.faults.judging import Verdict, summed
 
 VERDICTS = pytest.StashKey[list[Verdict]]()
 
@@ -13,7 +13,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if verdicts := config.stash[VERDICTS]:
-        terminalreporter.write_line(f"fault campaign: {sum(verdicts, Verdict()).line}")
+        terminalreporter.write_line(f"fault campaign: {summed(verdicts).line}")
 
 
 @pytest.fixture

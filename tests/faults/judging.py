@@ -7,6 +7,7 @@ whose bytes were damaged.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from io import BytesIO
 from random import Random
 from time import monotonic, sleep
@@ -46,10 +47,11 @@ class Verdict(NamedTuple):
         counts = zip(self._fields[:6], self[:6], strict=True)
         return " ".join(f"{name}={count}" for name, count in counts)
 
-    def __add__(self, other: tuple[Any, ...]) -> "Verdict":
-        assert isinstance(other, Verdict)
-        summed = [mine + theirs for mine, theirs in zip(self[:6], other[:6], strict=True)]
-        return Verdict(*summed, notes=(*self.notes, *other.notes))
+
+def summed(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return all counts together, without the notes."""
+    counts = (verdict[:6] for verdict in verdicts)
+    return Verdict(*map(sum, zip(*counts, strict=True)))
 
 
 def judge(world: World) -> Verdict:
@@ -69,7 +71,9 @@ def judge(world: World) -> Verdict:
     twice = [f"{correl_id} is listed {count} times" for correl_id, count in counted.items() if count > 1]
     by_key = {bytes.fromhex(item["correl_id"]): item for item in items}
     twice += [f"{key.hex()} was never sent" for key in by_key.keys() - world.ledger.attachments.keys()]
-    lost, wrong, named = [], [], 0
+    lost: list[str] = []
+    wrong: list[str] = []
+    named = 0
     for key, attachment in world.ledger.attachments.items():
         if not world.ledger.is_sent(key):
             continue
@@ -91,7 +95,8 @@ def _verdict(world: World, lost: list[str], twice: list[str], wrong: list[str], 
     kinds = {"lost": lost, "twice": twice, "wrong": wrong, "hung": hung}
     notes = [f"{kind}: {each}" for kind, found in kinds.items() for each in found]
     world.note(f"judged; the log says {world.log_events()}")
-    return Verdict(world.faults, *map(len, kinds.values()), named, (*notes, *world.notes))
+    counts = {kind: len(found) for kind, found in kinds.items()}
+    return Verdict(world.faults, **counts, named=named, notes=(*notes, *world.notes))
 
 
 def await_everything(world: World) -> None:

@@ -397,7 +397,9 @@ def second_client(world: World, random: Random) -> Iterator[None]:
     comes when it is gone arrives."""
     world.await_acknowledged()
     before = len(world.gateway.log)
-    with world.second_gateway("client_id"):
+    with world.second_gateway("client_id") as second:
+        second.until(second.is_up)
+        second.await_source(SOURCE)
         sleep(TAKING_TURNS)
     said = world.gateway.log[before:]
     if not TAKEN_OVER.search(said):
