@@ -51,52 +51,94 @@ class Verdict(NamedTuple):
 def summed(verdicts: Iterable[Verdict]) -> Verdict:
     """Return all counts together, without the notes."""
     counts = (verdict[:6] for verdict in verdicts)
-    return Verdict(*map(sum, zip(*counts, strict=True)))
+    return Verdict._make([*map(sum, zip(*counts, strict=True)), ()])
+
+
+class Found(NamedTuple):
+    """What an audit has found, a note each; `named` are attachments."""
+
+    lost: list[str]
+    twice: list[str]
+    wrong: list[str]
+    hung: list[str]
+    named: set[bytes]
 
 
 def judge(world: World) -> Verdict:
-    """Wait until everything has arrived that can, and compare what the gateway serves with what was sent."""
-    hung = [*world.misdeeds, *[f"the gateway died {world.deaths} times"] * bool(world.deaths)]
+    """Wait until everything has arrived that can, compare what the gateway serves with what was sent; then repair what
+    was named, send it again, and compare again."""
+    found = _audited(world)
+    named = len(found.named)
+    if found.named and world.is_running:
+        world.note(f"{named} attachments are named: repairing, and sending them again")
+        again = _healed(world, found.named)
+        for mine, more in zip(found[:4], again[:4], strict=True):
+            mine += [note for note in more if note not in mine]
+    notes = [f"{name}: {note}" for name, each in zip(Found._fields, found[:4], strict=False) for note in each]
+    world.note(f"judged; the log says {world.log_events()}")
+    return Verdict._make([world.faults, *map(len, found[:4]), named, (*notes, *world.notes)])
+
+
+def _audited(world: World) -> Found:
+    found = Found(
+        [], [], [], [*world.misdeeds, *[f"the gateway died {world.deaths} times"] * bool(world.deaths)], set()
+    )
     try:
         world.revive()
         await_everything(world)
         _check_well(world)
     except Hung as standstill:
-        hung.append(str(standstill))
+        found.hung.append(str(standstill))
     if not world.is_running:
         held = [key.hex() for key in world.ledger.attachments if world.ledger.is_acknowledged(key)]
-        return _verdict(world, [f"{key}: the gateway is down" for key in held], [], [], hung, 0)
+        found.lost.extend(f"{key}: the gateway is down" for key in held)
+        return found
     items = world.listing()
     counted = Counter(item["correl_id"] for item in items)
-    twice = [f"{correl_id} is listed {count} times" for correl_id, count in counted.items() if count > 1]
+    found.twice.extend(f"{correl_id} is listed {count} times" for correl_id, count in counted.items() if count > 1)
     by_key = {bytes.fromhex(item["correl_id"]): item for item in items}
-    twice += [f"{key.hex()} was never sent" for key in by_key.keys() - world.ledger.attachments.keys()]
-    lost: list[str] = []
-    wrong: list[str] = []
-    named = 0
-    for key, attachment in world.ledger.attachments.items():
-        if not world.ledger.is_sent(key):
-            continue
-        item = by_key.get(key)
-        answer: Answer = "refused"
-        if item is not None and item["state"] == "finished":
-            answer = fetched(world.client, item, attachment, world.random)
-        if answer == "wrong":
-            wrong.append(f"{attachment.name} {key.hex()}: {item}")
-        elif answer != "right" and _is_named(world, key, item):
-            named += 1
-        elif answer != "right":
-            acknowledged = world.ledger.is_acknowledged(key)
-            (lost if acknowledged else hung).append(f"{attachment.name} {key.hex()}: {answer} {acknowledged=} {item}")
-    return _verdict(world, lost, twice, wrong, hung, named)
+    strange = by_key.keys() - world.ledger.attachments.keys()
+    found.twice.extend(f"{key.hex()} was never sent" for key in strange)
+    for key in filter(world.ledger.is_sent, world.ledger.attachments):
+        _compare(world, key, by_key.get(key), found)
+    return found
 
 
-def _verdict(world: World, lost: list[str], twice: list[str], wrong: list[str], hung: list[str], named: int) -> Verdict:
-    kinds = {"lost": lost, "twice": twice, "wrong": wrong, "hung": hung}
-    notes = [f"{kind}: {each}" for kind, found in kinds.items() for each in found]
-    world.note(f"judged; the log says {world.log_events()}")
-    counts = {kind: len(found) for kind, found in kinds.items()}
-    return Verdict(world.faults, **counts, named=named, notes=(*notes, *world.notes))
+def _compare(world: World, key: bytes, item: dict[str, Any] | None, found: Found) -> None:
+    """Compare what is served of an attachment with what was sent."""
+    attachment = world.ledger.attachments[key]
+    is_finished = item is not None and item["state"] == "finished"
+    answer: Answer = fetched(world.client, item, attachment, world.random) if item and is_finished else "refused"
+    if answer == "right":
+        return
+    note = f"{attachment.name} {key.hex()}: {answer} {item}"
+    if answer == "wrong":
+        found.wrong.append(note)
+    elif _is_named(world, key, item):
+        found.named.add(key)
+    elif world.ledger.is_acknowledged(key):
+        found.lost.append(note)
+    else:
+        found.hung.append(f"not acknowledged: {note}")
+
+
+def _healed(world: World, named: set[bytes]) -> Found:
+    """Do what an operator does about damage, and what a sender does about loss: nothing may be missing any more but
+    finished content that cannot be made again."""
+    world.shim.clear()
+    world.kill()
+    try:
+        world.run("fsck --repair")
+        world.start()
+        for letter in {id(letter): letter for letter in map(world.ledger.letter_of, named)}.values():
+            world.send(letter.messages)
+    except (Hung, TimeoutError) as standstill:
+        world.misdeeds.append(str(standstill))
+    found = _audited(world)
+    still = {bytes.fromhex(item["correl_id"]) for item in world.listing() if item["state"] == "finished"}
+    found.hung.extend(f"{key.hex()} is not served though it was sent again" for key in found.named - still)
+    world.note(f"{len(found.named)} attachments remain named")
+    return found
 
 
 def await_everything(world: World) -> None:
