@@ -162,7 +162,10 @@ def await_everything(world: World) -> None:
 def _check_well(world: World) -> None:
     if not world.is_live():
         raise Hung(f"the gateway says that it should not live on: {world.gateway.log[-2000:]}")
-    if bound := world.journal_bound:
+    peak = world.peak_memory()
+    if world.setting.memory_bound and peak > world.setting.memory_bound:
+        raise Hung(f"the gateway took {peak} bytes of memory")
+    if bound := world.setting.journal_bound:
 
         def size() -> int:
             return sum(path.stat().st_size for path in world.journal.glob("*.arrows"))

@@ -369,7 +369,7 @@ def property_flood(world: World, random: Random) -> Iterator[None]:
     value = "x" * 60_000
     flood = [
         Message(_UNKNOWN, random.randbytes(20), b"", tuple((f"p{n}", value) for n in range(random.choice((1, 50)))))
-        for _ in range(20)
+        for _ in range(50)
     ]
     world.send(flood)
     yield

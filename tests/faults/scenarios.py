@@ -110,7 +110,7 @@ SCENARIOS: dict[str, Scenario] = {
         Setting('[retention]\njournal = "1s"\n', segment_bytes="64 KiB", journal_bound=1 << 20),
         most=40,
     ),
-    "property flood": Scenario(("property flood",) * 2),
+    "property flood": Scenario(("property flood",) * 2, Setting(memory_bound=600 << 20)),
     "two gateways": Scenario(_kinds("second gateway"), most=3),
     "everything": Scenario(
         (*_kinds("killed", "broker", "failing calls", "clock", "torn", "open segment", "sealed segment", "catalog"),),

@@ -35,6 +35,8 @@ TELLS = re.compile(r"attachment-gateway ((?:fsck|rebuild)(?: --repair)?)")
 """A command that the gateway, when it refuses to start, tells its operator to run."""
 SPEAKS_OF_DAMAGE = re.compile(r"damag|lost|unreadable|missing|malformed|not a database|torn", re.IGNORECASE)
 _ADVICE_FOLLOWED = 3
+_DONE = (0, 1)
+"""Exit statuses of a command that did what it could: 1 says that there was, or is, something wrong."""
 
 
 class Hung(Exception):
@@ -43,7 +45,7 @@ class Hung(Exception):
 
 class Setting(NamedTuple):
     """What a scenario's world is like. `disk` and `catalog_disk` are sizes of file systems of their own, in bytes, for
-    the gateway's folder and for its catalog; `journal_bound` what the journal may take in the end, in bytes."""
+    the gateway's folder and for its catalog; `journal_bound` is what the journal may take in the end, `memory_bound` what the process may ever."""
 
     settings: str = ""
     segment_bytes: str = "1 MiB"
@@ -52,6 +54,7 @@ class Setting(NamedTuple):
     catalog_disk: int = 0
     receive_maximum: int = 100
     journal_bound: int = 0
+    memory_bound: int = 0
 
 
 class World:
@@ -68,8 +71,8 @@ class World:
         self.deaths = 0
         self.misdeeds: list[str] = []
         self.notes: list[str] = []
+        self.setting = setting
         self._shelves: dict[str, Shelf] = {}
-        self._setting = setting
         self._began = monotonic()
         self._ending = ExitStack()
 
@@ -77,13 +80,13 @@ class World:
         with ExitStack() as ending:
             self.place = self.folder / "gateway"
             self.place.mkdir()
-            if self._setting.disk:
-                ending.enter_context(mounted(self.place, self._setting.disk))
+            if self.setting.disk:
+                ending.enter_context(mounted(self.place, self.setting.disk))
             catalog = ""
-            if self._setting.catalog_disk:
+            if self.setting.catalog_disk:
                 self.catalog_place = self.folder / "catalog"
                 self.catalog_place.mkdir()
-                ending.enter_context(mounted(self.catalog_place, self._setting.catalog_disk))
+                ending.enter_context(mounted(self.catalog_place, self.setting.catalog_disk))
                 catalog = f'[catalog]\nurl = "sqlite:///{self.catalog_place / "catalog.sqlite"}"\n'
             self.broker = ending.enter_context(
                 Mosquitto(self.folder, persistent=True, settings="autosave_interval 1\n")
@@ -108,12 +111,12 @@ class World:
         self._ending.close()
 
     def _toml(self, catalog: str) -> str:
-        options = f"receive_maximum = {self._setting.receive_maximum}\n"
+        options = f"receive_maximum = {self.setting.receive_maximum}\n"
         return (
-            f'[journal]\nsegment_bytes = "{self._setting.segment_bytes}"\n'
-            f'[content]\nsettle_after = "{self._setting.settle_after}"\n'
+            f'[journal]\nsegment_bytes = "{self.setting.segment_bytes}"\n'
+            f'[content]\nsettle_after = "{self.setting.settle_after}"\n'
             + catalog
-            + self._setting.settings
+            + self.setting.settings
             + mqtt_source(SOURCE, self.proxy.port, TOPIC, options=options)
         )
 
@@ -125,10 +128,6 @@ class World:
     def note(self, text: str) -> None:
         """Write down what is happening, for whoever has to find out why a promise was not kept."""
         self.notes.append(f"{monotonic() - self._began:6.1f} s  {text}")
-
-    @property
-    def journal_bound(self) -> int:
-        return self._setting.journal_bound
 
     # --- traffic --------------------------------------------------------------------------------------------------
 
@@ -206,8 +205,16 @@ class World:
         done = subprocess.run(
             given, capture_output=True, text=True, check=False, timeout=120, env=self.shim.environment
         )
+        if done.returncode not in _DONE:
+            raise Hung(f"{command} ends with {done.returncode}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
         self.note(f"$ {command}: {done.returncode} {done.stdout[-1500:]}{done.stderr[-500:]}")
         return done
+
+    def peak_memory(self) -> int:
+        """The most memory, in bytes, that the gateway's process has had."""
+        assert self.gateway.process is not None
+        status = Path(f"/proc/{self.gateway.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
     def is_live(self) -> bool:
         """Whether the gateway says itself that it should live on; no answer within a long time is none."""
@@ -288,11 +295,11 @@ class World:
 
     @property
     def has_catalog_disk(self) -> bool:
-        return bool(self._setting.catalog_disk)
+        return bool(self.setting.catalog_disk)
 
     @property
     def catalog(self) -> Path:
-        folder = self.catalog_place if self._setting.catalog_disk else self.place / "var"
+        folder = self.catalog_place if self.setting.catalog_disk else self.place / "var"
         return folder / "catalog.sqlite"
 
 
