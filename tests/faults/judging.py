@@ -163,6 +163,7 @@ def _check_well(world: World) -> None:
     if not world.is_live():
         raise Hung(f"the gateway says that it should not live on: {world.gateway.log[-2000:]}")
     peak = world.peak_memory()
+    world.note(f"the gateway took at most {peak >> 20} MiB of memory")
     if world.setting.memory_bound and peak > world.setting.memory_bound:
         raise Hung(f"the gateway took {peak} bytes of memory")
     if bound := world.setting.journal_bound:

@@ -45,7 +45,8 @@ class Hung(Exception):
 
 class Setting(NamedTuple):
     """What a scenario's world is like. `disk` and `catalog_disk` are sizes of file systems of their own, in bytes, for
-    the gateway's folder and for its catalog; `journal_bound` is what the journal may take in the end, `memory_bound` what the process may ever."""
+    the gateway's folder and for its catalog; `journal_bound` is what the journal may take in the end, `memory_bound`
+    what the process may ever take."""
 
     settings: str = ""
     segment_bytes: str = "1 MiB"
