@@ -135,8 +135,8 @@ def _healed(world: World, named: set[bytes]) -> Found:
     except (Hung, TimeoutError) as standstill:
         world.misdeeds.append(str(standstill))
     found = _audited(world)
-    still = {bytes.fromhex(item["correl_id"]) for item in world.listing() if item["state"] == "finished"}
-    found.hung.extend(f"{key.hex()} is not served though it was sent again" for key in found.named - still)
+    left = [item for item in world.listing() if bytes.fromhex(item["correl_id"]) in found.named]
+    found.hung.extend(f"not healed: {item}" for item in left if item["state"] != "finished")
     world.note(f"{len(found.named)} attachments remain named")
     return found
 
