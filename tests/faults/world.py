@@ -22,7 +22,7 @@ from tests.faults.proxy import Proxy
 from tests.faults.sender import Sender
 from tests.faults.shim import Shim
 from tests.faults.traffic import Message
-from tests.support.disk import mounted
+from tests.support.mounted import mounted
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.mosquitto import Mosquitto
 
