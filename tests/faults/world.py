@@ -22,9 +22,9 @@ from tests.faults.proxy import Proxy
 from tests.faults.sender import Sender
 from tests.faults.shim import Shim
 from tests.faults.traffic import Message
-from tests.support.mounted import mounted
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.mosquitto import Mosquitto
+from tests.support.mounted import mounted
 
 TOPIC = "faults"
 SOURCE = "sas"
