@@ -1,6 +1,7 @@
 """Scenarios: traffic, a world, and the kinds of faults that are drawn for it."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -72,7 +73,11 @@ def run(scenario: Scenario, seed: str, folder: Path, count: int | None = None) -
     """Send a scenario's traffic, slice by slice, each in one of its faults, and judge what has become of it."""
     faults = scenario.faults(seed, count)
     letters, slices = scenario.make(Random(f"traffic {seed}"), len(faults) + 1)
-    with World(folder, scenario.setting, Random(f"world {seed}")) as world:
+    with ExitStack() as ending:
+        try:
+            world = ending.enter_context(World(folder, scenario.setting, Random(f"world {seed}")))
+        except Hung as standstill:
+            return Verdict(hung=1, notes=(str(standstill),))
         world.ledger.expect(letters)
         world.note(f"seed {seed}: {[fault.kind for fault in faults]}")
         try:
