@@ -235,6 +235,14 @@ def _segments(world: World, *, sealed: bool | None = None) -> list[Path]:
     return [path for path in found if sealed is None or sealed == (".open." not in path.name)]
 
 
+def _pass_some_time(world: World, random: Random) -> None:
+    """Wait a moment, or until the gateway has acknowledged everything."""
+    if random.random() < 0.5:
+        sleep(random.uniform(0, 0.5))
+    else:
+        world.await_acknowledged()
+
+
 def _rot(world: World, random: Random, path: Path, how: str) -> None:
     places, change = DAMAGE[how](path, random)
     if path.parent == world.journal:
@@ -248,7 +256,7 @@ def _rot(world: World, random: Random, path: Path, how: str) -> None:
 def rotten_journal(world: World, random: Random, *, sealed: bool | None, how: str) -> Iterator[None]:
     """A segment is damaged while the gateway is down."""
     yield
-    sleep(random.uniform(0, 0.5))
+    _pass_some_time(world, random)
     world.kill()
     if segments := _segments(world, sealed=sealed):
         _rot(world, random, random.choice(segments), how)
@@ -311,6 +319,7 @@ def replaced_journal(world: World, random: Random) -> Iterator[None]:
 @contextmanager
 def lost_newest_segment(world: World, random: Random) -> Iterator[None]:
     yield
+    world.await_acknowledged()
     world.kill()
     if segments := _segments(world):
         _rot(world, random, segments[-1], "deleted")
@@ -321,7 +330,7 @@ def lost_newest_segment(world: World, random: Random) -> Iterator[None]:
 def rotten_catalog(world: World, random: Random, *, how: str) -> Iterator[None]:
     """The catalog's database, or its log, is damaged while the gateway is down. The journal has everything."""
     yield
-    sleep(random.uniform(0, 0.5))
+    _pass_some_time(world, random)
     world.kill()
     database = world.catalog
     log = database.with_name(database.name + "-wal")
@@ -360,7 +369,7 @@ def poison(world: World, random: Random) -> Iterator[None]:
     world.send(poisonous[:5])
     yield
     world.send(poisonous[5:])
-    world.faults += len(poisonous)
+    world.faults += 1
 
 
 @contextmanager
@@ -373,7 +382,7 @@ def property_flood(world: World, random: Random) -> Iterator[None]:
     ]
     world.send(flood)
     yield
-    world.faults += len(flood)
+    world.faults += 1
 
 
 @contextmanager
