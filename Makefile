@@ -9,7 +9,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve pipeline environment test check format docs lock system
+.PHONY: help run serve pipeline environment test faults check format docs lock system
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ environment: ## Pack what the tasks need on a cluster that has Spark: dist/pipel
 test: system $(VENV)/dev.done ## Set up, then run the whole test suite: make test ARGS="-k journal"
 	@.ci/java $(VENV)
 	$(BIN)/pytest $(ARGS)
+
+faults: system $(VENV)/dev.done ## Break a gateway in a thousand ways and see what holds: make faults ARGS="--seed 7 --faults 1000"
+	@exec $(BIN)/python -m tests.faults.campaign $(ARGS)
 
 check: $(VENV)/dev.done ## Style, types and the direction of imports
 	$(BIN)/ruff check .

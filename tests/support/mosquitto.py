@@ -72,6 +72,13 @@ class Mosquitto:
             self._process.wait(60)
             self._process = None
 
+    def kill(self) -> None:
+        """Ends the broker at once; it keeps what it had saved by then."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(60)
+        self._process = None
+
     def pause(self) -> None:
         """Holds the broker still: connections open, and nothing is answered until `resume`."""
         assert self._process is not None

@@ -1,0 +1,117 @@
+"""Damage to files: what rots, what is torn off, what is lost; and which attachments it may cost.
+
+Where batches and bodies lie in a journal segment is found by Arrow's own reader, as a segment is an Arrow stream.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tests.faults.ledger import Ledger
+
+BLOCK = 4096
+Range = tuple[int, int]
+
+
+class Row(NamedTuple):
+    """A message in a segment: where its batch lies, where the batch's head ends, and which bytes its body takes."""
+
+    correl_id: bytes
+    batch: Range
+    head_end: int
+    body: Range
+
+
+Shelf = dict[tuple[int, int], Row]
+"""The messages of a segment, by where their batch begins and by their row."""
+
+
+def read(segment: Path, shelf: Shelf) -> None:
+    """Enter the messages of a segment, as far as it can be read; what was entered when it was whole stays."""
+    file = pa.py_buffer(segment.read_bytes())
+    source = pa.BufferReader(file)
+    try:
+        messages = pa.ipc.MessageReader.open_stream(source)
+        schema = pa.ipc.read_schema(messages.read_next_message())
+        start = source.tell()
+        while True:
+            batch = pa.ipc.read_record_batch(messages.read_next_message(), schema)
+            for number, row in enumerate(_rows(batch, (start, source.tell()), file.address)):
+                shelf.setdefault((start, number), row)
+            start = source.tell()
+    except (StopIteration, pa.ArrowException, OSError, ValueError):
+        return
+
+
+def _rows(batch: pa.RecordBatch, place: Range, address: int) -> Iterator[Row]:
+    column = batch.column("body")
+    _, offsets, data = column.buffers()
+    ends = memoryview(offsets).cast("q")[: len(batch) + 1]
+    begin = data.address - address if data is not None and data.size else place[1]
+    for number, correl_id in enumerate(batch.column("correl_id").to_pylist()):
+        yield Row(correl_id, place, begin, (begin + ends[number], begin + ends[number + 1]))
+
+
+def exposed(shelf: Shelf, damaged: list[Range], ledger: Ledger) -> set[bytes]:
+    """Return the attachments that damage to these bytes of a segment may cost: a message by its body, all of a batch by
+    its head."""
+    found: set[bytes] = set()
+    for row in shelf.values():
+        for first, end in damaged:
+            by_head = row.batch[0] < end and first < row.head_end
+            if by_head or (row.body[0] < end and first < row.body[1]):
+                found |= ledger.about(row.correl_id)
+    return found
+
+
+# --- kinds of damage: each returns the bytes that it will change, and a function that does it ------------------------
+
+Plan = tuple[list[Range], Callable[[], None]]
+
+
+def flipped_bits(path: Path, random: Random) -> Plan:
+    places = [random.randrange(path.stat().st_size) for _ in range(random.randint(1, 3))]
+
+    def flip() -> None:
+        with path.open("r+b") as file:
+            for at in places:
+                file.seek(at)
+                byte = file.read(1)[0]
+                file.seek(at)
+                file.write(bytes([byte ^ 1 << random.randrange(8)]))
+
+    return [(at, at + 1) for at in places], flip
+
+
+def zeroed_block(path: Path, random: Random) -> Plan:
+    size = path.stat().st_size
+    first = random.randrange((size + BLOCK - 1) // BLOCK) * BLOCK
+    end = min(size, first + BLOCK)
+
+    def zero() -> None:
+        with path.open("r+b") as file:
+            file.seek(first)
+            file.write(bytes(end - first))
+
+    return [(first, end)], zero
+
+
+def cut_off(path: Path, random: Random) -> Plan:
+    size = path.stat().st_size
+    kept = random.randrange(size)
+
+    def cut() -> None:
+        with path.open("r+b") as file:
+            file.truncate(kept)
+
+    return [(kept, size)], cut
+
+
+def deleted(path: Path, random: Random) -> Plan:
+    return [(0, path.stat().st_size)], path.unlink
+
+
+DAMAGE = {"flipped": flipped_bits, "zeroed": zeroed_block, "cut": cut_off, "deleted": deleted}

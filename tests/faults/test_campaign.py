@@ -1,0 +1,32 @@
+"""The campaign's short form: every kind of fault at least once. The long form is `make faults`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.judging import Verdict
+from tests.faults.kinds import KINDS
+from tests.faults.scenarios import SCENARIOS, SHORT, run
+
+SEED = "short"
+
+
+@pytest.mark.timeout(900)  # ten starts and more take long on a busy machine
+@pytest.mark.parametrize("name", SHORT)
+def test_promises_are_kept_whatever_happens(name: str, tmp_path: Path, verdicts: list[Verdict]) -> None:
+    try:
+        verdict = run(SCENARIOS[name], SEED, tmp_path)
+    except PermissionError as error:
+        pytest.skip(str(error))
+    verdicts.append(verdict)
+    assert verdict.faults, "nothing happened"
+    assert verdict.is_kept, "\n".join((verdict.line, *verdict.notes))
+
+
+def test_the_short_form_has_every_kind() -> None:
+    assert {fault.kind for name in SHORT for fault in SCENARIOS[name].faults(SEED)} == KINDS.keys()
+
+
+def test_a_seed_says_which_faults_are_drawn() -> None:
+    scenario = SCENARIOS["everything"]
+    assert scenario.faults("7", 40) == scenario.faults("7", 40) != scenario.faults("8", 40)

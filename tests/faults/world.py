@@ -1,0 +1,308 @@
+"""What a scenario runs in: a sender, a broker, a proxy before the gateway, and the gateway with a shim below it."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from random import Random
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import httpx
+
+from tests.faults.damage import Range, Shelf, exposed, read
+from tests.faults.ledger import Ledger
+from tests.faults.proxy import Proxy
+from tests.faults.sender import Sender
+from tests.faults.shim import Shim
+from tests.faults.traffic import Message
+from tests.support.gateway import GatewayProcess, mqtt_source
+from tests.support.mosquitto import Mosquitto
+from tests.support.mounted import mounted
+
+TOPIC = "faults"
+SOURCE = "sas"
+START_LIMIT = 60.0
+PROGRESS_LIMIT = 30.0
+"""Seconds without any progress after which the gateway is said to hang."""
+TELLS = re.compile(r"attachment-gateway ((?:fsck|rebuild)(?: --repair)?)")
+"""A command that the gateway, when it refuses to start, tells its operator to run."""
+SPEAKS_OF_DAMAGE = re.compile(r"damag|lost|unreadable|missing|malformed|not a database|torn", re.IGNORECASE)
+_ADVICE_FOLLOWED = 3
+_DONE = (0, 1)
+"""Exit statuses of a command that did what it could: 1 says that there was, or is, something wrong."""
+
+
+class Hung(Exception):
+    """The gateway made no progress, or did not come up."""
+
+
+class Setting(NamedTuple):
+    """What a scenario's world is like. `disk` and `catalog_disk` are sizes of file systems of their own, in bytes, for
+    the gateway's folder and for its catalog; `journal_bound` is what the journal may take in the end, `memory_bound`
+    what the process may ever take."""
+
+    settings: str = ""
+    segment_bytes: str = "1 MiB"
+    settle_after: str = "0"
+    disk: int = 0
+    catalog_disk: int = 0
+    receive_maximum: int = 100
+    journal_bound: int = 0
+    memory_bound: int = 0
+
+
+class World:
+    """A scenario's processes, files and books. Faults act on it and say here what they may cost: `exposed` are the
+    attachments whose bytes were damaged, which may be named instead of served."""
+
+    def __init__(self, folder: Path, setting: Setting, random: Random) -> None:
+        self.random = random
+        self.folder = folder
+        self.ledger = Ledger()
+        self.exposed: set[bytes] = set()
+        self.broker_lost = False
+        self.faults = 0
+        self.deaths = 0
+        self.misdeeds: list[str] = []
+        self.notes: list[str] = []
+        self.setting = setting
+        self._shelves: dict[str, Shelf] = {}
+        self._began = monotonic()
+        self._ending = ExitStack()
+
+    def __enter__(self) -> "World":
+        with ExitStack() as ending:
+            self.place = self.folder / "gateway"
+            self.place.mkdir()
+            if self.setting.disk:
+                ending.enter_context(mounted(self.place, self.setting.disk))
+            catalog = ""
+            if self.setting.catalog_disk:
+                self.catalog_place = self.folder / "catalog"
+                self.catalog_place.mkdir()
+                ending.enter_context(mounted(self.catalog_place, self.setting.catalog_disk))
+                catalog = f'[catalog]\nurl = "sqlite:///{self.catalog_place / "catalog.sqlite"}"\n'
+            self.broker = ending.enter_context(
+                Mosquitto(self.folder, persistent=True, settings="autosave_interval 1\n")
+            )
+            self.proxy = Proxy(self.broker.port, self.ledger)
+            ending.callback(self.proxy.close)
+            self.sender = Sender(self.broker.port, TOPIC, self.ledger)
+            ending.callback(self.sender.close)
+            self.shim = Shim(self.folder)
+            ending.callback(self.shim.close)
+            self.gateway = GatewayProcess(self.place, self._toml(catalog), self.shim.environment)
+            self.client = self.gateway.client
+            ending.callback(self._end)
+            self.start()
+            self.gateway.await_source(SOURCE)
+            self._ending = ending.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.close()
+
+    def _toml(self, catalog: str) -> str:
+        options = f"receive_maximum = {self.setting.receive_maximum}\n"
+        return (
+            f'[journal]\nsegment_bytes = "{self.setting.segment_bytes}"\n'
+            f'[content]\nsettle_after = "{self.setting.settle_after}"\n'
+            + catalog
+            + self.setting.settings
+            + mqtt_source(SOURCE, self.proxy.port, TOPIC, options=options)
+        )
+
+    def _end(self) -> None:
+        if self.gateway.process is not None:
+            self.gateway.kill()
+        self.gateway.stop()
+
+    def note(self, text: str) -> None:
+        """Write down what is happening, for whoever has to find out why a promise was not kept."""
+        self.notes.append(f"{monotonic() - self._began:6.1f} s  {text}")
+
+    # --- traffic --------------------------------------------------------------------------------------------------
+
+    def send(self, messages: Iterable[Message]) -> None:
+        """Return when the broker has confirmed them."""
+        self.sender.send(messages)
+
+    def await_acknowledged(self) -> None:
+        """Return when the gateway has acknowledged all that the broker has for it. Raises Hung."""
+        self.progressing(lambda: not self.ledger.unacknowledged(), lambda: len(self.ledger.acknowledged), "taking")
+
+    def progressing(self, done: Callable[[], Any], measure: Callable[[], Any], what: str) -> None:
+        """Wait for a condition as long as a measure changes; start the gateway again when it dies. Raises Hung."""
+        last, since = measure(), monotonic()
+        while not done():
+            self.revive()
+            if (now := measure()) != last:
+                last, since = now, monotonic()
+            elif monotonic() - since > PROGRESS_LIMIT:
+                raise Hung(f"{what} makes no progress: {last}")
+            sleep(0.1)
+
+    # --- the gateway ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        process = self.gateway.process
+        return process is not None and process.poll() is None
+
+    def kill(self) -> None:
+        if self.is_running:
+            self.gateway.kill()
+
+    def revive(self) -> None:
+        """Start the gateway again if it died by itself, which counts."""
+        if not self.is_running:
+            self._died()
+            self.start()
+
+    def _died(self) -> None:
+        process = self.gateway.process
+        if process is not None:
+            self.deaths += 1
+            self.note(f"the gateway ended by itself with {process.returncode}: {self.gateway.log[-600:]}")
+            self.gateway.process = None
+
+    def start(self) -> None:
+        """Start the gateway; when it refuses to start and names a command, run that and try again. Raises Hung."""
+        for _ in range(_ADVICE_FOLLOWED):
+            before = len(self.gateway.log) if (self.place / "gateway.log").exists() else 0
+            self.gateway.spawn()
+            process = self.gateway.process
+            assert process is not None
+            end = monotonic() + START_LIMIT
+            while process.poll() is None:
+                if self.gateway.is_up():
+                    return
+                if monotonic() > end:
+                    raise Hung(f"the gateway does not come up: {self.gateway.log[before:][-2000:]}")
+                sleep(0.05)
+            self.gateway.process = None
+            said = self.gateway.log[before:]
+            advice = TELLS.findall(said)
+            if not advice:
+                status = process.returncode
+                raise Hung(f"the gateway ends with {status} and does not say what to do: {said[-2000:]}")
+            self.run(advice[-1])
+        raise Hung("the gateway does not start after what it told to do was done")
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of the gateway's program on its configuration, as an operator would."""
+        program = Path(sys.executable).parent / "attachment-gateway"
+        asks = ["--yes"] if "--repair" in command or command.startswith("rebuild") else []
+        given = [str(program), *shlex.split(command), *asks, "--config", str(self.place / "gateway.toml")]
+        done = subprocess.run(
+            given, capture_output=True, text=True, check=False, timeout=120, env=self.shim.environment
+        )
+        if done.returncode not in _DONE:
+            raise Hung(f"{command} ends with {done.returncode}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
+        self.note(f"$ {command}: {done.returncode} {done.stdout[-1500:]}{done.stderr[-500:]}")
+        return done
+
+    def peak_memory(self) -> int:
+        """The most memory, in bytes, that the gateway's process has had."""
+        assert self.gateway.process is not None
+        status = Path(f"/proc/{self.gateway.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
+    def is_live(self) -> bool:
+        """Whether the gateway says itself that it should live on; no answer within a long time is none."""
+        try:
+            return self.client.get("/health/live").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def listing(self) -> list[dict[str, Any]]:
+        """All attachments that REST lists."""
+        return self.gateway.listing("/v1/attachments")
+
+    def speaks_of_damage(self) -> bool:
+        """Whether the gateway has said, in its log or through a command, that bytes are damaged or gone."""
+        return bool(SPEAKS_OF_DAMAGE.search(self.gateway.log)) or any(map(SPEAKS_OF_DAMAGE.search, self.notes))
+
+    def finished(self) -> set[bytes]:
+        """The keys of the attachments that are finished; none when the gateway does not answer."""
+        try:
+            items = self.gateway.listing("/v1/attachments", state="finished")
+        except httpx.HTTPError:
+            return set()
+        return {bytes.fromhex(item["correl_id"]) for item in items}
+
+    def await_settled(self) -> None:
+        """Return when all finished content is in the content store. Raises Hung."""
+        self.progressing(lambda: len(self.objects()) >= len(self.finished()), lambda: len(self.objects()), "settling")
+
+    @contextmanager
+    def second_gateway(self, shares: str) -> Iterator[GatewayProcess]:
+        """Start another gateway that shares the `folder`, the `catalog` or only the `client_id`."""
+        place = self.folder / f"second-{self.faults}"
+        place.mkdir()
+        settings = self._toml(f'[catalog]\nurl = "sqlite:///{self.catalog}"\n' if shares == "catalog" else "")
+        second = GatewayProcess(place, settings)
+        if shares == "folder":
+            path = place / "gateway.toml"
+            path.write_text(path.read_text().replace(str(place / "var"), str(self.place / "var")))
+        second.spawn()
+        try:
+            yield second
+        finally:
+            second.stop()
+
+    def log_events(self) -> dict[str, int]:
+        """How often the log has which event."""
+        events: Counter[str] = Counter()
+        for line in self.gateway.log.splitlines():
+            try:
+                events[str(json.loads(line)["event"])[:80]] += 1
+            except (ValueError, KeyError, TypeError):
+                events["not JSON"] += 1
+        return dict(events.most_common(20))
+
+    # --- files ----------------------------------------------------------------------------------------------------
+
+    @property
+    def journal(self) -> Path:
+        return self.place / "var" / "journal"
+
+    @property
+    def content(self) -> Path:
+        return self.place / "var" / "content"
+
+    def objects(self) -> list[Path]:
+        """The finished attachments in the content store."""
+        return sorted(path for path in (self.content / "attachments").rglob("*") if path.is_file())
+
+    def expose(self, segment: Path, damaged: list[Range]) -> None:
+        """Enter the attachments that damage to these bytes of a segment, which is still to come, may cost."""
+        for path in self.journal.glob("*.arrows"):
+            read(path, self._shelves.setdefault(_number(path), {}))
+        self.exposed |= exposed(self._shelves.get(_number(segment), {}), damaged, self.ledger)
+
+    def expose_object(self, name: str) -> None:
+        """Enter the attachment whose object has this name among those that damage may cost."""
+        self.exposed |= {bytes.fromhex(item["correl_id"]) for item in self.listing() if item["id"] in name}
+
+    @property
+    def has_catalog_disk(self) -> bool:
+        return bool(self.setting.catalog_disk)
+
+    @property
+    def catalog(self) -> Path:
+        folder = self.catalog_place if self.setting.catalog_disk else self.place / "var"
+        return folder / "catalog.sqlite"
+
+
+def _number(segment: Path) -> str:
+    return segment.name.partition(".")[0]
