@@ -11,7 +11,7 @@ from random import Random
 
 import pyarrow as pa
 
-from app.codecs.ibm_mq.encodings import MQENC_S390
+from app.codecs.ibm_mq.encodings import MQENC_S390, in_charset
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.sas import correlid, dataset, files
 from app.codecs.sas.attachment import write_count, write_header
@@ -69,9 +69,12 @@ def binary_file(program: Program, name: str, content: bytes, description: str = 
 
 
 def text_file(program: Program, name: str, content: bytes, description: str = "") -> Attached:
-    """A file of lines, a record each; line ends are not sent."""
+    """A file of lines, a record each; line ends are not sent. Those of `content` are LF, and a receiver must get those
+    of the program's character set."""
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
-    return _file(program, AttachmentKind.TEXT_FILE, name, content, lines, 32_767, description)
+    line_end = in_charset("\n", program.ccsid, program.encoding or _ENCODINGS[program.dialect.order])
+    expected = content.replace(b"\n", line_end)
+    return _file(program, AttachmentKind.TEXT_FILE, name, expected, lines, 32_767, description)
 
 
 def data_set(program: Program, library: str, member: str, table: pa.Table, description: str = "") -> Attached:
