@@ -48,6 +48,8 @@ CHANGES_WAITING = 1000
 RETRY_SECONDS = 0.5
 
 _PARTS = (PartArrived, GroupPart)
+_NO_PART = (Repeated, Refused, ApplicationMessage)
+"""The effects of what came as a part and is none, or none that is new."""
 
 log = logger(__name__)
 
@@ -224,7 +226,7 @@ class Assembler:
                 key = (message.source, event.correl_id)
                 if self._without_gone(key, effects[0].first):
                     effects = apply(message.source, event, at, message.received_at)
-            if isinstance(event, _PARTS) and not (effects and isinstance(effects[0], Repeated | Refused)):
+            if isinstance(event, _PARTS) and not (effects and isinstance(effects[0], _NO_PART)):
                 self._read_early(event, at, message)
             for effect in effects:
                 self._carry_out(effect, at, message)

@@ -213,7 +213,7 @@ def test_a_signal_stops_the_gateway_in_order(gateway_file: Any, ending: signal.S
 @pytest.mark.parametrize(
     ("more", "folder", "said"),
     [
-        ('[catalog]\nurl = "postgresql+psycopg://u:secret@127.0.0.1:1/x"', "data", "the catalog cannot be opened"),
+        ('[catalog]\nurl = "postgresql+psycopg://u:secret@127.0.0.1:1/x"', "data", "cannot be used at present"),
         ('[catalog]\nurl = "no address"', "data", "the catalog cannot be opened"),
         ('[content]\nurl = "ftp://host/folder"', "data", "the content store cannot be opened"),
         ("", "gateway.toml", "the data folder cannot be opened"),

@@ -125,10 +125,11 @@ def test_content_that_is_not_there(
     assert response.json()["reason"] == {"code": "length", "text": "too long"}
 
 
-def test_content_whose_object_vanished_is_gone(stock: Stock, http: httpx.Client) -> None:
+def test_content_whose_object_vanished_is_damage(stock: Stock, http: httpx.Client) -> None:
     record = stock.stored(b"data")
     stock.store.delete(f"attachments/{record.id}")
-    assert http.get(f"/v1/attachments/{record.id}/content").status_code == 410
+    response = http.get(f"/v1/attachments/{record.id}/content")
+    assert (response.status_code, response.json()["type"]) == (500, "/problems/damaged")
 
 
 def test_deleting(stock: Stock, http: httpx.Client) -> None:

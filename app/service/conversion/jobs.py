@@ -35,8 +35,9 @@ def write_data_set(
     """A stored data set in a format. Raises what `outgoing` and the format raise, and KeyError for lost content."""
     known = FORMATS[format_name]
     made = outgoing(pq.ParquetFile(ContentFile(content)), options, known, created)
+    pieces = known.write(made, options)  # which refuses at once what the format cannot hold
     if with_rows:
-        yield from known.write(made, options)
+        yield from pieces
 
 
 def write_table(
@@ -54,8 +55,9 @@ def write_table(
     if opened.version.version != version:
         raise TableChanged(name)
     made = scanned.outgoing(opened.dataset, opened.schema, opened.version.rows, options, known, created)
+    pieces = known.write(made, options)  # which refuses at once what the format cannot hold
     if with_rows:
-        yield from known.write(made, options)
+        yield from pieces
 
 
 def count_messages(
