@@ -62,6 +62,7 @@ _TIME_TEXTS: Final = {
     DateFormat.EUR: "{0:02}.{1:02}.{2:02}",
     DateFormat.JIS: "{0:02}:{1:02}:{2:02}",
 }
+_MOST_HOURS: Final = {DateFormat.INTERNAL: 9999, DateFormat.USA: 23}
 _INTERNAL_TIMESTAMP: Final = "{:04}{:02}{:02}{:02}{:02}{:02}{:06}"
 _ISO_TIMESTAMP: Final = "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:06}"
 _OTHER_TIMESTAMP: Final = "{:04}-{:02}-{:02}-{:02}.{:02}.{:02}.{:06}"
@@ -125,10 +126,10 @@ def date_text(value: date, date_format: DateFormat) -> str:
 def time_text(value: Time, date_format: DateFormat) -> str:
     """Return a time in a format. USA has no seconds. Raises WireError."""
     hours, minutes, _ = value
-    if not 0 <= hours <= (9999 if date_format == DateFormat.INTERNAL else 99):
+    if not 0 <= hours <= _MOST_HOURS.get(date_format, 99):
         raise WireError("time", 0, f"{hours} hours do not fit the format {date_format.name}")
     if date_format == DateFormat.USA:
-        return f"{(hours - 1) % 12 + 1:02}:{minutes:02} {'PM' if hours % 24 >= 12 else 'AM'}"
+        return f"{(hours - 1) % 12 + 1:02}:{minutes:02} {'PM' if hours >= 12 else 'AM'}"
     return (_TIME_TEXTS.get(date_format) or _refuse(date_format)).format(*value)
 
 

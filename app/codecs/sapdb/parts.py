@@ -83,7 +83,7 @@ def decode_part(kind: int, held: Held) -> Any:
 def encode_part(kind: int, value: Any, manner: Manner) -> tuple[int, bytes]:
     """Return the number of arguments and the buffer of a part. Raises WireError for what its kind cannot have."""
     known = KINDS.get(kind)
-    return (1, bytes(value)) if known is None else known.write(value, manner)
+    return (1, bytes(memoryview(value))) if known is None else known.write(value, manner)
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------

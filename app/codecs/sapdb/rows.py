@@ -124,7 +124,8 @@ def decode_vardata(buffer: Buffer, parameters: Sequence[Described], manner: Mann
     rows = []
     for number, fields in enumerate(vardata_fields(buffer)):
         if len(fields) != len(parameters):
-            raise WireError(f"row[{number}]", 0, f"{len(fields)} fields of {len(parameters)} parameters")
+            at = fields[0][0] if fields else 0
+            raise WireError(f"row[{number}]", at, f"{len(fields)} fields of {len(parameters)} parameters")
         values = [
             decode_content(each.data_type, field, manner, f"row[{number}].value[{column}]", at)
             if isinstance(field, bytes)

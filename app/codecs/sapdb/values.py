@@ -174,7 +174,7 @@ def encode_content(value: Any, info: Described, manner: Manner, row: str = "valu
             return bytes([bool(value)])
         codec = _codec(info.data_type, manner.code, wide=manner.code.is_unicode)
         if codec is None:
-            return bytes(value)
+            return bytes(memoryview(value))
         return encode_text(_text(value, manner), codec, row)
     except (TypeError, AttributeError, ArithmeticError) as error:
         raise WireError(row, 0, f"{value!r} is not a value of type {info.data_type}: {error}") from None

@@ -289,6 +289,28 @@ def test_all_types_as_the_driver_sends_them() -> None:
     assert encode_rows([row], parameters, BIG) == data
 
 
+def test_a_mass_insert_of_the_driver() -> None:
+    parameters = [ParameterInfo(**each) for each in DIRECT["mass_insert_only_packet"]["param_info"]]
+    rows = []
+    for name in ("wire_14", "wire_15"):
+        part = decode_packet(PACKETS[name]).segments[0].parts[-1]
+        found = decode_rows(part.buffer, inputs(parameters), part.header.arg_count, BIG)
+        assert encode_rows(found, parameters, BIG) == part.buffer
+        rows += found
+    assert len(rows) == 1167 + 666
+    assert all(isinstance(number, Decimal) for number, *_ in rows)
+
+
+def test_times_of_usa_have_one_day() -> None:
+    with pytest.raises(WireError, match="24 hours"):
+        time_text(Time(24, 0, 0), DateFormat.USA)
+
+
+def test_rows_of_vardata_have_the_fields_of_their_parameters() -> None:
+    with pytest.raises(WireError, match="2 fields of 1 parameters"):
+        decode_vardata(encode_vardata([[b"x", b"y"]]), [info(DataType.CHAR_BYTE, 3, 4)], BIG)
+
+
 def test_vardata_as_the_driver_sends_them() -> None:
     data = buffer_of("execute_vardata", "vardata")
     rows = [[field for _, field in row] for row in vardata_fields(data)]
@@ -354,6 +376,8 @@ def info(kind: int, length: int, size: int, bufpos: int = 1) -> ParameterInfo:
         ("text", info(DataType.FIXED, 5, 5)),
         (17, info(DataType.CHAR_ASCII, 3, 4)),
         (17, info(DataType.LONG_ASCII, 0, 41)),
+        (1_000_000_000_000, info(DataType.CHAR_BYTE, 3, 4)),
+        (Time(100, 0, 0), info(DataType.TIME, 8, 9)),
         (1, info(DataType.FIXED, 5, 0)),
         (123456, info(DataType.FIXED, 5, 5)),
     ],
@@ -476,6 +500,21 @@ def test_every_piece_of_a_long_value_is_where_its_descriptor_says() -> None:
         long_data(bytes(10), LongDescriptor(valpos=5, vallen=7))
     with pytest.raises(WireError, match="bytes from position"):
         long_data(bytes(10), LongDescriptor(valpos=-5, vallen=7))
+
+
+def test_the_pieces_of_a_long_value_that_the_driver_sends() -> None:
+    execute, putval = (decode_packet(PACKETS[name]).segments[0].parts[-1] for name in ("wire_21", "wire_22"))
+    described = [
+        ParameterInfo(2, 0, kind, 0, length, size, at)
+        for kind, length, size, at in ((0, 4, 4, 1), (19, 0, 41, 5), (21, 0, 41, 46))
+    ]
+    (row,) = decode_rows(execute.buffer, described, 1, BIG)
+    descriptors = [value for value in row if isinstance(value, LongDescriptor)]
+    pieces = [len(long_data(execute.buffer, each)) for each in descriptors]
+    (value,) = decode_part(PartKind.LONGDATA, Held(putval.buffer, 1, BIG, "part", 0))
+    assert pieces == [each.vallen for each in descriptors]
+    assert len(value.data) == value.descriptor.vallen == len(putval.buffer) - 41
+    assert sum(pieces) > 20_000
 
 
 def test_descriptors_have_the_clients_byte_order() -> None:

@@ -66,11 +66,13 @@ def emptied(packet: Packet) -> list[tuple[Any, list[Part]]]:
     return [(segment(each), [part(one) for one in each.parts]) for each in packet.segments]
 
 
-@pytest.mark.parametrize("name", ALL)
+# The swap byte of the others contradicts their numbers on purpose.
+ORDERED = [name for name, vector in ALL.items() if vector["decoded"]["mess_swap"] in {1, 2}]
+
+
+@pytest.mark.parametrize("name", ORDERED)
 def test_lengths_offsets_and_sizes_are_those_of_the_writer(name: str) -> None:
     packet = decode_packet(PACKETS[name])
-    if packet.header.mess_swap not in {1, 2}:
-        pytest.skip("its swap byte contradicts its numbers on purpose")
     header = dataclasses.replace(packet.header, varpart_len=0, no_of_segm=0)
     ours = laid_out(header, emptied(packet))
     # The driver counts the part header among the bytes that are available.
