@@ -5,6 +5,18 @@ from pathlib import Path
 from app.assembly.states import TRANSITIONS, Input, diagram
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.mqtt.fixed_header import FixedHeader
+from app.codecs.sapdb.headers import (
+    ApplicationParameter,
+    CommandSegment,
+    LongDescriptor,
+    PacketHeader,
+    ParameterInfo,
+    Parsid,
+    PartHeader,
+    ReturnSegment,
+    VardataParameterInfo,
+)
+from app.codecs.sapdb.session import SessionInfo
 from app.codecs.sas.attachment import Attachment, AttachmentHeader, Count
 from app.codecs.sas.dataset import DataSetDefinition, ObservationMessage, Variable, VariableMessage
 from app.codecs.sas.files import FileDescriptionMessage
@@ -55,6 +67,18 @@ LAYOUTS: dict[str, tuple[type[Layout], ...]] = {
     ),
     "IBM MQ": (MQMD1, MQMD2, MQMDE, MQDLH, MQXQH, MQRFH, MQRFH2),
     "MQTT": (FixedHeader,),
+    "SAP DB order interface": (
+        PacketHeader,
+        CommandSegment,
+        ReturnSegment,
+        PartHeader,
+        Parsid,
+        ParameterInfo,
+        VardataParameterInfo,
+        ApplicationParameter,
+        LongDescriptor,
+        SessionInfo,
+    ),
 }
 
 

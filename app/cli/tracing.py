@@ -1,21 +1,27 @@
 """`trace`: captured bytes, explained field by field. It needs no gateway."""
 
 import json
+import re
 import sys
 from enum import Enum
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from app.capture.hexadecimal import Capture, capture
 from app.capture.lines import Line, lines
 from app.cli.console import FAILED, Failure, err
-from app.trace import FORMATS, Frame, explain
+from app.trace import FORMATS, Frame, Said, explain
 
 _SHOWN = 24
 """Bytes of a value that people are shown."""
+
+_DIRECTED: Final = re.compile(rb"\s*(REQUEST|RECEIVE)(?=\s)")
+"""The word that may stand in front of an order packet."""
+
+_SAYS: Final = {b"REQUEST": Said(direction="REQUEST"), b"RECEIVE": Said(direction="RECEIVE"), b"": Said()}
 
 
 def trace(
@@ -27,17 +33,22 @@ def trace(
     as_hex: Annotated[bool, typer.Option("--hex", help="FILE holds hexadecimal digits, a capture a line.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a frame.")] = False,
 ) -> None:
-    """Explain captured bytes: MQ descriptors, SAS attachment messages, MQTT packets, Rendezvous messages."""
+    """Explain captured bytes: of MQ, SAS attachment messages, MQTT, Rendezvous and the SAP DB order interface.
+
+    Order packets are printed as the text of a kernel's vtrace. With --as order-packet --hex, a line may begin with
+    REQUEST or RECEIVE.
+    """
     if as_format is not None and as_format not in FORMATS:
         raise Failure(f"{as_format!r} is no format", "known: " + ", ".join(FORMATS))
     content = _read(file)
     if not content:
         raise Failure("there is nothing to explain: no bytes came")
-    refused = 0
+    refused = printed = 0
     for line in lines(BytesIO(content)) if as_hex else [Line(0, content)]:
         try:
-            found = capture(line) if as_hex else Capture(line.number, content)
-            frames = explain(found.data, as_format) if found else []
+            word, rest = _direction(line) if as_hex and as_format == "order-packet" else (b"", line)
+            found = capture(rest) if as_hex else Capture(line.number, content)
+            frames = explain(found.data, as_format, _SAYS[word]) if found else []
         except ValueError as error:
             where = f"line {line.number}: " if as_hex else ""
             err.print(f"{where}{error}", markup=False, highlight=False, soft_wrap=True)
@@ -47,7 +58,8 @@ def trace(
             if as_json:
                 _print_json(frame, line.number)
             else:
-                _print(frame, line.number)
+                _print(frame, line.number, is_first=not printed)
+            printed += 1
     if refused:
         raise typer.Exit(FAILED)
 
@@ -59,7 +71,18 @@ def _read(file: str) -> bytes:
         raise Failure(f"cannot read {file}: {error.strerror}") from error
 
 
-def _print(frame: Frame, line: int) -> None:
+def _direction(line: Line) -> tuple[bytes, Line]:
+    """The word in front of a packet, and the line with blanks in its place."""
+    found = _DIRECTED.match(line.content)
+    if found is None:
+        return b"", line
+    return found[1], line._replace(content=b" " * found.end() + line.content[found.end() :])
+
+
+def _print(frame: Frame, line: int, *, is_first: bool) -> None:
+    if text := frame.decoded.get("trace"):
+        typer.echo("\n" * (not is_first) + "\n".join(text))
+        return
     where = f"line {line}, byte {frame.offset}" if line else f"byte {frame.offset}"
     typer.echo(f"{frame.format} at {where}" + (f"  ({frame.note})" if frame.note else ""))
     for cell in frame.cells:

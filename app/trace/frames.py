@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from app.codecs.ibm_mq.encodings import charset, integer_order
 from app.codecs.sas.dialect import ALL, with_order
@@ -48,10 +48,14 @@ class TooManyFrames(ValueError):
 
 
 class Said(NamedTuple):
-    """What is known of bytes from what stood before them; 0 where nothing is."""
+    """What is known of bytes from what stood before them; 0 where nothing is.
+
+    `direction` is the word in front of an order packet.
+    """
 
     encoding: int = 0
     ccsid: int = 0
+    direction: Literal["", "REQUEST", "RECEIVE"] = ""
 
     @property
     def dialects(self) -> int:

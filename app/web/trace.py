@@ -40,6 +40,8 @@ class FrameView(BaseModel):
     note: str
     cells: list[CellView]
     fields: list[dict[str, Any]] | None = Field(default=None, description="of a Rendezvous message")
+    decoded: dict[str, Any] | None = Field(default=None, description="of an order packet: all fields of its records")
+    trace: list[str] | None = Field(default=None, description="of an order packet: the lines of a kernel's vtrace")
 
 
 _REQUEST_BODY = {
@@ -69,7 +71,8 @@ async def trace(
         ),
     ] = None,
 ) -> Response:
-    """Explains captured bytes: MQ descriptors and headers, SAS messages, MQTT packets, Rendezvous messages."""
+    """Explains captured bytes: MQ descriptors and headers, SAS messages, MQTT packets, Rendezvous messages, order
+    packets of SAP DB."""
     if as_format is not None and as_format not in FORMATS:
         why = f"not one of {', '.join(FORMATS)}"
         raise Problem("invalid", f"as: {why}", errors=[{"parameter": "as", "detail": why}])

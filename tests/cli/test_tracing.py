@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.test_trace import WRITTEN, image
 
 HEADER = WRITTEN["sas-attachment-header"](Dialect())
 COUNT = WRITTEN["sas-count"](Dialect())
+SAPDB = Path("tests/vectors/sapdb/sapdb_kernel_packets.json").absolute()
 RENDEZVOUS = Path("tests/vectors/rendezvous/rv_hdr.json").absolute()
 
 
@@ -97,3 +99,75 @@ def test_rendezvous_messages_are_printed_with_their_fields(run: Run, in_folder: 
     shown = run("trace", "--hex", "messages.hex").out
     assert "tibrvmsg at line 1, byte 0  (15 fields)" in shown
     assert "'HDR' id 15" in shown
+
+
+@pytest.fixture
+def packets() -> dict[str, Any]:
+    return {vector["name"]: vector for vector in json.loads(SAPDB.read_text())["vectors"]}
+
+
+EXAMPLES = [f"seed_ex{number}_{way}" for number in (1, 21, 22) for way in ("request", "reply")]
+DOCUMENTED = """\
+REQUEST: ascii, full_swap, 70205-XCI     (1 segment, len: 104)
+   execute SEGMENT 1   (2 parts, len: 104)
+         session_sqlmode, user_cmd
+         with_info
+   parsid PART   (1 argument, size: 28136)
+         mess_type: select
+         buf(12):
+         00000019 00000601 3C000000
+   data PART   (1 argument, size: 28104)
+         buf(9): ' keyval1 '
+
+RECEIVE: ascii, full_swap, 70205-XCI     (1 segment, len: 104)
+   ok / RETURN SEGMENT 1   (2 parts, len: 104)
+         select_into, sqlstate: '00000'
+         external WARNING   0: warning_exists
+         external WARNING   8: table_scan
+   resultcount PART   (1 argument, size: 32096)
+         result_count: 1
+   data PART   (1 argument, size: 32072)
+         buf(17):
+         00C44711 00000000 20303031 34333934 34 '..G..... 00143944'
+"""
+
+
+@pytest.mark.parametrize("words", [True, False], ids=["said", "unsaid"])
+def test_order_packets_are_printed_as_their_vtrace(
+    run: Run, monkeypatch: pytest.MonkeyPatch, packets: dict[str, Any], words: bool
+) -> None:
+    found = [packets[name] for name in EXAMPLES]
+    lines = [(f"{each['direction']} " if words else "") + each["hex"] for each in found]
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("\n".join(lines).encode())))
+    result = run("trace", "--as", "order-packet", "--hex", "-")
+    assert result.code == 0
+    assert result.out == "\n\n".join("\n".join(each["trace"]) for each in found) + "\n"
+    assert result.out.endswith(f"\n \n{DOCUMENTED}")
+
+
+def test_the_word_in_front_of_an_order_packet_says_where_it_goes(
+    run: Run, in_folder: Path, packets: dict[str, Any]
+) -> None:
+    sent = packets["seed_ex1_request"]["hex"]
+    Path("packets.hex").write_text(f"RECEIVE {sent}\n REQUEST\t{sent}\nREJECT {sent}\n")
+    result = run("trace", "--as", "order-packet", "--hex", "packets.hex")
+    assert [line.partition(":")[0] for line in result.out.splitlines() if "full_swap" in line] == ["RECEIVE", "REQUEST"]
+    assert result.code == 1
+    assert "line 3: this is not hexadecimal: 'R' (byte 0)" in result.err
+
+
+def test_order_packets_have_their_fields_as_json(run: Run, in_folder: Path, packets: dict[str, Any]) -> None:
+    found = [packets[name] for name in EXAMPLES]
+    Path("packets.hex").write_text("\n".join(f"{each['direction']} {each['hex']}" for each in found))
+    printed = run("trace", "--as", "order-packet", "--hex", "--json", "packets.hex").out.splitlines()
+    assert [json.loads(line)["decoded"] for line in printed] == [each["decoded"] for each in found]
+    assert [json.loads(line)["trace"] for line in printed] == [each["trace"] for each in found]
+
+
+def test_a_damaged_order_packet_is_refused_at_its_byte(run: Run, in_folder: Path, packets: dict[str, Any]) -> None:
+    sent = packets["seed_ex1_request"]["hex"]
+    Path("packets.hex").write_text(f"REQUEST {sent[:-2]}\n{sent}\n")
+    result = run("trace", "--as", "order-packet", "--hex", "packets.hex")
+    assert result.code == 1
+    assert "order-packet: to byte 16: PacketHeader.varpart_len: 120 bytes, where 119 are left" in result.err
+    assert "dbs SEGMENT 1" in result.out

@@ -1,3 +1,6 @@
+import json
+from pathlib import Path
+
 import httpx
 import pytest
 
@@ -33,3 +36,16 @@ def test_bytes_are_explained(shared_http: httpx.Client, query: str, body: bytes)
 def test_what_cannot_be(shared_http: httpx.Client, query: str, body: bytes, status: int, word: str) -> None:
     response = shared_http.post(f"/v1/trace{query}", content=body)
     assert (response.status_code, response.json()["type"]) == (status, f"/problems/{word}")
+
+
+SAPDB = Path("tests/vectors/sapdb/sapdb_kernel_packets.json")
+
+
+@pytest.mark.parametrize("query", ["", "?as=order-packet"])
+@pytest.mark.parametrize("name", ["seed_ex1_reply", "seed_ex22_request"])
+def test_order_packets_have_their_vtrace(shared_http: httpx.Client, query: str, name: str) -> None:
+    vector = next(each for each in json.loads(SAPDB.read_text())["vectors"] if each["name"] == name)
+    (frame,) = shared_http.post(f"/v1/trace{query}", content=bytes.fromhex(vector["hex"])).json()
+    assert (frame["format"], frame["fields"]) == ("order-packet", None)
+    assert (frame["trace"], frame["decoded"]) == (vector["trace"], vector["decoded"])
+    assert sum(cell["size"] for cell in frame["cells"]) == len(vector["hex"]) // 2

@@ -82,7 +82,7 @@ def explained(data: bytes, as_format: str | None) -> Generator[bytes, None, None
     for number, frame in enumerate(frames):
         cells = [{"offset": cell.at, "size": cell.size, "name": cell.name, "value": cell.value} for cell in frame.cells]
         shown = {"format": frame.format, "offset": frame.offset, "note": frame.note, "cells": cells}
-        shown |= {"fields": None, **frame.decoded}
+        shown |= {"fields": None, "decoded": None, "trace": None, **frame.decoded}
         yield (b"," if number else b"[") + orjson.dumps(shown, _plain)
     yield b"]" if frames else b"[]"
 
