@@ -345,8 +345,8 @@ class Assembler:
         """Raises DamagedError when the earlier one cannot be read back."""
         try:
             (earlier,) = self._around.journal.bodies([Position.unpack(first)])
-        except KeyError:
-            return True
+        except KeyError as gone:
+            raise DamagedError("its place in the journal is gone") from gone
         return earlier == message.body
 
     def _heal(self, attachment: str, first: int, again: int, error: DamagedError) -> None:
