@@ -334,7 +334,8 @@ class Assembler:
         except DamagedError as error:
             if attachment is not None and first is not None:
                 self._heal(attachment, first, again, error)
-            return
+                return
+            is_other = False
         if is_other:
             why = "its place is taken by an earlier message with other bytes"
             self._quarantine(again, message, TheirError("conflicting-part", "body", -1, why))
