@@ -24,9 +24,10 @@ from sqlalchemy import (
 
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.bulk import Bulk
-from adapters.sql_catalog.closing import FOUND, as_finished, finish, place, refuse, states
+from adapters.sql_catalog.closing import FOUND, as_finished, finish, forget_pieces, place, refuse, states
 from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
+from adapters.sql_catalog.receiving import NOTHING_CAME
 from adapters.sql_catalog.rows import (
     Columns,
     attachment_columns,
@@ -64,6 +65,15 @@ _RECEIVING = AttachmentState.RECEIVING
 # Indexed, and seldom other than before. SQLite rewrites the indexes of every column that a statement sets, even to what
 # it was; so these have a statement of their own, which sets them only where they change. That halves what is written.
 _SELDOM = ("state", "kind", "message_id")
+
+_BEGUN_ANEW: dict[str, Any] = {
+    "state": _RECEIVING.value,
+    "reason_code": None,
+    "reason": None,
+    **NOTHING_CAME,
+    **dict.fromkeys(FOUND),
+    "warnings": [],
+}
 
 _id = bindparam("attachment", type_=AnyText)
 _ADD_RUNS = Bulk(insert(tables.part_runs), ("attachment_id", "runs", "segment"))
@@ -144,6 +154,7 @@ class Assembly(CatalogPart):
 
         Rows that were not there before are inserted as what they become: most of a large checkpoint are such.
         """
+        _reopen(connection, checkpoint.reopened)
         to_close = {each.id for each in checkpoint.finished}.union(each.id for each in checkpoint.refused)
         said = {record.id: record.state for record in checkpoint.attachments}
         before = states(connection, to_close.union(said, checkpoint.part_runs))
@@ -202,6 +213,15 @@ class Assembly(CatalogPart):
                 changes[name] = merged[name](column, new) if name in merged else new
         names = [column.name for column in table.columns]
         return Bulk(statement.on_conflict_do_update(index_elements=[key], set_=changes), names)
+
+
+def _reopen(connection: Connection, attachment_ids: Sequence[str]) -> None:
+    """quarantined -> receiving, with nothing but what the header said."""
+    for some in chunks(attachment_ids):
+        which = among(connection, _attachments.c.id, some), _attachments.c.state == AttachmentState.QUARANTINED.value
+        here = [*connection.scalars(select(_attachments.c.id).where(*which))]
+        connection.execute(update(_attachments).where(*which).values(_BEGUN_ANEW))
+        forget_pieces(connection, here)
 
 
 def _add_runs(connection: Connection, added: Mapping[str, Sequence[PartRun]]) -> None:

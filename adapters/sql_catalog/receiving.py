@@ -19,7 +19,7 @@ _RECEIVING = _state == AttachmentState.RECEIVING.value
 
 # What an attachment knows after all that came of it is forgotten: what its header said stays, as a header that comes
 # again is known for what it is and says nothing new.
-_NOTHING_CAME: dict[str, Any] = {
+NOTHING_CAME: dict[str, Any] = {
     "parts_expected": None,
     "parts_received": 0,
     "bytes_received": 0,
@@ -99,7 +99,7 @@ class Receiving(CatalogPart):
     def restart(self, attachment_ids: Sequence[str], state: AttachmentState, reason: str | None) -> list[str]:
         follows = AttachmentState.RECEIVING if state is AttachmentState.COMPLETE else state
         code = None if follows is AttachmentState.RECEIVING else _attachments.c.reason_code
-        values = {"state": follows.value, "reason": reason, "reason_code": code, **_NOTHING_CAME}
+        values = {"state": follows.value, "reason": reason, "reason_code": code, **NOTHING_CAME}
         restarted: list[str] = []
         with self._database.write() as connection:
             for some in chunks(attachment_ids):

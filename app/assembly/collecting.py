@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentDefinition, AttachmentState
-from app.model.records import DAMAGED_PART, AttachmentRecord, changed
+from app.model.records import DAMAGED_PART, LOST_CODES, AttachmentRecord, changed
 
 Key = tuple[str, bytes]
 """A source and a correlid of 16 bytes, or the identifier of an IBM MQ group, of 24: what an attachment is known by."""
@@ -76,6 +76,12 @@ class Attachment:
             last_position=self.last_position,
             last_received_at=self.last_received_at,
         )
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is quarantined and its content, or a part of it, is gone: what comes again begins it anew."""
+        is_gone = self.record.reason_code in LOST_CODES or self.parts.has_less
+        return is_gone and self.record.state is AttachmentState.QUARANTINED
 
     @property
     def has_forgotten_its_parts(self) -> bool:

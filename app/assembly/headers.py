@@ -57,9 +57,9 @@ def judge(
     return record
 
 
-def claims(message: MessageRecord, header: MessageHeader, dialects: int) -> list[Claim]:
-    """What an accepted header says of each attachment, by ordinal."""
-    return [Claim(message.id, ordinal, entry, dialects) for ordinal, entry in enumerate(header.attachments)]
+def claims(message: str, header: MessageHeader, dialects: int) -> list[Claim]:
+    """What the accepted header of a message says of each attachment, by ordinal."""
+    return [Claim(message, ordinal, entry, dialects) for ordinal, entry in enumerate(header.attachments)]
 
 
 def message_address(message: MessageRecord) -> Address:

@@ -41,8 +41,8 @@ from app.assembly.states import Input, follow
 from app.codecs.sas.dialect import members
 from app.model.attachment import AttachmentState
 from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Unsequenced
-from app.model.identity import attachment_id
-from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, changed
+from app.model.identity import attachment_id, message_id
+from app.model.records import NOTHING_CAME, AttachmentRecord, Checkpoint, MessageRecord, changed
 
 
 class Limits(NamedTuple):
@@ -62,6 +62,7 @@ class Assembly:
         self._changed: dict[Key, None] = {}
         self._changed_messages: dict[str, MessageRecord] = {}
         self._removed: dict[str, None] = {}
+        self._reopened: dict[str, None] = {}
 
     # --- what an event needs and what it changes ------------------------------------------------------------------
 
@@ -138,8 +139,8 @@ class Assembly:
             held = self.messages.pop(address, None)
             if held is not None and held.application_body is None:
                 self.messages[address] = held
-        checkpoint.removed_attachments = list(self._removed)
-        self._changed, self._changed_messages, self._removed = {}, {}, {}
+        checkpoint.removed_attachments, checkpoint.reopened = list(self._removed), list(self._reopened)
+        self._changed, self._changed_messages, self._removed, self._reopened = {}, {}, {}, {}
         return checkpoint
 
     def forget_beyond(self, attachments: int) -> None:
@@ -234,11 +235,21 @@ class Assembly:
     def _announced(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
         judged = judge(source, event.header, position, received_at, self.limits.attachments, self)
         if not isinstance(judged, MessageRecord):
-            return judged
+            again = bool(judged) and isinstance(judged[0], Repeated)
+            return judged + self._claim_unknown(source, event, position, received_at) if again else judged
         effects = [*self.begin_message(judged)]
-        for claim in claims(judged, event.header, event.dialects):
+        for claim in claims(judged.id, event.header, event.dialects):
             effects += self.claim(source, claim, position, received_at)
         return tuple(effects)
+
+    def _claim_unknown(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
+        """A header came again. Attachments that it announced before, and that nobody knows any more, begin anew."""
+        effects: tuple[Effect, ...] = ()
+        message = message_id(source, event.header.header_correl_id)
+        for claim in claims(message, event.header, event.dialects):
+            if not self._is_announced((source, claim.definition.correl_id)):
+                effects += self.claim(source, claim, position, received_at)
+        return effects
 
     # --- what an accepted header says, to each that it concerns -------------------------------------------------------
 
@@ -294,6 +305,9 @@ class Assembly:
             state = follow(AttachmentState.EXPIRED, Input.MESSAGE)
             assert state is not None
             attachment.record = changed(attachment.record, state=state, reason=None, reason_code=None)
+        elif attachment.is_lost:
+            attachment = self.attachments[key] = _begun_anew(attachment.record)
+            self._reopened[attachment.record.id] = None
         if position < attachment.record.first_position:
             attachment.record = changed(attachment.record, first_position=position)
         attachment.last_position = max(attachment.last_position, position)
@@ -340,6 +354,13 @@ class Assembly:
             self._changed.pop(key, None)
             self._removed[waiting.record.id] = None
         return NOTHING if position is None else (ApplicationMessage(address, position),)
+
+
+def _begun_anew(record: AttachmentRecord) -> Attachment:
+    """An attachment of which nothing is known any more but what its header said."""
+    state = follow(record.state, Input.SENT_AGAIN)
+    assert state is not None
+    return Attachment(changed(record, state=state, **NOTHING_CAME), Parts())
 
 
 def _application(message: MessageRecord, address: Address, position: int) -> tuple[Effect, ...]:

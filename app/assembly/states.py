@@ -5,8 +5,8 @@ count and the parts 1..count are there, or as many bytes as the messages of a gr
 content has been checked, measured and can be read. Content that breaks its specification makes it *quarantined*:
 nothing is lost, and a replay tries again. Without any message for the configured time, in which its source could
 receive, it is *expired*; a late message revives it. Its parts are kept for some time more; when they are gone, for this
-reason or any other, it begins anew with whatever is sent again. *Deleted* is for ever: what still comes for it changes
-nothing.
+reason or any other, it begins anew with whatever is sent again; so does a quarantined one whose content was lost.
+*Deleted* is for ever: what still comes for it changes nothing.
 """
 
 from enum import StrEnum
@@ -27,6 +27,8 @@ class Input(StrEnum):
     """its content breaks the specification"""
     PARTS_GONE = "parts-gone"
     """the journal has its parts no more"""
+    SENT_AGAIN = "sent-again"
+    """one of its physical messages came after its content was lost"""
     SILENCE = "silence"
     """nothing came for the configured time in which its source could receive"""
     REPLAY = "replay"
@@ -53,6 +55,7 @@ TRANSITIONS: dict[tuple[State, Input], State] = {
     (State.QUARANTINED, Input.MESSAGE): State.QUARANTINED,
     (State.QUARANTINED, Input.REPLAY): State.COMPLETE,
     (State.QUARANTINED, Input.PARTS_GONE): State.QUARANTINED,
+    (State.QUARANTINED, Input.SENT_AGAIN): State.RECEIVING,
     (State.QUARANTINED, Input.DELETE): State.DELETED,
     (State.DELETED, Input.MESSAGE): State.DELETED,
 }

@@ -55,7 +55,8 @@ def fsck(
 
 
 def rebuild(path: Config = None, *, yes: Yes = False) -> None:
-    """Make a new catalog from nothing but the journal and the content store. Stop the gateway first."""
+    """Make a new catalog from the journal, the content store and what a sound old catalog knows. Stop the gateway
+    first."""
     from app.service.repair.estate import opened  # noqa: PLC0415 - a second of imports
     from app.service.repair.rebuilding import rebuild as rebuild_catalog  # noqa: PLC0415
 
@@ -64,12 +65,12 @@ def rebuild(path: Config = None, *, yes: Yes = False) -> None:
     with failures(UNCHECKED), opened(settings, write=True) as estate:
         if estate.database.exists():
             _ask(f"The catalog {estate.database.place} is set aside, and a new one is made.", yes=yes)
-        if estate.catalog is not None:
-            estate.catalog.close()
         with shown() as progress:
             rebuilt = rebuild_catalog(estate, progress)
     counts = f"{rebuilt.recorded:,} rows from the records, {rebuilt.replayed:,} messages from the journal"
     out.print(f"{counts}, {rebuilt.finished:,} attachments finished, {rebuilt.lost:,} lost", highlight=False)
+    if rebuilt.orphaned:
+        out.print(f"{rebuilt.orphaned:,} objects belong to no attachment that is known", highlight=False)
     if rebuilt.aside:
         out.print(f"the old catalog: {rebuilt.aside}", markup=False, highlight=False)
     if rebuilt.lost:

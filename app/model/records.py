@@ -1,7 +1,9 @@
 """The catalog's rows. Times are microseconds since 1970-01-01 UTC; positions are packed (`Position.pack`)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
@@ -13,6 +15,10 @@ GroupedAs = Literal["messages", "segments"]
 
 DAMAGED_PART, DAMAGED_CONTENT = "damaged-part", "damaged-content"
 """Reason codes of an attachment: its parts could not be read back and finished; its finished content cannot be."""
+PARTS_GONE, CONTENT_LOST = "parts-gone", "content-lost"
+LOST_CODES = frozenset((PARTS_GONE, CONTENT_LOST))
+"""Reason codes of an attachment that nothing can bring back: the journal has its parts no more; its finished content is
+gone. Sent again, it begins anew."""
 
 
 class JournalIdentity(NamedTuple):
@@ -100,6 +106,33 @@ class AttachmentRecord:
     warnings: tuple[str, ...] = ()
     reason_code: str | None = None
     reason: str | None = None
+
+
+NOTHING_CAME: Mapping[str, Any] = MappingProxyType(
+    {
+        "parts_expected": None,
+        "parts_received": 0,
+        "bytes_received": 0,
+        "pending_counts": (),
+        "pending_position": None,
+        "group": None,
+        "completed_at": None,
+        "finished_at": None,
+        "size": None,
+        "sha256": None,
+        "content_type": None,
+        "storage": None,
+        "object_name": None,
+        "observations": None,
+        "variables": None,
+        "record_length": None,
+        "announced_size": None,
+        "warnings": (),
+        "reason_code": None,
+        "reason": None,
+    }
+)
+"""What an `AttachmentRecord` says when nothing is known of the attachment but its header."""
 
 
 _NAMES = tuple(each.name for each in fields(AttachmentRecord))
@@ -284,13 +317,15 @@ class Extent(NamedTuple):
 class Checkpoint:
     """Everything that one step of assembly changed; the catalog takes it in one transaction.
 
-    `progress` is the packed position of the last physical message that these changes include. `attachments` and
+    `progress` is the packed position of the last physical message that these changes include. What is `reopened` was
+    quarantined, and begins anew before anything else is done: nothing that came of it before is kept. `attachments` and
     `messages` are upserted whole; `part_runs` are added to what is kept for their attachment, of which all else is
     forgotten first where `without_parts` names it. Then complete attachments become finished or quarantined as
     `finished` and `refused` say, where a host has read their content before it saves.
     """
 
     progress: int | None = None
+    reopened: list[str] = field(default_factory=list)
     attachments: list[AttachmentRecord] = field(default_factory=list)
     part_runs: dict[str, list[PartRun]] = field(default_factory=dict)
     without_parts: list[str] = field(default_factory=list)

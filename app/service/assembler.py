@@ -334,7 +334,8 @@ class Assembler:
         except DamagedError as error:
             if attachment is not None and first is not None:
                 self._heal(attachment, first, again, error)
-            return
+                return
+            is_other = False
         if is_other:
             why = "its place is taken by an earlier message with other bytes"
             self._quarantine(again, message, TheirError("conflicting-part", "body", -1, why))
@@ -345,8 +346,8 @@ class Assembler:
         """Raises DamagedError when the earlier one cannot be read back."""
         try:
             (earlier,) = self._around.journal.bodies([Position.unpack(first)])
-        except KeyError:
-            return True
+        except KeyError as gone:
+            raise DamagedError("its place in the journal is gone") from gone
         return earlier == message.body
 
     def _heal(self, attachment: str, first: int, again: int, error: DamagedError) -> None:

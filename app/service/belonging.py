@@ -26,7 +26,8 @@ def claim(around: Surroundings) -> None:
     if bound is not None and bound.id != identity.id:
         raise OurError(
             f"the catalog {_shown(place)} belongs to journal {bound.id}, and {folder} is journal {identity.id}: put "
-            "back the one that belongs here, or make a new catalog of this journal with `attachment-gateway rebuild`"
+            "back the one that belongs here, or see with `attachment-gateway fsck` what is lost and repair it with "
+            "`attachment-gateway fsck --repair`"
         )
     progress, end = catalog.progress(), journal.end()
     if progress is not None:

@@ -21,13 +21,21 @@ from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
 from app.model.errors import TheirError
 from app.model.message import Position
-from app.model.records import DAMAGED_PART, AttachmentRecord, Checkpoint, Finished, QuarantineCopy, QuarantineRecord
+from app.model.records import (
+    DAMAGED_PART,
+    PARTS_GONE,
+    AttachmentRecord,
+    Checkpoint,
+    Finished,
+    QuarantineCopy,
+    QuarantineRecord,
+)
 from app.observe import Recurring, logger
 from app.service.completion import complete_messages, finished_event, refusal_event
 from app.service.expiring import Between, at_once
 from app.service.parts_held import held_parts, segments_of
 from app.service.quarantining import quarantine_entry
-from app.service.reading import PARTS_GONE, Spoilt, read_content
+from app.service.reading import Spoilt, read_content
 from app.service.surroundings import Surroundings
 
 log = logger(__name__)

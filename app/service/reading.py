@@ -9,7 +9,7 @@ from app.assembly.parts import Parts
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError, TheirError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import DAMAGED_PART, AttachmentRecord, Finished
+from app.model.records import DAMAGED_PART, PARTS_GONE, AttachmentRecord, Finished
 from app.service.data_sets import data_set_content
 from app.service.finishing import file_content, group_content
 from app.service.surroundings import Stores
@@ -22,9 +22,6 @@ _READERS: dict[AttachmentKind, Reader] = {
     AttachmentKind.BINARY_FILE: file_content,
     AttachmentKind.DATA_SET: data_set_content,
 }
-
-
-PARTS_GONE = "parts-gone"
 
 
 class Spoilt(Exception):

@@ -5,7 +5,7 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +16,11 @@ import pytest
 
 from adapters.arrow_journal import ArrowJournal
 from app.model.attachment import AttachmentState, DeliveryState
-from app.model.records import NewEvent
+from app.model.records import CONTENT_LOST, NewEvent
+from app.service.belonging import claim
 from app.service.repair.recording import Recorder
-from app.service.repair.restoring import LOST
+from app.service.retaining import Retaining, RetentionClock
+from app.service.settling import Settler
 from app.service.sweeper import Sweeper
 from tests.cli.conftest import Result, Run
 from tests.support.built import Built
@@ -137,7 +139,7 @@ def test_content_that_nothing_can_bring_back_is_quarantined_and_said(kept: Kept,
     assert result.code == 1
     assert '"repaired": false' in result.out
     record = kept.record(ids[3])
-    assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, LOST)
+    assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, CONTENT_LOST)
     assert (kept.folder / "content" / "aside" / "attachments" / ids[3]).exists()
     assert not fsck.check()
     kept.assert_served(but=[ids[3]])
@@ -253,7 +255,7 @@ def test_what_a_rebuilt_catalog_cannot_bring_back_is_listed_as_lost(kept: Kept, 
     result = fsck.rebuild()
     assert result.code == 1
     assert "1 lost" in result.out
-    assert kept.record(ids[2]).reason_code == LOST
+    assert kept.record(ids[2]).reason_code == CONTENT_LOST
     kept.assert_served(but=[ids[2]])
 
 
@@ -346,7 +348,7 @@ def test_damage_in_content_that_only_the_journal_has_costs_what_lies_there(kept:
     assert fsck.check() == {"segment-damaged": 1, "content-damaged": 1}
     assert fsck.repair().code == 1
     kept.assert_served(but=[ids[1]])
-    assert kept.record(ids[1]).reason_code == LOST
+    assert kept.record(ids[1]).reason_code == CONTENT_LOST
 
 
 # --- records, deliveries, tables ----------------------------------------------------------------------------------
@@ -477,3 +479,135 @@ def test_an_unfinished_attachment_goes_on_when_its_header_and_the_catalog_are_go
         assert message.application_body == bytes(application.body)
         assert message.complete_at is not None
     assert not fsck.check()
+
+
+# --- a lost journal, and what is sent again -------------------------------------------------------------------------
+
+
+def send_again(kept: Kept, attachments: Sequence[str]) -> None:
+    """The messages of these attachments come once more, each attachment in its own message's order."""
+    sent = [m for each in attachments for m in kept.messages[each]]
+    with kept.around() as around:
+        claim(around)
+        around.journal.append([m._replace(source=SOURCE, received_at=kept.clock.now()) for m in sent])
+        assemble(around)
+
+
+def receive_one_by_one(kept: Kept, count: int, *, settled: int) -> list[str]:
+    """So many finished attachments, each in a segment of its own, of which the first are settled."""
+    ids = []
+    for number in range(count):
+        attached = binary_file(kept.program, f"{number}", kept.program.random.randbytes(60_000))
+        sent = messages(kept.program, [attached])
+        with kept.around() as around:
+            around.journal.append([m._replace(source=SOURCE, received_at=kept.clock.now()) for m in sent])
+            around.journal.seal()
+            assemble(around)
+            kept.clock.advance(60)
+            if number < settled:
+                Settler(around).settle()
+            Recorder(around.catalog, around.store).record()
+        ids.append(kept.remember(attached))
+        kept.messages[ids[-1]] = sent
+    return ids
+
+
+def receive_a_half(kept: Kept) -> str:
+    attached = binary_file(kept.program, "half", kept.program.random.randbytes(100_000))
+    sent = messages(kept.program, [attached])
+    with kept.around() as around:
+        around.journal.append([m._replace(source=SOURCE, received_at=kept.clock.now()) for m in sent[:3]])
+        assemble(around)
+    each = kept.remember(attached)
+    kept.messages[each] = sent
+    return each
+
+
+@pytest.mark.parametrize("command", ["fsck", "rebuild"])
+def test_what_is_settled_stays_served_when_the_journal_is_replaced_by_an_empty_one(
+    kept: Kept, fsck: Fsck, command: str
+) -> None:
+    *_, unsettled = receive_one_by_one(kept, 4, settled=3)
+    half = receive_a_half(kept)
+    shutil.rmtree(kept.folder / "journal")
+    if command == "fsck":
+        result = fsck.repair()
+        assert result.code == 1
+        assert fsck.found(result)["journal-replaced"] == 1
+        assert kept.record(unsettled).reason_code == CONTENT_LOST
+    else:
+        result = fsck.rebuild()
+        assert result.code == 1
+        assert "2 lost" in result.out
+    assert kept.record(half).state is AttachmentState.EXPIRED
+    kept.assert_served(but=[unsettled, half])
+    assert not fsck.check()
+    send_again(kept, [unsettled, half])
+    kept.assert_served()
+    assert not fsck.check()
+
+
+def test_numbers_of_a_lost_journal_are_not_used_by_the_one_in_its_place(kept: Kept, fsck: Fsck) -> None:
+    receive_one_by_one(kept, 3, settled=3)
+    shutil.rmtree(kept.folder / "journal")
+    fsck.repair()
+    receive_one_by_one(kept, 1, settled=0)
+    assert [path.name[:10] for path in kept.segments()] == ["0000000004"]
+    kept.assert_served()
+
+
+def test_rebuilding_counts_objects_that_nothing_knows(kept: Kept, fsck: Fsck) -> None:
+    receive_one_by_one(kept, 3, settled=3)
+    shutil.rmtree(kept.folder / "content" / "catalog")
+    shutil.rmtree(kept.folder / "journal")
+    lose(kept)
+    assert "3 objects belong to no attachment" in fsck.rebuild().out
+
+
+def test_a_segment_cut_behind_what_is_assembled_is_repaired_once_and_sent_again(kept: Kept, fsck: Fsck) -> None:
+    receive_one_by_one(kept, 3, settled=2)
+    half = receive_a_half(kept)
+    path = kept.segments()[-1]
+    os.truncate(path, path.stat().st_size // 2)
+    (kept.folder / "journal" / "identity").unlink()
+    path.rename(path.with_name(f"{path.name[:10]}.open.arrows"))
+    result = fsck.repair()
+    assert fsck.found(result)["journal-behind"] == 1
+    assert not fsck.check()
+    with kept.around() as around:
+        claim(around)
+    kept.assert_served(but=[half])
+    send_again(kept, [half])
+    kept.assert_served()
+
+
+def test_lost_content_that_is_sent_again_begins_anew(kept: Kept, fsck: Fsck) -> None:
+    ids = receive_one_by_one(kept, 3, settled=0)
+    kept.segments()[1].unlink()
+    assert fsck.check()["content-missing"] == 1
+    assert fsck.repair().code == 1
+    assert kept.record(ids[1]).reason_code == CONTENT_LOST
+    send_again(kept, [ids[1]])
+    assert kept.record(ids[1]).reason_code is None
+    kept.assert_served()
+    assert not fsck.check()
+
+
+def test_what_retention_dropped_is_dropped_again_when_a_rebuilt_catalog_brings_it_back(kept: Kept, fsck: Fsck) -> None:
+    receive_one_by_one(kept, 2, settled=2)
+    with kept.around() as around:
+        (header, *_) = messages(kept.program, [binary_file(kept.program, "x", b"x")])
+        around.journal.append([header._replace(source=SOURCE, msg_type=200_000, received_at=kept.clock.now())])
+        assemble(around)
+        made = replace(delivery(around, FILES[-1:]), state=DeliveryState.SENT)
+        around.catalog.add_delivery(made, [NewEvent("delivery.sent", made.id, kept.clock.now(), {})])
+        Recorder(around.catalog, around.store).record()
+        (entry,) = around.catalog.quarantined(None, None, None, 10).items
+    kept.clock.advance(400 * 86_400)
+    for _ in range(2):
+        with kept.around() as around:
+            Retaining(around, RetentionClock(around.clock)).retain()
+            assert around.catalog.quarantine_entry(entry.id) is None
+            assert around.catalog.delivery(made.id) is None
+        lose(kept)
+        fsck.rebuild()

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from app.model.identity import attachment_id
+from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.service.assembler import Assembler
 from app.service.content import open_content
@@ -40,6 +41,7 @@ class Kept:
         self.program = Program(Random(11))
         self.clock = ManualClock()
         self.sent: dict[str, Attached] = {}
+        self.messages: dict[str, list[PhysicalMessage]] = {}
         self.settings = Settings(data=folder, **AT_ONCE)
         self.configuration = folder.parent / f"{folder.name}.toml"
         self.configuration.write_text(f'data = "{folder}"\n')

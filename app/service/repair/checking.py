@@ -11,21 +11,21 @@ from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import OurError
 from app.model.message import Position
-from app.model.records import AttachmentRecord, Damage, DeliveryRecord
-from app.ports import Catalog
+from app.model.records import CONTENT_LOST, AttachmentRecord, Damage, DeliveryRecord
+from app.ports import Catalog, JournalReader
 from app.service.content import object_name
 from app.service.repair import records
 from app.service.repair.contents import measure, unsound
 from app.service.repair.estate import Estate, Progress
 from app.service.repair.findings import CannotCheck, Finding
 from app.service.repair.records import Dropped
-from app.service.repair.restoring import LOST
 from app.service.repair.rows import Row
 from app.service.repair.walking import AT_ONCE, OPEN, attachments_in, batched, ended_attachments, pages
 
 ATTACHMENTS, UPLOADS, QUARANTINE = "attachments/", "outgoing/", "quarantine/"
 
 _TOLD = 3
+_OTHER_JOURNAL = ("catalog-foreign", "journal-replaced")
 _OPEN_DELIVERIES = (DeliveryState.QUEUED, DeliveryState.SENDING)
 
 Check = Callable[[Estate, Catalog, Progress], Iterator[Finding]]
@@ -41,7 +41,7 @@ def check_all(estate: Estate, progress: Progress) -> Iterator[Finding]:
     else:
         foreign = [*_belonging(estate, estate.catalog)]
         yield from foreign
-        if not any(finding.kind == "catalog-foreign" for finding in foreign):
+        if not any(finding.kind in _OTHER_JOURNAL for finding in foreign):
             for check in (_needed, _contents, _objects, _messages, _uploads, _quarantine, _records):
                 yield from check(estate, estate.catalog, progress)
     yield from _tables(estate, progress)
@@ -82,12 +82,9 @@ def _belonging(estate: Estate, catalog: Catalog) -> Iterator[Finding]:
         return
     bound, journal, end = catalog.journal_identity(), estate.writer.identity(), estate.writer.end()
     if bound is not None and bound.id != journal.id:
-        yield Finding(
-            "catalog-foreign",
-            bound.id,
-            estate.database.place,
-            f"it is bound to {bound.id}, the journal is {journal.id}",
-        )
+        why = f"it is bound to {bound.id}, the journal is {journal.id}"
+        kind = "journal-replaced" if is_ahead(estate.journal, catalog) else "catalog-foreign"
+        yield Finding(kind, bound.id, estate.database.place, why)
         return
     reached = catalog.progress()
     if reached is None:
@@ -99,20 +96,47 @@ def _belonging(estate: Estate, catalog: Catalog) -> Iterator[Finding]:
         yield Finding("journal-behind", str(position.segment), f"segment {position.segment}", last)
 
 
+def is_ahead(journal: JournalReader, catalog: Catalog) -> bool:
+    """Return whether every segment of a journal has a higher number than any that the catalog has seen, so that no
+    position of the catalog means a message of this journal."""
+    last = last_segment(catalog)
+    return all(segment.number > last for segment in journal.segments())
+
+
+def last_segment(catalog: Catalog) -> int:
+    """Return the highest number of a segment that the catalog has seen."""
+    reached = catalog.progress()
+    return max([0 if reached is None else Position.unpack(reached).segment, *catalog.needed_segments()])
+
+
 def _needed(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
-    """Find unfinished attachments whose parts lie in segments that are gone. Those behind the last sealed one may still
-    be written by a gateway."""
+    """Find unfinished attachments whose parts lay in segments, or at the end of segments, that are gone. Those behind
+    the last sealed one may still be written by a gateway."""
     progress.begin("unfinished attachments", None)
-    held = {segment.number for segment in estate.journal.segments()}
-    bound = max(held, default=0) if estate.writer is None else 1 << 31
+    bound = max((segment.number for segment in estate.journal.segments()), default=0)
+    bound = bound if estate.writer is None else 1 << 31
     for state in OPEN:
         for record in attachments_in(catalog, state):
-            gone = {Position.unpack(run.position).segment for run in catalog.part_runs(record.id)} - held
-            if gone := {number for number in gone if number <= bound}:
+            places = [Position.unpack(run.position + run.length - 1) for run in catalog.part_runs(record.id)]
+            if record.pending_position is not None:
+                places.append(Position.unpack(record.pending_position))
+            gone = {place.segment for place in places if place.segment <= bound and not _is_held(estate, place)}
+            if gone:
                 now = catalog.attachment(record.id)  # it may have been finished meanwhile
                 if now is not None and now.state in OPEN:
                     numbers = ", ".join(map(str, sorted(gone)))
-                    yield Finding("parts-missing", record.id, _of(record), f"segments {numbers} are gone")
+                    yield Finding("parts-missing", record.id, _of(record), f"what lay in segments {numbers} is gone")
+
+
+def _is_held(estate: Estate, place: Position) -> bool:
+    """Return whether the journal has this place, be it damaged."""
+    try:
+        list(estate.journal.extents([place]))
+    except KeyError:
+        return False
+    except OurError:
+        return True
+    return True
 
 
 # --- attachments and their content ---------------------------------------------------------------------------------
@@ -126,7 +150,7 @@ def _contents(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[
         if found is not None:
             yield found
     for record in attachments_in(catalog, AttachmentState.QUARANTINED):
-        if record.sha256 is not None and record.reason_code != LOST:
+        if record.sha256 is not None and record.reason_code != CONTENT_LOST:
             yield Finding("content-quarantined", record.id, _of(record), record.reason or "")
 
 
@@ -184,7 +208,7 @@ def _owns(record: AttachmentRecord | None, name: str) -> bool:
     if record is None or object_name(record.id) != name:
         return False
     return record.state in (*OPEN, AttachmentState.FINISHED) or (
-        record.state is AttachmentState.QUARANTINED and record.sha256 is not None and record.reason_code != LOST
+        record.state is AttachmentState.QUARANTINED and record.sha256 is not None and record.reason_code != CONTENT_LOST
     )
 
 

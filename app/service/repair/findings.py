@@ -10,6 +10,7 @@ class Action(StrEnum):
     """What a repair does, in the order in which it does it."""
 
     REBUILD_CATALOG = "rebuild-catalog"
+    REBIND = "bind-catalog"
     RESERVE = "reserve-segments"
     RESTORE_ROW = "restore-row"
     RESTORE_CONTENT = "restore-content"
@@ -48,10 +49,16 @@ KINDS: Mapping[str, Kind] = {
         Action.REBUILD_CATALOG,
     ),
     "catalog-foreign": Kind(
-        "the catalog belongs to another journal",
+        "the catalog belongs to another journal, which used the same numbers",
         "the gateway does not start",
-        "set aside, and rebuilt from this journal and the records beside the content",
+        "set aside, and rebuilt from this journal, the content store, and what the catalog tells of both",
         Action.REBUILD_CATALOG,
+    ),
+    "journal-replaced": Kind(
+        "the journal that the catalog belongs to is gone, and another one is in its place",
+        "the gateway does not start; what lay in the lost journal only is gone unless it is sent again",
+        "the catalog belongs to the new journal from now on; what lay in the lost one is expired or quarantined",
+        Action.REBIND,
     ),
     "journal-behind": Kind(
         "the journal ends before the last message that the catalog includes",
@@ -62,7 +69,7 @@ KINDS: Mapping[str, Kind] = {
     "parts-missing": Kind(
         "parts of an unfinished attachment lay in journal segments that are gone",
         "the attachment cannot be finished, unless all of it is sent again",
-        "expired, or quarantined where it was complete: sent again, it begins anew",
+        "expired: sent again, it begins anew",
         Action.EXPIRE,
     ),
     "segment-damaged": Kind(

@@ -1,21 +1,34 @@
-"""A catalog made from nothing but the journal and the content store.
+"""A catalog made from nothing but the journal and the content store, and from what a sound old catalog knows.
 
 The new catalog is built in a scratch place and takes the old one's place when it is whole; the old one is set aside.
-First come the rows that the records tell and the journal no longer does: what is settled in the content store, what was
-deleted, deliveries. Then the journal is replayed as at any start, and complete attachments are finished. What was
-finished once and comes out of neither is quarantined as lost.
+A sound old catalog is recorded first. Then come the rows that the records tell and the journal no longer does: what is
+settled in the content store, what was deleted, deliveries. Then the journal is replayed as at any start, and complete
+attachments are finished. What was finished once and comes out of neither is quarantined as lost; what was unfinished,
+and is nowhere any more, has expired.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from app import plugins
 from app.model.attachment import AttachmentState
 from app.model.errors import OurError
 from app.model.message import Position
-from app.model.records import AttachmentRecord, Checkpoint, DeliveryRecord, MessageRecord, QuarantineRecord
+from app.model.records import (
+    CONTENT_LOST,
+    NOTHING_CAME,
+    PARTS_GONE,
+    AttachmentRecord,
+    Checkpoint,
+    DeliveryRecord,
+    MessageRecord,
+    QuarantineRecord,
+    changed,
+)
 from app.observe import logger
 from app.ports import Catalog, Journal
 from app.service.assembler import Assembler
@@ -26,43 +39,55 @@ from app.service.repair.estate import Estate, Progress
 from app.service.repair.reassembling import begun
 from app.service.repair.recording import Recorder
 from app.service.repair.records import Dropped
-from app.service.repair.restoring import LOST
 from app.service.repair.rows import Row
 from app.service.repair.walking import OPEN, attachments_in, batched
 from app.service.surroundings import Surroundings
 
 log = logger(__name__)
 
+_PARTS_GONE = "its parts are no longer in the journal; sent again, it begins anew"
+FOLDER = "attachments/"
 _GONE = "its content is neither in the content store nor in the journal"
 
 
 @dataclass(slots=True)
 class Rebuilt:
     """What a new catalog was made of: rows from the records, messages from the journal; attachments that were finished
-    from the journal and such as nothing could bring back; and where the old catalog is."""
+    from the journal and such as nothing could bring back; objects of no attachment; and where the old catalog is."""
 
     recorded: int = 0
     replayed: int = 0
     finished: int = 0
     lost: int = 0
+    orphaned: int = 0
     aside: str | None = None
 
 
+class _Old(NamedTuple):
+    """What the old catalog tells beyond its records: attachments that had not come to an end, and whether its positions
+    are those of another journal."""
+
+    unfinished: list[AttachmentRecord]
+    is_foreign: bool
+
+
 def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
-    """Make a new catalog and put it in the old one's place, which nobody may have open. Raises OurError."""
+    """Make a new catalog and put it in the old one's place; `estate.catalog` is closed. Raises OurError."""
     journal = estate.writer
     assert journal is not None
-    rebuilt = Rebuilt()
+    rebuilt, old = Rebuilt(), _recorded(estate, journal)
     with TemporaryDirectory(prefix="rebuild-", dir=estate.settings.data) as folder:
         scratch = f"sqlite:///{folder}/catalog.sqlite"
         catalog: Catalog = plugins.load("catalog", "sql")(scratch)
         try:
             around = estate.surroundings(catalog, journal)
-            in_doubt = _load(around, journal, rebuilt, progress)
+            in_doubt = _load(around, None if old.is_foreign else _first(journal), rebuilt, progress)
             _replay(around, rebuilt, progress)
             _finish(around, rebuilt, progress)
-            _load_what_follows(around)
+            _load_what_follows(around, old)
             _lose(around, in_doubt, rebuilt)
+            _expire(around, old.unfinished, rebuilt)
+            rebuilt.orphaned = _orphaned(around)
             catalog.bind(journal.identity())
             catalog.flush()
         finally:
@@ -81,10 +106,25 @@ def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
     return rebuilt
 
 
-def _load(around: Surroundings, journal: Journal, rebuilt: Rebuilt, progress: Progress) -> list[AttachmentRecord]:
-    """Take what the records tell and the journal may not; return finished attachments that the journal is to bring."""
+def _recorded(estate: Estate, journal: Journal) -> _Old:
+    """Have all that a sound old catalog knows in the records, and close it."""
+    if estate.catalog is None:
+        return _Old([], is_foreign=False)
+    with closing(estate.catalog) as old:
+        Recorder(old, estate.store).record_all()
+        unfinished = [record for state in OPEN for record in attachments_in(old, state)]
+        bound = old.journal_identity()
+    return _Old(unfinished, bound is not None and bound.id != journal.identity().id)
+
+
+def _first(journal: Journal) -> int | None:
+    return min((segment.number for segment in journal.segments()), default=None)
+
+
+def _load(around: Surroundings, first: int | None, rebuilt: Rebuilt, progress: Progress) -> list[AttachmentRecord]:
+    """Take what the records tell and the journal, which has segments from `first` on (None: nothing of the records),
+    may not; return finished attachments that the journal is to bring."""
     progress.begin("records", None)
-    first = min((segment.number for segment in journal.segments()), default=None)
     in_doubt: list[AttachmentRecord] = []
     for some in batched(records.rows(around.store, _damaged)):
         checkpoint = Checkpoint()
@@ -141,11 +181,15 @@ def _replay(around: Surroundings, rebuilt: Rebuilt, progress: Progress) -> None:
     progress.advance(rebuilt.replayed)
 
 
-def _load_what_follows(around: Surroundings) -> None:
-    """Add to messages that the journal brought what it no longer has of them, and to quarantine what became of it."""
+def _load_what_follows(around: Surroundings, old: _Old) -> None:
+    """Add to messages that the journal brought what it no longer has of them, and to quarantine what became of it. Of a
+    quarantined message in another journal, the place means nothing here."""
     for some in batched(records.rows(around.store, _damaged)):
         messages = [row for row in some if isinstance(row, MessageRecord)]
         quarantine = [row for row in some if isinstance(row, QuarantineRecord)]
+        if old.is_foreign:
+            new = [row for row in quarantine if around.catalog.quarantine_entry(row.id) is None]
+            quarantine = [replace(row, position=0, in_journal=False) for row in new]
         around.catalog.checkpoint(Checkpoint(messages=messages, quarantine=quarantine))
 
 
@@ -171,10 +215,12 @@ def _lose(around: Surroundings, in_doubt: list[AttachmentRecord], rebuilt: Rebui
             rebuilt.lost += 1
             state = AttachmentState.QUARANTINED
             if record.id not in now:
-                lost = replace(record, state=state, reason_code=LOST, reason=_GONE, storage=None, object_name=None)
+                lost = replace(
+                    record, state=state, reason_code=CONTENT_LOST, reason=_GONE, storage=None, object_name=None
+                )
                 around.catalog.checkpoint(Checkpoint(attachments=[lost]))
             else:
-                around.catalog.set_state([record.id], state, reason_code=LOST, reason=_GONE)
+                around.catalog.set_state([record.id], state, reason_code=CONTENT_LOST, reason=_GONE)
             log.error("attachment_lost", attachment=record.id, name=record.qualifier_2, source=record.source)
 
 
@@ -183,3 +229,24 @@ def _not_back(recorded: list[AttachmentRecord], now: dict[str, AttachmentRecord]
         found = now.get(record.id)
         if found is None or found.state in (AttachmentState.RECEIVING, AttachmentState.EXPIRED):
             yield record
+
+
+def _expire(around: Surroundings, unfinished: list[AttachmentRecord], rebuilt: Rebuilt) -> None:
+    """List what was unfinished, and of which nothing is left in the journal."""
+    for some in batched(unfinished):
+        known = {record.id for record in around.catalog.attachments_by_id([each.id for each in some])}
+        gone = [record for record in some if record.id not in known]
+        said = {**NOTHING_CAME, "state": AttachmentState.EXPIRED, "reason_code": PARTS_GONE, "reason": _PARTS_GONE}
+        around.catalog.checkpoint(Checkpoint(attachments=[changed(record, **said) for record in gone]))
+        rebuilt.lost += len(gone)
+        for record in gone:
+            log.error("attachment_lost", attachment=record.id, name=record.qualifier_2, source=record.source)
+
+
+def _orphaned(around: Surroundings) -> int:
+    """Return how many objects are content of attachments that nothing knows any more."""
+    names = around.store.names(FOLDER)
+    return sum(
+        len(some) - len(around.catalog.attachments_by_id([name.removeprefix(FOLDER) for name in some]))
+        for some in batched(names)
+    )

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, Position
-from app.model.records import AttachmentRecord, NewEvent
+from app.model.records import PARTS_GONE, AttachmentRecord, NewEvent
 from app.service.repair import records
+from app.service.repair.checking import last_segment
 from app.service.repair.estate import Estate, Progress
 from app.service.repair.findings import Action, Finding
 from app.service.repair.rebuilding import rebuild
@@ -19,6 +20,7 @@ from app.service.repair.restoring import (
     restore_rows_from_journal,
     set_aside,
 )
+from app.service.repair.walking import OPEN
 from app.service.surroundings import Surroundings
 
 
@@ -47,8 +49,6 @@ def plan(findings: Iterable[Finding]) -> Plan:
 def repair(estate: Estate, planned: Plan, progress: Progress) -> list[Outcome]:
     """Carry out a plan on a stopped gateway's stores."""
     if rebuilds := planned.get(Action.REBUILD_CATALOG):
-        if estate.catalog is not None:
-            estate.catalog.close()
         rebuilt = rebuild(estate, progress)
         note = f"rebuilt; the old one is {rebuilt.aside}" if rebuilt.aside else "rebuilt"
         return [Outcome(finding, done=True, note=note) for finding in rebuilds]
@@ -74,19 +74,31 @@ def _reserve(findings: Sequence[Finding], around: Surroundings, advance: Callabl
     return _all_done(findings)
 
 
+def _rebind(findings: Sequence[Finding], around: Surroundings, advance: Callable[[int], None]) -> list[Outcome]:
+    """What the catalog says of places in the lost journal must never mean a message of the new one."""
+    around.journal.reserve(last_segment(around.catalog))
+    around.catalog.bind(around.journal.identity())
+    around.catalog.set_progress(None)
+    advance(len(findings))
+    return _all_done(findings)
+
+
 def fit_progress(around: Surroundings) -> None:
-    """Have the catalog go on where the journal now ends, when the segment that it had reached is gone."""
-    reached = around.catalog.progress()
-    held = [segment.number for segment in around.journal.segments()]
-    if reached is None or Position.unpack(reached).segment in held:
+    """Have the catalog go on where the journal now ends, when what it had reached is gone: the segment, or the end of
+    it. What is behind that place has other numbers, and is assembled."""
+    packed, end = around.catalog.progress(), around.journal.end()
+    if packed is None:
         return
-    end = around.journal.end()
-    before = [number for number in held if number < Position.unpack(reached).segment]
-    if not before:
+    reached = Position.unpack(packed)
+    held = [segment.number for segment in around.journal.segments()]
+    if reached.segment in held and end is not None and end >= reached:
+        return
+    before = [number for number in held if number <= reached.segment]
+    if not before or end is None:
         around.catalog.set_progress(None)
         return
     last = Position(before[-1], MAX_BATCHES_A_SEGMENT - 1, MAX_ROWS_A_BATCH - 1)
-    around.catalog.set_progress((last if end is None else min(last, end)).pack())
+    around.catalog.set_progress(min(reached, last, end).pack())
 
 
 def _rows(findings: Sequence[Finding], around: Surroundings, advance: Callable[[int], None]) -> list[Outcome]:
@@ -122,13 +134,13 @@ def _told(wanted: Mapping[str, Finding], restored: Iterable[Restored]) -> list[O
 
 def _expire(findings: Sequence[Finding], around: Surroundings, advance: Callable[[int], None]) -> list[Outcome]:
     for finding in findings:
-        record = around.catalog.attachment(finding.subject)
-        is_complete = record is not None and record.state is AttachmentState.COMPLETE
-        state = AttachmentState.QUARANTINED if is_complete else AttachmentState.EXPIRED
-        data: dict[str, object] = {"code": "parts-gone", "reason": finding.detail}
-        event = NewEvent(f"attachment.{state}", finding.subject, around.clock.now(), data)
+        for state in OPEN:
+            around.catalog.restart([finding.subject], state, finding.detail)
+        expired = AttachmentState.EXPIRED
+        data: dict[str, object] = {"code": PARTS_GONE, "reason": finding.detail}
+        event = NewEvent(f"attachment.{expired}", finding.subject, around.clock.now(), data)
         around.catalog.set_state(
-            [finding.subject], state, reason_code="parts-gone", reason=finding.detail, events=[event]
+            [finding.subject], expired, reason_code=PARTS_GONE, reason=finding.detail, events=[event]
         )
         advance(1)
     return _all_done(findings)
@@ -190,6 +202,7 @@ def _all_done(findings: Sequence[Finding]) -> list[Outcome]:
 
 
 _DOES: Mapping[Action, Does] = {
+    Action.REBIND: _rebind,
     Action.RESERVE: _reserve,
     Action.RESTORE_ROW: _rows,
     Action.RESTORE_CONTENT: _content,

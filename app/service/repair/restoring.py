@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, TheirError
-from app.model.records import AttachmentRecord, Checkpoint, Finished
+from app.model.records import CONTENT_LOST, AttachmentRecord, Checkpoint, Finished
 from app.ports import ContentStore
 from app.service.completion import finished_event, refusal_event
 from app.service.content import object_name
@@ -19,8 +19,6 @@ from app.service.repair.contents import measure
 from app.service.repair.reassembling import Again, Wanted, reassembled
 from app.service.surroundings import Surroundings
 
-LOST = "content-lost"
-"""The reason code of an attachment whose content nothing can bring back."""
 ASIDE = "aside/"
 AT_ONCE = 100
 """Attachments that are put together again in one scratch place."""
@@ -95,10 +93,11 @@ def _written(store: ContentStore, name: str, write: Callable[[memoryview], None]
 
 
 def _lose(record: AttachmentRecord, why: str, around: Surroundings) -> None:
-    error = TheirError(LOST, "", -1, f"its content is gone or damaged, and cannot be put together again: {why}")
+    error = TheirError(CONTENT_LOST, "", -1, f"its content is gone or damaged, and cannot be put together again: {why}")
     event = refusal_event(record, error, around.clock.now())
     state = AttachmentState.QUARANTINED
-    around.catalog.set_state([record.id], state, reason_code=LOST, reason=str(error), events=[event])
+    around.catalog.set_state([record.id], state, reason_code=CONTENT_LOST, reason=str(error), events=[event])
+    around.catalog.restart([record.id], state, str(error))
     set_aside(object_name(record.id), around.store)
     around.bell.ring()
 
