@@ -154,6 +154,7 @@ class Assembly(CatalogPart):
 
         Rows that were not there before are inserted as what they become: most of a large checkpoint are such.
         """
+        _REMOVE.run(connection, {"attachment": checkpoint.removed_attachments})
         _reopen(connection, checkpoint.reopened)
         to_close = {each.id for each in checkpoint.finished}.union(each.id for each in checkpoint.refused)
         said = {record.id: record.state for record in checkpoint.attachments}
@@ -173,7 +174,6 @@ class Assembly(CatalogPart):
         finish(connection, [found for each, found in finished.items() if each in before])
         place(connection, [*finished.values()])
         refuse(connection, [each for each in checkpoint.refused if each.id not in missed])
-        _REMOVE.run(connection, {"attachment": checkpoint.removed_attachments})
         expired = {each for each, state in said.items() if state is AttachmentState.EXPIRED and each not in to_close}
         return missed, {each for each in expired if before.get(each, _RECEIVING) is not _RECEIVING}
 

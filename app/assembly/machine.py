@@ -300,7 +300,6 @@ class Assembly:
                 last_received_at=received_at,
             )
             attachment = self.attachments[key] = Attachment(record, Parts())
-            self._removed.pop(record.id, None)
         elif attachment.record.state is AttachmentState.EXPIRED:
             state = follow(AttachmentState.EXPIRED, Input.MESSAGE)
             assert state is not None

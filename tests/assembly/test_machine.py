@@ -84,6 +84,9 @@ class Host:
 
     def save(self) -> None:
         saved: Checkpoint = self.machine.take_changes()
+        for removed in saved.removed_attachments:
+            self.attachments.pop(removed, None)
+            self.runs.pop(removed, None)
         for record in saved.attachments:
             self.attachments[record.id] = record
         for attachment in saved.without_parts:
@@ -92,9 +95,6 @@ class Host:
             self.runs.setdefault(attachment, []).extend(runs)
         for message in saved.messages:
             self.messages[message.id] = message
-        for removed in saved.removed_attachments:
-            self.attachments.pop(removed, None)
-            self.runs.pop(removed, None)
 
     def positions(self, number: int) -> list[int]:
         record = self.attachments[attachment_id(SOURCE, correl_id(number))]

@@ -266,6 +266,15 @@ class CatalogContract:
             catalog.checkpoint(Checkpoint(part_runs={"a2": [PartRun(1, 1, 0)], "a1": runs}))
         assert catalog.part_runs("a1") == [run for runs in said for run in runs]
 
+    def test_a_removed_attachment_may_begin_anew_at_once(self, catalog: Catalog) -> None:
+        catalog.checkpoint(Checkpoint(attachments=[attachment(1)], part_runs={"a1": [PartRun(1, 3, 10)]}))
+        anew = attachment(1, first_received_at=99, last_received_at=99)
+        runs = {"a1": [PartRun(2, 1, 20)]}
+        catalog.checkpoint(Checkpoint(removed_attachments=["a1"], attachments=[anew], part_runs=runs))
+        found = catalog.attachment("a1")
+        assert found is not None
+        assert (found.first_received_at, catalog.part_runs("a1")) == (99, runs["a1"])
+
     def test_removed_attachments_are_gone_with_their_parts(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1), attachment(2))
         catalog.checkpoint(Checkpoint(part_runs={"a1": [PartRun(1, 1, 1)], "a2": [PartRun(1, 1, 2)]}))

@@ -96,10 +96,10 @@ def _found(outcomes: Iterable[Outcome], rows: Iterable[state.Row]) -> Found:
     for outcome in outcomes:
         found.repeated.extend(outcome.repeated)
         found.refused.extend(outcome.refused)
-        if outcome.record is not None:
-            found.attachments[outcome.record.id] = outcome.record
         if outcome.removed is not None:
             found.attachments.pop(outcome.removed, None)
+        if outcome.record is not None:
+            found.attachments[outcome.record.id] = outcome.record
         if outcome.complete is not None and outcome.record is not None:
             found.completed.append(outcome.record.id)
         found.messages.update((message.id, message) for message in outcome.messages)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from crc32c import crc32c
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
@@ -87,6 +87,7 @@ def everything(reader: BatchReader) -> list[dict[str, Any]]:
 class TestPlan:
     SEGMENTS = st.lists(st.lists(st.integers(1, 50), max_size=20), max_size=8)
 
+    @settings(deadline=None)
     @given(SEGMENTS, st.integers(1, 5000), st.booleans())
     def test_every_record_batch_is_in_one_share_and_in_order(
         self, batch_sizes: list[list[int]], most: int, cut: bool
