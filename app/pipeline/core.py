@@ -214,7 +214,8 @@ def _quality(source: str, references: list[Reference], before: _Before, after: H
     if attachment is None:
         was_taken_for_one = before.begun_at is not None
         received_at = references[0].received_at[0] if before.begun_at is None else before.begun_at
-        return Increment(source, hour_of(received_at), messages, attachments_begun=-int(was_taken_for_one))
+        quality = Increment(source, hour_of(received_at), messages, attachments_begun=-int(was_taken_for_one))
+        return quality._replace(missing_ranges=-before.missing)
     record = attachment.record
     quality = Increment(source, hour_of(record.first_received_at), messages)
     took = ((record.completed_at or 0) - record.first_received_at) / 1e6 if is_complete else 0.0

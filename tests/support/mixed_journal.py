@@ -18,21 +18,21 @@ BATCH = 150
 MIB = 1 << 20
 
 
-def programs(random: Random) -> dict[str, Program]:
-    """Four sources and how their senders write."""
+def programs(random: Random, *, numbered: bool = True) -> dict[str, Program]:
+    """Four sources and how their senders write; one of them may number its messages."""
     return {
         "north": Program(random, DIALECTS[0]),
         "east": Program(random, DIALECTS[5], ccsid=819),
-        "south": Program(random, DIALECTS[24], ccsid=500, encoding=785, numbers_messages=True),
+        "south": Program(random, DIALECTS[24], ccsid=500, encoding=785, numbers_messages=numbered),
         "west": Program(random, DIALECTS[23], body_limit=4096),
     }
 
 
-def traffic(random: Random, attachments: int, largest: int) -> list[PhysicalMessage]:
+def traffic(random: Random, attachments: int, largest: int, *, numbered: bool = True) -> list[PhysicalMessage]:
     """Physical messages in the order of their arrival: so many attachments a source, the largest file of so many bytes,
     which is sent between the others."""
     arrived: list[PhysicalMessage] = []
-    for source, program in programs(random).items():
+    for source, program in programs(random, numbered=numbered).items():
         sent = loads.messages(program, [*loads.mixed(program, attachments), *_spoilt(program)])
         sent += _hostile(random, sent)
         sent = disordered(_with_losses(random, sent), random)
