@@ -11,8 +11,8 @@ application message sends an empty one, since a receiving SAS program waits for 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from app.codecs.ibm_mq.encodings import EBCDIC, is_ebcdic
 from app.codecs.ibm_mq.encodings import charset as named_charset
-from app.codecs.ibm_mq.encodings import is_ebcdic
 from app.codecs.sas import correlid, dialect
 from app.codecs.sas.attachment import read_counts, read_header, write_count, write_header
 from app.codecs.sas.dialect import Dialect
@@ -24,8 +24,6 @@ from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord
 from app.wire import WireError
-
-EBCDIC = "cp500"
 
 LONGEST_COUNT = 8
 """Bytes of the longest body that can be a count."""

@@ -20,7 +20,7 @@ from app.assembly.collecting import Key
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
 from app.model.errors import TheirError
-from app.model.message import Position
+from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     DAMAGED_PART,
     PARTS_GONE,
@@ -34,7 +34,7 @@ from app.observe import Recurring, logger
 from app.service.completion import complete_messages, finished_event, refusal_event
 from app.service.expiring import Between, at_once
 from app.service.parts_held import held_parts, segments_of
-from app.service.quarantining import quarantine_entry
+from app.service.quarantining import quarantine_entry, quarantine_record
 from app.service.reading import Spoilt, read_content
 from app.service.surroundings import Surroundings
 
@@ -301,16 +301,5 @@ class Finisher:
 
 def damaged_part(record: AttachmentRecord, position: int, error: TheirError) -> QuarantineRecord:
     """What quarantine says of a part that cannot be read back: no more than of which attachment it is."""
-    return QuarantineRecord(
-        id=f"{position:016x}",
-        source=record.source,
-        position=position,
-        code=error.code,
-        row=error.row,
-        at=error.at,
-        why=error.why,
-        msg_type=0,
-        correl_id=record.correl_id,
-        size=0,
-        received_at=record.last_received_at,
-    )
+    known = PhysicalMessage(record.source, "", correl_id=record.correl_id, received_at=record.last_received_at)
+    return quarantine_record(position, known, error)

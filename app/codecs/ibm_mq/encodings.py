@@ -24,7 +24,7 @@ MQENC_S390: Final = 785
 
 LATIN_1_CCSID: Final = 819
 
-_EBCDIC: Final = "cp500"
+EBCDIC: Final = "cp500"
 """An EBCDIC whose controls, capitals, digits and blanks are those of all others."""
 
 FloatFormat = Literal["ieee-big", "ieee-little", "s390", "tns"]
@@ -140,7 +140,7 @@ def charset(ccsid: int, encoding: int = MQENC_BIG_ENDIAN) -> str | None:
 
 def in_charset(text: str, ccsid: int, encoding: int = MQENC_BIG_ENDIAN) -> bytes:
     """Encode controls, capitals, digits or blanks in a CodedCharSetId; as ASCII where the identifier is not known."""
-    return text.encode(charset(ccsid, encoding) or (_EBCDIC if is_ebcdic(ccsid) else "ascii"))
+    return text.encode(charset(ccsid, encoding) or (EBCDIC if is_ebcdic(ccsid) else "ascii"))
 
 
 def is_ebcdic(ccsid: int) -> bool | None:

@@ -25,6 +25,7 @@ structure's initial value and its field's page says that it is not checked; 2258
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from app.codecs.ibm_mq.encodings import EBCDIC
 from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
 from app.codecs.ibm_mq.words import (
     HEADER_FORMATS,
@@ -43,7 +44,7 @@ from app.codecs.ibm_mq.words import (
     MQRC_OFFSET_ERROR,
     MQRC_ORIGINAL_LENGTH_ERROR,
 )
-from app.codecs.ibm_mq.writing import ASCII, EBCDIC, Heads, identifier, written
+from app.codecs.ibm_mq.writing import ASCII, Heads, identifier, written
 from app.model.message import PhysicalMessage
 from app.wire import Context, WireError
 from app.wire.kinds import Buffer

@@ -10,14 +10,14 @@ from functools import lru_cache
 from itertools import product
 from typing import Final, Generic, TypeVar
 
-from app.codecs.ibm_mq.encodings import integer_order, is_ebcdic
+from app.codecs.ibm_mq.encodings import EBCDIC, integer_order, is_ebcdic
 from app.codecs.ibm_mq.words import MQ_NO_ID
 from app.wire import Context, Layout
 from app.wire.kinds import PADDING, Buffer, Order
 
 ASCII: Final = "latin-1"
-EBCDIC: Final = "cp500"
-"""Charsets for a header's own names: what they may hold is the same in every ASCII, and in every EBCDIC, code page."""
+"""Like EBCDIC a charset for a header's own names: what they may hold is the same in every ASCII, and in every EBCDIC,
+code page."""
 
 ORDERS: Final[tuple[Order, ...]] = (">", "<")
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.codecs.ibm_mq.encodings import EBCDIC
 from app.codecs.ibm_mq.headers import MQRFH2
 from app.codecs.ibm_mq.rfh import (
     WIDEST,
@@ -20,7 +21,7 @@ from app.codecs.ibm_mq.rfh import (
     write_rfh2,
 )
 from app.codecs.ibm_mq.unwrap import unwrap
-from app.codecs.ibm_mq.writing import ASCII, EBCDIC, ORDERS
+from app.codecs.ibm_mq.writing import ASCII, ORDERS
 from app.model.message import PhysicalMessage
 from app.wire import Context, WireError
 from tests.support.refusals import wire_error
