@@ -46,12 +46,17 @@ class Damages:
             self._around.bell.ring()
 
     def require_deleted(self, record: AttachmentRecord, gone: KeyError) -> None:
-        """Content that is gone was deleted or copied meanwhile; otherwise it is lost. Raises DamagedError."""
-        now = self._around.catalog.attachment(record.id)
-        if now is not None and now.state is AttachmentState.FINISHED and now.storage == record.storage:
-            error = DamagedError(f"what it lies in is missing ({gone})", name=record.object_name)
+        """Report content that is gone, unless it was deleted or copied after `record` was read. Raises DamagedError."""
+        if (error := self.lost(record, gone)) is not None:
             self.found(record, error, "serving")
             raise error from gone
+
+    def lost(self, record: AttachmentRecord, gone: KeyError) -> DamagedError | None:
+        """Return what to say of content that is gone; None when it was deleted or copied after `record` was read."""
+        now = self._around.catalog.attachment(record.id)
+        if now is None or now.state is not AttachmentState.FINISHED or now.storage != record.storage:
+            return None
+        return DamagedError(f"what it lies in is missing ({gone})", name=record.object_name)
 
     def sound(self, record: AttachmentRecord) -> None:
         """Take back what was said of content that has just been read whole and well."""

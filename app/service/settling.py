@@ -93,20 +93,26 @@ class Settler:
 
     def _try(self, record: AttachmentRecord) -> bool:
         try:
-            self._copy(record)
+            was_copied = self._copy(record)
         except StoreFull:
             raise
-        except KeyError as gone:
-            missing = DamagedError(f"a journal segment that finished content lies in is missing ({gone})")
-            self._pass_over(record, missing)
-            return False
         except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
             self._pass_over(record, error)
             return False
         self._failed.pop(record.id, None)
+        return was_copied
+
+    def _copy(self, record: AttachmentRecord) -> bool:
+        """Copy one attachment's content. False when it was deleted or copied by another while this was at work."""
+        try:
+            self._write(record)
+        except KeyError as gone:
+            if (lost := self._damages.lost(record, gone)) is not None:
+                raise lost from gone
+            return False
         return True
 
-    def _copy(self, record: AttachmentRecord) -> None:
+    def _write(self, record: AttachmentRecord) -> None:
         content = open_content(record, self._around.catalog, self._around.store, self._around.journal)
         digest = sha256()
         with self._around.store.create(object_name(record.id)) as target:

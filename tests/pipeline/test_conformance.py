@@ -98,7 +98,7 @@ def test_a_driver_killed_at_any_moment_loses_nothing_and_does_nothing_twice(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     journal, streamed, whole = tmp_path / "journal", tmp_path / "stream", tmp_path / "batch"
-    mixed_journal.write(journal, mixed_journal.traffic(Random(7), 18, 40 * MIB, numbered=False))
+    mixed_journal.write(journal, mixed_journal.traffic(Random(7), 18, 40 * MIB))
     for number, moment in enumerate(MOMENTS):  # the second micro-batch, again and again: the first leaves state behind
         died = _drive(streamed, journal, moment, "0" if number else "1")
         assert died.returncode == -signal.SIGKILL, died.stderr[-4000:]

@@ -123,3 +123,21 @@ def test_a_full_store_ends_the_round_and_is_told_once(tmp_path: Path, monkeypatc
         settler.settle()
         assert {storage(around, each) for each in all_of_them} == {"store"}
     assert [entry["event"] for entry in logs] == ["settling_failed", "settling_recovered"]
+
+
+def test_what_was_copied_or_deleted_meanwhile_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with surroundings(tmp_path, content={"settle_after": 0}) as around, capture_logs() as logs:
+        copied, deleted = (finished(around, number, in_the_journal(around)) for number in (1, 2))
+        before = around.catalog.unsettled_attachments(around.clock.now(), 10)
+        Settler(around).settle()
+        around.catalog.set_state([deleted], AttachmentState.DELETED)
+        late = Settler(around)
+        pages = iter([before])
+        monkeypatch.setattr(around.catalog, "unsettled_attachments", lambda *_: next(pages))
+        late.settle()
+        assert storage(around, copied) == "store"
+        assert late.check() == {"ok": True, "failing": 0, "error": None}
+        record = around.catalog.attachment(copied)
+        assert record is not None
+        assert record.reason_code is None
+        assert not [entry for entry in logs if entry["log_level"] in {"warning", "error"}]

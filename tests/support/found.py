@@ -106,11 +106,17 @@ def assert_same(mine: Found, theirs: Found, *, settled: bool) -> None:
     """Whether content is in the store or still in the journal is the same only if both hosts have it `settled`."""
     ignored = frozenset() if settled else WHERE
     assert mine.attachments.keys() == theirs.attachments.keys()
-    for key, item in mine.attachments.items():
-        assert _without(item, ignored) == _without(theirs.attachments[key], ignored)
+    assert {key: unlike for key in mine.attachments if (unlike := _unlike(mine, theirs, key, ignored))} == {}
     assert mine.messages == theirs.messages
     assert mine.quarantine == theirs.quarantine
     assert mine.dialects == theirs.dialects
+
+
+def _unlike(mine: Found, theirs: Found, key: str, ignored: frozenset[str]) -> dict[str, tuple[Any, Any]]:
+    """Fields of one attachment that both hosts do not say alike."""
+    both = mine.attachments[key], theirs.attachments[key]
+    names = (both[0].keys() | both[1].keys()) - ignored
+    return {name: (both[0].get(name), both[1].get(name)) for name in names if both[0].get(name) != both[1].get(name)}
 
 
 def _without(item: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
