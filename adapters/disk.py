@@ -3,11 +3,14 @@
 import errno
 import os
 from pathlib import Path
+from time import sleep
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 READ_FAILURES = (errno.EIO,)
 """What the system says of a disk that fails."""
 _BLOCK = 4096
+_PAUSES = (0.01, 0.2)
+"""Seconds after which a read that fails is tried again: a disk, or the network to it, may fail for a moment."""
 
 
 def sync_folder(folder: Path) -> None:
@@ -31,6 +34,10 @@ class UnreadableError(Exception):
     """Bytes of a file that cannot be read, or are not there."""
 
 
+def _unreadable(start: int, end: int, error: OSError) -> UnreadableError:
+    return UnreadableError(f"bytes {start} to {end} cannot be read: {error.strerror}")
+
+
 class ReadFile:
     """A file open for reading, which stays open and readable as long as somebody holds this.
 
@@ -48,22 +55,35 @@ class ReadFile:
         return os.fstat(self._descriptor).st_size
 
     def read(self, start: int, end: int) -> bytes:
-        """Bytes [start, end). Raises UnreadableError."""
-        try:
-            data = os.pread(self._descriptor, end - start, start)
-            while len(data) < end - start:
-                more = os.pread(self._descriptor, end - start - len(data), start + len(data))
-                if not more:
-                    raise UnreadableError(f"the file ends at byte {start + len(data)}, before byte {end}")
-                data += more
-        except OSError as error:
-            raise UnreadableError(f"bytes {start} to {end} cannot be read: {error.strerror}") from error
+        """Bytes [start, end), read again after a pause where the disk fails. Raises UnreadableError."""
+        for pause in _PAUSES:
+            try:
+                return self._read(start, end)
+            except OSError as error:
+                if error.errno not in READ_FAILURES:
+                    raise _unreadable(start, end, error) from error
+                sleep(pause)
+        return self._read_once(start, end)
+
+    def _read(self, start: int, end: int) -> bytes:
+        data = os.pread(self._descriptor, end - start, start)
+        while len(data) < end - start:
+            more = os.pread(self._descriptor, end - start - len(data), start + len(data))
+            if not more:
+                raise UnreadableError(f"the file ends at byte {start + len(data)}, before byte {end}")
+            data += more
         return data
+
+    def _read_once(self, start: int, end: int) -> bytes:
+        try:
+            return self._read(start, end)
+        except OSError as error:
+            raise _unreadable(start, end, error) from error
 
     def read_as_is(self, start: int, end: int) -> bytes:
         """Bytes [start, end), those that cannot be read as zeros."""
         try:
-            return self.read(start, end)
+            return self._read_once(start, end)
         except UnreadableError:
             if end - start <= _BLOCK:
                 return bytes(end - start)

@@ -845,7 +845,7 @@ class CatalogContract:
                 ),
             ),
         ],
-        ids=str,
+        ids=lambda value: str(value) if isinstance(value, AttachmentFilter) else None,
     )
     def test_listing_attachments(
         self, catalog: Catalog, which: AttachmentFilter, wanted: Callable[[AttachmentRecord], bool]
