@@ -6,6 +6,7 @@ PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -29,7 +30,7 @@ environment: ## Pack what the tasks need on a cluster that has Spark: dist/pipel
 
 test: system $(VENV)/dev.done ## Set up, then run the whole test suite: make test ARGS="-k journal"
 	@.ci/java $(VENV)
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: system $(VENV)/dev.done ## Break a gateway in a thousand ways and see what holds: make faults ARGS="--seed 7 --faults 1000"
 	@exec $(BIN)/python -m tests.faults.campaign $(ARGS)

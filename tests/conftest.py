@@ -1,6 +1,7 @@
 """The one Spark session of all tests, as starting one takes seconds; and logging as it was before each."""
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # which takes half a second to load, and most tests go without
 
 ROOT = Path(__file__).parents[1]
+
+os.environ.pop("COLUMNS", None)  # a worker process has one, and commands then print no wider
+
+
+LONGEST = ("tests/pipeline/test_conformance.py", "tests/faults/", "tests/end_to_end/", "tests/pipeline/")
+"""Tests that take minutes. They begin first, so that no worker is left alone with one of them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(
+        key=lambda item: next((at for at, each in enumerate(LONGEST) if item.nodeid.startswith(each)), len(LONGEST))
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield running
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_what_lands_is_assembled_by_spark_and_shown_by_the_gateway(broker: Mosquitto, tmp_path: Path) -> None:
     program = Program(Random(1))
     early, late = mixed(program, 12), mixed(program, 9)

@@ -11,7 +11,7 @@ from tests.faults.scenarios import SCENARIOS, SHORT, run
 SEED = "short"
 
 
-@pytest.mark.timeout(900)  # ten starts and more take long on a busy machine
+@pytest.mark.timeout(1200)  # ten starts and more take long on a busy machine
 @pytest.mark.parametrize("name", SHORT)
 def test_promises_are_kept_whatever_happens(name: str, tmp_path: Path, verdicts: list[Verdict]) -> None:
     try:

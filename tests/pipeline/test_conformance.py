@@ -93,7 +93,7 @@ def test_a_stream_finds_the_same(
     assert tables(tmp_path) == tables(batched)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_driver_killed_at_any_moment_loses_nothing_and_does_nothing_twice(
     tmp_path: Path, spark: SparkSession
 ) -> None:
