@@ -182,7 +182,7 @@ def full_disk(world: World, random: Random) -> Iterator[None]:
     fillers = [place / "filler" for place in random.sample(places, random.randint(1, len(places)))]
     for filler in fillers:
         left = random.choice((0, 1, 64, 300)) << 10
-        with filler.open("wb") as file, suppress(OSError):
+        with suppress(OSError), filler.open("wb") as file:  # the gateway may have filled it before
             free = shutil.disk_usage(filler.parent).free - left
             for at in range(0, max(free, 0), 1 << 16):
                 file.write(bytes(min(1 << 16, free - at)))
@@ -192,7 +192,7 @@ def full_disk(world: World, random: Random) -> Iterator[None]:
     if random.random() < 0.3:
         world.kill()
     for filler in fillers:
-        filler.unlink()
+        filler.unlink(missing_ok=True)
         world.faults += 1
     if not world.is_running:
         world.gateway.process = None
