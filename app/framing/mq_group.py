@@ -31,7 +31,7 @@ from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import TheirError
 from app.model.event import GroupPart
 from app.model.message import NO_PROPERTIES, PhysicalMessage
-from app.model.records import Cut, DeliveryRecord, GroupedAs, OutgoingAttachment
+from app.model.records import FramingOptions, DeliveryRecord, GroupedAs, OutgoingAttachment
 
 HIGHEST = 999_999_999
 """The highest MsgSeqNumber and the highest Offset."""
@@ -139,7 +139,7 @@ class _Place(NamedTuple):
     msg_flags: int
 
 
-def messages(delivery: DeliveryRecord, how: Cut, bodies: Bodies) -> Iterator[PhysicalMessage]:
+def messages(delivery: DeliveryRecord, how: FramingOptions, bodies: Bodies) -> Iterator[PhysicalMessage]:
     """All physical messages of a delivery: each attachment a group, or one message in segments.
 
     The GroupId is the attachment's correlid and eight zeros. Raises TheirError for a file too long for segments.

@@ -16,7 +16,7 @@ from app.framing.sas_queue import Manner
 from app.model.attachment import AttachmentKind
 from app.model.errors import TheirError
 from app.model.message import Framing, PhysicalMessage
-from app.model.records import Cut, DeliveryRecord, OutgoingAttachment
+from app.model.records import FramingOptions, DeliveryRecord, OutgoingAttachment
 from app.ports import ContentStore
 from app.service.object_file import opened
 from app.service.outbox import CannotSend
@@ -34,7 +34,7 @@ TEXT_LRECL = 32_767
 class Cutter:
     """Cuts deliveries in one way."""
 
-    def __init__(self, how: Cut, store: ContentStore) -> None:
+    def __init__(self, how: FramingOptions, store: ContentStore) -> None:
         self._how, self._store = how, store
 
     def cut(self, delivery: DeliveryRecord) -> Iterator[PhysicalMessage]:
@@ -52,7 +52,7 @@ class Cutter:
             raise CannotSend(f"its content {gone} is gone") from gone
 
 
-def _grouped(delivery: DeliveryRecord, how: Cut, store: ContentStore) -> Iterator[PhysicalMessage]:
+def _grouped(delivery: DeliveryRecord, how: FramingOptions, store: ContentStore) -> Iterator[PhysicalMessage]:
     def bodies(attachment: OutgoingAttachment) -> Iterator[bytes | memoryview]:
         pieces = store.read(attachment.object_name) if attachment.size else iter(())
         return fixed_records(pieces, how.body_limit)
@@ -60,13 +60,13 @@ def _grouped(delivery: DeliveryRecord, how: Cut, store: ContentStore) -> Iterato
     return mq_group.messages(delivery, how, bodies)
 
 
-def _queued(delivery: DeliveryRecord, how: Cut, store: ContentStore) -> Iterator[PhysicalMessage]:
+def _queued(delivery: DeliveryRecord, how: FramingOptions, store: ContentStore) -> Iterator[PhysicalMessage]:
     charset = encodings.charset(how.ccsid, how.encoding) or "utf-8"
     manner = Manner(Dialect.parse(how.dialect), charset, how.ccsid, how.encoding)
     return sas_queue.messages(delivery, manner, _SasBodies(manner, how, store).of)
 
 
-_FRAMED: Mapping[Framing, Callable[[DeliveryRecord, Cut, ContentStore], Iterator[PhysicalMessage]]] = {
+_FRAMED: Mapping[Framing, Callable[[DeliveryRecord, FramingOptions, ContentStore], Iterator[PhysicalMessage]]] = {
     "sas_queue": _queued,
     "mq_group": _grouped,
 }
@@ -75,7 +75,7 @@ _FRAMED: Mapping[Framing, Callable[[DeliveryRecord, Cut, ContentStore], Iterator
 class _SasBodies:
     """The bodies of an attachment's parts: of a file its description and records, of a data set its messages."""
 
-    def __init__(self, manner: Manner, how: Cut, store: ContentStore) -> None:
+    def __init__(self, manner: Manner, how: FramingOptions, store: ContentStore) -> None:
         self._manner, self._store = manner, store
         self._limit, self._record_length = how.body_limit, how.record_length
 

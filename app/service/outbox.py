@@ -18,7 +18,7 @@ from time import monotonic
 from app.framing import mq_group
 from app.model.attachment import DeliveryState
 from app.model.message import PhysicalMessage, footprint
-from app.model.records import Cut, DeliveryRecord, NewEvent, OutgoingAttachment
+from app.model.records import FramingOptions, DeliveryRecord, NewEvent, OutgoingAttachment
 from app.observe import Recurring, logger
 from app.ports import Progress, Sender, SendFailed
 from app.service.bell import Bell
@@ -42,13 +42,13 @@ class CannotSend(Exception):
     """A delivery that no other attempt can send: what is wrong with its content or its names."""
 
 
-Cutting = Callable[[Cut, DeliveryRecord], Iterator[PhysicalMessage]]
+Cutting = Callable[[FramingOptions, DeliveryRecord], Iterator[PhysicalMessage]]
 """How to cut, and a delivery -> all its physical messages. Raises CannotSend."""
 
 
-def cut_of(destination: Destination, body_limit: int) -> Cut:
+def cut_of(destination: Destination, body_limit: int) -> FramingOptions:
     """How deliveries to a destination are cut into bodies of at most so many bytes."""
-    return Cut(
+    return FramingOptions(
         body_limit,
         destination.dialect,
         destination.ccsid,
@@ -164,7 +164,7 @@ class Outbox:
         self._around.metrics.count_sent(self.name, len(confirmed), sum(len(message.body) for message in confirmed))
         self._around.catalog.update_delivery(run.delivery)
 
-    def _settle_cut(self, delivery: DeliveryRecord) -> tuple[DeliveryRecord, Cut]:
+    def _settle_cut(self, delivery: DeliveryRecord) -> tuple[DeliveryRecord, FramingOptions]:
         """The delivery with the cut that holds for all its attempts, written down before the first message goes."""
         settings = self._settings
         told = max(map(_told, delivery.attachments), default=0) if settings.framing == "mq_group" else 0

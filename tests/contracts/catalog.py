@@ -19,7 +19,7 @@ from app.model.message import Position
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
-    Cut,
+    FramingOptions,
     DeliveryRecord,
     EventRecord,
     Extent,
@@ -1160,7 +1160,7 @@ class CatalogContract:
                 application_body=st.none() | st.binary(),
                 cut=st.none()
                 | st.builds(
-                    Cut,
+                    FramingOptions,
                     numbers,
                     texts,
                     numbers,

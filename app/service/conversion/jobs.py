@@ -10,7 +10,7 @@ import orjson
 import pyarrow.parquet as pq
 
 from app.model.message import PhysicalMessage
-from app.model.records import Cut, DeliveryRecord
+from app.model.records import FramingOptions, DeliveryRecord
 from app.ports import ContentStore, TableStore
 from app.service.content import Content
 from app.service.cutting import Cutter
@@ -61,7 +61,7 @@ def write_table(
 
 
 def count_messages(
-    how: Cut, store: ContentStore, delivery: DeliveryRecord
+    how: FramingOptions, store: ContentStore, delivery: DeliveryRecord
 ) -> Generator[bytes, None, tuple[int, dict[bytes, int]]]:
     """How many physical messages a delivery takes, and each of its attachments by its correlid. Raises CannotSend."""
     counts = Counter(map(_belongs_to, Cutter(how, store).cut(delivery)))
