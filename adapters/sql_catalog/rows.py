@@ -12,10 +12,10 @@ from app.codecs.sas.correlid import compared
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.records import (
     AttachmentRecord,
-    FramingOptions,
     DeliveryRecord,
     EventRecord,
     Extent,
+    FramingOptions,
     GroupProgress,
     MessageRecord,
     OutgoingAttachment,

@@ -4,8 +4,8 @@ There is one object a framing, in a module of its own, and one line in `app.fram
 line, the settings and the composition root ask the object by the name that a physical message or a destination has.
 Nobody else compares names. Transports and captures get its `FramingTraits`.
 
-A framing has no memory. What the messages of a source have told before is an argument (`known`). How parts come together
-is a matter of `app.assembly`, which follows from the events.
+A framing has no memory. What the messages of a source have told before is an argument (`known`). How parts come
+together is a matter of `app.assembly`, and follows from the events.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ Body = bytes | memoryview
 
 ArrangementName = Literal["numbered", "grouped"]
 """How the parts of an attachment come together, are put in order, and are found missing (`app.assembly.arrangement`):
-`numbered` by sequence numbers from 1 up to a count, `grouped` by MsgSeqNumber and Offset. It follows from the events."""
+`numbered` by sequence numbers from 1 up to a count, `grouped` by MsgSeqNumber and Offset. The events decide it."""
 
 
 # --- reading messages -------------------------------------------------------------------------------------------------
@@ -45,6 +45,14 @@ class Columns(NamedTuple):
     parts: npt.NDArray[np.int64]
     keys: npt.NDArray[np.uint8]
     sequences: npt.NDArray[np.int64]
+
+
+KEY_SIZE = 16
+"""Bytes of the key of an attachment of numbered parts."""
+
+_NO_ROWS = np.zeros(0, np.int64)
+NO_COLUMNS = Columns(_NO_ROWS, _NO_ROWS, np.zeros((0, KEY_SIZE), np.uint8), _NO_ROWS)
+"""What columns tell of no message."""
 
 
 # --- reading content --------------------------------------------------------------------------------------------------
@@ -67,25 +75,22 @@ class Received(Protocol):
         """Return the bodies of these parts (0 is the first), or of all; each call reads the journal again."""
 
 
-class Span(NamedTuple):
-    """Bytes of a file in the body of part `part`; `ends` says that a record of the file ends with them."""
-
-    part: int
-    start: int
-    length: int
-    ends: bool = True
+Span = tuple[int, int, Body, bool]
+"""Bytes of a file: the part that they are in (0 is the first), their first byte in its body, the bytes themselves, and
+whether a record of the file ends with them."""
 
 
 class FileContent(NamedTuple):
     """Where the bytes of a file lie in its parts.
 
-    `spans` goes over them in order. `records` are the same bytes in whole records, which become lines of text where the
-    file is made `of_lines`, and are joined otherwise. `description` is what the sender announced of the file.
+    `spans` goes over them in order, each time from the start. Records become lines of text where the file is made
+    `of_lines`, and are joined otherwise. The first `begins_at` parts hold nothing of it. `description` is what the
+    sender announced of the file.
     """
 
     spans: Callable[[], Iterable[Span]]
-    records: Callable[[], Iterator[Body]]
     of_lines: bool = False
+    begins_at: int = 0
     description: FileDescription | None = None
     dialects: int | None = None
 
@@ -116,7 +121,7 @@ StoreTable = Callable[[pa.Schema, Iterable[pa.RecordBatch]], int]
 
 
 class Contents(Protocol):
-    """The contents of a delivery's attachments, as the content store has them. Both raise KeyError for one that is gone."""
+    """The contents of a delivery's attachments, as the content store has them. Raises KeyError for one that is gone."""
 
     def pieces(self, attachment: OutgoingAttachment) -> Iterator[memoryview]:
         """Return the bytes of a file in pieces of any size; each call reads it again."""
@@ -138,12 +143,12 @@ class Framing(Protocol):
         """Return what a physical message means, given the dialects that its source has used. Raises TheirError."""
 
     def is_header(self, message: PhysicalMessage) -> bool:
-        """Tell whether a message is a header: `read` answers `Announced`, or refuses it. The headers of a source are read
-        in order, each with the dialects of those before it."""
+        """Tell whether a message is a header: `read` answers `Announced`, or refuses it. The headers of a source are
+        read in order, each with the dialects of those before it."""
 
     def read_columns(self, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns | None:
-        """Return what columns tell of the `framed` rows of a journal batch, as `read` would. Rows that are neither headers
-        nor parts are read one by one; with None all are."""
+        """Return what columns tell of the `framed` rows of a journal batch, as `read` would. Rows that are neither
+        headers nor parts are read one by one; with None all are."""
 
     def attachment_key(self, message: PhysicalMessage) -> bytes:
         """Return the key of the attachment that a message is a part of. Raises TheirError where it has none."""
@@ -178,7 +183,7 @@ class Framing(Protocol):
         """The fields of `FramingOptions` that change what is written."""
 
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
-        """Return the properties that a message of an attachment has beside its descriptor. A message has all or none."""
+        """Return the properties that a message of an attachment has beside its descriptor, all of them or none."""
 
     def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
         """Make all physical messages of a delivery, one at a time; the same delivery gives the same ones each time.

@@ -211,9 +211,9 @@ class OutgoingAttachment:
 class FramingOptions(NamedTuple):
     """How a destination wants deliveries to be cut into physical messages; a framing says which of it concerns it.
 
-    Bodies have at most `body_limit` bytes. The dialect has its name, the character set and the encoding the numbers that
-    IBM MQ gives them. `record_length` is that of a file's records (None: as a body allows). `group` says what a file
-    becomes where the framing has groups: the messages of a group, or the segments of one message."""
+    Bodies have at most `body_limit` bytes. The dialect has its name, the character set and the encoding the numbers
+    that IBM MQ gives them. `record_length` is that of a file's records (None: as a body allows). `group` says what a
+    file becomes where the framing has groups: the messages of a group, or the segments of one message."""
 
     body_limit: int
     dialect: str

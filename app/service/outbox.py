@@ -7,7 +7,7 @@ no more than one batch comes again, and none where the sender keeps a record of 
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -15,10 +15,10 @@ from random import uniform
 from threading import Event
 from time import monotonic
 
-from app.framing import mq_group
+from app.framing.registry import framing
 from app.model.attachment import DeliveryState
 from app.model.message import PhysicalMessage, footprint
-from app.model.records import FramingOptions, DeliveryRecord, NewEvent, OutgoingAttachment
+from app.model.records import DeliveryRecord, FramingOptions, NewEvent
 from app.observe import Recurring, logger
 from app.ports import Progress, Sender, SendFailed
 from app.service.bell import Bell
@@ -167,7 +167,8 @@ class Outbox:
     def _settle_cut(self, delivery: DeliveryRecord) -> tuple[DeliveryRecord, FramingOptions]:
         """The delivery with the cut that holds for all its attempts, written down before the first message goes."""
         settings = self._settings
-        told = max(map(_told, delivery.attachments), default=0) if settings.framing == "mq_group" else 0
+        how = framing(settings.framing)
+        told = max((_told(how.properties(attachment)) for attachment in delivery.attachments), default=0)
         room = self.sender.max_body(told + (delivery.cut.body_limit if delivery.cut else settings.body_limit)) - told
         if delivery.cut is None:
             limit = min(settings.body_limit, room)
@@ -236,9 +237,8 @@ class _Run:
     delivery: DeliveryRecord
 
 
-def _told(attachment: OutgoingAttachment) -> int:
-    """The bytes that its properties take of the first message of a group, at most."""
-    told = mq_group.properties(attachment)
+def _told(told: Mapping[str, str]) -> int:
+    """Return the bytes that properties take of a message, at most."""
     return sum(PROPERTY_BYTES + 2 * len(name) + len(text.translate(ESCAPED).encode()) for name, text in told.items())
 
 

@@ -19,11 +19,11 @@ from app.model.message import Position
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
-    FramingOptions,
     DeliveryRecord,
     EventRecord,
     Extent,
     Finished,
+    FramingOptions,
     GroupProgress,
     JournalIdentity,
     Kept,

@@ -13,7 +13,7 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import TheirError
 from app.model.event import GroupPart
 from app.model.message import PhysicalMessage
-from app.model.records import FramingOptions, DeliveryRecord, GroupedAs, OutgoingAttachment
+from app.model.records import DeliveryRecord, FramingOptions, GroupedAs, OutgoingAttachment
 
 GROUP, MESSAGE = b"G" * 24, b"M" * 24
 ALLOWED, SEGMENT, LAST_SEGMENT, IN_GROUP, LAST_IN_GROUP = 1, 2, 4, 8, 16

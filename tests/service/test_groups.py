@@ -15,7 +15,7 @@ from adapters.memory import MemoryDestinationSettings, MemoryReceiver, QueueSett
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord, FramingOptions, Finished, GroupedAs
+from app.model.records import AttachmentRecord, Finished, FramingOptions, GroupedAs
 from app.ports import AttachmentFilter
 from app.service.assembler import Assembler
 from app.service.cutting import Cutter

@@ -16,7 +16,7 @@ from adapters.object_store import ObjectStore
 from app.codecs.sas.dialect import DIALECTS
 from app.dataset import side
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.records import FramingOptions, DeliveryRecord, OutgoingAttachment
+from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.service.cutting import Cutter
 from app.service.incoming import Asked, Prepared, Uploaded, prepare, target_of
 from app.service.outbox import cut_of

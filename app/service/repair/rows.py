@@ -16,8 +16,8 @@ import orjson
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.records import (
     AttachmentRecord,
-    FramingOptions,
     DeliveryRecord,
+    FramingOptions,
     GroupProgress,
     MessageRecord,
     OutgoingAttachment,

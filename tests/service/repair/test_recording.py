@@ -13,8 +13,8 @@ from app.model.identity import attachment_id, message_id
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
-    FramingOptions,
     Finished,
+    FramingOptions,
     GroupProgress,
     MessageRecord,
     NewEvent,
