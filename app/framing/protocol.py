@@ -10,12 +10,11 @@ together is a matter of `app.assembly`, and follows from the events.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from app.codecs.sas.files import FileDescription
 from app.model.attachment import AttachmentKind
@@ -23,6 +22,9 @@ from app.model.event import Event
 from app.model.framing import FramingTraits
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile  # which takes a while to load
 
 Body = bytes | memoryview
 
@@ -126,7 +128,7 @@ class Contents(Protocol):
     def pieces(self, attachment: OutgoingAttachment) -> Iterator[memoryview]:
         """Return the bytes of a file in pieces of any size; each call reads it again."""
 
-    def table(self, attachment: OutgoingAttachment) -> AbstractContextManager[pq.ParquetFile]:
+    def table(self, attachment: OutgoingAttachment) -> "AbstractContextManager[ParquetFile]":
         """Open the table of a data set."""
 
 

@@ -13,6 +13,7 @@ from app.dataset import beside, encode
 from app.dataset.numeric import ByteOrder, FloatFormat
 from app.framing.outgoing import fixed_records
 from app.framing.protocol import Contents
+from app.framing.sas_charsets import charset_of
 from app.model.attachment import AttachmentKind
 from app.model.errors import TheirError
 from app.model.records import FramingOptions, OutgoingAttachment
@@ -120,8 +121,3 @@ def _split(data: bytes, separator: bytes) -> list[bytes]:
         found.append(data[start:at])
         start = at = at + width
     return [*found, data[start:]]
-
-
-def charset_of(options: FramingOptions) -> str:
-    """Return the Python codec of the character set that names and texts are written in."""
-    return encodings.charset(options.ccsid, options.encoding) or "utf-8"

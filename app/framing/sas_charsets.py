@@ -1,10 +1,11 @@
-"""The character sets in which the text of a SAS message may be written."""
+"""The character sets in which the text of a SAS message may be written, and is written."""
 
 from collections.abc import Iterator
 
 from app.codecs.ibm_mq.encodings import EBCDIC, is_ebcdic
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.model.message import PhysicalMessage
+from app.model.records import FramingOptions
 
 
 def charsets(message: PhysicalMessage) -> Iterator[str]:
@@ -15,3 +16,8 @@ def charsets(message: PhysicalMessage) -> Iterator[str]:
     """
     named = named_charset(message.ccsid, message.encoding) or (EBCDIC if is_ebcdic(message.ccsid) else None)
     yield from dict.fromkeys(name for name in (named, "utf-8", "latin-1") if name)
+
+
+def charset_of(options: FramingOptions) -> str:
+    """Return the Python codec of the character set that names and texts are written in."""
+    return named_charset(options.ccsid, options.encoding) or "utf-8"

@@ -32,9 +32,7 @@ from app.framing.protocol import (
     Received,
     StoreTable,
 )
-from app.framing.sas_bodies import SasBodies, charset_of
-from app.framing.sas_charsets import charsets
-from app.framing.sas_data_sets import read_data_set
+from app.framing.sas_charsets import charset_of, charsets
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import TheirError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
@@ -184,12 +182,16 @@ class SasQueue:
         return sas_files.begin_file(record, body)
 
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
+        from app.framing.sas_data_sets import read_data_set  # noqa: PLC0415 - it loads pandas, which commands do without
+
         return read_data_set(record, received, store)
 
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:  # noqa: ARG002 - it has none
         return NO_PROPERTIES
 
     def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+        from app.framing.sas_bodies import SasBodies  # noqa: PLC0415 - it loads pandas, which commands do without
+
         return messages(delivery, options, SasBodies(options, contents).of)
 
 
