@@ -12,22 +12,19 @@ from fastapi.openapi.utils import get_openapi
 
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
-from app.web import (
-    attachments,
-    deliveries,
-    documentation,
-    drafts,
-    events,
-    health,
-    messages,
-    problems,
-    quarantine,
-    tables,
-    trace,
-)
+from app.web import documentation, problems
+from app.web.attachments import endpoints as attachments
+from app.web.deliveries import endpoints as deliveries
 from app.web.deps import API, authorize, only_known_parameters
-from app.web.events import Feed
+from app.web.events import endpoints as events
+from app.web.events.feed import Feed
+from app.web.health import endpoints as health
+from app.web.messages import drafts
+from app.web.messages import endpoints as messages
 from app.web.methods import HeadMiddleware
+from app.web.quarantine import endpoints as quarantine
+from app.web.tables import endpoints as tables
+from app.web.trace import endpoints as trace
 
 IO_THREADS = 32
 """Threads that read and write content, for all clients together."""

@@ -18,8 +18,8 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Finished
 from app.service.assembler import Assembler
 from app.service.content import open_content
-from app.service.cutting import Cutter, fixed_records, lines
 from app.service.finisher import Finisher
+from app.service.sending.framer import Cutter, fixed_records, lines
 from app.service.surroundings import Surroundings
 from tests.support.outgoing import FILES, SOURCE, cut, delivery
 from tests.support.surroundings import surroundings

@@ -17,9 +17,10 @@ from app.codecs.sas.dialect import DIALECTS
 from app.dataset import side
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.records import Cut, DeliveryRecord, OutgoingAttachment
-from app.service.cutting import Cutter
-from app.service.incoming import Asked, Prepared, Uploaded, prepare, target_of
-from app.service.outbox import cut_of
+from app.service.sending.framer import Cutter
+from app.service.sending.outbox import cut_of
+from app.service.sending.parts import StoredPart
+from app.service.sending.upload_conversion import ConversionRequest, ConvertedFile, convert_and_store, target_of
 from app.service.surroundings import Surroundings
 from app.settings import Destination
 from app.tables.read.wishes import VariableWish, Wishes
@@ -37,21 +38,26 @@ IEEE_BIG, IEEE_LITTLE, IBM = (
 )
 
 
+AS_FOUND = ConversionRequest()
+
+
 def destination(dialect: str, encoding: int, ccsid: int = 1208, **more: Any) -> Destination:
     return Destination.model_validate(
         {"transport": "memory", "queue": "q", "dialect": dialect, "encoding": encoding, "ccsid": ccsid, **more}
     )
 
 
-def prepared(around: Surroundings, data: bytes, name: str, to: Destination, asked: Asked | None = None) -> Prepared:
+def prepared(
+    around: Surroundings, data: bytes, name: str, to: Destination, request: ConversionRequest = AS_FOUND
+) -> ConvertedFile:
     """A file that was uploaded, made a data set for a destination."""
     with around.store.create("outgoing/d/upload") as target:
         target.write(data)
-    uploaded = Uploaded("outgoing/d/upload", name)
-    return prepare(around.store, uploaded, asked or Asked(), target_of(to, 1 << 30), "outgoing/d/1")
+    uploaded = StoredPart("upload", name, "", "outgoing/d/upload", len(data), "")
+    return convert_and_store(around.store, uploaded, request, target_of(to, 1 << 30), "outgoing/d/1")
 
 
-def queued(around: Surroundings, made_of: Prepared) -> DeliveryRecord:
+def queued(around: Surroundings, made_of: ConvertedFile) -> DeliveryRecord:
     empty = delivery(around, [])
     attachment = OutgoingAttachment(
         bytes([1]) * 16,
@@ -68,7 +74,7 @@ def queued(around: Surroundings, made_of: Prepared) -> DeliveryRecord:
     return replace(empty, attachments=(attachment,))
 
 
-def there_and_back(around: Surroundings, made_of: Prepared, cut: Cut) -> pa.Table:
+def there_and_back(around: Surroundings, made_of: ConvertedFile, cut: Cut) -> pa.Table:
     """The table of a data set that was sent, received in any order and decoded."""
     assert made_of.definition.errors == ()
     messages = list(Cutter(cut, around.store).cut(queued(around, made_of)))
@@ -116,7 +122,7 @@ def test_every_dialect_and_character_set(tmp_path: Path, dialect: str, ccsid: in
             "when": VariableWish(format="DDMMYYP10."),
         },
     )
-    asked = Asked(wishes=wishes)
+    asked = ConversionRequest(wishes=wishes)
     asked = replace(asked, options=replace(asked.options, tags=True))
     with surroundings(tmp_path) as around:
         sent = prepared(around, data, "c:\\in\\sales 2024.csv", to, asked)
@@ -222,7 +228,7 @@ def test_indexes_follow_their_variables_to_new_names(tmp_path: Path) -> None:
     to = destination(*IEEE_BIG)
     wishes = Wishes(variables={"name": VariableWish("Name", "PATIENT"), "visit": VariableWish("Visit", "WHEN")})
     with surroundings(tmp_path) as around:
-        sent = prepared(around, indexed(to.dialect), "a.parquet", to, Asked(wishes=wishes))
+        sent = prepared(around, indexed(to.dialect), "a.parquet", to, ConversionRequest(wishes=wishes))
     assert [(index.name, index.variables) for index in sent.definition.indexes] == [
         ("PATIENT", ["PATIENT"]),
         ("BOTH", ["PATIENT", "WHEN"]),

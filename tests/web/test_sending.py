@@ -16,8 +16,8 @@ from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import StoreFull
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord
-from app.service.cutting import Cutter
-from app.service.outbox import cut_of
+from app.service.sending.framer import Cutter
+from app.service.sending.outbox import cut_of
 from tests.support.waiting import until
 from tests.web.stock import Stock
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.model.attachment import AttachmentKind
-from app.service.cutting import Cutter
-from app.service.outbox import cut_of
+from app.service.sending.framer import Cutter
+from app.service.sending.outbox import cut_of
 from tests.support.tables import visits
 from tests.support.waiting import until
 from tests.tables.out.making import made

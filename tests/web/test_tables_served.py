@@ -16,7 +16,7 @@ import pytest
 
 from app.pipeline.tables import QUALITY, Increment, hour_of
 from app.tables.out import FORMATS
-from app.web.tables import JSON_ROWS
+from app.web.tables.endpoints import JSON_ROWS
 from tests.support.built import RECEIVED, Built, without_deltalake
 from tests.support.tables import field, long, pupils, visits
 from tests.web.conftest import connected, stocked

@@ -1,6 +1,5 @@
 """What is done in a worker process: generator functions that yield bytes and return what can be pickled."""
 
-from collections import Counter
 from collections.abc import Generator
 from datetime import datetime
 from enum import Enum
@@ -9,11 +8,8 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 
-from app.model.message import PhysicalMessage
-from app.model.records import Cut, DeliveryRecord
-from app.ports import ContentStore, TableStore
+from app.ports import TableStore
 from app.service.content import Content
-from app.service.cutting import Cutter
 from app.service.object_file import ContentFile
 from app.service.tables import open_table
 from app.tables.out import FORMATS, Options, outgoing, scanned
@@ -21,8 +17,6 @@ from app.trace import TooManyFrames, explain
 
 MOST_CELLS = 200_000
 """Cells that an explanation tells."""
-
-_CORREL_ID = 16
 
 
 class TableChanged(Exception):
@@ -58,20 +52,6 @@ def write_table(
     pieces = known.write(made, options)  # which refuses at once what the format cannot hold
     if with_rows:
         yield from pieces
-
-
-def count_messages(
-    how: Cut, store: ContentStore, delivery: DeliveryRecord
-) -> Generator[bytes, None, tuple[int, dict[bytes, int]]]:
-    """How many physical messages a delivery takes, and each of its attachments by its correlid. Raises CannotSend."""
-    counts = Counter(map(_belongs_to, Cutter(how, store).cut(delivery)))
-    yield b""
-    return counts.total(), {each.correl_id: counts[each.correl_id] for each in delivery.attachments}
-
-
-def _belongs_to(message: PhysicalMessage) -> bytes:
-    """The correlid of the attachment that a message is a part of."""
-    return (message.group_id or message.correl_id)[:_CORREL_ID]
 
 
 def explained(data: bytes, as_format: str | None) -> Generator[bytes, None, None]:

@@ -19,7 +19,7 @@ from app.model.message import Framing, PhysicalMessage
 from app.model.records import Cut, DeliveryRecord, OutgoingAttachment
 from app.ports import ContentStore
 from app.service.object_file import opened
-from app.service.outbox import CannotSend
+from app.service.sending.errors import CannotSend
 from app.wire import WireError
 
 LONGEST_LINE = 16 << 20

@@ -11,9 +11,9 @@ from app.dataset import side
 from app.model.message import Position
 from app.ports import TableVersion
 from app.service.tables import OpenTable, described
-from app.web.data_sets import variable_view
+from app.web.data_sets import VariableView, variable_view
 from app.web.deps import to_time
-from app.web.schemas import Links, VariableView, shown
+from app.web.schemas import Links, shown
 
 
 class TableFields(BaseModel):

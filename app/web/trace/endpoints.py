@@ -1,16 +1,16 @@
 """Trace: captured bytes in, what they mean field by field out."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from app.service.conversion import Busy
 from app.service.conversion.jobs import explained
 from app.trace import FORMATS, NotRecognised, TooManyFrames
-from app.web.connected import ClientLeft, conversions, while_connected
+from app.web.disconnection import ClientLeft, conversions, while_connected
 from app.web.problems import Problem, responses
+from app.web.trace.schemas import FrameView
 
 LONGEST = 4 << 20
 """Bytes of a capture; the largest physical message of a queue."""
@@ -21,28 +21,6 @@ MOST_CAPTURES = 8
 router = APIRouter(tags=["operations"])
 
 _IGNORED_IN_HEX = str.maketrans("", "", " \t\r\n:-")
-
-
-class CellView(BaseModel):
-    """One row as found: the byte where it starts, how many it takes, its name and its value (bytes in hexadecimal)."""
-
-    offset: int = Field(examples=[0])
-    size: int = Field(examples=[4])
-    name: str = Field(examples=["struc_id"])
-    value: Any = Field(examples=["MD"])
-
-
-class FrameView(BaseModel):
-    """One structure and its cells, in order and without gaps."""
-
-    format: str = Field(examples=["mqmd"])
-    offset: int = Field(examples=[0])
-    note: str
-    cells: list[CellView]
-    fields: list[dict[str, Any]] | None = Field(default=None, description="of a Rendezvous message")
-    decoded: dict[str, Any] | None = Field(default=None, description="of an order packet: all fields of its records")
-    trace: list[str] | None = Field(default=None, description="of an order packet: the lines of a kernel's vtrace")
-
 
 _REQUEST_BODY = {
     "required": True,

@@ -1,71 +1,22 @@
 """Quarantine: physical messages that could not be understood, with the reason and the bytes."""
 
-from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, Field
 
 from app.model.errors import JournalFull
 from app.model.records import QuarantineRecord, QuarantineState
 from app.service.gateway import Gateway
-from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_time
+from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.problems import Problem, responses
-from app.web.schemas import Links, PageView, page_view, shown
+from app.web.quarantine.schemas import QuarantineView
+from app.web.schemas import PageView, page_view
 
 PREVIEW = 256
 """Bytes of a message that its entry shows."""
 _GONE = "the bytes of this message are gone"
 
 router = APIRouter(prefix="/quarantine", tags=["quarantine"])
-
-
-class QuarantineView(BaseModel):
-    """A physical message that could not be understood. `row` names the field, `at` the byte (null where none applies).
-    `preview` are its first bytes in hexadecimal, and `properties` what was kept with it, such as `mqmd.put_appl_name`
-    of a message that came over IBM MQ; both are null in lists, and when they are gone."""
-
-    id: str
-    source: str
-    state: QuarantineState
-    code: str = Field(examples=["truncated"])
-    row: str = Field(examples=["AttachmentHeader.attachments"])
-    at: int | None = Field(examples=[76])
-    why: str
-    msg_type: int
-    correl_id: str
-    size: int
-    received_at: datetime
-    preview: str | None = None
-    properties: dict[str, str] | None = Field(default=None, examples=[{"mqmd.user_identifier": "sasadm"}])
-    links: Links
-
-    @classmethod
-    def of(
-        cls,
-        record: QuarantineRecord,
-        base: str,
-        preview: bytes | None = None,
-        properties: Mapping[str, str] | None = None,
-    ) -> "QuarantineView":
-        own = f"{base}/quarantine/{record.id}"
-        return cls(
-            id=record.id,
-            source=record.source,
-            state=record.state,
-            code=record.code,
-            row=shown(record.row),
-            at=record.at if record.at >= 0 else None,
-            why=shown(record.why),
-            msg_type=record.msg_type,
-            correl_id=record.correl_id.hex(),
-            size=record.size,
-            received_at=to_time(record.received_at),
-            preview=None if preview is None else preview.hex(),
-            properties=None if properties is None else {shown(name): shown(text) for name, text in properties.items()},
-            links={"self": own, "body": f"{own}/body", "replay": f"{own}/replay"},
-        )
 
 
 @router.get("", operation_id="list_quarantine", responses=responses("invalid"))

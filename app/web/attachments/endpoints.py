@@ -11,22 +11,14 @@ from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.gateway import Gateway
-from app.web.data_sets import describe, found_contents
+from app.web.attachments.content import answer
+from app.web.attachments.schemas import AttachmentView, Progress, reason_of
+from app.web.data_sets import SchemaView, describe, found_contents
 from app.web.deps import BaseDep, GatewayDep, Moment, PagingDep, link_next, to_microseconds
-from app.web.fetching import answer
 from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, quality
 from app.web.problems import Problem, damaged, responses
 from app.web.ranges import is_among
-from app.web.schemas import (
-    KINDS,
-    AttachmentView,
-    KindWord,
-    PageView,
-    Progress,
-    SchemaView,
-    page_view,
-    reason_of,
-)
+from app.web.schemas import KINDS, KindWord, PageView, page_view
 
 MISSING_SHOWN = 100
 """Missing ranges that an answer lists, at most."""

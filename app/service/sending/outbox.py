@@ -22,6 +22,7 @@ from app.model.records import Cut, DeliveryRecord, NewEvent, OutgoingAttachment
 from app.observe import Recurring, logger
 from app.ports import Progress, Sender, SendFailed
 from app.service.bell import Bell
+from app.service.sending.errors import CannotSend
 from app.service.surroundings import Surroundings
 from app.settings import Destination, microseconds
 
@@ -36,10 +37,6 @@ PROPERTY_BYTES = 16
 """What a property takes beside its name, which XML has twice, and its text."""
 ESCAPED = str.maketrans(dict.fromkeys("&<>'\"\t\n\r", "&#00;"))
 """What XML writes otherwise, at its length there."""
-
-
-class CannotSend(Exception):
-    """A delivery that no other attempt can send: what is wrong with its content or its names."""
 
 
 Cutting = Callable[[Cut, DeliveryRecord], Iterator[PhysicalMessage]]

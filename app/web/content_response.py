@@ -28,8 +28,8 @@ from app.model.errors import DamagedError, TheirError
 from app.service.content import Content
 from app.service.conversion import Conversions, Slot
 from app.tables.out import OptionError
-from app.web.connected import ClientLeft, disconnected, while_connected
-from app.web.names import content_disposition
+from app.web.disconnection import ClientLeft, disconnected, while_connected
+from app.web.file_names import content_disposition
 from app.web.negotiation import invalid, not_representable
 from app.web.problems import Problem
 from app.web.ranges import ByteRange, parse_ranges, precondition, range_applies

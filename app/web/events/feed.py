@@ -1,4 +1,4 @@
-"""Server-sent events: what happens to attachments, deliveries and quarantine, as CloudEvents 1.0.
+"""The newest events, ready to be sent to any number of clients as CloudEvents 1.0.
 
 One task asks the gateway for news, in the one thread this costs, and keeps the newest events ready to be sent. Every
 client has only its own place in the log: it is served from there, or from the catalog when it is further back.
@@ -10,17 +10,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from app.model.records import EventRecord
 from app.observe import Recurring, logger
 from app.service.gateway import Gateway
-from app.web.deps import GatewayDep, to_time
-from app.web.problems import responses
+from app.web.deps import to_time
 
 HEARTBEAT_SECONDS = 15.0
 WAIT_SECONDS = 1.0
@@ -28,14 +24,6 @@ KEPT = 1000
 AT_ONCE = 500
 
 log = logger(__name__)
-router = APIRouter(tags=["events"])
-
-_EXAMPLE = (
-    "id: 17\n"
-    'data: {"specversion": "1.0", "id": "17", "source": "/v1/events", "type": "attachment.finished", '
-    '"subject": "9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19", "time": "2026-11-21T08:00:00+00:00", '
-    '"datacontenttype": "application/json", "data": {"size": 1048576}}\n\n'
-)
 
 
 class Feed:
@@ -121,28 +109,3 @@ def _encode(event: EventRecord) -> bytes:
         "data": event.data,
     }
     return f"id: {event.number}\ndata: {json.dumps(body)}\n\n".encode()
-
-
-@router.get(
-    "/events",
-    operation_id="stream_events",
-    response_class=StreamingResponse,
-    responses={
-        200: {"description": "events as they happen", "content": {"text/event-stream": {"example": _EXAMPLE}}},
-        **responses("invalid"),
-    },
-)
-async def stream_events(
-    request: Request,
-    gateway: GatewayDep,
-    after: Annotated[int | None, Query(ge=0, lt=1 << 63, description="begin behind this event")] = None,
-    last_event_id: Annotated[int | None, Header(ge=0, lt=1 << 63, description="as browsers send it")] = None,
-) -> StreamingResponse:
-    """Events behind `Last-Event-ID` or `after`, then each as it happens; without either, only what happens from now
-    on. Event numbers grow by one, so a client knows when it has missed some (old ones are removed in time)."""
-    feed: Feed = request.app.state.feed
-    newest = await run_in_threadpool(gateway.catalog.last_event)
-    asked = last_event_id if last_event_id is not None else after
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
-    begin = newest if asked is None else min(asked, newest)
-    return StreamingResponse(feed.stream(begin), 200, headers, "text/event-stream")

@@ -1,11 +1,11 @@
 """An uploaded file -> the data set that is sent: defined for its destination, checked, stored as one Parquet object.
 
-What is stored is what every attempt of a delivery encodes, whatever the file was.
+Every attempt of a delivery encodes the stored object, whatever the file was.
 """
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from app.model.errors import TheirError
 from app.ports import ContentStore
 from app.service.measured import Measured
 from app.service.object_file import opened
+from app.service.sending.parts import StoredPart
 from app.settings import Destination
 from app.tables.out.pieces import Pieces
 from app.tables.read import formats
@@ -23,29 +24,37 @@ from app.tables.read.reading import Options
 from app.tables.read.wishes import Target, Wishes
 
 MOST_FAULTS = 2000
-"""Errors, and warnings, that are told of a file."""
+"""The most errors, and the most warnings, that are reported of a file."""
+
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Runs a generator function, in this process or another, and yields and returns what it does."""
+
+    def __call__(
+        self, function: Callable[..., Generator[bytes | memoryview, None, T]], /, *given: Any
+    ) -> Generator[bytes | memoryview, None, T]: ...
+
+
+def run_here(
+    function: Callable[..., Generator[bytes | memoryview, None, T]], /, *given: Any
+) -> Generator[bytes | memoryview, None, T]:
+    """Run a generator function in this process."""
+    return function(*given)
 
 
 @dataclass(frozen=True, slots=True)
-class Uploaded:
-    """A file in the store, and what its sender calls it."""
-
-    object_name: str
-    file_name: str = ""
-    media_type: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """How a file is to be read (`format` None: its content tells) and what is wanted of the data set."""
+class ConversionRequest:
+    """How to read a file, and what its sender gives for the data set. A format of None is detected from the content."""
 
     format: str | None = None
     options: Options = field(default_factory=Options)
     wishes: Wishes = field(default_factory=Wishes)
 
 
-class Prepared(NamedTuple):
-    """What became of a file of this format. Where the definition has errors, nothing was stored and `size` is 0."""
+class ConvertedFile(NamedTuple):
+    """The data set that a file of this format became. If its definition has errors, nothing is stored: `size` is 0."""
 
     format: str
     definition: Definition
@@ -54,7 +63,7 @@ class Prepared(NamedTuple):
 
 
 def target_of(destination: Destination, most_bytes: int) -> Target:
-    """What a destination takes, of at most so many bytes. Raises TheirError where its character set is not known."""
+    """Return what a destination takes, of at most so many bytes. Raises TheirError for an unknown character set."""
     charset = encodings.charset(destination.ccsid, destination.encoding)
     if charset is None:
         why = f"the destination's character set {destination.ccsid} is none that data sets can be written in"
@@ -64,13 +73,15 @@ def target_of(destination: Destination, most_bytes: int) -> Target:
 
 
 def convert(
-    store: ContentStore, uploaded: Uploaded, asked: Asked, target: Target
+    store: ContentStore, part: StoredPart, request: ConversionRequest, target: Target
 ) -> Generator[memoryview, None, tuple[str, Definition]]:
-    """Reads an uploaded file and yields the Parquet file of the data set, or nothing where the definition has errors.
-    Returns the file's format and the definition without its rows. Raises TheirError for a file that cannot be read."""
-    with opened(store, uploaded.object_name) as file:
-        found = asked.format or formats.format_of(file, uploaded.file_name, uploaded.media_type)
-        definition = define(formats.read(file, found, asked.options), asked.wishes, target)
+    """Yield the Parquet file of the data set that a file is read as, or nothing if the definition has errors.
+
+    Returns the file's format and the definition without its rows. Raises TheirError for a file that cannot be read.
+    """
+    with opened(store, part.object_name) as file:
+        found = request.format or formats.format_of(file, part.file_name or "", part.content_type)
+        definition = define(formats.read(file, found, request.options), request.wishes, target)
         if not definition.errors:
             pieces = Pieces()
             for _ in write_row_groups(definition.schema, definition.batches(), pieces):
@@ -88,22 +99,22 @@ def _no_rows() -> Iterator[pa.RecordBatch]:
     return iter(())
 
 
-def prepare(
+def convert_and_store(
     store: ContentStore,
-    uploaded: Uploaded,
-    asked: Asked,
+    part: StoredPart,
+    request: ConversionRequest,
     target: Target,
     object_name: str,
-    run: Callable[..., Generator[Any, None, tuple[str, Definition]]] | None = None,
+    run: Run = run_here,
     check_room: Callable[[], None] = lambda: None,
-) -> Prepared:
-    """Reads an uploaded file and stores the data set under this name. `run` calls `convert` elsewhere, and `check_room`
-    may refuse to store more. Raises TheirError for a file that cannot be read."""
-    pieces = convert(store, uploaded, asked, target) if run is None else run(convert, store, uploaded, asked, target)
+) -> ConvertedFile:
+    """Read an uploaded file and store its data set under this name. `run` calls `convert`, and `check_room` may refuse
+    to store more. Raises TheirError for a file that cannot be read."""
+    pieces = run(convert, store, part, request, target)
     try:
         first = next(pieces)
     except StopIteration as end:
-        return Prepared(*end.value)
+        return ConvertedFile(*end.value)
     with store.create(object_name) as writer:
         measured = Measured(writer)
         measured.write(first)
@@ -114,4 +125,4 @@ def prepare(
             except StopIteration as end:
                 found, definition = end.value
                 break
-    return Prepared(found, definition, measured.size, measured.sha256)
+    return ConvertedFile(found, definition, measured.size, measured.sha256)

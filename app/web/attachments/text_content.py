@@ -12,7 +12,7 @@ from app.service.content import Content
 from app.service.conversion import Slot
 from app.service.media_types import text_codec
 from app.tables.out import OptionError
-from app.web.content import Piece, Representation, respond_made
+from app.web.content_response import Piece, Representation, respond_made
 from app.web.problems import Problem
 
 UNDECODABLE_HEADER = "Undecodable-Bytes"

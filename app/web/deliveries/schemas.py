@@ -1,18 +1,14 @@
-"""Deliveries: outgoing messages and how far they are."""
+"""The JSON of deliveries."""
 
 from datetime import datetime
-from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from app.model.attachment import DeliveryState
 from app.model.records import DeliveryRecord, OutgoingAttachment
-from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_time
-from app.web.problems import FieldError, Problem, responses
-from app.web.schemas import KindWord, Links, PageView, kind_word, page_view
-
-router = APIRouter(prefix="/deliveries", tags=["deliveries"])
+from app.web.deps import to_time
+from app.web.problems import FieldError
+from app.web.schemas import KindWord, Links, kind_word
 
 
 class OutgoingView(BaseModel):
@@ -94,28 +90,3 @@ class AcceptedDelivery(DeliveryView):
     warnings: list[FieldError] | None = Field(
         default=None, description="what of its data sets was changed, or is not sent; left out where there is nothing"
     )
-
-
-@router.get("", operation_id="list_deliveries", responses=responses("invalid"))
-def list_deliveries(
-    request: Request,
-    response: Response,
-    gateway: GatewayDep,
-    base: BaseDep,
-    paging: PagingDep,
-    state: DeliveryState | None = None,
-    destination: Annotated[str | None, Query(max_length=100)] = None,
-) -> PageView[DeliveryView]:
-    """Deliveries, newest first."""
-    page = gateway.catalog.deliveries(state, destination, paging.cursor, paging.limit)
-    link_next(request, response, page)
-    return page_view(page, lambda record: DeliveryView.of(record, base, gateway.repeats(record.destination)))
-
-
-@router.get("/{delivery_id}", operation_id="get_delivery", responses=responses("not-found"))
-def get_delivery(delivery_id: str, gateway: GatewayDep, base: BaseDep) -> DeliveryView:
-    """One delivery."""
-    record = gateway.catalog.delivery(delivery_id)
-    if record is None:
-        raise Problem("not-found", "there is no delivery of this identifier")
-    return DeliveryView.of(record, base, gateway.repeats(record.destination))

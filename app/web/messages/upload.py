@@ -8,9 +8,7 @@ that breaks off stays in the store.
 import asyncio
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -18,7 +16,8 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, MultipartState, parse_options_header
 from starlette.requests import Request
 
-from app.ports import ContentStore, ObjectWriter
+from app.ports import ContentStore
+from app.service.sending.parts import PartWriter, StoredPart
 from app.web.problems import Problem
 
 _QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"')
@@ -29,17 +28,6 @@ BATCH = 256 << 10
 """Bytes gathered for a worker thread. As many connections as may be open can each hold two such batches."""
 FIELDS_BYTES = 64 << 10
 """Bytes of all parts together that are kept in memory: the description, and the fields of a form."""
-
-
-class StoredPart(NamedTuple):
-    """A part that is an object of the store now. `file_name` is what the client calls it, if it says so."""
-
-    name: str
-    file_name: str | None
-    content_type: str
-    object_name: str
-    size: int
-    sha256: str
 
 
 @dataclass
@@ -94,7 +82,7 @@ class Upload:
         self._headers: dict[bytes, bytes] = {}
         self._name = self._value = b""
         self._field: bytearray | None = None
-        self._target: _Target | None = None
+        self._writer: PartWriter | None = None
         self._head = PartHead("", None, "")
 
     def feed(self, chunks: list[bytes]) -> None:
@@ -113,9 +101,9 @@ class Upload:
 
     def discard(self) -> None:
         """Forgets whatever was stored."""
-        if self._target is not None:
-            self._target.abandon()
-            self._target = None
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None
         for part in self.form.parts:
             self._store.delete(part.object_name)
 
@@ -140,12 +128,12 @@ class Upload:
         if self._is_field(self._head):
             self._field = bytearray()
         else:
-            self._target = _Target(self._store, f"{self._prefix}/{len(self.form.parts)}")
+            self._writer = PartWriter(self._store, f"{self._prefix}/{len(self.form.parts)}")
 
     def _data(self, data: bytes, start: int, end: int) -> None:
         piece = memoryview(data)[start:end]
-        if self._target is not None:
-            self._target.write(piece)
+        if self._writer is not None:
+            self._writer.write(piece)
         elif self._field is not None:
             self._kept += len(piece)
             if self._kept > FIELDS_BYTES:
@@ -153,42 +141,15 @@ class Upload:
             self._field += piece
 
     def _end(self) -> None:
-        if self._target is not None:
-            target, self._target = self._target, None
-            self.form.parts.append(target.stored(self._head))
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            self.form.parts.append(writer.finish(*self._head))
         elif self._field is not None:
             text, self._field = _text(self._field, self._head.name), None
             if self._head.name in self.form.fields:
                 raise Problem("malformed", f"the field {self._head.name!r} comes twice")
             self.form.fields[self._head.name] = text
             self._on_field(self._head.name, text)
-
-
-class _Target:
-    """An object being written, with its hash and its size."""
-
-    def __init__(self, store: ContentStore, name: str) -> None:
-        self._name, self._sha256, self._size = name, sha256(), 0
-        self._object: AbstractContextManager[ObjectWriter] = store.create(name)
-        self._writer = self._object.__enter__()
-
-    def write(self, piece: memoryview) -> None:
-        self._writer.write(piece)
-        self._sha256.update(piece)
-        self._size += len(piece)
-
-    def stored(self, head: PartHead) -> StoredPart:
-        self._object.__exit__(None, None, None)
-        return StoredPart(*head, self._name, self._size, self._sha256.hexdigest())
-
-    def abandon(self) -> None:
-        error = _Abandoned()
-        with suppress(_Abandoned):
-            self._object.__exit__(_Abandoned, error, None)
-
-
-class _Abandoned(Exception):
-    """Tells the store to forget an object; nobody sees it."""
 
 
 async def receive(request: Request, upload: Upload, limit: int, check_room: Callable[[int], None]) -> Form:
