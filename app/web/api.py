@@ -22,6 +22,7 @@ from app.web.health import endpoints as health
 from app.web.messages import drafts
 from app.web.messages import endpoints as messages
 from app.web.methods import HeadMiddleware
+from app.web.problems import endpoints as problem_types
 from app.web.quarantine import endpoints as quarantine
 from app.web.tables import endpoints as tables
 from app.web.trace import endpoints as trace
@@ -83,7 +84,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         api.include_router(resource.router)
     app.include_router(api)
     app.include_router(health.router)
-    app.include_router(problems.router)
+    app.include_router(problem_types.router)
     documentation.install(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app

@@ -4,17 +4,14 @@ They are coroutines that wait for nothing, since FastAPI gives every plain funct
 """
 
 import hmac
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request, Response, Security, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import BeforeValidator
 
 from app.ports import Page
 from app.service.gateway import Gateway
@@ -77,32 +74,6 @@ async def base_path(request: Request) -> str:
 
 
 BaseDep = Annotated[str, Depends(base_path)]
-
-
-_NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _no_number(given: object) -> object:
-    if isinstance(given, str) and _NUMBER.fullmatch(given.strip()):
-        raise ValueError("a number is no time; write it as in 2026-11-21T08:00:00Z or 2026-11-21")
-    return given
-
-
-Moment = Annotated[datetime, BeforeValidator(_no_number)]
-"""A time in ISO 8601. pydantic takes digits for seconds since 1970, which is never what `20261122` means."""
-
-
-def to_time(microseconds: int) -> datetime:
-    """Microseconds since 1970-01-01 UTC as a time."""
-    return _EPOCH + timedelta(microseconds=microseconds)
-
-
-def to_microseconds(time: datetime | None) -> int | None:
-    """A time as microseconds since 1970-01-01 UTC; one that names no zone is UTC."""
-    if time is None:
-        return None
-    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
 
 
 async def only_known_parameters(request: Request) -> None:

@@ -4,14 +4,12 @@ Identifiers of brokers are hexadecimal, times RFC 3339 in UTC, sizes bytes. `lin
 """
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
 from app.model.attachment import AttachmentKind
 from app.ports import Page
-from app.web.deps import to_time
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,7 +36,3 @@ def page_view(page: Page[R], view: Callable[[R], T]) -> PageView[T]:
 
 def kind_word(kind: AttachmentKind | None) -> Any:
     return kind.word if kind else None
-
-
-def optional_time(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else to_time(microseconds)

@@ -19,10 +19,10 @@ from app.service.gateway import Gateway
 from app.tables.out import FORMATS, OptionError, Options, TableFormat
 from app.web.attachments.text_content import answer_in_utf_8
 from app.web.content_response import Piece, Representation, respond, respond_made
-from app.web.deps import to_time
 from app.web.file_names import file_name
 from app.web.negotiation import chosen_format, invalid
 from app.web.problems import Problem, damaged
+from app.web.times import to_time
 
 _STORED = FORMATS["parquet"]
 """The format in which data sets are stored."""

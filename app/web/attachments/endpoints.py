@@ -14,11 +14,12 @@ from app.service.gateway import Gateway
 from app.web.attachments.content import answer
 from app.web.attachments.schemas import AttachmentView, Progress, reason_of
 from app.web.data_sets import SchemaView, describe, found_contents
-from app.web.deps import BaseDep, GatewayDep, Moment, PagingDep, link_next, to_microseconds
+from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, quality
 from app.web.problems import Problem, damaged, responses
 from app.web.ranges import is_among
 from app.web.schemas import KINDS, KindWord, PageView, page_view
+from app.web.times import Timestamp, to_microseconds
 
 MISSING_SHOWN = 100
 """Missing ranges that an answer lists, at most."""
@@ -57,8 +58,8 @@ def list_attachments(
     source: Annotated[str | None, Query(max_length=100)] = None,
     name: Annotated[str | None, Query(max_length=1000, description="part of a name, ignoring case")] = None,
     message: Annotated[str | None, Query(max_length=100, description="a message's identifier")] = None,
-    received_after: Annotated[Moment | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
-    received_before: Annotated[Moment | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
+    received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
+    received_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
 ) -> PageView[AttachmentView]:
     """Attachments, newest first, those included that are still being received."""
     which = AttachmentFilter(

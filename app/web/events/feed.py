@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from app.model.records import EventRecord
 from app.observe import Recurring, logger
 from app.service.gateway import Gateway
-from app.web.deps import to_time
+from app.web.times import to_time
 
 HEARTBEAT_SECONDS = 15.0
 WAIT_SECONDS = 1.0

@@ -14,10 +14,10 @@ from app.tables.read.reading import VariableType
 from app.tables.read.wishes import Defined, Origin
 from app.web.attachments.schemas import AttachmentSummary
 from app.web.data_sets import IndexView
-from app.web.deps import to_time
 from app.web.messages.errors import fault_members
 from app.web.problems import FieldError
-from app.web.schemas import KindWord, Links, kind_word, optional_time, shown
+from app.web.schemas import KindWord, Links, kind_word, shown
+from app.web.times import optional_time, to_time
 
 
 class ApplicationMessage(BaseModel):

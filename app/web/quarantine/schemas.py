@@ -6,8 +6,8 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from app.model.records import QuarantineRecord, QuarantineState
-from app.web.deps import to_time
 from app.web.schemas import Links, shown
+from app.web.times import to_time
 
 
 class QuarantineView(BaseModel):

@@ -18,12 +18,13 @@ from app.service.conversion.jobs import TableChanged, write_table
 from app.service.tables import OpenTable, open_table, outline, reached
 from app.tables.out import OptionError, Options, TableFormat
 from app.web.content_response import Piece, Representation, respond_made
-from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next, to_time
+from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.file_names import table_file_name
 from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, chosen_format, invalid
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
 from app.web.tables.schemas import TableSummary, TableView
+from app.web.times import to_time
 
 JSON_ROWS = 1_000
 """Rows that come as one JSON array where no `limit` is said: who asks for that holds it in memory."""

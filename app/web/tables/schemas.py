@@ -12,8 +12,8 @@ from app.model.message import Position
 from app.ports import TableVersion
 from app.service.tables import OpenTable, described
 from app.web.data_sets import VariableView, variable_view
-from app.web.deps import to_time
 from app.web.schemas import Links, shown
+from app.web.times import to_time
 
 
 class TableFields(BaseModel):
