@@ -106,7 +106,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 
 
 def _forget_validation_error(described: dict[str, Any]) -> None:
-    """Removes what FastAPI says by itself of status 422: where validation can fail, a problem is described."""
+    """Remove FastAPI's own description of status 422. Where validation can fail, a problem is described."""
     for path in described["paths"].values():
         for operation in path.values():
             if "HTTPValidationError" in str(operation["responses"].get("422")):

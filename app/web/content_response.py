@@ -44,7 +44,7 @@ Piece = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """What the header fields say of content. `tag` names it among all others, `modified` is of whole seconds. Content
+    """The facts behind the header fields of content. `tag` is its entity tag, `modified` is of whole seconds. Content
     that lies somewhere, and is not made on the way, has a digest: `sha256`, hexadecimal."""
 
     tag: str
@@ -80,7 +80,7 @@ class Representation:
 
 
 def respond(headers: Headers, method: str, content: Content, what: Representation) -> Response:
-    """The answer to GET or HEAD of content. Blocks as the first piece is read. Raises Problem for 412 and 416."""
+    """Answer GET or HEAD of content. Blocks while the first piece is read. Raises Problem for 412 and 416."""
     about = what.headers() | {"Content-Type": what.media_type}
     if _is_known(headers, what):
         return _not_modified(about)
@@ -103,8 +103,8 @@ def respond(headers: Headers, method: str, content: Content, what: Representatio
 
 
 def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: Representation) -> Response:
-    """The answer to GET or HEAD of what a conversion makes piece by piece, of a size that nobody knows before. Raises
-    Problem for 412."""
+    """Answer GET or HEAD of what a conversion makes piece by piece; its size is not known before. Raises Problem for
+    412."""
     about = what.headers() | {"Content-Type": what.media_type}
     if _is_known(request.headers, what):
         return _not_modified(about)
@@ -112,7 +112,7 @@ def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what
 
 
 def _is_known(headers: Headers, what: Representation) -> bool:
-    """Whether the client has the content already. Raises Problem when it wants another."""
+    """Tell whether the client has the content already. Raises Problem when it wants another."""
     status = precondition(headers, what.etag, what.modified)
     if status == 412:
         raise Problem("precondition-failed", f"the content is {what.etag}", {"ETag": what.etag})
@@ -169,7 +169,7 @@ class ContentResponse(Response):
         self._first = self._read(_WINDOW)
 
     def _read(self, wanted: int) -> list[Piece]:
-        """The next pieces, until they have so many bytes together."""
+        """Return the next pieces, until they have so many bytes together."""
         window: list[Piece] = []
         size = 0
         started = perf_counter()
@@ -230,7 +230,7 @@ class ContentResponse(Response):
 
 
 class ConvertedResponse(Response):
-    """What a conversion makes, which begins when a slot is free and ends when the client goes."""
+    """The answer that a conversion makes. It begins when a slot is free and ends when the client disconnects."""
 
     def __init__(self, headers: Mapping[str, str], make: Callable[[Slot], Iterator[Piece]]) -> None:
         super().__init__(None, 200, headers)
@@ -265,6 +265,6 @@ class ConvertedResponse(Response):
 
 
 async def _never() -> Message:
-    """Takes the place of `receive` where somebody else waits for the client's end."""
+    """Wait forever, as a `receive` where another task waits for the client to disconnect."""
     await asyncio.Event().wait()
     raise AssertionError("an event that nobody sets")

@@ -1,4 +1,4 @@
-"""What endpoints are given: the gateway, a page's place in a listing, and the caller's permission.
+"""Dependencies of endpoints: the gateway, a page's place in a listing, and the caller's permission.
 
 They are coroutines that wait for nothing, since FastAPI gives every plain function a thread.
 """
@@ -18,7 +18,7 @@ from app.service.gateway import Gateway
 from app.web.problems import Problem
 
 API = "/v1"
-"""Where the versioned resources lie."""
+"""The path of the versioned resources."""
 
 
 async def _gateway(request: Request) -> Gateway:
@@ -34,7 +34,7 @@ _bearer = HTTPBearer(auto_error=False, description="A token whose SHA-256 is in 
 async def authorize(
     gateway: GatewayDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
 ) -> None:
-    """Lets in whoever shows a token that the settings know, and everyone when they know none."""
+    """Refuse a request without a token that the settings know, unless they have none. Raises Problem."""
     known = gateway.settings.http.tokens
     if not known:
         return
@@ -62,14 +62,14 @@ PagingDep = Annotated[Paging, Depends(_paging)]
 
 
 def link_next(request: Request, response: Response, page: Page[Any]) -> None:
-    """Tells where a listing goes on (RFC 8288)."""
+    """Link to the next page of a listing (RFC 8288)."""
     if page.next is not None:
         url = request.url.include_query_params(cursor=page.next)
         response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
 
 
 async def base_path(request: Request) -> str:
-    """What stands before /v1 in the addresses that clients use."""
+    """Return the path up to /v1 in the addresses that clients use."""
     return str(request.scope.get("root_path", "")) + API
 
 
@@ -77,7 +77,7 @@ BaseDep = Annotated[str, Depends(base_path)]
 
 
 async def only_known_parameters(request: Request) -> None:
-    """Refuses query parameters that the resource does not have: a misspelt filter must not select everything."""
+    """Refuse query parameters that the resource does not have: a misspelt filter must not select everything."""
     dependant = getattr(request.scope.get("route"), "dependant", None)
     if dependant is None or not request.query_params:
         return

@@ -15,21 +15,21 @@ class ClientLeft(Exception):
 
 
 def conversions(request: Request) -> Conversions:
-    """The pool in which this application converts."""
+    """Return the pool in which this application converts."""
     pool: Conversions = request.app.state.conversions
     return pool
 
 
 async def disconnected(receive: Receive) -> None:
-    """Returns when the client has closed its connection. What it sends before is passed over."""
+    """Wait until the client has closed its connection, and ignore what it sends before."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 @asynccontextmanager
 async def while_connected(receive: Receive) -> AsyncIterator[None]:
-    """Cancels the block when the client closes its connection, and raises ClientLeft then. The request's body must have
-    been read."""
+    """Cancel the block and raise ClientLeft when the client closes its connection. The request's body must have been
+    read."""
     task = asyncio.current_task()
     assert task is not None
     left = False

@@ -24,7 +24,7 @@ _ATTR_CHARS = "!#$&+-.^_`|~"
 
 
 def file_name(record: AttachmentRecord, extension: str = _DATA_SET_EXTENSION) -> str:
-    """What to call an attachment's content on a client's disk: one safe path component, never empty.
+    """Return a file name for an attachment's content: one safe path component, never empty.
 
     `extension` is that of the format in which a data set comes.
     """
@@ -35,12 +35,13 @@ def file_name(record: AttachmentRecord, extension: str = _DATA_SET_EXTENSION) ->
 
 
 def table_file_name(name: str, extension: str) -> str:
-    """What to call a table on a client's disk, in the format that the extension is of."""
+    """Return a file name for a table, with the extension of its format."""
     return (_component(name) or "table") + extension
 
 
 def _component(name: str) -> str:
-    """The last component of a path of any system, without what may not stand in a file name; perhaps empty."""
+    """Return the last component of a path of any system, with characters replaced that no file name may have; it may be
+    empty."""
     last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
     shown = "".join("_" if unicodedata.category(c) in _UNSAFE_CATEGORIES and c not in _JOINERS else c for c in last)
     shown = _NEEDS_REPLACING.sub("_", shown).strip(" ").rstrip(".")
@@ -58,7 +59,7 @@ def _bytes(name: str) -> bytes:
 
 
 def content_disposition(name: str) -> str:
-    """The header's value for a file name, in ASCII: `filename` as nearly as it can, and `filename*` exactly."""
+    """Return the header's value for a file name: `filename` as near as ASCII allows, and `filename*` exactly."""
     bare = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     plain = _UNSAFE_IN_QUOTES.sub("_", bare)
     exact = quote(name.encode("utf-8", "replace"), safe=_ATTR_CHARS)

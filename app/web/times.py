@@ -21,12 +21,12 @@ Timestamp = Annotated[datetime, BeforeValidator(_no_number)]
 
 
 def to_time(microseconds: int) -> datetime:
-    """Microseconds since 1970-01-01 UTC as a time."""
+    """Return the time of microseconds since 1970-01-01 UTC."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def to_microseconds(time: datetime | None) -> int | None:
-    """A time as microseconds since 1970-01-01 UTC; one that names no zone is UTC."""
+    """Return the microseconds of a time since 1970-01-01 UTC. A time without a zone is UTC."""
     if time is None:
         return None
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)

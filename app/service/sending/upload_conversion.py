@@ -46,7 +46,7 @@ def run_here(
 
 @dataclass(frozen=True, slots=True)
 class ConversionRequest:
-    """How to read a file, and what its sender gives for the data set. A format of None is detected from the content."""
+    """The options to read a file with, and the sender's choices for the data set. A format of None is detected."""
 
     format: str | None = None
     options: Options = field(default_factory=Options)

@@ -39,8 +39,8 @@ def answer(
     options: Options,
     charset: str | None = None,
 ) -> Response:
-    """The answer to GET or HEAD of a finished attachment's content. `word` is what `?format=` says, `charset` the
-    character set that a text file is wanted in: None as it is stored, or UTF-8. Raises Problem."""
+    """Answer GET or HEAD of a finished attachment's content. `word` is the value of `?format=`. `charset` is UTF-8 to
+    convert a text file, or None for content as it is stored. Raises Problem."""
     with _gone_if_missing():
         content = gateway.content(record)
     try:
@@ -58,7 +58,7 @@ def answer(
 
 @contextmanager
 def _gone_if_missing() -> Iterator[None]:
-    """Content may be deleted at any time, and found damaged before anything of it has been answered."""
+    """Raise Problem for content that was deleted meanwhile, or is found damaged before its answer begins."""
     try:
         yield
     except KeyError:
@@ -80,7 +80,7 @@ def _data_set(
     known: TableFormat,
     options: Options,
 ) -> Response:
-    """A data set in a format: as it is stored, or made on the way."""
+    """Answer with a data set in a format: as it is stored, or converted while it is sent."""
     chosen = known.settled(options)
     if known is _STORED and chosen == _STORED.settled(Options()):
         return _stored(request, record, content)
@@ -102,7 +102,7 @@ def _refuse_choice(word: str | None, options: Options) -> None:
 
 
 def _representation(record: AttachmentRecord) -> Representation:
-    """What is said of content as it is stored."""
+    """Return the header fields of content as it is stored."""
     assert record.sha256 is not None
     return Representation(
         tag=record.sha256,
@@ -114,8 +114,8 @@ def _representation(record: AttachmentRecord) -> Representation:
 
 
 def _made(record: AttachmentRecord, known: TableFormat, options: Options) -> Representation:
-    """What is said of a data set in another format. Its bytes depend on the versions of this program and of Arrow, too:
-    so the tag tells all of that."""
+    """Return the header fields of a data set in another format. Its bytes depend on the versions of this program and of
+    Arrow, so its entity tag includes them."""
     made_of = (record.sha256, known.name, *options.given().items(), *_MADE_BY)
     return Representation(
         tag=sha256(repr(made_of).encode()).hexdigest(),

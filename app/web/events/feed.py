@@ -38,7 +38,7 @@ class Feed:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Feed"]:
-        """Follows the gateway's events within the block."""
+        """Follow the gateway's events within the block."""
         self._newest = await run_in_threadpool(self._gateway.catalog.last_event)
         with ThreadPoolExecutor(1, "events") as executor:
             following = asyncio.create_task(self._follow(executor))
@@ -75,7 +75,7 @@ class Feed:
         self._news = asyncio.Event()
 
     async def stream(self, after: int) -> AsyncIterator[bytes]:
-        """The events behind a number for one client, and a comment now and then, until the gateway drains."""
+        """Yield the events after a number for one client, and heartbeat comments, until the gateway drains."""
         yield b": attachment gateway\n\n"
         while not self._ended:
             news = self._news

@@ -1,4 +1,4 @@
-"""What operations ask: is it alive, is it ready, and its metrics. Health is open to everyone."""
+"""Health, which is open to everyone, and metrics."""
 
 from typing import Any
 

@@ -26,7 +26,7 @@ Text = Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
 class Strict(BaseModel):
-    """What clients send: no member but those described."""
+    """JSON that clients send, without members that are not described."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -32,14 +32,14 @@ FIELDS_BYTES = 64 << 10
 
 @dataclass
 class Form:
-    """What an upload brought: short fields by name, and stored parts in their order."""
+    """An upload: short fields by name, and stored parts in their order."""
 
     fields: dict[str, str] = field(default_factory=dict)
     parts: list[StoredPart] = field(default_factory=list)
 
 
 class PartHead(NamedTuple):
-    """What a part says of itself before its bytes come."""
+    """The header fields of a part."""
 
     name: str
     file_name: str | None
@@ -86,7 +86,7 @@ class Upload:
         self._head = PartHead("", None, "")
 
     def feed(self, chunks: list[bytes]) -> None:
-        """The next bytes of the body. Raises Problem."""
+        """Parse the next bytes of the body. Raises Problem."""
         try:
             for chunk in chunks:
                 self._parser.write(chunk)
@@ -94,13 +94,13 @@ class Upload:
             raise Problem("malformed", f"not well-formed multipart/form-data: {error}") from None
 
     def finish(self) -> Form:
-        """The whole form. Raises Problem when the body ended early."""
+        """Return the whole form. Raises Problem when the body ended early."""
         if self._parser.state != MultipartState.END:
             raise Problem("malformed", "the body ends before the closing boundary")
         return self.form
 
     def discard(self) -> None:
-        """Forgets whatever was stored."""
+        """Remove everything that was stored."""
         if self._writer is not None:
             self._writer.abandon()
             self._writer = None
@@ -153,8 +153,8 @@ class Upload:
 
 
 async def receive(request: Request, upload: Upload, limit: int, check_room: Callable[[int], None]) -> Form:
-    """Streams a request's body through an upload, and discards it when that fails. `check_room` is asked whether so
-    many bytes more may be written. Raises Problem, ClientDisconnect, and what `check_room` raises."""
+    """Stream a request's body through an upload, and discard the upload when that fails. `check_room` refuses so many
+    bytes more. Raises Problem, ClientDisconnect, and what `check_room` raises."""
     loop = asyncio.get_running_loop()
     working: asyncio.Future[None] | None = None
     try:
@@ -218,7 +218,7 @@ def _head(headers: dict[bytes, bytes]) -> PartHead:
 
 
 def _extended_file_name(header: bytes) -> str | None:
-    """The value of `filename*` (RFC 8187), which goes before `filename`; None where there is none."""
+    """Return the value of `filename*` (RFC 8187), which goes before `filename`; None if there is none."""
     found = _FILE_NAME_EXTENDED.search(_QUOTED.sub(b'""', header))
     if found is None:
         return None

@@ -36,7 +36,7 @@ log = logger(__name__)
 
 
 def install(app: FastAPI) -> None:
-    """Makes every error of the application a problem."""
+    """Make every error of the application a problem."""
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)

@@ -36,17 +36,17 @@ def problem_response(
 
 
 def damaged(error: DamagedError) -> Problem:
-    """What is answered when content is not as it was received, before anything of it was answered."""
+    """Return the problem for content that is not as it was received."""
     return Problem("damaged", f"the content is not served: {error}")
 
 
 def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """pydantic's errors as RFC 9457 shows them: a JSON pointer into the body, or the parameter's name."""
+    """Return errors of pydantic as RFC 9457 shows them: with a JSON pointer into the body, or a parameter's name."""
     return [_field_error(error["loc"], error["msg"].removeprefix("Value error, ")) for error in errors]
 
 
 def pointer_to(location: Sequence[int | str]) -> str:
-    """A JSON pointer (RFC 6901) as a URI fragment."""
+    """Return a JSON pointer (RFC 6901) as a URI fragment."""
     return "#" + "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in location)
 
 

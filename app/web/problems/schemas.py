@@ -47,7 +47,7 @@ class ProblemTypeView(BaseModel):
 
 
 def responses(*words: str) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI's responses for an endpoint that may answer with these problems, examples included."""
+    """Describe in OpenAPI the responses of an endpoint that may answer with these problems, with examples."""
     described: dict[int | str, dict[str, Any]] = {}
     for kind in (PROBLEMS[word] for word in (*words, "internal")):
         entry = described.setdefault(
@@ -67,6 +67,6 @@ def responses(*words: str) -> dict[int | str, dict[str, Any]]:
 
 
 def schemas() -> dict[str, Any]:
-    """What `responses` refers to, for OpenAPI's components."""
+    """Return the JSON schemas that `responses` refers to, for OpenAPI's components."""
     whole = ProblemView.model_json_schema(ref_template="#/components/schemas/{model}")
     return {**whole.pop("$defs"), "ProblemView": whole}

@@ -117,7 +117,7 @@ def get_table(name: Name, store: StoreDep, base: BaseDep) -> TableView:
 
 
 def _cursor(name: str) -> str:
-    """A page's last name, which may be very long, as what continues behind it."""
+    """Return the cursor of the page after a name, which may be very long."""
     return sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -158,7 +158,7 @@ def _rows(request: Request, store: TableStore, opened: OpenTable, known: TableFo
 
 
 def _link_further(request: Request, response: Response, rows: int, chosen: Options) -> None:
-    """Tells where the rows behind the last one are (RFC 8288)."""
+    """Link to the rows after the last one (RFC 8288)."""
     if not chosen.limit or (end := (chosen.offset or 0) + chosen.limit) >= rows:
         return
     url = request.url.include_query_params(offset=end, limit=chosen.limit)

@@ -1,4 +1,4 @@
-"""What clients see of tables: the JSON of a listing and of one table."""
+"""The JSON of tables: of a listing and of one table."""
 
 from datetime import datetime
 from typing import Any

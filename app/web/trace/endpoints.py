@@ -68,7 +68,7 @@ async def trace(
 
 
 async def _capture(request: Request, *, as_hex: bool) -> bytes:
-    """The bytes to explain. Few requests are read at once, since each is held in memory."""
+    """Read the bytes to explain. Few requests are read at once, since each is held in memory."""
     state = request.app.state
     if state.captures >= MOST_CAPTURES:
         raise Busy(f"{MOST_CAPTURES} captures are being read")
