@@ -21,7 +21,6 @@ from app.model.records import (
     DAMAGED_CONTENT,
     DAMAGED_PART,
     AttachmentRecord,
-    DeliveryRecord,
     EventRecord,
     NewEvent,
     QuarantineRecord,
@@ -32,20 +31,18 @@ from app.service.archiver import Archiver
 from app.service.assembling import Assembling, Embedded, Landing, journal_again
 from app.service.belonging import claim, keep_lock
 from app.service.content import Content, open_content
-from app.service.cutting import Cutter
 from app.service.damage import Damages, WatchedContent
 from app.service.intake import Journaler
 from app.service.missing import missing_ranges
-from app.service.outbox import Outbox
 from app.service.quarantining import quarantined_message
 from app.service.receiving_time import ReceivingTime
 from app.service.repair.recording import Recorder
 from app.service.repair.scrubbing import Scrubber
+from app.service.sending.deliveries import Deliveries
 from app.service.settling import Settler
 from app.service.stage import Stage, repeat
 from app.service.surroundings import Surroundings
 from app.service.sweeper import Sweeper
-from app.settings import Destination
 
 log = logger(__name__)
 
@@ -102,10 +99,7 @@ class Gateway:
         self._sweeper = Sweeper(around, self._may_go, self._times, self._assembling.between, before)
         self._settler = Settler(around, self._damages, self._stop)
         self._scrubber = Scrubber(around, self._damages, self._whole, self._stop)
-        self._outboxes = {
-            name: Outbox(name, sender, lambda how, delivery: Cutter(how, self.store).cut(delivery), around)
-            for name, sender in senders.items()
-        }
+        self.deliveries = Deliveries(around, senders, self.check_room)
         self._receiving = [
             Stage(f"receive {name}", self._receive(name, receiver)) for name, receiver in receivers.items()
         ]
@@ -120,7 +114,7 @@ class Gateway:
             "sweep": Stage("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
             "lock": Stage("lock", self._keep_lock),
             "settle": Stage("settle", lambda: repeat(SWEEP_SECONDS, self._stop, self._settler.settle)),
-            **{f"send {name}": Stage(f"send {name}", outbox.run) for name, outbox in self._outboxes.items()},
+            **{f"send {name}": Stage(f"send {name}", outbox.run) for name, outbox in self.deliveries.outboxes.items()},
         }
         if self._archiver is not None:
             archive_all = self._archiver.archive
@@ -134,8 +128,8 @@ class Gateway:
         not belong together, or when another gateway has the catalog."""
         log.info("starting", assembler=self.settings.assembler)
         claim(self._around)
-        for name in self._outboxes:
-            if (repeats := self.repeats(name)) is not None:
+        for name in self.deliveries.outboxes:
+            if (repeats := self.deliveries.repeats(name)) is not None:
                 log.info("messages may repeat", destination=name, repeats=repeats)
         self._assembling.recover()
         self._sweeper.drop_abandoned_uploads()
@@ -154,7 +148,7 @@ class Gateway:
         """Stops taking, finishes what was taken as far as it is journalled, and closes everything."""
         self.drain()
         self._stop.set()
-        for outbox in self._outboxes.values():
+        for outbox in self.deliveries.outboxes.values():
             outbox.stop()
         self._journaler.stop()
         for receiving in self._receiving:
@@ -184,17 +178,13 @@ class Gateway:
         for name, receiver in self.receivers.items():
             status = receiver.status()
             checks[f"source {name}"] = {"ok": bool(status["connected"]) and not status.get("warning"), **status}
-        for name, outbox in self._outboxes.items():
+        for name, outbox in self.deliveries.outboxes.items():
             status = outbox.sender.status()
             repeats = outbox.sender.repeats()
             checks[f"destination {name}"] = {"ok": status.get("error") is None, **status, "repeats": repeats}
         return Health(live=not failed, ready=self._recovered and not self.draining and not failed, checks=checks)
 
     # --- what REST asks -------------------------------------------------------------------------------------------
-
-    @property
-    def destinations(self) -> Mapping[str, Destination]:
-        return self.settings.destinations
 
     def content(self, record: AttachmentRecord) -> WatchedContent:
         """A finished attachment's bytes. Raises KeyError when they are gone, and DamagedError, as reading them does,
@@ -309,18 +299,6 @@ class Gateway:
                 self._tables = plugins.load("table store", "delta")(self.settings.tables_url)
             return self._tables
 
-    def enqueue(self, delivery: DeliveryRecord) -> None:
-        """Takes a delivery whose content is stored. Raises IdempotencyConflict."""
-        data: dict[str, object] = {"destination": delivery.destination}
-        self.catalog.add_delivery(delivery, [NewEvent("delivery.queued", delivery.id, delivery.created_at, data)])
-        self._outboxes[delivery.destination].wake()
-        self.bell.ring()
-
-    def repeats(self, destination: str) -> str | None:
-        """Which messages may arrive twice at a destination; None where none can, or where it is no more."""
-        outbox = self._outboxes.get(destination)
-        return None if outbox is None else outbox.sender.repeats()
-
     def wait_events(self, after: int, timeout: float) -> list[EventRecord]:
         """Events behind a number; waits up to `timeout` seconds for the first."""
         heard = self.bell.rings
@@ -363,7 +341,7 @@ class Gateway:
         metrics.oldest_unfinished_seconds.set_function(self._oldest_unfinished)
         for name, receiver in self.receivers.items():
             metrics.source_connected.labels(name).set_function(_connected(receiver))
-        for name, outbox in self._outboxes.items():
+        for name, outbox in self.deliveries.outboxes.items():
             metrics.destination_connected.labels(name).set_function(_connected(outbox.sender))
 
     def _oldest_unfinished(self) -> float:

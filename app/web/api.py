@@ -12,22 +12,20 @@ from fastapi.openapi.utils import get_openapi
 
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
-from app.web import (
-    attachments,
-    deliveries,
-    documentation,
-    drafts,
-    events,
-    health,
-    messages,
-    problems,
-    quarantine,
-    tables,
-    trace,
-)
+from app.web import documentation, problems
+from app.web.attachments import endpoints as attachments
+from app.web.deliveries import endpoints as deliveries
 from app.web.deps import API, authorize, only_known_parameters
-from app.web.events import Feed
+from app.web.events import endpoints as events
+from app.web.events.feed import Feed
+from app.web.health import endpoints as health
+from app.web.messages import drafts
+from app.web.messages import endpoints as messages
 from app.web.methods import HeadMiddleware
+from app.web.problems import endpoints as problem_types
+from app.web.quarantine import endpoints as quarantine
+from app.web.tables import endpoints as tables
+from app.web.trace import endpoints as trace
 
 IO_THREADS = 32
 """Threads that read and write content, for all clients together."""
@@ -86,7 +84,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         api.include_router(resource.router)
     app.include_router(api)
     app.include_router(health.router)
-    app.include_router(problems.router)
+    app.include_router(problem_types.router)
     documentation.install(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
@@ -108,7 +106,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 
 
 def _forget_validation_error(described: dict[str, Any]) -> None:
-    """Removes what FastAPI says by itself of status 422: where validation can fail, a problem is described."""
+    """Remove FastAPI's own description of status 422. Where validation can fail, a problem is described."""
     for path in described["paths"].values():
         for operation in path.values():
             if "HTTPValidationError" in str(operation["responses"].get("422")):

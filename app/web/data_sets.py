@@ -1,32 +1,74 @@
-"""Stored data sets: their Parquet file, and what variables they have."""
+"""The JSON of data sets and their variables, and how it is made of a stored data set."""
 
-import pyarrow as pa
+from typing import Literal
+
 import pyarrow.parquet as pq
+from pydantic import BaseModel, Field
 
 from app.dataset.contents import Contents, VariableContents, contents
 from app.service.content import Content
 from app.service.object_file import ContentFile
-from app.web.schemas import IndexView, KeyView, SchemaView, VariableView, shown
+from app.web.schemas import shown
 
 
-def parquet_file(content: Content) -> pq.ParquetFile:
-    """Content as Parquet, for one thread at a time. Raises pa.ArrowInvalid when it is not."""
-    return pq.ParquetFile(ContentFile(content))
+class VariableView(BaseModel):
+    """One variable of a data set, as PROC CONTENTS tells it. `column` is its name in the Parquet file."""
+
+    position: int = Field(examples=[1])
+    name: str = Field(examples=["Sex"])
+    column: str = Field(examples=["Sex"])
+    type: Literal["numeric", "character"] = Field(examples=["character"])
+    length: int = Field(description="bytes in an observation", examples=[1])
+    label: str = Field(examples=[""])
+    format: str = Field(examples=["$1."])
+    informat: str = Field(examples=[""])
+    kind: str | None = Field(description="date, datetime, time or time-of-day, by its format", examples=[None])
+    arrow_type: str = Field(examples=["string"])
+    missing_column: str | None = Field(description="the column of its special missing values, if any", examples=[None])
+    bytes_column: str | None = Field(description="the column of its undecodable values, if any", examples=[None])
+    notes: list[str] = Field(examples=[[]])
 
 
-def parquet_schema(content: Content) -> tuple[pa.Schema, int]:
-    """The Arrow schema and the number of rows that a Parquet footer tells. Raises pa.ArrowInvalid for anything else."""
-    with parquet_file(content) as file:
-        return file.schema_arrow, file.metadata.num_rows
+class KeyView(BaseModel):
+    """A variable of the sort key."""
+
+    variable: str
+    descending: bool
+
+
+class IndexView(BaseModel):
+    """An index of a data set; `flags` and `upercmx` as its sender wrote them."""
+
+    name: str
+    variables: list[str]
+    flags: int
+    upercmx: int
+
+
+class SchemaView(BaseModel):
+    """A data set's variables, and what else its definition says under `attributes`."""
+
+    library: str
+    member: str
+    label: str
+    observations: int
+    observation_length: int
+    variables: list[VariableView]
+    sort_key: list[KeyView]
+    indexes: list[IndexView]
+    protection: list[str] = Field(description="read, write, alter: what needs a password in SAS", examples=[[]])
+    warnings: list[str] = Field(description="what was doubtful when it was read", examples=[[]])
+    attributes: dict[str, str] = Field(examples=[{"compress": "NO", "encoding": "utf-8"}])
 
 
 def found_contents(content: Content) -> Contents:
-    """What a stored data set says of itself. Raises pa.ArrowInvalid for content that is not Parquet."""
-    return contents(*parquet_schema(content))
+    """Return what a stored data set says of itself. Raises pa.ArrowInvalid for content that is not Parquet."""
+    with pq.ParquetFile(ContentFile(content)) as file:
+        return contents(file.schema_arrow, file.metadata.num_rows)
 
 
 def describe(found: Contents) -> SchemaView:
-    """The contents of a data set as JSON has them."""
+    """Return the contents of a data set as JSON has them."""
     return SchemaView(
         library=shown(found.library),
         member=shown(found.member),
@@ -51,7 +93,7 @@ def describe(found: Contents) -> SchemaView:
 
 
 def variable_view(found: VariableContents) -> VariableView:
-    """A variable as JSON has it."""
+    """Return a variable as JSON has it."""
     return VariableView(
         position=found.position,
         name=shown(found.name),

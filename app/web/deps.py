@@ -1,27 +1,24 @@
-"""What endpoints are given: the gateway, a page's place in a listing, and the caller's permission.
+"""Dependencies of endpoints: the gateway, a page's place in a listing, and the caller's permission.
 
 They are coroutines that wait for nothing, since FastAPI gives every plain function a thread.
 """
 
 import hmac
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request, Response, Security, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import BeforeValidator
 
 from app.ports import Page
 from app.service.gateway import Gateway
 from app.web.problems import Problem
 
 API = "/v1"
-"""Where the versioned resources lie."""
+"""The path of the versioned resources."""
 
 
 async def _gateway(request: Request) -> Gateway:
@@ -37,7 +34,7 @@ _bearer = HTTPBearer(auto_error=False, description="A token whose SHA-256 is in 
 async def authorize(
     gateway: GatewayDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
 ) -> None:
-    """Lets in whoever shows a token that the settings know, and everyone when they know none."""
+    """Refuse a request without a token that the settings know, unless they have none. Raises Problem."""
     known = gateway.settings.http.tokens
     if not known:
         return
@@ -65,48 +62,22 @@ PagingDep = Annotated[Paging, Depends(_paging)]
 
 
 def link_next(request: Request, response: Response, page: Page[Any]) -> None:
-    """Tells where a listing goes on (RFC 8288)."""
+    """Link to the next page of a listing (RFC 8288)."""
     if page.next is not None:
         url = request.url.include_query_params(cursor=page.next)
         response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
 
 
 async def base_path(request: Request) -> str:
-    """What stands before /v1 in the addresses that clients use."""
+    """Return the path up to /v1 in the addresses that clients use."""
     return str(request.scope.get("root_path", "")) + API
 
 
 BaseDep = Annotated[str, Depends(base_path)]
 
 
-_NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _no_number(given: object) -> object:
-    if isinstance(given, str) and _NUMBER.fullmatch(given.strip()):
-        raise ValueError("a number is no time; write it as in 2026-11-21T08:00:00Z or 2026-11-21")
-    return given
-
-
-Moment = Annotated[datetime, BeforeValidator(_no_number)]
-"""A time in ISO 8601. pydantic takes digits for seconds since 1970, which is never what `20261122` means."""
-
-
-def to_time(microseconds: int) -> datetime:
-    """Microseconds since 1970-01-01 UTC as a time."""
-    return _EPOCH + timedelta(microseconds=microseconds)
-
-
-def to_microseconds(time: datetime | None) -> int | None:
-    """A time as microseconds since 1970-01-01 UTC; one that names no zone is UTC."""
-    if time is None:
-        return None
-    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
-
-
 async def only_known_parameters(request: Request) -> None:
-    """Refuses query parameters that the resource does not have: a misspelt filter must not select everything."""
+    """Refuse query parameters that the resource does not have: a misspelt filter must not select everything."""
     dependant = getattr(request.scope.get("route"), "dependant", None)
     if dependant is None or not request.query_params:
         return

@@ -19,7 +19,7 @@ _POLICY = (
 
 
 def install(app: FastAPI) -> None:
-    """Serves the documentation of the application."""
+    """Serve the documentation of the application."""
     app.mount(_PLACE, StaticFiles(directory=_FILES), name="documentation")
 
     @app.get("/docs", include_in_schema=False)

@@ -1,4 +1,4 @@
-"""What all resources have in common: HEAD where there is GET, and `Allow`."""
+"""HEAD for every resource with GET, and `Allow`."""
 
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -7,7 +7,7 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def allowed(scope: Scope) -> list[str]:
-    """The methods that a path has, whichever routes they are registered with."""
+    """Return the methods that a path has, over all its routes."""
     routes = scope["app"].routes
     found = [method for method in _METHODS if _has(routes, scope, method)]
     return ["GET", "HEAD", *found[1:]] if found[:1] == ["GET"] and "HEAD" not in found else found

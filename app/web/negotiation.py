@@ -44,11 +44,11 @@ def _described(media_type: str) -> dict[str, Any]:
 
 
 DESCRIBED: dict[str, Any] = {known.media_type: _described(known.media_type) for known in FORMATS.values()}
-"""What OpenAPI says of data sets in each media type."""
+"""OpenAPI's description of data sets in each media type."""
 
 
 def chosen_format(word: str | None, accept: str | None) -> TableFormat:
-    """The format to answer with, by `?format=` or else by Accept. Raises Problem when there is none a client takes."""
+    """Return the format to answer with, by `?format=` or else by Accept. Raises Problem if the client accepts none."""
     if word is None:
         candidates = [known for known in FORMATS.values() if BY_MEDIA_TYPE[known.media_type] is known]
         qualities = [quality(accept, known.media_type) for known in candidates]
@@ -62,7 +62,7 @@ def chosen_format(word: str | None, accept: str | None) -> TableFormat:
 
 
 def quality(accept: str | None, media_type: str) -> float:
-    """How much an Accept header wants a media type, 0 (not at all) to 1: its most specific range decides."""
+    """Return the quality of a media type in an Accept header, 0 (refused) to 1: its most specific range decides."""
     if not accept or not accept.strip(", "):
         return 1.0
     ranks = {media_type: 2, media_type.partition("/")[0] + "/*": 1, "*/*": 0}
@@ -75,7 +75,7 @@ def quality(accept: str | None, media_type: str) -> float:
 
 
 def _weight(parameters: list[str]) -> float:
-    """The value of `q`; 1 where there is none, and for what is no number."""
+    """Return the value of `q`; 1 if there is none, or if it is not a number."""
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "q":
@@ -134,11 +134,11 @@ FormatDep = Annotated[
 
 
 def invalid(error: OptionError) -> Problem:
-    """What an option that cannot be followed is answered with."""
+    """Return the problem for an option that cannot be followed."""
     return Problem("invalid", str(error), errors=[{"detail": error.why, "parameter": error.option}])
 
 
 def not_representable(error: TheirError) -> Problem:
-    """What is answered when a format cannot hold a data set, as far as that is known before it is sent."""
+    """Return the problem for a data set that a format cannot hold."""
     misfits = [misfit._asdict() for misfit in error.misfits] if isinstance(error, MisfitError) else []
     return Problem("not-representable", str(error), misfits=misfits)

@@ -35,7 +35,7 @@ _REFUSALS = {
 
 
 def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
-    """uvicorn's configuration for the application, with limited connections."""
+    """Return the configuration of uvicorn for the application, with limited connections."""
     limits = http.model_copy(update={"connections": min(http.connections, _descriptors() - OTHER_DESCRIPTORS)})
 
     class Limited(LimitedProtocol):
@@ -56,8 +56,8 @@ def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
 
 
 def _descriptors() -> int:
-    """How many descriptors this process may have. It does not ask for more: clients of brokers use `select`, which
-    takes none above 1023."""
+    """Return how many descriptors this process may have. It does not ask for more: clients of brokers use `select`,
+    which takes none above 1023."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if most == resource.RLIM_INFINITY else max(most, OTHER_DESCRIPTORS + 1)
 
@@ -72,7 +72,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_idle = True
         self.idle_since = self.loop.time()
         self._is_whole = True
-        """Whether no request has begun that is not whole."""
+        """True while no request is incomplete."""
         self._in_head = True
         self._overhead = 0
         """Bytes since the last content that were none."""
@@ -96,7 +96,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _make_room(self) -> bool:
-        """Closes another connection, the one that has been idle longest."""
+        """Close another connection, the one that has been idle longest."""
         others = (each for each in self.connections if each is not self and isinstance(each, LimitedProtocol))
         idlest = min((each for each in others if each.is_idle), key=lambda each: each.idle_since, default=None)
         if idlest is None:
@@ -110,7 +110,7 @@ class LimitedProtocol(HttpToolsProtocol):
         return self._is_idle and not self.transport.is_closing()
 
     def abort(self) -> None:
-        """Closes the connection at once."""
+        """Close the connection at once."""
         self.connections.discard(self)
         self.transport.abort()
 

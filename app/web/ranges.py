@@ -26,7 +26,7 @@ class ByteRange(NamedTuple):
 
 
 def parse_ranges(value: str, size: int) -> list[ByteRange] | None:
-    """The ranges that a Range header selects of `size` bytes, in its order; overlapping ones are joined.
+    """Return the ranges that a Range header selects of `size` bytes, in its order; overlapping ones are joined.
 
     None when the header is to be ignored (another unit, not well-formed, more than MAX_RANGES, or nothing to select
     from). An empty list when no range can be satisfied.
@@ -73,7 +73,7 @@ def _joined(ranges: list[ByteRange]) -> list[ByteRange]:
 
 
 def precondition(headers: Mapping[str, str], etag: str, modified: datetime) -> int:
-    """200 to go on, 304 when the client has it already, 412 when it wants another; in the order of section 13.2.2.
+    """Return 200 to go on, 304 if the client has it already, 412 if it wants another, as in section 13.2.2.
 
     `etag` is a strong entity tag with its quotes, `modified` a time of whole seconds. Header names in lower case.
     """
@@ -89,12 +89,12 @@ def precondition(headers: Mapping[str, str], etag: str, modified: datetime) -> i
 
 
 def is_among(etag: str, if_match: str) -> bool:
-    """Whether an If-Match header names this entity tag, or any."""
+    """Tell whether an If-Match header names this entity tag, or any."""
     return _matches(if_match, etag, weakly=False)
 
 
 def range_applies(headers: Mapping[str, str], etag: str, modified: datetime) -> bool:
-    """Whether If-Range, where there is one, lets a Range header apply (section 13.1.5)."""
+    """Tell whether a Range header applies: there is no If-Range, or it matches (section 13.1.5)."""
     value = headers.get("if-range")
     return value is None or value.strip() == etag or _date(value) == modified
 

@@ -34,11 +34,11 @@ from app.pipeline.job import Job, open_job
 from app.pipeline.references import What, messages
 from app.ports import AttachmentFilter
 from app.service.assembler import Assembler
-from app.service.conversion.jobs import count_messages
-from app.service.cutting import Cutter
 from app.service.finisher import Finisher
 from app.service.missing import missing_ranges
-from app.service.outbox import CannotSend
+from app.service.sending.dry_run import count_messages
+from app.service.sending.errors import CannotSend
+from app.service.sending.framer import Cutter
 from app.service.surroundings import Surroundings
 from app.settings import Settings
 from tests.support.found import assert_same, by_the_gateway, in_folder, settings

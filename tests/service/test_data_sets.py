@@ -24,7 +24,7 @@ from app.framing import sas_queue
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, FramingOptions
-from app.service.cutting import Cutter
+from app.service.sending.framer import Cutter
 from app.service.surroundings import Surroundings
 from tests.service.test_round_trip import content, receive, received
 from tests.support.outgoing import cut, delivery

@@ -19,8 +19,8 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachment
 from app.ports import AttachmentFilter, Progress, SendFailed
-from app.service.cutting import Cutter
 from app.service.gateway import Gateway
+from app.service.sending.framer import Cutter
 from app.service.settling import Settler
 from app.service.surroundings import Surroundings
 from app.service.sweeper import Sweeper
@@ -76,7 +76,7 @@ class Service:
         now = self.clock.now()
         header, message = correlid.join(uuid4().bytes, 0), correlid.join(uuid4().bytes, 0)
         delivery = DeliveryRecord(delivery_id, DESTINATION, header, message, (attachment,), now, now)
-        self.gateway.enqueue(delivery)
+        self.gateway.deliveries.enqueue(delivery)
         return delivery
 
     def delivery(self, sent: DeliveryRecord) -> DeliveryRecord:

@@ -18,10 +18,10 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Finished, FramingOptions, GroupedAs
 from app.ports import AttachmentFilter
 from app.service.assembler import Assembler
-from app.service.cutting import Cutter
 from app.service.finisher import Finisher
 from app.service.gateway import Gateway
-from app.service.outbox import CannotSend
+from app.service.sending.errors import CannotSend
+from app.service.sending.framer import Cutter
 from app.service.surroundings import Surroundings
 from tests.service.test_gateway import UnreliableSender
 from tests.service.test_round_trip import content, receive
@@ -161,7 +161,7 @@ def running(folder: Path, plan: Sequence[int | None] = (), max_body: int = 32_00
 
         def ended(contents: list[tuple[AttachmentKind, str, bytes]]) -> str:
             sent = replace(delivery(around, contents), destination="back", application_body=None)
-            gateway.enqueue(sent)
+            gateway.deliveries.enqueue(sent)
 
             def state() -> str | None:
                 clock.advance(1)

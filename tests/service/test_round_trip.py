@@ -20,8 +20,8 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Finished
 from app.service.assembler import Assembler
 from app.service.content import open_content
-from app.service.cutting import Cutter
 from app.service.finisher import Finisher
+from app.service.sending.framer import Cutter
 from app.service.surroundings import Surroundings
 from tests.support.outgoing import FILES, SOURCE, cut, delivery
 from tests.support.surroundings import surroundings

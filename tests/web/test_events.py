@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from app.model.records import NewEvent
-from app.web import events
+from app.web.events import feed as events
 from tests.support.waiting import until
 from tests.web.stock import Stock
 

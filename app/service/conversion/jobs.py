@@ -1,6 +1,5 @@
 """What is done in a worker process: generator functions that yield bytes and return what can be pickled."""
 
-from collections import Counter
 from collections.abc import Generator
 from datetime import datetime
 from enum import Enum
@@ -9,14 +8,8 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 
-from app.framing.protocol import Framing
-from app.framing.registry import framing
-from app.model.errors import TheirError
-from app.model.message import PhysicalMessage
-from app.model.records import DeliveryRecord, FramingOptions
-from app.ports import ContentStore, TableStore
+from app.ports import TableStore
 from app.service.content import Content
-from app.service.cutting import Cutter
 from app.service.object_file import ContentFile
 from app.service.tables import open_table
 from app.tables.out import FORMATS, Options, outgoing, scanned
@@ -24,8 +17,6 @@ from app.trace import TooManyFrames, explain
 
 MOST_CELLS = 200_000
 """Cells that an explanation tells."""
-
-_CORREL_ID = 16
 
 
 class TableChanged(Exception):
@@ -61,24 +52,6 @@ def write_table(
     pieces = known.write(made, options)  # which refuses at once what the format cannot hold
     if with_rows:
         yield from pieces
-
-
-def count_messages(
-    how: FramingOptions, store: ContentStore, delivery: DeliveryRecord
-) -> Generator[bytes, None, tuple[int, dict[bytes, int]]]:
-    """How many physical messages a delivery takes, and each of its attachments by its correlid. Raises CannotSend."""
-    cut = Cutter(how, store).cut(delivery)
-    counts = Counter(_belongs_to(message, framing(how.framing)) for message in cut)
-    yield b""
-    return counts.total(), {each.correl_id: counts[each.correl_id] for each in delivery.attachments}
-
-
-def _belongs_to(message: PhysicalMessage, cut_by: Framing) -> bytes:
-    """Return the correlid of the attachment that a message is a part of; empty where it is a part of none."""
-    try:
-        return cut_by.attachment_key(message)[:_CORREL_ID]
-    except TheirError:
-        return b""
 
 
 def explained(data: bytes, as_format: str | None) -> Generator[bytes, None, None]:

@@ -30,7 +30,13 @@ Converting = Callable[..., Generator[bytes | memoryview, None, T]]
 WAIT_SECONDS = 60.0
 """How long a conversion waits for a slot at most."""
 
-_PRELOADED = ["__main__", "app.service.conversion.jobs", "app.service.conversion.worker", "pyarrow.dataset"]
+_PRELOADED = [
+    "__main__",
+    "app.service.conversion.jobs",
+    "app.service.conversion.worker",
+    "app.service.sending.dry_run",
+    "pyarrow.dataset",
+]
 _SAYS_MEMORY = {-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV}
 _END_SECONDS = 5.0
 
@@ -204,7 +210,7 @@ class Slot:
             worker.close()
 
 
-def finished(pieces: Generator[bytes, None, T]) -> T:
+def finished(pieces: Generator[bytes | memoryview, None, T]) -> T:
     """The result of a conversion that yields nothing of worth."""
     while True:
         try:

@@ -1,0 +1,1 @@
+"""Sending: files and tables -> deliveries -> framed messages on their way to a broker."""

@@ -1,0 +1,155 @@
+"""Sending: a message whose parts are stored becomes a delivery, and an outbox sends it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from app.model.attachment import DeliveryState
+from app.model.records import DeliveryRecord, NewEvent
+from app.ports import IdempotencyConflict, Sender
+from app.service.conversion import finished
+from app.service.sending.drafts import MessageDraft, find_destination, new_delivery
+from app.service.sending.dry_run import DryRun, count_messages
+from app.service.sending.errors import KeyReused, MessageFault
+from app.service.sending.framer import Cutter
+from app.service.sending.outbox import Outbox, cut_of
+from app.service.sending.parts import StoredPart
+from app.service.sending.preparation import Preparation, prepare
+from app.service.sending.upload_conversion import (
+    ConversionRequest,
+    ConvertedFile,
+    Run,
+    convert_and_store,
+    run_here,
+    target_of,
+)
+from app.service.surroundings import Surroundings
+from app.settings import Destination
+
+
+class Submission(NamedTuple):
+    """A message that a client wants sent. `parts` are stored, by the names that the message uses. An idempotency key
+    makes repeating it safe; `fingerprint` tells whether another submission with the key is the same."""
+
+    delivery_id: str
+    message: MessageDraft
+    parts: Mapping[str, StoredPart]
+    key: str | None = None
+    fingerprint: str = ""
+
+
+class Accepted(NamedTuple):
+    """A submission as a queued delivery. `is_replayed` if an earlier submission with the same key was queued."""
+
+    delivery: DeliveryRecord
+    warnings: list[MessageFault]
+    is_replayed: bool = False
+
+
+class Deliveries:
+    """The outgoing messages of all destinations. `check_room` raises StoreFull if so many bytes more have no room."""
+
+    def __init__(self, around: Surroundings, senders: Mapping[str, Sender], check_room: Callable[[int], None]) -> None:
+        self._around, self._check_room = around, check_room
+        self._catalog, self._store, self._clock = around.catalog, around.store, around.clock
+        self.outboxes: Mapping[str, Outbox] = {
+            name: Outbox(name, sender, lambda how, delivery: Cutter(how, around.store).cut(delivery), around)
+            for name, sender in senders.items()
+        }
+
+    @property
+    def destinations(self) -> Mapping[str, Destination]:
+        """Return the settings of every destination by name."""
+        return self._around.settings.destinations
+
+    def submit(self, submission: Submission, run: Run = run_here) -> Accepted:
+        """Queue a message; `run` converts its data sets. Removes its objects when it is not queued.
+
+        Raises CannotSend, UnsuitableDataSets, KeyReused and what storing raises.
+        """
+        delivery_id = submission.delivery_id
+        try:
+            prepared = self._prepare(submission, run)
+            delivery = self._new_delivery(submission, prepared)
+            self.enqueue(delivery)
+        except IdempotencyConflict as conflict:
+            self.discard(delivery_id)
+            if not conflict.same_request:
+                raise KeyReused(f"it stands for delivery {conflict.delivery.id}") from None
+            return Accepted(_as_queued(conflict.delivery), list(prepared.warnings()), is_replayed=True)
+        except BaseException:
+            self.discard(delivery_id)
+            raise
+        for part in prepared.data_sets:
+            self._store.delete(submission.parts[part].object_name)
+        return Accepted(delivery, list(prepared.warnings()))
+
+    def dry_run(self, submission: Submission, run: Run = run_here) -> DryRun:
+        """Tell what a message would be, and remove its objects. Raises CannotSend and UnsuitableDataSets."""
+        try:
+            prepared = self._prepare(submission, run)
+            delivery = self._new_delivery(submission, prepared)
+            destination = self.destinations[delivery.destination]
+            how = cut_of(destination, destination.body_limit)
+            total, counts = finished(run(count_messages, how, self._store, delivery))
+        finally:
+            self.discard(submission.delivery_id)
+        parts = [attachment.part for attachment in prepared.message.attachments]
+        return DryRun(delivery, parts, prepared.data_sets, total, counts)
+
+    def discard(self, delivery_id: str) -> None:
+        """Remove every object of a submission that is not queued."""
+        for name in list(self._store.names(folder_of(delivery_id))):
+            self._store.delete(name)
+
+    def enqueue(self, delivery: DeliveryRecord) -> None:
+        """Take a delivery whose content is stored. Raises IdempotencyConflict."""
+        data: dict[str, object] = {"destination": delivery.destination}
+        self._catalog.add_delivery(delivery, [NewEvent("delivery.queued", delivery.id, delivery.created_at, data)])
+        self.outboxes[delivery.destination].wake()
+        self._around.bell.ring()
+
+    def repeats(self, destination: str) -> str | None:
+        """Return which messages may arrive twice at a destination; None if none can, or if it is not configured."""
+        outbox = self.outboxes.get(destination)
+        return None if outbox is None else outbox.sender.repeats()
+
+    def _prepare(self, submission: Submission, run: Run) -> Preparation:
+        destination = find_destination(self.destinations, submission.message.destination)
+        most_bytes = self._around.settings.limits.upload_bytes
+
+        def convert(part: StoredPart, request: ConversionRequest, object_name: str) -> ConvertedFile:
+            target = target_of(destination, most_bytes)
+            return convert_and_store(self._store, part, request, target, object_name, run, lambda: self._check_room(0))
+
+        return prepare(submission.message, submission.parts, folder_of(submission.delivery_id), convert)
+
+    def _new_delivery(self, submission: Submission, prepared: Preparation) -> DeliveryRecord:
+        return new_delivery(
+            submission.delivery_id,
+            prepared.message,
+            prepared.parts,
+            self.destinations[submission.message.destination],
+            now=self._clock.now(),
+            key=submission.key,
+            fingerprint=submission.fingerprint,
+        )
+
+
+def folder_of(delivery_id: str) -> str:
+    """Return the folder of the content store with the objects of a delivery."""
+    return f"outgoing/{delivery_id}"
+
+
+def _as_queued(delivery: DeliveryRecord) -> DeliveryRecord:
+    """Return a delivery as the answer to its first submission has it."""
+    return replace(
+        delivery,
+        state=DeliveryState.QUEUED,
+        messages_sent=0,
+        messages_total=None,
+        attempts=0,
+        next_attempt_at=0,
+        reason=None,
+        updated_at=delivery.created_at,
+    )

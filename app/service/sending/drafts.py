@@ -1,0 +1,166 @@
+"""Messages to send, before they are deliveries: the checks of a destination, and the delivery that each becomes."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from secrets import token_bytes
+from typing import TypeVar
+
+from app.codecs.ibm_mq.encodings import charset
+from app.codecs.ibm_mq.words import MQFMT_STRING
+from app.framing.registry import framing
+from app.model.attachment import AttachmentKind
+from app.model.records import DeliveryRecord, OutgoingAttachment
+from app.service.sending.errors import DestinationRefuses, Refusal, UnknownDestination
+from app.service.sending.parts import StoredPart
+from app.service.sending.upload_conversion import ConversionRequest
+from app.settings import Destination
+
+FILE_SPECIFICATIONS = ("FILENAME", "FILEREF")
+"""The values of a file's qualifier 1: qualifier 2 is a file's name, or a fileref."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationMessageDraft:
+    """The application message. Text is written in the destination's character set, bytes are sent as they are."""
+
+    content: str | bytes
+    format: str | None = None
+    ccsid: int | None = None
+
+    @property
+    def message_format(self) -> str:
+        """Return the descriptor's Format: as given, else MQSTR for text and blank for bytes."""
+        if self.format is not None:
+            return self.format
+        return MQFMT_STRING if isinstance(self.content, str) else ""
+
+    def body(self, to: Destination) -> bytes:
+        """Return the bytes that go to a destination. Raises ValueError for text that its character set lacks."""
+        if self.ccsid not in (None, to.ccsid):
+            raise ValueError(f"{self.ccsid} is not the destination's CCSID {to.ccsid}, in which all its messages are")
+        codec = charset(to.ccsid, to.encoding)
+        content = self.content
+        if isinstance(content, bytes):
+            if self.message_format.rstrip() == MQFMT_STRING and codec is not None:
+                _in_charset(lambda: content.decode(codec), "the bytes are no text", to.ccsid)
+            return content
+        if codec is None:
+            raise ValueError(f"text cannot be written in the destination's CCSID {to.ccsid}; give base64")
+        return _in_charset(lambda: content.encode(codec), "text cannot be written", to.ccsid)
+
+
+def _in_charset(convert: Callable[[], T], what: str, ccsid: int) -> T:
+    try:
+        return convert()
+    except UnicodeError as error:
+        reason = error.reason if isinstance(error, UnicodeDecodeError | UnicodeEncodeError) else error
+        raise ValueError(f"{what} in the destination's CCSID {ccsid}: {reason}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentDraft:
+    """One attachment: the name of the part with its bytes, and its entry in the header. Names that are None come from
+    the part's file. `conversion` says how to read the file of a data set."""
+
+    part: str
+    kind: AttachmentKind
+    name: str | None = None
+    qualifier_1: str | None = None
+    description: str = ""
+    minor_version: int = 0
+    major_version: int = 0
+    conversion: ConversionRequest = field(default_factory=ConversionRequest)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDraft:
+    """A message to send."""
+
+    destination: str
+    attachments: tuple[AttachmentDraft, ...]
+    original_msg_type: int = 0
+    original_correl_id: bytes = b""
+    application_message: ApplicationMessageDraft | None = None
+
+
+def find_destination(destinations: Mapping[str, Destination], name: str) -> Destination:
+    """Return the destination of a name. Raises UnknownDestination."""
+    if name not in destinations:
+        raise UnknownDestination(name, destinations)
+    return destinations[name]
+
+
+def check_destination_takes(message: MessageDraft, destination: Destination) -> None:
+    """Check that a destination takes all of a message. Raises DestinationRefuses."""
+    if refusals := list(_refusals(message, destination)):
+        raise DestinationRefuses(message.destination, refusals)
+
+
+def _refusals(message: MessageDraft, destination: Destination) -> Iterator[Refusal]:
+    carries = framing(destination.framing)
+    name = carries.traits.name
+    for number, attachment in enumerate(message.attachments):
+        if attachment.kind not in carries.kinds:
+            yield Refusal(("attachments", number, "kind"), f"the framing {name} carries no {attachment.kind.word}")
+    if message.application_message is None:
+        return
+    if not carries.application_message:
+        yield Refusal(("application_message",), f"the framing {name} carries no application message")
+        return
+    try:
+        message.application_message.body(destination)
+    except ValueError as error:
+        yield Refusal(("application_message",), str(error))
+
+
+def new_delivery(
+    delivery_id: str,
+    message: MessageDraft,
+    parts: Mapping[str, StoredPart],
+    to: Destination,
+    *,
+    now: int,
+    key: str | None = None,
+    fingerprint: str = "",
+) -> DeliveryRecord:
+    """Return the delivery that a message becomes, with new correlids. `parts` are by the names that the message uses;
+    `fingerprint` is of a request with an idempotency key."""
+    application = message.application_message
+    return DeliveryRecord(
+        id=delivery_id,
+        destination=message.destination,
+        header_correl_id=_correl_id(),
+        message_correl_id=_correl_id(),
+        attachments=tuple(_outgoing(attachment, parts[attachment.part]) for attachment in message.attachments),
+        created_at=now,
+        updated_at=now,
+        original_msg_type=message.original_msg_type,
+        original_correl_id=message.original_correl_id.ljust(24, b"\0"),
+        application_body=application.body(to) if application else None,
+        application_format=application.message_format if application else "",
+        application_ccsid=to.ccsid if application else 0,
+        idempotency_key=key,
+        fingerprint=fingerprint,
+    )
+
+
+def _correl_id() -> bytes:
+    """Return 16 random bytes and 8 zeros, which sequence numbers replace."""
+    return token_bytes(16) + bytes(8)
+
+
+def _outgoing(attachment: AttachmentDraft, part: StoredPart) -> OutgoingAttachment:
+    return OutgoingAttachment(
+        correl_id=token_bytes(16),
+        kind=attachment.kind,
+        qualifier_1=attachment.qualifier_1 or FILE_SPECIFICATIONS[0],
+        qualifier_2=attachment.name or "",
+        description=attachment.description,
+        minor_version=attachment.minor_version,
+        major_version=attachment.major_version,
+        object_name=part.object_name,
+        size=part.size,
+        sha256=part.sha256,
+    )

@@ -1,0 +1,61 @@
+"""A delivery's content -> its physical messages, as the framing of its destination writes them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.framing.registry import framing
+from app.model.attachment import AttachmentKind
+from app.model.errors import TheirError
+from app.model.message import PhysicalMessage
+from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
+from app.ports import ContentStore
+from app.service.object_file import opened
+from app.service.sending.errors import CannotSend
+from app.wire import WireError
+
+
+class Cutter:
+    """Cuts deliveries in one way."""
+
+    def __init__(self, how: FramingOptions, store: ContentStore) -> None:
+        self._how, self._store = how, store
+
+    def cut(self, delivery: DeliveryRecord) -> Iterator[PhysicalMessage]:
+        """All physical messages of a delivery. Raises CannotSend."""
+        how = framing(self._how.framing)
+        for attachment in delivery.attachments:
+            if attachment.kind not in how.kinds:
+                raise CannotSend(f"the framing {how.traits.name} carries no {_PLURALS[attachment.kind]}")
+        if delivery.application_body is not None and not how.application_message:
+            raise CannotSend(f"the framing {how.traits.name} carries no application message")
+        try:
+            yield from how.write(delivery, self._how, StoredContents(self._store))
+        except (TheirError, WireError, UnicodeEncodeError, pa.ArrowException) as error:
+            raise CannotSend(str(error)) from error
+        except KeyError as gone:
+            raise CannotSend(f"its content {gone} is gone") from gone
+
+
+_PLURALS = {
+    AttachmentKind.DATA_SET: "data sets",
+    AttachmentKind.TEXT_FILE: "text files",
+    AttachmentKind.BINARY_FILE: "binary files",
+}
+
+
+class StoredContents:
+    """The contents of attachments as objects of the content store; see `app.framing.protocol.Contents`."""
+
+    def __init__(self, store: ContentStore) -> None:
+        self._store = store
+
+    def pieces(self, attachment: OutgoingAttachment) -> Iterator[memoryview]:
+        return self._store.read(attachment.object_name) if attachment.size else iter(())
+
+    @contextmanager
+    def table(self, attachment: OutgoingAttachment) -> Iterator[pq.ParquetFile]:
+        with opened(self._store, attachment.object_name) as file:
+            yield pq.ParquetFile(file)

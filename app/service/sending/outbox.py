@@ -1,0 +1,252 @@
+"""Deliveries on their way: content store -> framed messages -> broker.
+
+Each destination has a thread of its own, which sends its deliveries one after the other, oldest first. A delivery is
+cut while it is sent, never as a whole. The catalog hears how many messages the broker has confirmed before any more are
+sent; after a crash or a failure the same messages are made again and those confirmed are passed over. So after a crash
+no more than one batch comes again, and none where the sender keeps a record of its own with the broker.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from random import uniform
+from threading import Event
+from time import monotonic
+
+from app.framing.registry import framing
+from app.model.attachment import DeliveryState
+from app.model.message import PhysicalMessage, footprint
+from app.model.records import DeliveryRecord, FramingOptions, NewEvent
+from app.observe import Recurring, logger
+from app.ports import Progress, Sender, SendFailed
+from app.service.bell import Bell
+from app.service.sending.errors import CannotSend
+from app.service.surroundings import Surroundings
+from app.settings import Destination, microseconds
+
+log = logger(__name__)
+
+BATCH_MESSAGES = 64
+BATCH_BYTES = 2 << 20
+IDLE_SECONDS = 5.0
+TIDY_SECONDS = 30.0
+DUE_AT_ONCE = 16
+PROPERTY_BYTES = 16
+"""What a property takes beside its name, which XML has twice, and its text."""
+ESCAPED = str.maketrans(dict.fromkeys("&<>'\"\t\n\r", "&#00;"))
+"""What XML writes otherwise, at its length there."""
+
+
+Cutting = Callable[[FramingOptions, DeliveryRecord], Iterator[PhysicalMessage]]
+"""How to cut, and a delivery -> all its physical messages. Raises CannotSend."""
+
+
+def cut_of(destination: Destination, body_limit: int) -> FramingOptions:
+    """How deliveries to a destination are cut into bodies of at most so many bytes."""
+    return FramingOptions(
+        body_limit,
+        destination.dialect,
+        destination.ccsid,
+        destination.encoding,
+        destination.record_length,
+        destination.framing,
+        destination.group,
+    )
+
+
+class Outbox:
+    """Sends the deliveries of one destination."""
+
+    def __init__(self, name: str, sender: Sender, cut: Cutting, around: Surroundings) -> None:
+        self.name, self.sender = name, sender
+        self._cut, self._around = cut, around
+        self._settings = around.settings.destinations[name]
+        self._wake = Bell()
+        self._stop = Event()
+        self._fault = Recurring(log, "deliveries", destination=name)
+        self._delayed = Recurring(log, "sending", logging.WARNING, destination=name)
+        self._confirmed: dict[str, int] = {}
+        """By open delivery, what the broker has confirmed, which the catalog may have failed to take down."""
+        self._fruitless_from: dict[str, int] = {}
+        """By open delivery, the last attempt in which the broker confirmed anything."""
+        self._tidy_at: float | None = 0.0
+        """When to look for records of deliveries that have ended; None when there are none."""
+
+    def wake(self) -> None:
+        """There may be something to send."""
+        self._wake.ring()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._wake.ring()
+
+    def run(self) -> None:
+        """Sends what is due until `stop`."""
+        try:
+            while not self._stop.is_set():
+                heard = self._wake.rings
+                if not self._send_due():
+                    self._wake.wait(heard, self._pause())
+        finally:
+            self.sender.close()
+
+    def _send_due(self) -> bool:
+        """Attempts what is due; False when there was nothing, or when the catalog fails and a pause is in order."""
+        try:
+            self._tidy()
+            now = self._around.clock.now()
+            latest = now + microseconds(self._settings.retry_longest)
+            due = self._around.catalog.due_deliveries(self.name, now, DUE_AT_ONCE, latest)
+            for delivery in due:
+                self._attempt(delivery)
+                if self._stop.is_set():
+                    break
+        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            self._fault.failed(error)
+            return False
+        self._fault.worked()
+        return bool(due)
+
+    def _pause(self) -> float:
+        """Until the first retry may be due."""
+        return min(IDLE_SECONDS, max(0.05, self._settings.retry_first.total_seconds() / 4))
+
+    def _attempt(self, delivery: DeliveryRecord) -> None:
+        confirmed = max(delivery.messages_sent, self._confirmed.get(delivery.id, 0))
+        self._fruitless_from.setdefault(delivery.id, delivery.attempts if confirmed else 0)
+        delivery = replace(delivery, attempts=delivery.attempts + 1, messages_sent=confirmed)
+        run = _Run(self._enter(delivery, DeliveryState.SENDING, None))
+        try:
+            is_finished = self._send(run)
+        except CannotSend as error:
+            self._end(run.delivery, DeliveryState.FAILED, str(error))
+        except SendFailed as error:
+            self._failed(run.delivery, error)
+        else:
+            self._delayed.worked()
+            if is_finished:
+                total = run.delivery.messages_sent
+                self._end(replace(run.delivery, messages_total=total), DeliveryState.SENT, None)
+
+    def _send(self, run: "_Run") -> bool:
+        """Sends what is not confirmed yet; False when it was stopped in the middle."""
+        known = run.delivery.messages_sent if run.delivery.cut is not None else None
+        run.delivery = replace(run.delivery, messages_sent=self.sender.resume(run.delivery.id, known))
+        run.delivery, how = self._settle_cut(run.delivery)
+        remaining = islice(self._cut(how, run.delivery), run.delivery.messages_sent, None)
+        in_doubt = run.delivery.attempts > 1
+        for batch in _batches(remaining, min(BATCH_MESSAGES, self.sender.max_batch())):
+            if self._stop.is_set():
+                return False
+            now = run.delivery
+            try:
+                self.sender.send(batch, Progress(now.id, now.messages_sent, now.attempts, in_doubt))
+            except SendFailed as error:
+                self._advance(run, batch[: error.confirmed])
+                raise
+            self._advance(run, batch)
+            in_doubt = False
+        return True
+
+    def _advance(self, run: "_Run", confirmed: list[PhysicalMessage]) -> None:
+        """Takes down that the broker has these messages, before others are sent."""
+        if not confirmed:
+            return
+        sent = run.delivery.messages_sent + len(confirmed)
+        run.delivery = replace(run.delivery, messages_sent=sent, updated_at=self._around.clock.now())
+        self._confirmed[run.delivery.id] = sent
+        self._fruitless_from[run.delivery.id] = run.delivery.attempts
+        self._around.metrics.count_sent(self.name, len(confirmed), sum(len(message.body) for message in confirmed))
+        self._around.catalog.update_delivery(run.delivery)
+
+    def _settle_cut(self, delivery: DeliveryRecord) -> tuple[DeliveryRecord, FramingOptions]:
+        """The delivery with the cut that holds for all its attempts, written down before the first message goes."""
+        settings = self._settings
+        how = framing(settings.framing)
+        told = max((_told(how.properties(attachment)) for attachment in delivery.attachments), default=0)
+        room = self.sender.max_body(told + (delivery.cut.body_limit if delivery.cut else settings.body_limit)) - told
+        if delivery.cut is None:
+            limit = min(settings.body_limit, room)
+            if limit < 1:
+                raise CannotSend("the broker's messages have no room for the names of its attachments")
+            cut = cut_of(settings, limit)
+            delivery = replace(delivery, cut=cut)
+            self._around.catalog.update_delivery(delivery)
+            return delivery, cut
+        if room < delivery.cut.body_limit:
+            begun = delivery.cut.body_limit
+            raise CannotSend(f"it was begun with bodies of up to {begun} bytes, and now the broker takes {room}")
+        return delivery, delivery.cut
+
+    def _failed(self, delivery: DeliveryRecord, error: SendFailed) -> None:
+        """Fails a delivery for good, or has it tried again: soon where the last attempt came on, otherwise later each
+        time."""
+        allowed = self._settings.attempts
+        fruitless = delivery.attempts - self._fruitless_from[delivery.id]
+        if error.permanent or (allowed and fruitless >= allowed):
+            self._end(delivery, DeliveryState.FAILED, str(error))
+            return
+        first, longest = self._settings.retry_first, self._settings.retry_longest
+        pause = min(microseconds(longest), microseconds(first) << min(max(fruitless - 1, 0), 30))
+        again = self._around.clock.now() + int(pause * uniform(0.5, 1.0))  # noqa: S311 - jitter keeps no secret
+        self._delayed.failed(str(error), delivery=delivery.id)
+        self._enter(replace(delivery, next_attempt_at=again), DeliveryState.QUEUED, str(error))
+
+    def _end(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> None:
+        """A delivery has come to its end; nothing is kept of it but what the catalog has."""
+        self._enter(delivery, state, reason)
+        self._confirmed.pop(delivery.id, None)
+        self._fruitless_from.pop(delivery.id, None)
+        try:
+            self.sender.forget(delivery.id)
+        except SendFailed:
+            self._tidy_at = monotonic() + TIDY_SECONDS
+
+    def _tidy(self) -> None:
+        """Has the sender remove its records of ended deliveries: at the start, and while one could not be removed."""
+        if self._tidy_at is None or monotonic() < self._tidy_at:
+            return
+        self._tidy_at = monotonic() + TIDY_SECONDS
+        with suppress(SendFailed):  # which the sender has told
+            self.sender.tidy(self._is_open)
+            self._tidy_at = None
+
+    def _is_open(self, delivery_id: str) -> bool:
+        delivery = self._around.catalog.delivery(delivery_id)
+        return delivery is not None and delivery.state in (DeliveryState.QUEUED, DeliveryState.SENDING)
+
+    def _enter(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> DeliveryRecord:
+        now = self._around.clock.now()
+        delivery = replace(delivery, state=state, reason=reason, updated_at=now)
+        data: dict[str, object] = {"destination": self.name, "attempts": delivery.attempts, "reason": reason}
+        self._around.catalog.update_delivery(delivery, [NewEvent(f"delivery.{state}", delivery.id, now, data)])
+        self._around.metrics.deliveries.labels(state).inc()
+        self._around.bell.ring()
+        return delivery
+
+
+@dataclass(slots=True)
+class _Run:
+    """One attempt: the delivery as far as it has come."""
+
+    delivery: DeliveryRecord
+
+
+def _told(told: Mapping[str, str]) -> int:
+    """Return the bytes that properties take of a message, at most."""
+    return sum(PROPERTY_BYTES + 2 * len(name) + len(text.translate(ESCAPED).encode()) for name, text in told.items())
+
+
+def _batches(messages: Iterator[PhysicalMessage], most: int) -> Iterator[list[PhysicalMessage]]:
+    batch: list[PhysicalMessage] = []
+    size = 0
+    for message in messages:
+        batch.append(message)
+        size += footprint(message)
+        if len(batch) >= most or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,1 @@
+"""Attachments: lists, progress and content."""

@@ -1,0 +1,130 @@
+"""The content of an attachment as it is answered: as it is stored, or a data set in another format."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from hashlib import sha256
+from importlib.metadata import version
+
+import pyarrow as pa
+from fastapi import Request, Response
+
+from app.model.attachment import AttachmentKind
+from app.model.errors import DamagedError
+from app.model.records import AttachmentRecord
+from app.service.content import Content, open_content
+from app.service.conversion import Slot
+from app.service.conversion.jobs import write_data_set
+from app.service.gateway import Gateway
+from app.tables.out import FORMATS, OptionError, Options, TableFormat
+from app.web.attachments.text_content import answer_in_utf_8
+from app.web.content_response import Piece, Representation, respond, respond_made
+from app.web.file_names import file_name
+from app.web.negotiation import chosen_format, invalid
+from app.web.problems import Problem, damaged
+from app.web.times import to_time
+
+_STORED = FORMATS["parquet"]
+"""The format in which data sets are stored."""
+
+_MADE_BY = (version("attachment-gateway"), pa.__version__)
+
+
+def answer(
+    request: Request,
+    gateway: Gateway,
+    record: AttachmentRecord,
+    word: str | None,
+    accept: str | None,
+    options: Options,
+    charset: str | None = None,
+) -> Response:
+    """Answer GET or HEAD of a finished attachment's content. `word` is the value of `?format=`. `charset` is UTF-8 to
+    convert a text file, or None for content as it is stored. Raises Problem."""
+    with _gone_if_missing():
+        content = gateway.content(record)
+    try:
+        if charset is None and record.kind is AttachmentKind.DATA_SET:
+            response = _data_set(request, gateway, record, content, chosen_format(word, accept), options)
+            response.headers["Vary"] = "Accept"
+            return response
+        _refuse_choice(word, options)
+        if charset is not None:
+            return answer_in_utf_8(request, record, content, _representation(record))
+        return _stored(request, record, content)
+    except OptionError as error:
+        raise invalid(error) from None
+
+
+@contextmanager
+def _gone_if_missing() -> Iterator[None]:
+    """Raise Problem for content that was deleted meanwhile, or is found damaged before its answer begins."""
+    try:
+        yield
+    except KeyError:
+        raise Problem("gone", "the content is not there any more") from None
+    except DamagedError as error:
+        raise damaged(error) from error
+
+
+def _stored(request: Request, record: AttachmentRecord, content: Content) -> Response:
+    with _gone_if_missing():
+        return respond(request.headers, request.method, content, _representation(record))
+
+
+def _data_set(
+    request: Request,
+    gateway: Gateway,
+    record: AttachmentRecord,
+    content: Content,
+    known: TableFormat,
+    options: Options,
+) -> Response:
+    """Answer with a data set in a format: as it is stored, or converted while it is sent."""
+    chosen = known.settled(options)
+    if known is _STORED and chosen == _STORED.settled(Options()):
+        return _stored(request, record, content)
+
+    def make(slot: Slot) -> Iterator[Piece]:
+        with_rows = request.method != "HEAD"
+        gateway.verified_content(record)
+        bare = open_content(record, gateway.catalog, gateway.store, gateway.journal)
+        yield from slot.run(write_data_set, bare, known.name, chosen, _finished_at(record), with_rows)
+
+    return respond_made(request, make, _made(record, known, chosen))
+
+
+def _refuse_choice(word: str | None, options: Options) -> None:
+    if word is not None:
+        raise Problem("not-acceptable", "a file comes as it is, in no other format", available=[])
+    for name in options.given():
+        raise OptionError(name, "a file comes as it is")
+
+
+def _representation(record: AttachmentRecord) -> Representation:
+    """Return the header fields of content as it is stored."""
+    assert record.sha256 is not None
+    return Representation(
+        tag=record.sha256,
+        content_type=record.content_type,
+        file_name=file_name(record),
+        modified=_finished_at(record),
+        sha256=record.sha256,
+    )
+
+
+def _made(record: AttachmentRecord, known: TableFormat, options: Options) -> Representation:
+    """Return the header fields of a data set in another format. Its bytes depend on the versions of this program and of
+    Arrow, so its entity tag includes them."""
+    made_of = (record.sha256, known.name, *options.given().items(), *_MADE_BY)
+    return Representation(
+        tag=sha256(repr(made_of).encode()).hexdigest(),
+        content_type=known.content_type,
+        file_name=file_name(record, known.extension),
+        modified=_finished_at(record),
+    )
+
+
+def _finished_at(record: AttachmentRecord) -> datetime:
+    assert record.finished_at is not None
+    return to_time(record.finished_at).replace(microsecond=0)

@@ -1,0 +1,209 @@
+"""Attachments: what is there, how far it is, and its content."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from app.dataset.contents import listing
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.errors import DamagedError
+from app.model.records import AttachmentRecord
+from app.ports import AttachmentFilter
+from app.service.gateway import Gateway
+from app.web.attachments.content import answer
+from app.web.attachments.schemas import AttachmentView, Progress, reason_of
+from app.web.data_sets import SchemaView, describe, found_contents
+from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, quality
+from app.web.problems import Problem, damaged, responses
+from app.web.ranges import is_among
+from app.web.schemas import KINDS, KindWord, PageView, page_view
+from app.web.times import Timestamp, to_microseconds
+
+MISSING_SHOWN = 100
+"""Missing ranges that an answer lists, at most."""
+
+router = APIRouter(prefix="/attachments", tags=["attachments"])
+
+_BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+_FILE = {"application/octet-stream": _BINARY}
+_CONTENT_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "the content", "content": _FILE | DESCRIBED},
+    206: {"description": "one range, or several as multipart/byteranges", "content": _FILE},
+    304: {"description": "the client has it already"},
+    **responses(
+        "not-found",
+        "not-acceptable",
+        "not-ready",
+        "unreadable",
+        "gone",
+        "precondition-failed",
+        "range-not-satisfiable",
+        "invalid",
+        "not-representable",
+    ),
+}
+
+
+@router.get("", operation_id="list_attachments", responses=responses("invalid"))
+def list_attachments(
+    request: Request,
+    response: Response,
+    gateway: GatewayDep,
+    base: BaseDep,
+    paging: PagingDep,
+    state: AttachmentState | None = None,
+    kind: KindWord | None = None,
+    source: Annotated[str | None, Query(max_length=100)] = None,
+    name: Annotated[str | None, Query(max_length=1000, description="part of a name, ignoring case")] = None,
+    message: Annotated[str | None, Query(max_length=100, description="a message's identifier")] = None,
+    received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
+    received_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
+) -> PageView[AttachmentView]:
+    """Attachments, newest first, those included that are still being received."""
+    which = AttachmentFilter(
+        state=state,
+        kind=KINDS[kind] if kind else None,
+        source=source,
+        name=name,
+        message=message,
+        received_after=to_microseconds(received_after),
+        received_before=to_microseconds(received_before),
+    )
+    page = gateway.catalog.attachments(which, paging.cursor, paging.limit)
+    link_next(request, response, page)
+    return page_view(page, lambda record: AttachmentView.of(record, base))
+
+
+@router.get("/{attachment_id}", operation_id="get_attachment", responses=responses("not-found"))
+def get_attachment(attachment_id: str, gateway: GatewayDep, base: BaseDep) -> AttachmentView:
+    """Everything known of an attachment; while it is receiving, which of its parts are missing."""
+    record = _record(gateway, attachment_id)
+    return AttachmentView.of(record, base, _missing(gateway, record))
+
+
+@router.delete(
+    "/{attachment_id}",
+    operation_id="delete_attachment",
+    status_code=204,
+    responses=responses("not-found", "precondition-failed"),
+)
+def delete_attachment(
+    attachment_id: str,
+    gateway: GatewayDep,
+    if_match: Annotated[str | None, Header(description="removes it only if its content has this entity tag")] = None,
+) -> None:
+    """Removes an attachment and its content."""
+    if if_match is not None:
+        etag = f'"{_record(gateway, attachment_id).sha256 or ""}"'
+        if not is_among(etag, if_match):
+            raise Problem("precondition-failed", f"the content is {etag}", {"ETag": etag})
+    if not gateway.delete_attachment(attachment_id):
+        raise Problem("not-found", "there is no attachment of this identifier")
+
+
+@router.head(
+    "/{attachment_id}/content",
+    operation_id="head_attachment_content",
+    response_class=Response,
+    responses=_CONTENT_RESPONSES,
+)
+@router.get(
+    "/{attachment_id}/content",
+    operation_id="get_attachment_content",
+    response_class=Response,
+    responses=_CONTENT_RESPONSES,
+)
+def attachment_content(
+    attachment_id: str,
+    request: Request,
+    gateway: GatewayDep,
+    options: OptionsDep,
+    word: FormatDep = None,
+    accept: Annotated[str | None, Header()] = None,
+    charset: Annotated[
+        Literal["utf-8"] | None,
+        Query(description="of a text file: convert it to this character set; without it, it comes as it was sent"),
+    ] = None,
+) -> Response:
+    """The content: a file's bytes, or a data set in the format that `format` or Accept asks for, by default as Parquet.
+
+    Takes If-Match and If-None-Match; of what is stored, which are files and whole data sets as Parquet, also Range and
+    If-Range, and their entity tag is the SHA-256 of the whole. A text file that is converted says in the header
+    `Undecodable-Bytes` how many bytes did not decode, and where the first one is; each becomes U+FFFD.
+    """
+    return answer(request, gateway, _finished(gateway, attachment_id), word, accept, options, charset)
+
+
+@router.get(
+    "/{attachment_id}/schema",
+    operation_id="get_data_set_schema",
+    response_model=SchemaView,
+    responses={
+        200: {"description": "the variables", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **responses("not-found", "not-ready", "unreadable", "gone", "not-a-data-set", "invalid", "damaged"),
+    },
+)
+def data_set_schema(
+    attachment_id: str,
+    gateway: GatewayDep,
+    format_: Annotated[
+        Literal["json", "text"] | None, Query(alias="format", description="without it, Accept decides")
+    ] = None,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """A data set's variables, as PROC CONTENTS tells them: as JSON, or as the text that it prints."""
+    record = _finished(gateway, attachment_id)
+    if record.kind is not AttachmentKind.DATA_SET:
+        raise Problem("not-a-data-set", "this attachment is a file")
+    try:
+        found = found_contents(gateway.verified_content(record))
+    except KeyError:
+        raise Problem("gone", "the content is not there any more") from None
+    except DamagedError as error:
+        raise damaged(error) from error
+    if format_ is None and quality(accept, "text/plain") > quality(accept, "application/json"):
+        format_ = "text"
+    if format_ == "text":
+        body, media_type = listing(found).encode("utf-8", "replace"), "text/plain; charset=utf-8"
+    else:
+        body, media_type = describe(found).model_dump_json().encode(), "application/json"
+    return Response(body, headers={"Vary": "Accept"}, media_type=media_type)
+
+
+def _record(gateway: Gateway, attachment_id: str) -> AttachmentRecord:
+    record = gateway.catalog.attachment(attachment_id)
+    if record is None:
+        raise Problem("not-found", "there is no attachment of this identifier")
+    return record
+
+
+_NO_CONTENT: Mapping[AttachmentState, tuple[str, str]] = {
+    AttachmentState.RECEIVING: ("not-ready", "parts of it are still to come"),
+    AttachmentState.COMPLETE: ("not-ready", "all its parts are here; its content is being put together"),
+    AttachmentState.QUARANTINED: ("unreadable", "its parts do not make up what they announced"),
+    AttachmentState.EXPIRED: ("gone", "it expired before it was complete"),
+    AttachmentState.DELETED: ("gone", "it was deleted"),
+}
+
+
+def _finished(gateway: Gateway, attachment_id: str) -> AttachmentRecord:
+    record = _record(gateway, attachment_id)
+    if record.state is AttachmentState.FINISHED:
+        return record
+    word, why = _NO_CONTENT[record.state]
+    reason = reason_of(record)
+    raise Problem(
+        word,
+        why,
+        state=record.state,
+        progress=Progress.of(record, _missing(gateway, record)).model_dump(mode="json"),
+        reason=reason.model_dump() if reason else None,
+    )
+
+
+def _missing(gateway: Gateway, record: AttachmentRecord) -> list[tuple[int, int]] | None:
+    if record.state is not AttachmentState.RECEIVING:
+        return None
+    return gateway.missing_ranges(record, MISSING_SHOWN)

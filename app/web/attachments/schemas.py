@@ -1,0 +1,154 @@
+"""The JSON of attachments."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pydantic import BaseModel, Field
+
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.records import AttachmentRecord
+from app.web.file_names import file_name
+from app.web.schemas import KindWord, Links, kind_word, shown
+from app.web.times import optional_time, to_time
+
+
+class Progress(BaseModel):
+    """How far an attachment has come. `missing` are closed ranges of sequence numbers, at most 100 of them, and only
+    while it is receiving; of an IBM MQ group, of the MsgSeqNumbers of logical messages that are not whole."""
+
+    parts_received: int = Field(examples=[3])
+    parts_expected: int | None = Field(description="null until its count has come, or all of a group", examples=[5])
+    bytes_received: int = Field(examples=[96000])
+    duplicates: int = Field(description="parts that came again and changed nothing", examples=[0])
+    missing: list[tuple[int, int]] | None = Field(default=None, examples=[[(2, 3)]])
+
+    @classmethod
+    def of(cls, record: AttachmentRecord, missing: Sequence[tuple[int, int]] | None = None) -> "Progress":
+        return cls(
+            parts_received=record.parts_received,
+            parts_expected=record.parts_expected,
+            bytes_received=record.bytes_received,
+            duplicates=record.duplicates,
+            missing=None if missing is None else list(missing),
+        )
+
+
+class Reason(BaseModel):
+    """Why something expired, was quarantined or failed: `code` for programs, `text` for people."""
+
+    code: str = Field(examples=["length"])
+    text: str
+
+
+class AttachmentView(BaseModel):
+    """One attachment. `name` is the sender's (a path, a fileref, a member); `file_name` is safe to save under."""
+
+    id: str = Field(examples=["9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19"])
+    source: str = Field(examples=["orders"])
+    state: AttachmentState
+    kind: KindWord | None = Field(description="null until its header has come")
+    name: str = Field(description="qualifier 2", examples=["d:\\mytext.txt"])
+    qualifier_1: str = Field(
+        description="FILENAME or FILEREF; of a data set its library; GROUPID or MSGID of what has no name",
+        examples=["FILENAME"],
+    )
+    file_name: str = Field(examples=["mytext.txt"])
+    description: str = Field(examples=["Text file..."])
+    minor_version: int
+    major_version: int
+    correl_id: str = Field(description="the attachment correlid, 16 bytes; of an IBM MQ group its GroupId, 24 bytes")
+    message: str | None = Field(description="the message it came with")
+    ordinal: int = Field(description="its place in that message, from 0")
+    progress: Progress
+    size: int | None = Field(description="bytes of content, once finished")
+    sha256: str | None
+    content_type: str | None = Field(examples=["text/plain; charset=utf-8"])
+    observations: int | None = Field(description="of a data set")
+    variables: int | None = Field(description="of a data set")
+    record_length: int | None = Field(description="logical record length of a file, as its sender announced it")
+    announced_size: int | None = Field(
+        description="bytes of a file, as its sender announced them; whether they count line ends is up to the sender"
+    )
+    warnings: list[str] = Field(description="what contradicts the sender's announcement of a file", examples=[[]])
+    first_received_at: datetime
+    last_received_at: datetime
+    completed_at: datetime | None
+    finished_at: datetime | None
+    reason: Reason | None
+    links: Links
+
+    @classmethod
+    def of(
+        cls, record: AttachmentRecord, base: str, missing: Sequence[tuple[int, int]] | None = None
+    ) -> "AttachmentView":
+        return cls(
+            id=record.id,
+            source=record.source,
+            state=record.state,
+            kind=kind_word(record.kind),
+            name=shown(record.qualifier_2),
+            qualifier_1=shown(record.qualifier_1),
+            file_name=file_name(record),
+            description=shown(record.description),
+            minor_version=record.minor_version,
+            major_version=record.major_version,
+            correl_id=record.correl_id.hex(),
+            message=record.message_id,
+            ordinal=record.ordinal,
+            progress=Progress.of(record, missing),
+            size=record.size,
+            sha256=record.sha256,
+            content_type=record.content_type,
+            observations=record.observations,
+            variables=record.variables,
+            record_length=record.record_length,
+            announced_size=record.announced_size,
+            warnings=list(record.warnings),
+            first_received_at=to_time(record.first_received_at),
+            last_received_at=to_time(record.last_received_at),
+            completed_at=optional_time(record.completed_at),
+            finished_at=optional_time(record.finished_at),
+            reason=reason_of(record),
+            links=attachment_links(record, base),
+        )
+
+
+class AttachmentSummary(BaseModel):
+    """An attachment as its message lists it."""
+
+    id: str
+    state: AttachmentState | None
+    kind: KindWord | None
+    name: str
+    description: str
+    size: int | None
+    links: Links
+
+    @classmethod
+    def of(cls, attachment_id: str, record: AttachmentRecord | None, base: str) -> "AttachmentSummary":
+        if record is None:
+            return cls(id=attachment_id, state=None, kind=None, name="", description="", size=None, links={})
+        return cls(
+            id=record.id,
+            state=record.state,
+            kind=kind_word(record.kind),
+            name=shown(record.qualifier_2),
+            description=shown(record.description),
+            size=record.size,
+            links=attachment_links(record, base),
+        )
+
+
+def reason_of(record: AttachmentRecord) -> Reason | None:
+    return None if record.reason_code is None else Reason(code=record.reason_code, text=shown(record.reason or ""))
+
+
+def attachment_links(record: AttachmentRecord, base: str) -> Links:
+    links = {"self": f"{base}/attachments/{record.id}"}
+    if record.state is AttachmentState.FINISHED:
+        links["content"] = f"{links['self']}/content"
+        if record.kind is AttachmentKind.DATA_SET:
+            links["schema"] = f"{links['self']}/schema"
+    if record.message_id:
+        links["message"] = f"{base}/messages/{record.message_id}"
+    return links

@@ -1,0 +1,270 @@
+"""Answers with content: whole, by one range or by several, or made on the way; streamed.
+
+The first window of pieces is read in the endpoint's worker thread. As long as reading is quick, as it is from the page
+cache, the event loop reads the next piece itself: handing it over from a thread costs a third of the speed. After a
+slow read, from a cold disk or a far store, a thread reads each window while the one before is on its way, until one is
+quick again. What is made on the way is always made by a thread. A slow client costs two windows of memory.
+"""
+
+import asyncio
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import format_datetime
+from itertools import chain
+from math import inf
+from secrets import token_hex
+from time import perf_counter
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from app.model.errors import DamagedError, TheirError
+from app.service.content import Content
+from app.service.conversion import Conversions, Slot
+from app.tables.out import OptionError
+from app.web.disconnection import ClientLeft, disconnected, while_connected
+from app.web.file_names import content_disposition
+from app.web.negotiation import invalid, not_representable
+from app.web.problems import Problem
+from app.web.ranges import ByteRange, parse_ranges, precondition, range_applies
+
+_SAFE_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; *[A-Za-z0-9-]+=[A-Za-z0-9_.:+-]+)*")
+_WINDOW = 2 << 20
+_QUICK_SECONDS = 0.01
+_OPAQUE = "application/octet-stream"
+
+Piece = bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """The facts behind the header fields of content. `tag` is its entity tag, `modified` is of whole seconds. Content
+    that lies somewhere, and is not made on the way, has a digest: `sha256`, hexadecimal."""
+
+    tag: str
+    content_type: str | None
+    file_name: str
+    modified: datetime
+    sha256: str | None = None
+
+    @property
+    def etag(self) -> str:
+        return f'"{self.tag}"'
+
+    @property
+    def media_type(self) -> str:
+        """The content type, or that of opaque bytes if what is recorded is not one."""
+        given = self.content_type or _OPAQUE
+        return given if _SAFE_MEDIA_TYPE.fullmatch(given) else _OPAQUE
+
+    def headers(self) -> dict[str, str]:
+        by_bytes = {"Accept-Ranges": "none"}
+        if self.sha256 is not None:
+            digest = base64.b64encode(bytes.fromhex(self.sha256)).decode()
+            by_bytes = {"Repr-Digest": f"sha-256=:{digest}:", "Accept-Ranges": "bytes"}
+        return {
+            "ETag": self.etag,
+            "Last-Modified": format_datetime(self.modified, usegmt=True),
+            **by_bytes,
+            "Cache-Control": "private, no-cache",
+            "Content-Disposition": content_disposition(self.file_name),
+            "Content-Security-Policy": "default-src 'none'; sandbox",
+            "X-Content-Type-Options": "nosniff",
+        }
+
+
+def respond(headers: Headers, method: str, content: Content, what: Representation) -> Response:
+    """Answer GET or HEAD of content. Blocks while the first piece is read. Raises Problem for 412 and 416."""
+    about = what.headers() | {"Content-Type": what.media_type}
+    if _is_known(headers, what):
+        return _not_modified(about)
+    ranges = None
+    if method == "GET" and "range" in headers and range_applies(headers, what.etag, what.modified):
+        ranges = parse_ranges(headers["range"], content.size)
+    if ranges is None:
+        return ContentResponse(200, about, [content.read(0, content.size)], content.size)
+    if not ranges:
+        raise Problem(
+            "range-not-satisfiable",
+            f"the content has {content.size} bytes",
+            {"Content-Range": f"bytes */{content.size}"},
+        )
+    if len(ranges) == 1:
+        (chosen,) = ranges
+        about["Content-Range"] = _content_range(chosen, content.size)
+        return ContentResponse(206, about, [content.read(chosen.first, chosen.size)], chosen.size)
+    return _multipart(content, ranges, about)
+
+
+def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: Representation) -> Response:
+    """Answer GET or HEAD of what a conversion makes piece by piece; its size is not known before. Raises Problem for
+    412."""
+    about = what.headers() | {"Content-Type": what.media_type}
+    if _is_known(request.headers, what):
+        return _not_modified(about)
+    return ConvertedResponse(about, make)
+
+
+def _is_known(headers: Headers, what: Representation) -> bool:
+    """Tell whether the client has the content already. Raises Problem when it wants another."""
+    status = precondition(headers, what.etag, what.modified)
+    if status == 412:
+        raise Problem("precondition-failed", f"the content is {what.etag}", {"ETag": what.etag})
+    return status == 304
+
+
+def _not_modified(about: dict[str, str]) -> Response:
+    return Response(status_code=304, headers={name: about[name] for name in ("ETag", "Cache-Control")})
+
+
+def _content_range(chosen: ByteRange, size: int) -> str:
+    return f"bytes {chosen.first}-{chosen.last}/{size}"
+
+
+def _multipart(content: Content, ranges: list[ByteRange], about: dict[str, str]) -> "ContentResponse":
+    """multipart/byteranges (RFC 9110, section 14.6)."""
+    boundary = token_hex(16)
+    heads = [
+        (
+            f"\r\n--{boundary}\r\nContent-Type: {about['Content-Type']}\r\n"
+            f"Content-Range: {_content_range(chosen, content.size)}\r\n\r\n"
+        ).encode()
+        for chosen in ranges
+    ]
+    tail = f"\r\n--{boundary}--\r\n".encode()
+    about["Content-Type"] = f"multipart/byteranges; boundary={boundary}"
+    pieces: list[Iterator[Piece]] = []
+    for head, chosen in zip(heads, ranges, strict=True):
+        pieces += [iter((memoryview(head),)), content.read(chosen.first, chosen.size)]
+    pieces.append(iter((memoryview(tail),)))
+    size = sum(map(len, heads)) + sum(chosen.size for chosen in ranges) + len(tail)
+    return ContentResponse(206, about, pieces, size)
+
+
+class ContentResponse(Response):
+    """Streams pieces; stops reading when the client goes away. `size` is that of all together, None if they are yet to
+    be made, in a slot for conversions."""
+
+    def __init__(
+        self,
+        status: int,
+        headers: dict[str, str],
+        sources: Sequence[Iterator[Piece]],
+        size: int | None,
+        slot: Slot | None = None,
+    ) -> None:
+        super().__init__(None, status, headers | {"Content-Length": str(size)})
+        if size is None:
+            del self.headers["Content-Length"]
+        self._pieces = chain.from_iterable(sources)
+        self._is_made = size is None
+        self._slot = slot
+        self._unread = inf if size is None else size
+        self._first = self._read(_WINDOW)
+
+    def _read(self, wanted: int) -> list[Piece]:
+        """Return the next pieces, until they have so many bytes together."""
+        window: list[Piece] = []
+        size = 0
+        started = perf_counter()
+        for piece in self._pieces:
+            window.append(piece)
+            size += len(piece)
+            if size >= wanted:
+                break
+        self._unread -= size
+        self._is_quick = not self._is_made and perf_counter() - started < _QUICK_SECONDS
+        return window
+
+    def _reading_ahead(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[list[Piece]]:
+        if self._slot is None:
+            return loop.run_in_executor(None, self._read, _WINDOW)
+        return loop.create_task(self._slot.within_time(lambda: self._read(_WINDOW)))
+
+    async def _give_up(self, ahead: asyncio.Future[list[Piece]]) -> None:
+        if self._slot is not None:
+            self._slot.kill()
+        await asyncio.wait([ahead])
+        if not ahead.cancelled():
+            ahead.exception()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        if scope["method"] != "HEAD":
+            try:
+                await self._stream(receive, send)
+            except (DamagedError, KeyError):
+                return  # with no end to the answer, at which the server breaks the connection; it was logged when met
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        gone = loop.create_task(disconnected(receive))
+        window, self._first = self._first, []
+        try:
+            while window and not gone.done():
+                ahead = None
+                if self._unread > 0 and not self._is_quick:
+                    ahead = self._reading_ahead(loop)
+                try:
+                    for piece in window:
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                except BaseException:
+                    if ahead is not None:
+                        await self._give_up(ahead)
+                    raise
+                window = await ahead if ahead else []
+                if self._unread > 0 and not ahead:
+                    piece = memoryview(b"")  # lets go of the last one, so that its memory serves for the next
+                    window = self._read(1)
+        finally:
+            gone.cancel()
+            with suppress(asyncio.CancelledError):
+                await gone
+
+
+class ConvertedResponse(Response):
+    """The answer that a conversion makes. It begins when a slot is free and ends when the client disconnects."""
+
+    def __init__(self, headers: Mapping[str, str], make: Callable[[Slot], Iterator[Piece]]) -> None:
+        super().__init__(None, 200, headers)
+        del self.headers["Content-Length"]
+        self._make = make
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        pool: Conversions = scope["app"].state.conversions
+        try:
+            async with while_connected(receive), pool.slot(download=True) as slot:
+                made = await self._begun(slot, with_body=scope["method"] != "HEAD")
+                made.raw_headers = self.raw_headers
+                await made(scope, _never, send)
+        except ClientLeft:
+            return
+
+    async def _begun(self, slot: Slot, *, with_body: bool) -> "ContentResponse":
+        def begin() -> ContentResponse:
+            pieces = self._make(slot)
+            if not with_body:
+                pieces = iter(list(pieces))
+            return ContentResponse(200, {}, [pieces], None, slot)
+
+        try:
+            return await slot.within_time(begin)
+        except OptionError as error:
+            raise invalid(error) from None
+        except TheirError as error:
+            raise not_representable(error) from None
+        except KeyError:
+            raise Problem("gone", "the content is not there any more") from None
+
+
+async def _never() -> Message:
+    """Wait forever, as a `receive` where another task waits for the client to disconnect."""
+    await asyncio.Event().wait()
+    raise AssertionError("an event that nobody sets")

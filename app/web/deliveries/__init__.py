@@ -1,0 +1,1 @@
+"""Deliveries: outgoing messages and how far they are."""

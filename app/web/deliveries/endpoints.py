@@ -1,0 +1,38 @@
+"""Deliveries: outgoing messages and how far they are."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from app.model.attachment import DeliveryState
+from app.web.deliveries.schemas import DeliveryView
+from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.problems import Problem, responses
+from app.web.schemas import PageView, page_view
+
+router = APIRouter(prefix="/deliveries", tags=["deliveries"])
+
+
+@router.get("", operation_id="list_deliveries", responses=responses("invalid"))
+def list_deliveries(
+    request: Request,
+    response: Response,
+    gateway: GatewayDep,
+    base: BaseDep,
+    paging: PagingDep,
+    state: DeliveryState | None = None,
+    destination: Annotated[str | None, Query(max_length=100)] = None,
+) -> PageView[DeliveryView]:
+    """Deliveries, newest first."""
+    page = gateway.catalog.deliveries(state, destination, paging.cursor, paging.limit)
+    link_next(request, response, page)
+    return page_view(page, lambda record: DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination)))
+
+
+@router.get("/{delivery_id}", operation_id="get_delivery", responses=responses("not-found"))
+def get_delivery(delivery_id: str, gateway: GatewayDep, base: BaseDep) -> DeliveryView:
+    """One delivery."""
+    record = gateway.catalog.delivery(delivery_id)
+    if record is None:
+        raise Problem("not-found", "there is no delivery of this identifier")
+    return DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination))

@@ -1,0 +1,45 @@
+"""Server-sent events: what happens to attachments, deliveries and quarantine, as CloudEvents 1.0."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from app.web.deps import GatewayDep
+from app.web.events.feed import Feed
+from app.web.problems import responses
+
+router = APIRouter(tags=["events"])
+
+_EXAMPLE = (
+    "id: 17\n"
+    'data: {"specversion": "1.0", "id": "17", "source": "/v1/events", "type": "attachment.finished", '
+    '"subject": "9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19", "time": "2026-11-21T08:00:00+00:00", '
+    '"datacontenttype": "application/json", "data": {"size": 1048576}}\n\n'
+)
+
+
+@router.get(
+    "/events",
+    operation_id="stream_events",
+    response_class=StreamingResponse,
+    responses={
+        200: {"description": "events as they happen", "content": {"text/event-stream": {"example": _EXAMPLE}}},
+        **responses("invalid"),
+    },
+)
+async def stream_events(
+    request: Request,
+    gateway: GatewayDep,
+    after: Annotated[int | None, Query(ge=0, lt=1 << 63, description="begin behind this event")] = None,
+    last_event_id: Annotated[int | None, Header(ge=0, lt=1 << 63, description="as browsers send it")] = None,
+) -> StreamingResponse:
+    """Events behind `Last-Event-ID` or `after`, then each as it happens; without either, only what happens from now
+    on. Event numbers grow by one, so a client knows when it has missed some (old ones are removed in time)."""
+    feed: Feed = request.app.state.feed
+    newest = await run_in_threadpool(gateway.catalog.last_event)
+    asked = last_event_id if last_event_id is not None else after
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
+    begin = newest if asked is None else min(asked, newest)
+    return StreamingResponse(feed.stream(begin), 200, headers, "text/event-stream")

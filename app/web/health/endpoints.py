@@ -1,0 +1,54 @@
+"""Health, which is open to everyone, and metrics."""
+
+from typing import Any
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel, Field
+
+from app.observe import METRICS_CONTENT_TYPE
+from app.web.deps import GatewayDep, authorize
+from app.web.problems import responses
+
+router = APIRouter(tags=["operations"])
+
+
+class HealthView(BaseModel):
+    """What is checked, and whether it is well."""
+
+    ok: bool
+    checks: dict[str, dict[str, Any]] = Field(examples=[{"recovery": {"ok": True}}])
+
+
+_UNWELL: dict[int | str, dict[str, Any]] = {503: {"model": HealthView, "description": "not at present"}}
+
+
+@router.get("/health/live", operation_id="live", responses=_UNWELL)
+def live(gateway: GatewayDep, response: Response) -> HealthView:
+    """Whether the process should live on; 503 asks for a restart."""
+    health = gateway.health()
+    return _view(health.live, health.checks, response)
+
+
+@router.get("/health/ready", operation_id="ready", responses=_UNWELL)
+def ready(gateway: GatewayDep, response: Response) -> HealthView:
+    """Whether the gateway should get requests; 503 while it starts and while it drains."""
+    health = gateway.health()
+    return _view(health.ready, health.checks, response)
+
+
+@router.get(
+    "/metrics",
+    operation_id="metrics",
+    response_class=Response,
+    dependencies=[Depends(authorize)],
+    responses={200: {"content": {"text/plain": {}}}, **responses("unauthorized")},
+)
+def metrics(gateway: GatewayDep) -> Response:
+    """Metrics in Prometheus' text format."""
+    return Response(gateway.metrics.text(), headers={"Content-Type": METRICS_CONTENT_TYPE})
+
+
+def _view(ok: bool, checks: dict[str, dict[str, Any]], response: Response) -> HealthView:
+    response.status_code = 200 if ok else 503
+    response.headers["Cache-Control"] = "no-store"
+    return HealthView(ok=ok, checks=checks)

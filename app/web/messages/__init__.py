@@ -1,0 +1,1 @@
+"""Messages: what was received, and sending."""

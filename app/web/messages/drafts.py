@@ -1,0 +1,224 @@
+"""The JSON that describes a message to send. A draft here is the JSON; `app.service.sending.drafts` has the records."""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+from app.model.attachment import AttachmentKind
+from app.service.sending import drafts
+from app.service.sending.drafts import FILE_SPECIFICATIONS
+from app.service.sending.parts import StoredPart
+from app.service.sending.upload_conversion import ConversionRequest
+from app.tables.read.formats import FORMATS
+from app.tables.read.reading import Options, VariableType
+from app.tables.read.wishes import NameRule, VariableWish, Wishes
+from app.web.schemas import KINDS, KindWord
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Label = Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Reference = Annotated[str, StringConstraints(max_length=64, pattern=r"^[!-~]*$")]
+Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+Text = Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")]
+
+
+class Strict(BaseModel):
+    """JSON that clients send, without members that are not described."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class VariableDraft(Strict):
+    """What is wanted of one variable; what is left out, the file tells."""
+
+    name: Name | None = Field(default=None, description="the variable's name, if not that of its column")
+    type: VariableType | None = Field(default=None, description="`character` keeps what looks like numbers as text")
+    length: int | None = Field(default=None, description="bytes: 3 to 8 of a numeric, up to 32,767 of characters")
+    format: Reference | None = Field(default=None, examples=["DATE9."])
+    informat: Reference | None = Field(default=None, examples=["DATE9."])
+    label: Label | None = None
+
+    def wish(self, column: str) -> VariableWish:
+        return VariableWish(column, self.name, self.type, self.length, self.format, self.informat, self.label)
+
+
+class DataSetDraft(Strict):
+    """How to read the file of a data set, and what the data set is; what is left out, the file tells."""
+
+    format: str | None = Field(
+        default=None, description="the file's format", json_schema_extra={"enum": [*FORMATS, None]}
+    )
+    encoding: Annotated[str, StringConstraints(max_length=40)] | None = Field(
+        default=None, description="character set of a CSV or transport file", examples=["windows-1252"]
+    )
+    delimiter: Annotated[str, StringConstraints(pattern=r"^[\t !#-~]$")] | None = Field(
+        default=None, description="what separates a CSV file's cells", examples=[";"]
+    )
+    decimal: Literal[".", ","] = Field(default=".", description="what stands before a number's fraction in a CSV file")
+    header: bool = Field(default=True, description="whether a CSV file's first row names the columns")
+    missing: Literal["null", "tag"] = Field(
+        default="null", description="`tag`: a CSV cell `.A` among numbers is a special missing value"
+    )
+    member: Name | None = Field(default=None, description="which data set of a transport file that has several")
+    names: NameRule = Field(
+        default="strict", description="columns whose names SAS does not take: refuse, send as name literals, or rename"
+    )
+    label: Label | None = None
+    variables: dict[Name, VariableDraft] = Field(default={}, description="by column")
+
+    @field_validator("format")
+    @classmethod
+    def _is_known(cls, given: str | None) -> str | None:
+        if given is not None and given not in FORMATS:
+            raise ValueError(f"not one of {', '.join(FORMATS)}")
+        return given
+
+    @model_validator(mode="after")
+    def _columns_differ(self) -> Self:
+        if len({column.casefold() for column in self.variables}) < len(self.variables):
+            raise ValueError("two columns differ in upper and lower case only")
+        return self
+
+    def request(self) -> ConversionRequest:
+        variables = {column.casefold(): variable.wish(column) for column, variable in self.variables.items()}
+        types = {column: wish.type for column, wish in variables.items() if wish.type is not None}
+        return ConversionRequest(
+            self.format,
+            Options(
+                encoding=self.encoding,
+                delimiter=self.delimiter,
+                decimal=self.decimal,
+                header=self.header,
+                tags=self.missing == "tag",
+                member=self.member,
+                types=types,
+            ),
+            Wishes(label=self.label, names=self.names, variables=variables),
+        )
+
+
+class ApplicationMessageDraft(Strict):
+    """The application message: `text`, which is written in the destination's character set, or the bytes of `base64`,
+    which are sent as they are."""
+
+    text: str | None = Field(default=None, examples=["This is the actual application message."])
+    base64: str | None = Field(
+        default=None, description="bytes; with the format MQSTR they are text in the destination's character set"
+    )
+    format: Annotated[str, StringConstraints(max_length=8, pattern=r"^[ -~]*$")] | None = Field(
+        default=None,
+        description="the descriptor's Format: MQSTR for text, blank for bytes, where nothing else is said",
+        examples=["MQSTR"],
+    )
+    ccsid: int | None = Field(
+        default=None, ge=1, le=65535, description="the destination's CCSID, which need not be given; no other is taken"
+    )
+
+    @field_validator("base64")
+    @classmethod
+    def _is_base64(cls, given: str | None) -> str | None:
+        if given is not None:
+            try:
+                base64.b64decode(given, validate=True)
+            except binascii.Error as error:
+                raise ValueError(f"not base64: {error}") from None
+        return given
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> Self:
+        if (self.text is None) == (self.base64 is None):
+            raise ValueError("give text or base64, one of the two")
+        return self
+
+    def draft(self) -> drafts.ApplicationMessageDraft:
+        content = self.text if self.text is not None else base64.b64decode(self.base64 or "")
+        return drafts.ApplicationMessageDraft(content, self.format, self.ccsid)
+
+
+class AttachmentDraft(Strict):
+    """One attachment: the part with its bytes, and what its entry in the header says."""
+
+    part: str = Field(description="name of the part with its bytes", examples=["file"])
+    kind: KindWord = Field(examples=["text-file"])
+    name: Name | None = Field(
+        default=None,
+        description="qualifier 2: a file's name; a data set's member or `LIBRARY.MEMBER`, else what its file says",
+        examples=["report.txt"],
+    )
+    qualifier_1: Name | None = Field(
+        default=None, description="of a file FILENAME, as if nothing is said, or FILEREF; of a data set its library"
+    )
+    data_set: DataSetDraft | None = Field(default=None, description="of a data set: how to read its file, what it is")
+    description: Text | None = None
+    minor_version: Int32 = 0
+    major_version: Int32 = 0
+
+    @model_validator(mode="after")
+    def _suits_its_kind(self) -> Self:
+        is_data_set = self.kind == AttachmentKind.DATA_SET.word
+        if self.name is None and not is_data_set:
+            raise ValueError("a file needs a name")
+        if self.data_set is not None and not is_data_set:
+            raise ValueError("data_set is for data sets")
+        if not is_data_set and self.qualifier_1 not in (None, *FILE_SPECIFICATIONS):
+            raise ValueError(
+                f"the qualifier_1 of a file is {' or '.join(FILE_SPECIFICATIONS)}, not {self.qualifier_1!r}"
+            )
+        return self
+
+    def draft(self, description: str) -> drafts.AttachmentDraft:
+        return drafts.AttachmentDraft(
+            part=self.part,
+            kind=KINDS[self.kind],
+            name=self.name,
+            qualifier_1=self.qualifier_1,
+            description=description if self.description is None else self.description,
+            minor_version=self.minor_version,
+            major_version=self.major_version,
+            conversion=(self.data_set or DataSetDraft()).request(),
+        )
+
+
+class MessageDraft(Strict):
+    """A message to send. `description` is that of every attachment that has none of its own."""
+
+    destination: str = Field(examples=["partner"])
+    description: Text = ""
+    original_msg_type: Int32 = Field(default=0, description="the message type the application gives it")
+    original_correl_id: Annotated[str, StringConstraints(pattern=r"^([0-9a-fA-F]{2}){0,24}$")] = Field(
+        default="", description="the correlation identifier the application gives it; hexadecimal"
+    )
+    application_message: ApplicationMessageDraft | None = None
+    attachments: Annotated[list[AttachmentDraft], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _parts_differ(self) -> Self:
+        parts = [attachment.part for attachment in self.attachments]
+        if len(set(parts)) < len(parts):
+            raise ValueError("two attachments name the same part")
+        return self
+
+    def draft(self) -> drafts.MessageDraft:
+        return drafts.MessageDraft(
+            destination=self.destination,
+            attachments=tuple(attachment.draft(self.description) for attachment in self.attachments),
+            original_msg_type=self.original_msg_type,
+            original_correl_id=bytes.fromhex(self.original_correl_id),
+            application_message=self.application_message.draft() if self.application_message else None,
+        )
+
+    def fingerprint(self, parts: Sequence[StoredPart]) -> str:
+        """Return what two requests for the same have in common: the description and the SHA-256 of each part."""
+        whole = sha256(self.model_dump_json().encode())
+        for part in parts:
+            whole.update(f"\n{part.name}={part.sha256}".encode())
+        return whole.hexdigest()
+
+
+def schemas() -> dict[str, Any]:
+    """Return the JSON schemas of a message's description, for OpenAPI's components."""
+    whole = MessageDraft.model_json_schema(ref_template="#/components/schemas/{model}")
+    return {**whole.pop("$defs"), "MessageDraft": whole}

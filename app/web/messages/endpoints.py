@@ -1,0 +1,181 @@
+"""Messages: what attachments came with, and sending."""
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from app.model.attachment import AttachmentKind
+from app.service.gateway import Gateway
+from app.service.sending.deliveries import Submission
+from app.service.sending.upload_conversion import Run
+from app.web.attachments.schemas import AttachmentSummary
+from app.web.deliveries.schemas import AcceptedDelivery, DeliveryView
+from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.messages.errors import located
+from app.web.messages.form import MESSAGE
+from app.web.messages.schemas import MessageSummary, MessageView, Rehearsal
+from app.web.messages.sending import respond
+from app.web.problems import Problem, responses
+from app.web.schemas import PageView, page_view
+
+router = APIRouter(prefix="/messages", tags=["messages"])
+
+_EXAMPLE = {
+    "destination": "partner",
+    "application_message": {"text": "This is the actual application message."},
+    "attachments": [
+        {"part": "file", "kind": "text-file", "name": "d:\\mytext.txt", "description": "Text file..."},
+        {
+            "part": "sales",
+            "kind": "data-set",
+            "name": "WORK.SALES",
+            "data_set": {"variables": {"DT": {"format": "DATE9."}, "C": {"length": 40, "label": "Customer"}}},
+        },
+    ],
+}
+_REQUEST_BODY: dict[str, Any] = {
+    "required": True,
+    "description": (
+        f"Either the first part is `{MESSAGE}`, JSON that describes the message and names every other part; or a plain "
+        "form: `destination`, perhaps `description`, `kind`, `name` and `data_set` (JSON), and files. A data set's "
+        "file may be CSV, Parquet, Arrow, NDJSON, Dataset-JSON or a SAS transport file."
+    ),
+    "content": {
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "properties": {
+                    MESSAGE: {"$ref": "#/components/schemas/MessageDraft"},
+                    "destination": {"type": "string"},
+                    "description": {"type": "string"},
+                    "kind": {"type": "string", "enum": [kind.word for kind in AttachmentKind]},
+                    "name": {"type": "string"},
+                    "data_set": {"$ref": "#/components/schemas/DataSetDraft"},
+                    "file": {"type": "string", "format": "binary"},
+                },
+                "additionalProperties": {"type": "string", "format": "binary"},
+            },
+            "encoding": {MESSAGE: {"contentType": "application/json"}},
+            "examples": {"described": {"value": {MESSAGE: _EXAMPLE}}, "form": {"value": {"destination": "partner"}}},
+        }
+    },
+}
+
+
+@router.get("", operation_id="list_messages", responses=responses("invalid"))
+def list_messages(
+    request: Request,
+    response: Response,
+    gateway: GatewayDep,
+    base: BaseDep,
+    paging: PagingDep,
+    source: Annotated[str | None, Query(max_length=100)] = None,
+) -> PageView[MessageSummary]:
+    """Messages with attachments that were received, newest first."""
+    page = gateway.catalog.messages(source, paging.cursor, paging.limit)
+    link_next(request, response, page)
+    return page_view(page, lambda record: MessageSummary.of(record, base))
+
+
+@router.get("/{message_id}", operation_id="get_message", responses=responses("not-found"))
+def get_message(message_id: str, gateway: GatewayDep, base: BaseDep) -> MessageView:
+    """One message: its header's fields, its application message and its attachments."""
+    record = gateway.catalog.message(message_id)
+    if record is None:
+        raise Problem("not-found", "there is no message of this identifier")
+    attachments = [
+        AttachmentSummary.of(attachment_id, gateway.catalog.attachment(attachment_id), base)
+        for attachment_id in record.attachments
+    ]
+    return MessageView.of(record, base, attachments)
+
+
+@router.post(
+    "",
+    operation_id="send_message",
+    status_code=202,
+    response_model=AcceptedDelivery,
+    openapi_extra={"requestBody": _REQUEST_BODY},
+    responses={
+        200: {"description": "with `dry_run`: what would be sent", "model": Rehearsal},
+        202: {
+            "description": "stored, and on its way",
+            "headers": {
+                "Location": {"description": "the delivery", "schema": {"type": "string"}},
+                "Idempotency-Replayed": {
+                    "description": "`true` when the key's first request was answered so",
+                    "schema": {"type": "string"},
+                },
+            },
+        },
+        **responses(
+            "malformed",
+            "in-flight",
+            "too-large",
+            "unsupported-media-type",
+            "invalid",
+            "unsuitable",
+            "unknown-destination",
+            "key-reused",
+            "conversion-limit",
+            "unavailable",
+            "busy",
+            "storage-full",
+        ),
+    },
+)
+async def send_message(
+    request: Request,
+    gateway: GatewayDep,
+    base: BaseDep,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            pattern=r"^[!-~]{1,255}$",
+            description="makes repeating this request safe: the same key sends once",
+            examples=["5b1f7a52-4f0d-4b7a-9b5e-0a8f6f3f2f7e"],
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, Query(description="tell what would be sent, every variable of every data set, and send and keep nothing")
+    ] = False,
+) -> Response:
+    """Sends files and data sets to a destination. They are durably stored when this answers; how far they are on their
+    way, the delivery tells.
+
+    A data set comes as CSV, Parquet, Arrow, NDJSON, Dataset-JSON or a SAS transport file. It is checked against every
+    limit of SAS and of the destination before anything is sent.
+    """
+    if gateway.draining:
+        raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})
+    if dry_run:
+        return await respond(request, gateway, None, partial(_dry_run, gateway), in_slot=True)
+    queue = partial(_queue, gateway, base)
+    if idempotency_key is None:
+        return await respond(request, gateway, None, queue, in_slot=False)
+    in_flight: set[str] = request.app.state.in_flight
+    if idempotency_key in in_flight:
+        raise Problem("in-flight", "a request with this key is being answered", {"Retry-After": "1"})
+    in_flight.add(idempotency_key)
+    try:
+        return await respond(request, gateway, idempotency_key, queue, in_slot=False)
+    finally:
+        in_flight.discard(idempotency_key)
+
+
+def _queue(gateway: Gateway, base: str, submission: Submission, run: Run) -> JSONResponse:
+    """Queue a message and answer with its delivery."""
+    delivery, warnings, is_replayed = gateway.deliveries.submit(submission, run)
+    view = DeliveryView.of(delivery, base, gateway.deliveries.repeats(delivery.destination)).model_dump(mode="json")
+    if warnings:
+        view["warnings"] = [located(fault) for fault in warnings]
+    headers = {"Location": view["links"]["self"]} | ({"Idempotency-Replayed": "true"} if is_replayed else {})
+    return JSONResponse(view, 202, headers)
+
+
+def _dry_run(gateway: Gateway, submission: Submission, run: Run) -> JSONResponse:
+    """Answer with what a message would be."""
+    view = Rehearsal.of(gateway.deliveries.dry_run(submission, run))
+    return JSONResponse(view.model_dump(mode="json", exclude_none=True))

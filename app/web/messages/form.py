@@ -1,0 +1,132 @@
+"""An upload's parts -> the message that it describes and the stored parts of its attachments."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from app.model.attachment import AttachmentKind
+from app.service.sending import drafts
+from app.service.sending.parts import StoredPart
+from app.settings import Destination
+from app.web.messages.drafts import MessageDraft
+from app.web.messages.upload import Form, PartHead
+from app.web.problems import Problem, field_errors
+
+MESSAGE = "message"
+"""Name of the part that describes the message."""
+
+_FORM_FIELDS = ("destination", "description", "kind", "name", "data_set")
+_TEXT_TYPES = re.compile(r"text/|application/(json|xml|javascript|yaml)\b")
+
+
+class Described(NamedTuple):
+    """A message, and its stored parts by the names that it uses. Requests for the same have the same fingerprint."""
+
+    message: drafts.MessageDraft
+    parts: Mapping[str, StoredPart]
+    fingerprint: str
+
+
+class DescriptionReader:
+    """Reads, part by part, the message that an upload describes.
+
+    Either its first part is the JSON `message`, which names every other part; or it is a plain form, with fields and
+    files in any order. Raises Problem or SendingError as soon as something is wrong.
+    """
+
+    def __init__(self, destinations: Mapping[str, Destination]) -> None:
+        self._destinations = destinations
+        self._draft: MessageDraft | None = None
+        self._seen: list[str] = []
+
+    def is_field(self, head: PartHead) -> bool:
+        """Tell whether a part is short text to be kept in memory, not content to be stored."""
+        self._seen.append(head.name)
+        if head.name == MESSAGE:
+            if len(self._seen) > 1:
+                raise _invalid("#", f"the part {MESSAGE!r} must be the first, and the only one of its name")
+            return True
+        if self._draft is not None:
+            self._expect(head.name)
+            return False
+        if head.file_name is None and head.name not in _FORM_FIELDS:
+            raise _invalid(f"#/{head.name}", f"no such field; a form has {', '.join(_FORM_FIELDS)} and files")
+        return head.file_name is None
+
+    def on_field(self, name: str, text: str) -> None:
+        """Check a field that is whole."""
+        if name == MESSAGE:
+            self._draft = _validated(lambda: MessageDraft.model_validate_json(text))
+            self._check(self._draft)
+        elif name == "destination":
+            drafts.find_destination(self._destinations, text)
+
+    def result(self, form: Form) -> Described:
+        """Return the description and its parts, once everything has come."""
+        if self._draft is None:
+            draft = _validated(lambda: _draft_of_form(form))
+            self._check(draft)
+            parts = {str(number): part for number, part in enumerate(form.parts)}
+            return Described(draft.draft(), parts, draft.fingerprint(form.parts))
+        errors = [
+            {"pointer": f"#/attachments/{n}/part", "detail": f"there is no part {entry.part!r}"}
+            for n, entry in enumerate(self._draft.attachments)
+            if entry.part not in self._seen
+        ]
+        if errors:
+            raise Problem("invalid", "; ".join(error["detail"] for error in errors), errors=errors)
+        parts = {part.name: part for part in form.parts}
+        return Described(self._draft.draft(), parts, self._draft.fingerprint(form.parts))
+
+    def _expect(self, name: str) -> None:
+        assert self._draft is not None
+        if name not in {entry.part for entry in self._draft.attachments}:
+            raise _invalid("#/attachments", f"no attachment names the part {name!r}")
+        if self._seen.count(name) > 1:
+            raise _invalid("#/attachments", f"the part {name!r} comes twice")
+
+    def _check(self, draft: MessageDraft) -> None:
+        drafts.check_destination_takes(draft.draft(), drafts.find_destination(self._destinations, draft.destination))
+
+
+def _invalid(pointer: str, why: str) -> Problem:
+    return Problem("invalid", why, errors=[{"pointer": pointer, "detail": why}])
+
+
+def _validated(make: Callable[[], MessageDraft]) -> MessageDraft:
+    try:
+        return make()
+    except ValidationError as error:
+        errors = field_errors(error.errors(include_url=False, include_context=False, include_input=False))
+        detail = "; ".join(f"{wrong.get('pointer', '#')}: {wrong['detail']}" for wrong in errors)
+        raise Problem("invalid", detail, errors=errors) from None
+
+
+def _draft_of_form(form: Form) -> MessageDraft:
+    said: dict[str, object] = {key: form.fields[key] for key in ("destination", "description") if key in form.fields}
+    said["attachments"] = [_entry_of_form(form, number, part) for number, part in enumerate(form.parts)]
+    return MessageDraft.model_validate(said)
+
+
+def _entry_of_form(form: Form, number: int, part: StoredPart) -> dict[str, object]:
+    kind = form.fields.get("kind") or _guessed_kind(part)
+    entry: dict[str, object] = {"part": f"{number}", "kind": kind, "name": form.fields.get("name")}
+    if kind != AttachmentKind.DATA_SET.word:
+        entry["name"] = entry["name"] or part.base_name
+    if "data_set" in form.fields:
+        entry["data_set"] = _json(form.fields["data_set"])
+    return entry
+
+
+def _json(text: str) -> object:
+    try:
+        return from_json(text)
+    except ValueError as error:
+        raise _invalid("#/data_set", f"not JSON: {error}") from None
+
+
+def _guessed_kind(part: StoredPart) -> str:
+    return (AttachmentKind.TEXT_FILE if _TEXT_TYPES.match(part.content_type) else AttachmentKind.BINARY_FILE).word

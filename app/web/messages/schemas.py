@@ -1,0 +1,200 @@
+"""The JSON of messages, and of what a message would be."""
+
+from base64 import b64encode
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from app.codecs.ibm_mq.encodings import charset
+from app.model.records import MessageRecord
+from app.service.sending.dry_run import DryRun
+from app.service.sending.upload_conversion import ConvertedFile
+from app.tables.read.reading import VariableType
+from app.tables.read.wishes import Defined, Origin
+from app.web.attachments.schemas import AttachmentSummary
+from app.web.data_sets import IndexView
+from app.web.messages.errors import fault_members
+from app.web.problems import FieldError
+from app.web.schemas import KindWord, Links, kind_word, shown
+from app.web.times import optional_time, to_time
+
+
+class ApplicationMessage(BaseModel):
+    """The application message. `text` is there when its bytes read as text in its CCSID."""
+
+    format: str = Field(examples=["MQSTR"])
+    ccsid: int = Field(examples=[1208])
+    size: int
+    text: str | None
+    base64: str
+
+    @classmethod
+    def of(cls, record: MessageRecord) -> "ApplicationMessage | None":
+        body = record.application_body
+        if body is None:
+            return None
+        return cls(
+            format=shown(record.application_format),
+            ccsid=record.application_ccsid,
+            size=len(body),
+            text=_text(body, record.application_ccsid),
+            base64=b64encode(body).decode(),
+        )
+
+
+def _text(body: bytes, ccsid: int) -> str | None:
+    codec = charset(ccsid)
+    if codec is None:
+        return None
+    try:
+        return body.decode(codec)
+    except UnicodeDecodeError:
+        return None
+
+
+class MessageFields(BaseModel):
+    """What an attachment header says of its message."""
+
+    id: str
+    source: str
+    header_correl_id: str
+    message_correl_id: str
+    original_msg_type: int
+    original_correl_id: str
+    received_at: datetime
+    complete_at: datetime | None = Field(description="when the last of it was finished")
+    links: Links
+
+
+class MessageSummary(MessageFields):
+    """One message, and the identifiers of its attachments in the header's order."""
+
+    attachments: list[str]
+
+    @classmethod
+    def of(cls, record: MessageRecord, base: str) -> "MessageSummary":
+        return cls(**_message_fields(record, base), attachments=list(record.attachments))
+
+
+class MessageView(MessageFields):
+    """One message, its application message and its attachments in the header's order."""
+
+    application_message: ApplicationMessage | None
+    attachments: list[AttachmentSummary]
+
+    @classmethod
+    def of(cls, record: MessageRecord, base: str, attachments: list[AttachmentSummary]) -> "MessageView":
+        application_message = ApplicationMessage.of(record)
+        return cls(**_message_fields(record, base), application_message=application_message, attachments=attachments)
+
+
+def _message_fields(record: MessageRecord, base: str) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "source": record.source,
+        "header_correl_id": record.header_correl_id.hex(),
+        "message_correl_id": record.message_correl_id.hex(),
+        "original_msg_type": record.original_msg_type,
+        "original_correl_id": record.original_correl_id.hex(),
+        "received_at": to_time(record.received_at),
+        "complete_at": optional_time(record.complete_at),
+        "links": {"self": f"{base}/messages/{record.id}"},
+    }
+
+
+Attribute = Literal["name", "type", "length", "format", "informat", "label"]
+
+
+class VariableProposal(BaseModel):
+    """One variable as it would be sent. `origins` tells for each attribute whether it was given, is the file's, or was
+    inferred from types and values."""
+
+    column: str = Field(description="the column of the file", examples=["order date"])
+    name: str = Field(examples=["ORDER_DATE"])
+    type: VariableType
+    length: int = Field(description="bytes", examples=[8])
+    format: str = Field(examples=["DATE9."])
+    informat: str
+    label: str
+    origins: dict[Attribute, Origin]
+
+    @classmethod
+    def of(cls, variable: Defined) -> "VariableProposal":
+        return cls.model_validate(variable._asdict())
+
+
+class DataSetProposal(BaseModel):
+    """A data set as it would be sent."""
+
+    format: str = Field(description="the file's format", examples=["csv"])
+    library: str = Field(examples=["WORK"])
+    member: str = Field(examples=["SALES"])
+    label: str
+    observations: int
+    variables: list[VariableProposal]
+    indexes: list[IndexView] = Field(description="the indexes that are sent")
+    constraints: int = Field(description="bytes of integrity constraints that are sent as they came")
+    warnings: list[FieldError] = Field(description="what was changed on the way, or may not be what was meant")
+
+    @classmethod
+    def of(cls, converted: ConvertedFile) -> "DataSetProposal":
+        definition = converted.definition
+        return cls(
+            format=converted.format,
+            library=definition.library,
+            member=definition.member,
+            label=definition.label,
+            observations=definition.observations,
+            variables=[VariableProposal.of(variable) for variable in definition.variables],
+            indexes=[
+                IndexView(name=each.name, variables=each.variables, flags=each.flags, upercmx=each.upercmx)
+                for each in definition.indexes
+            ],
+            constraints=len(definition.constraints),
+            warnings=[FieldError(**fault_members(fault)) for fault in definition.warnings],
+        )
+
+
+class AttachmentProposal(BaseModel):
+    """One attachment as it would be sent."""
+
+    part: str
+    kind: KindWord
+    name: str
+    qualifier_1: str
+    messages: int = Field(description="physical messages it would take, its count message included")
+    data_set: DataSetProposal | None = None
+
+
+class Rehearsal(BaseModel):
+    """A message as it would be sent."""
+
+    destination: str
+    messages: int = Field(
+        description="physical messages it would take, the header and the application message included"
+    )
+    attachments: list[AttachmentProposal]
+
+    @classmethod
+    def of(cls, dry_run: DryRun) -> "Rehearsal":
+        attachments = zip(dry_run.parts, dry_run.delivery.attachments, strict=True)
+        return cls(
+            destination=dry_run.delivery.destination,
+            messages=dry_run.messages,
+            attachments=[
+                AttachmentProposal(
+                    part=part,
+                    kind=kind_word(attachment.kind),
+                    name=attachment.qualifier_2,
+                    qualifier_1=attachment.qualifier_1,
+                    messages=dry_run.attachment_messages[attachment.correl_id],
+                    data_set=_proposal(dry_run.data_sets.get(part)),
+                )
+                for part, attachment in attachments
+            ],
+        )
+
+
+def _proposal(converted: ConvertedFile | None) -> DataSetProposal | None:
+    return None if converted is None else DataSetProposal.of(converted)

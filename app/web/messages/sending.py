@@ -1,0 +1,79 @@
+"""The body of `POST /messages` -> a submission, and its answer: made in a thread, or in a slot for conversions."""
+
+import asyncio
+from collections.abc import Callable
+from secrets import token_hex
+
+from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from app.service.conversion import Slot
+from app.service.gateway import Gateway
+from app.service.sending.deliveries import Submission, folder_of
+from app.service.sending.errors import SendingError
+from app.service.sending.preparation import has_data_sets
+from app.service.sending.upload_conversion import Run, run_here
+from app.web.disconnection import ClientLeft, conversions, while_connected
+from app.web.messages.errors import problem_of
+from app.web.messages.form import DescriptionReader
+from app.web.messages.upload import Upload, receive
+from app.web.problems import Problem
+
+Answer = Callable[[Submission, Run], Response]
+"""Makes the answer to a submission, with what runs its conversions. It blocks."""
+
+
+async def respond(request: Request, gateway: Gateway, key: str | None, answer: Answer, *, in_slot: bool) -> Response:
+    """Return the answer to a request. It is made in a slot if `in_slot` or if there are data sets. Raises Problem."""
+    try:
+        submission = await _received(request, gateway, key)
+        if not in_slot and not has_data_sets(submission.message):
+            return await run_in_threadpool(answer, submission, run_here)
+        return await _converted(request, gateway, submission, answer)
+    except SendingError as error:
+        raise problem_of(error) from error
+
+
+async def _received(request: Request, gateway: Gateway, key: str | None) -> Submission:
+    """Store the parts of a request's body and return what it asks for."""
+    delivery_id = token_hex(16)
+    limits = gateway.settings.limits
+    reader = DescriptionReader(gateway.deliveries.destinations)
+    upload = Upload(
+        request.headers.get("content-type", ""),
+        gateway.store,
+        folder_of(delivery_id),
+        is_field=reader.is_field,
+        on_field=reader.on_field,
+        max_parts=limits.attachments_a_message,
+    )
+    try:
+        form = await receive(request, upload, limits.upload_bytes, gateway.check_room)
+    except ClientDisconnect:
+        raise Problem("malformed", "the client left in the middle") from None
+    try:
+        described = reader.result(form)
+    except BaseException:
+        await run_in_threadpool(gateway.deliveries.discard, delivery_id)
+        raise
+    return Submission(delivery_id, described.message, described.parts, key, described.fingerprint)
+
+
+async def _converted(request: Request, gateway: Gateway, submission: Submission, answer: Answer) -> Response:
+    """Return the answer, made in a slot for conversions as long as the client is there."""
+    begun = False
+
+    def work(slot: Slot) -> Response:
+        nonlocal begun
+        begun = True
+        return answer(submission, slot.run)
+
+    try:
+        async with while_connected(request.receive), conversions(request).slot() as slot:
+            return await slot.within_time(lambda: work(slot))
+    except ClientLeft:
+        raise Problem("malformed", "the client left in the middle") from None
+    finally:
+        if not begun:
+            await asyncio.shield(run_in_threadpool(gateway.deliveries.discard, submission.delivery_id))

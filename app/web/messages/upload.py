@@ -1,0 +1,238 @@
+"""multipart/form-data streamed into the content store.
+
+The event loop only gathers what comes; a worker thread parses, hashes and writes one batch while the next is gathered,
+so an upload of any size costs two batches of memory and holds no thread while its client is slow. Nothing of an upload
+that breaks off stays in the store.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, MultipartState, parse_options_header
+from starlette.requests import Request
+
+from app.ports import ContentStore
+from app.service.sending.parts import PartWriter, StoredPart
+from app.web.problems import Problem
+
+_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_FILE_NAME_EXTENDED = re.compile(rb";\s*filename\*\s*=\s*([\w.:-]+)'[A-Za-z0-9-]*'([^\s;\"]*)", re.IGNORECASE)
+_CHARSETS = {"utf-8", "iso-8859-1"}
+
+BATCH = 256 << 10
+"""Bytes gathered for a worker thread. As many connections as may be open can each hold two such batches."""
+FIELDS_BYTES = 64 << 10
+"""Bytes of all parts together that are kept in memory: the description, and the fields of a form."""
+
+
+@dataclass
+class Form:
+    """An upload: short fields by name, and stored parts in their order."""
+
+    fields: dict[str, str] = field(default_factory=dict)
+    parts: list[StoredPart] = field(default_factory=list)
+
+
+class PartHead(NamedTuple):
+    """The header fields of a part."""
+
+    name: str
+    file_name: str | None
+    content_type: str
+
+
+class Upload:
+    """One body on its way into the store, as objects `{prefix}/{n}`. Its methods block; one thread at a time.
+
+    `is_field` tells parts to keep in `form.fields` from those to store, and may refuse one by raising Problem;
+    `on_field` sees each field as soon as it is whole.
+    """
+
+    def __init__(
+        self,
+        content_type: str,
+        store: ContentStore,
+        prefix: str,
+        *,
+        is_field: Callable[[PartHead], bool],
+        on_field: Callable[[str, str], None],
+        max_parts: int,
+    ) -> None:
+        self.form = Form()
+        self._store, self._prefix, self._max_parts = store, prefix, max_parts
+        self._is_field, self._on_field = is_field, on_field
+        self._parser = MultipartParser(
+            _boundary(content_type),
+            {
+                "on_part_begin": self._begin,
+                "on_header_field": self._header_name,
+                "on_header_value": self._header_value,
+                "on_header_end": self._header_end,
+                "on_headers_finished": self._headers_finished,
+                "on_part_data": self._data,
+                "on_part_end": self._end,
+            },
+        )
+        self._parts = self._kept = 0
+        self._headers: dict[bytes, bytes] = {}
+        self._name = self._value = b""
+        self._field: bytearray | None = None
+        self._writer: PartWriter | None = None
+        self._head = PartHead("", None, "")
+
+    def feed(self, chunks: list[bytes]) -> None:
+        """Parse the next bytes of the body. Raises Problem."""
+        try:
+            for chunk in chunks:
+                self._parser.write(chunk)
+        except FormParserError as error:
+            raise Problem("malformed", f"not well-formed multipart/form-data: {error}") from None
+
+    def finish(self) -> Form:
+        """Return the whole form. Raises Problem when the body ended early."""
+        if self._parser.state != MultipartState.END:
+            raise Problem("malformed", "the body ends before the closing boundary")
+        return self.form
+
+    def discard(self) -> None:
+        """Remove everything that was stored."""
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None
+        for part in self.form.parts:
+            self._store.delete(part.object_name)
+
+    def _begin(self) -> None:
+        self._parts += 1
+        if self._parts > self._max_parts:
+            raise Problem("too-large", f"more than {self._max_parts} parts", limit=self._max_parts)
+        self._headers = {}
+
+    def _header_name(self, data: bytes, start: int, end: int) -> None:
+        self._name += data[start:end]
+
+    def _header_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def _header_end(self) -> None:
+        self._headers[self._name.lower()] = self._value
+        self._name = self._value = b""
+
+    def _headers_finished(self) -> None:
+        self._head = _head(self._headers)
+        if self._is_field(self._head):
+            self._field = bytearray()
+        else:
+            self._writer = PartWriter(self._store, f"{self._prefix}/{len(self.form.parts)}")
+
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        piece = memoryview(data)[start:end]
+        if self._writer is not None:
+            self._writer.write(piece)
+        elif self._field is not None:
+            self._kept += len(piece)
+            if self._kept > FIELDS_BYTES:
+                raise Problem("too-large", f"fields over {FIELDS_BYTES} bytes together", limit=FIELDS_BYTES)
+            self._field += piece
+
+    def _end(self) -> None:
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            self.form.parts.append(writer.finish(*self._head))
+        elif self._field is not None:
+            text, self._field = _text(self._field, self._head.name), None
+            if self._head.name in self.form.fields:
+                raise Problem("malformed", f"the field {self._head.name!r} comes twice")
+            self.form.fields[self._head.name] = text
+            self._on_field(self._head.name, text)
+
+
+async def receive(request: Request, upload: Upload, limit: int, check_room: Callable[[int], None]) -> Form:
+    """Stream a request's body through an upload, and discard the upload when that fails. `check_room` refuses so many
+    bytes more. Raises Problem, ClientDisconnect, and what `check_room` raises."""
+    loop = asyncio.get_running_loop()
+    working: asyncio.Future[None] | None = None
+    try:
+        announced = int(request.headers.get("content-length", 0))
+        _check_size(announced, limit)
+        check_room(announced)
+        batch: list[bytes] = []
+        gathered = total = 0
+        async for chunk in request.stream():
+            batch.append(chunk)
+            gathered += len(chunk)
+            total += len(chunk)
+            _check_size(total, limit)
+            if gathered >= BATCH:
+                check_room(gathered)
+                if working is not None:
+                    await working
+                working = loop.run_in_executor(None, upload.feed, batch)
+                batch, gathered = [], 0
+        if working is not None:
+            await working
+        return await loop.run_in_executor(None, _finish, upload, batch)
+    except BaseException:
+        if working is not None:
+            await asyncio.wait([working])
+        await loop.run_in_executor(None, upload.discard)
+        raise
+
+
+def _finish(upload: Upload, last: list[bytes]) -> Form:
+    upload.feed(last)
+    return upload.finish()
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise Problem("too-large", f"an upload may have {limit} bytes", limit=limit)
+
+
+def _boundary(content_type: str) -> bytes:
+    media_type, parameters = parse_options_header(content_type)
+    if media_type != b"multipart/form-data":
+        raise Problem("unsupported-media-type", "send multipart/form-data", accepted=["multipart/form-data"])
+    boundary = parameters.get(b"boundary", b"")
+    if not 1 <= len(boundary) <= 70:
+        raise Problem("malformed", "multipart/form-data needs a boundary of 1 to 70 characters")
+    return boundary
+
+
+def _head(headers: dict[bytes, bytes]) -> PartHead:
+    kind, parameters = parse_options_header(headers.get(b"content-disposition", b""))
+    if kind != b"form-data" or b"name" not in parameters:
+        raise Problem("malformed", "a part has no Content-Disposition: form-data with a name")
+    name = _text(parameters[b"name"], "name")
+    file_name = parameters.get(b"filename")
+    content_type = headers.get(b"content-type", b"").decode("latin-1").strip().lower()
+    extended = _extended_file_name(headers[b"content-disposition"])
+    if extended is None and file_name is not None:
+        extended = _text(file_name, "filename")
+    return PartHead(name, extended, content_type)
+
+
+def _extended_file_name(header: bytes) -> str | None:
+    """Return the value of `filename*` (RFC 8187), which goes before `filename`; None if there is none."""
+    found = _FILE_NAME_EXTENDED.search(_QUOTED.sub(b'""', header))
+    if found is None:
+        return None
+    charset, encoded = found[1].decode().lower(), unquote_to_bytes(found[2])
+    if charset not in _CHARSETS:
+        raise Problem("malformed", f"filename* is in character set {charset!r}; send UTF-8")
+    try:
+        return encoded.decode(charset)
+    except UnicodeDecodeError:
+        raise Problem("malformed", f"filename* is not {charset.upper()}") from None
+
+
+def _text(data: bytes | bytearray, what: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Problem("malformed", f"the part's {what} is not UTF-8") from None

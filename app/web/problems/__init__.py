@@ -1,0 +1,11 @@
+"""Problem details (RFC 9457): every error that REST answers with, from one table.
+
+`python -m app.web.problems` prints the table as docs/problems.md.
+"""
+
+from app.web.problems.handlers import install
+from app.web.problems.problem import Problem, damaged, field_errors, pointer_to
+from app.web.problems.schemas import FieldError, responses, schemas
+from app.web.problems.types import table
+
+__all__ = ["FieldError", "Problem", "damaged", "field_errors", "install", "pointer_to", "responses", "schemas", "table"]

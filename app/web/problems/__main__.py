@@ -1,0 +1,7 @@
+"""Prints the table of problems."""
+
+import sys
+
+from app.web.problems.types import table
+
+sys.stdout.write(table())

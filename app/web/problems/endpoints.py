@@ -1,0 +1,23 @@
+"""The types of problems as a resource."""
+
+from fastapi import APIRouter
+
+from app.web.problems.problem import Problem
+from app.web.problems.schemas import ProblemTypeView, responses
+from app.web.problems.types import PROBLEMS
+
+router = APIRouter(prefix="/problems", tags=["operations"])
+
+
+@router.get("", operation_id="list_problems")
+def list_problems() -> list[ProblemTypeView]:
+    """Every type of problem that REST answers with."""
+    return [ProblemTypeView.of(kind) for kind in PROBLEMS.values()]
+
+
+@router.get("/{word}", operation_id="get_problem", responses=responses("not-found"))
+def get_problem(word: str) -> ProblemTypeView:
+    """What a problem's `type` refers to."""
+    if word not in PROBLEMS:
+        raise Problem("not-found", "there is no such type of problem")
+    return ProblemTypeView.of(PROBLEMS[word])

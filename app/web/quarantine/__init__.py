@@ -1,0 +1,1 @@
+"""Quarantine: physical messages that could not be understood."""

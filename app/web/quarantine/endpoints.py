@@ -1,0 +1,96 @@
+"""Quarantine: physical messages that could not be understood, with the reason and the bytes."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from app.model.errors import JournalFull
+from app.model.records import QuarantineRecord, QuarantineState
+from app.service.gateway import Gateway
+from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.problems import Problem, responses
+from app.web.quarantine.schemas import QuarantineView
+from app.web.schemas import PageView, page_view
+
+PREVIEW = 256
+"""Bytes of a message that its entry shows."""
+_GONE = "the bytes of this message are gone"
+
+router = APIRouter(prefix="/quarantine", tags=["quarantine"])
+
+
+@router.get("", operation_id="list_quarantine", responses=responses("invalid"))
+def list_quarantine(
+    request: Request,
+    response: Response,
+    gateway: GatewayDep,
+    base: BaseDep,
+    paging: PagingDep,
+    source: Annotated[str | None, Query(max_length=100)] = None,
+    state: QuarantineState | None = None,
+) -> PageView[QuarantineView]:
+    """What could not be understood, newest first."""
+    page = gateway.catalog.quarantined(source, state, paging.cursor, paging.limit)
+    link_next(request, response, page)
+    return page_view(page, lambda record: QuarantineView.of(record, base))
+
+
+@router.get("/{quarantine_id}", operation_id="get_quarantine_entry", responses=responses("not-found"))
+def get_quarantine_entry(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
+    """One entry, with its message's first bytes and its properties."""
+    record = _entry(gateway, quarantine_id)
+    try:
+        message = gateway.quarantined(record)
+    except KeyError:
+        return QuarantineView.of(record, base)
+    return QuarantineView.of(record, base, bytes(message.body[:PREVIEW]), message.properties)
+
+
+@router.get(
+    "/{quarantine_id}/body",
+    operation_id="get_quarantined_body",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {}}}, **responses("not-found", "gone")},
+)
+def get_quarantined_body(quarantine_id: str, gateway: GatewayDep) -> Response:
+    """The message's body as it was received."""
+    record = _entry(gateway, quarantine_id)
+    try:
+        body = gateway.quarantined_body(record)
+    except KeyError:
+        raise Problem("gone", _GONE) from None
+    headers = {"Content-Disposition": 'attachment; filename="body.bin"', "X-Content-Type-Options": "nosniff"}
+    return Response(body, 200, headers, "application/octet-stream")
+
+
+@router.post(
+    "/{quarantine_id}/replay",
+    operation_id="replay_quarantined",
+    responses=responses("not-found", "gone", "storage-full"),
+)
+def replay_quarantined(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
+    """Journals the message again, as if it came now. What still cannot be understood comes back as a new entry."""
+    _entry(gateway, quarantine_id)
+    try:
+        gateway.replay_quarantine(quarantine_id)
+    except KeyError:
+        raise Problem("gone", _GONE) from None
+    except JournalFull as full:
+        raise Problem("storage-full", str(full)) from None
+    return QuarantineView.of(_entry(gateway, quarantine_id), base)
+
+
+@router.delete(
+    "/{quarantine_id}", operation_id="dismiss_quarantined", status_code=204, responses=responses("not-found")
+)
+def dismiss_quarantined(quarantine_id: str, gateway: GatewayDep) -> None:
+    """Marks it as not needed: its bytes keep no journal segment, and go when retention says so."""
+    if not gateway.catalog.set_quarantine_state(quarantine_id, "dismissed"):
+        raise Problem("not-found", "there is no quarantine entry of this identifier")
+
+
+def _entry(gateway: Gateway, quarantine_id: str) -> QuarantineRecord:
+    record = gateway.catalog.quarantine_entry(quarantine_id)
+    if record is None:
+        raise Problem("not-found", "there is no quarantine entry of this identifier")
+    return record

@@ -1,0 +1,57 @@
+"""The JSON of quarantine entries."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from pydantic import BaseModel, Field
+
+from app.model.records import QuarantineRecord, QuarantineState
+from app.web.schemas import Links, shown
+from app.web.times import to_time
+
+
+class QuarantineView(BaseModel):
+    """A physical message that could not be understood. `row` names the field, `at` the byte (null where none applies).
+    `preview` are its first bytes in hexadecimal, and `properties` what was kept with it, such as `mqmd.put_appl_name`
+    of a message that came over IBM MQ; both are null in lists, and when they are gone."""
+
+    id: str
+    source: str
+    state: QuarantineState
+    code: str = Field(examples=["truncated"])
+    row: str = Field(examples=["AttachmentHeader.attachments"])
+    at: int | None = Field(examples=[76])
+    why: str
+    msg_type: int
+    correl_id: str
+    size: int
+    received_at: datetime
+    preview: str | None = None
+    properties: dict[str, str] | None = Field(default=None, examples=[{"mqmd.user_identifier": "sasadm"}])
+    links: Links
+
+    @classmethod
+    def of(
+        cls,
+        record: QuarantineRecord,
+        base: str,
+        preview: bytes | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> "QuarantineView":
+        own = f"{base}/quarantine/{record.id}"
+        return cls(
+            id=record.id,
+            source=record.source,
+            state=record.state,
+            code=record.code,
+            row=shown(record.row),
+            at=record.at if record.at >= 0 else None,
+            why=shown(record.why),
+            msg_type=record.msg_type,
+            correl_id=record.correl_id.hex(),
+            size=record.size,
+            received_at=to_time(record.received_at),
+            preview=None if preview is None else preview.hex(),
+            properties=None if properties is None else {shown(name): shown(text) for name, text in properties.items()},
+            links={"self": own, "body": f"{own}/body", "replay": f"{own}/replay"},
+        )

@@ -1,0 +1,165 @@
+"""Tables: what the pipeline made of all data sets of one name, and their rows in every format."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import pyarrow as pa
+from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import Path as InPath
+from starlette.convertors import Convertor, register_url_convertor
+
+from app.plugins import PluginError
+from app.ports import BadCursor, Page, TableStore
+from app.service.conversion import Slot
+from app.service.conversion.jobs import TableChanged, write_table
+from app.service.tables import OpenTable, open_table, outline, reached
+from app.tables.out import OptionError, Options, TableFormat
+from app.web.content_response import Piece, Representation, respond_made
+from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.file_names import table_file_name
+from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, chosen_format, invalid
+from app.web.problems import Problem, responses
+from app.web.schemas import PageView, page_view
+from app.web.tables.schemas import TableSummary, TableView
+from app.web.times import to_time
+
+JSON_ROWS = 1_000
+"""Rows that come as one JSON array where no `limit` is said: who asks for that holds it in memory."""
+
+_MADE_BY = (version("attachment-gateway"), pa.__version__)
+_ROWS_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "the rows; `Link` tells where more of them are", "content": DESCRIBED},
+    304: {"description": "the client has them already"},
+    **responses(
+        "table-not-found", "not-acceptable", "precondition-failed", "invalid", "not-representable", "tables-unavailable"
+    ),
+}
+
+router = APIRouter(prefix="/tables", tags=["tables"])
+
+
+class _AnyText(Convertor[str]):
+    """A part of a path with whatever characters, slashes and line ends among them."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("text", _AnyText())
+
+
+def _store(gateway: GatewayDep) -> TableStore:
+    try:
+        return gateway.tables()
+    except PluginError as error:
+        raise Problem("tables-unavailable", str(error)) from None
+
+
+StoreDep = Annotated[TableStore, Depends(_store)]
+Name = Annotated[str, InPath(description="a table's name, in any case; percent-encoded", examples=["WORK.CUSTOMERS"])]
+
+
+@router.get("", operation_id="list_tables", responses=responses("invalid", "tables-unavailable"))
+def list_tables(
+    request: Request, response: Response, store: StoreDep, base: BaseDep, paging: PagingDep
+) -> PageView[TableSummary]:
+    """Tables by name; none where the pipeline has not built any."""
+    names = sorted(store.names())
+    first = 0 if paging.cursor is None else _behind(paging.cursor, names)
+    listed = names[first : first + paging.limit]
+    page = Page(listed, _cursor(listed[-1]) if first + paging.limit < len(names) else None)
+    link_next(request, response, page)
+    return page_view(page, lambda name: TableSummary.of(*outline(store, name), base))
+
+
+@router.head("/{name:text}/rows", operation_id="head_table_rows", response_class=Response, responses=_ROWS_RESPONSES)
+@router.get("/{name:text}/rows", operation_id="get_table_rows", response_class=Response, responses=_ROWS_RESPONSES)
+def table_rows(
+    name: Name,
+    request: Request,
+    store: StoreDep,
+    options: OptionsDep,
+    word: FormatDep = None,
+    accept: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The rows in the format that `format` or Accept asks for, by default as Parquet.
+
+    JSON arrays have 1000 rows at most if no `limit` is given; all other formats have all rows. Within one version of
+    the table, which the entity tag names, rows keep their order. Takes If-Match and If-None-Match.
+    """
+    known = chosen_format(word, accept)
+    if known.name == "json" and options.limit is None:
+        options = replace(options, limit=JSON_ROWS)
+    opened = _opened(store, name)
+    try:
+        chosen = known.settled(options)
+        response = _rows(request, store, opened, known, chosen)
+    except OptionError as error:
+        raise invalid(error) from None
+    response.headers["Vary"] = "Accept"
+    _link_further(request, response, opened.version.rows, chosen)
+    return response
+
+
+@router.get("/{name:text}", operation_id="get_table", responses=responses("table-not-found", "tables-unavailable"))
+def get_table(name: Name, store: StoreDep, base: BaseDep) -> TableView:
+    """A table's columns, as PROC CONTENTS tells them of a data set, and what is known of the whole."""
+    opened = _opened(store, name)
+    return TableView.of(opened, reached(store, opened.version.name), base)
+
+
+def _cursor(name: str) -> str:
+    """Return the cursor of the page after a name, which may be very long."""
+    return sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _behind(cursor: str, names: list[str]) -> int:
+    try:
+        return [_cursor(name) for name in names].index(cursor) + 1
+    except ValueError:
+        raise BadCursor(cursor) from None
+
+
+def _opened(store: TableStore, name: str) -> OpenTable:
+    try:
+        return open_table(store, name)
+    except KeyError:
+        raise Problem("table-not-found", "there is no table of this name; /v1/tables lists those there are") from None
+
+
+def _rows(request: Request, store: TableStore, opened: OpenTable, known: TableFormat, chosen: Options) -> Response:
+    modified = to_time(opened.version.modified_at).replace(microsecond=0)
+    made_of = (opened.version, known.name, *chosen.given().items(), *_MADE_BY)
+    what = Representation(
+        tag=sha256(repr(made_of).encode()).hexdigest(),
+        content_type=known.content_type,
+        file_name=table_file_name(opened.version.name, known.extension),
+        modified=modified,
+    )
+
+    def make(slot: Slot) -> Iterator[Piece]:
+        version, with_rows = opened.version, request.method != "HEAD"
+        try:
+            yield from slot.run(
+                write_table, store, version.name, version.version, known.name, chosen, modified, with_rows
+            )
+        except (TableChanged, KeyError):
+            raise Problem("busy", "the table has just changed", {"Retry-After": "1"}) from None
+
+    return respond_made(request, make, what)
+
+
+def _link_further(request: Request, response: Response, rows: int, chosen: Options) -> None:
+    """Link to the rows after the last one (RFC 8288)."""
+    if not chosen.limit or (end := (chosen.offset or 0) + chosen.limit) >= rows:
+        return
+    url = request.url.include_query_params(offset=end, limit=chosen.limit)
+    response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'

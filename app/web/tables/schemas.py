@@ -1,0 +1,85 @@
+"""The JSON of tables: of a listing and of one table."""
+
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from pydantic import BaseModel, Field
+
+from app.dataset import side
+from app.model.message import Position
+from app.ports import TableVersion
+from app.service.tables import OpenTable, described
+from app.web.data_sets import VariableView, variable_view
+from app.web.schemas import Links, shown
+from app.web.times import to_time
+
+
+class TableFields(BaseModel):
+    """What a listing and a table have in common."""
+
+    name: str = Field(examples=["WORK.CUSTOMERS"])
+    rows: int = Field(examples=[12045])
+    files: int = Field(examples=[3])
+    size: int = Field(description="bytes of its files", examples=[884736])
+    version: int = Field(description="grows with every commit", examples=[17])
+    modified_at: datetime
+    links: Links = Field(
+        examples=[{"self": "/v1/tables/WORK.CUSTOMERS", "rows": "/v1/tables/WORK.CUSTOMERS/rows"}],
+    )
+
+
+class TableSummary(TableFields):
+    """A table as a listing has it; `columns` are how many."""
+
+    columns: int = Field(examples=[9])
+
+    @classmethod
+    def of(cls, version: TableVersion, schema: pa.Schema, base: str) -> "TableSummary":
+        return cls(**_fields(version, base), columns=len(side.without_sides(schema)))
+
+
+class PositionView(BaseModel):
+    """A place in the journal."""
+
+    segment: int = Field(examples=[42])
+    batch: int = Field(examples=[118])
+    row: int = Field(examples=[3])
+
+
+class TableView(TableFields):
+    """A table and its columns: those of its data sets, and those that tell where each row came from."""
+
+    library: str = Field(examples=["WORK"])
+    member: str = Field(examples=["CUSTOMERS"])
+    label: str = Field(description="of the data set that came last", examples=["Customers of the shop"])
+    columns: list[VariableView] = Field(description="`notes` tell where data sets did not agree")
+    attributes: dict[str, str] = Field(description="what else is kept with the table", examples=[{}])
+    reached: PositionView | None = Field(description="how far the pipeline was when it last added something")
+
+    @classmethod
+    def of(cls, table: OpenTable, position: Position | None, base: str) -> "TableView":
+        found = described(table)
+        return cls(
+            **_fields(table.version, base),
+            library=shown(found.library),
+            member=shown(found.member),
+            label=shown(found.label),
+            columns=[variable_view(variable) for variable in found.variables],
+            attributes={shown(key): shown(value) for key, value in found.attributes.items()},
+            reached=None if position is None else PositionView(**position._asdict()),
+        )
+
+
+def _fields(version: TableVersion, base: str) -> dict[str, Any]:
+    address = f"{base}/tables/{quote(version.name.encode('utf-8', 'replace'), safe='')}"
+    return {
+        "name": shown(version.name),
+        "rows": version.rows,
+        "files": version.files,
+        "size": version.size,
+        "version": version.version,
+        "modified_at": to_time(version.modified_at),
+        "links": {"self": address, "rows": f"{address}/rows"},
+    }

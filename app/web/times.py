@@ -1,0 +1,36 @@
+"""Times: ISO 8601 for clients, microseconds since 1970-01-01 UTC inside."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+_NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _no_number(given: object) -> object:
+    if isinstance(given, str) and _NUMBER.fullmatch(given.strip()):
+        raise ValueError("a number is no time; write it as in 2026-11-21T08:00:00Z or 2026-11-21")
+    return given
+
+
+Timestamp = Annotated[datetime, BeforeValidator(_no_number)]
+"""A time in ISO 8601. pydantic takes digits for seconds since 1970, which is never what `20261122` means."""
+
+
+def to_time(microseconds: int) -> datetime:
+    """Return the time of microseconds since 1970-01-01 UTC."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def to_microseconds(time: datetime | None) -> int | None:
+    """Return the microseconds of a time since 1970-01-01 UTC. A time without a zone is UTC."""
+    if time is None:
+        return None
+    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+
+
+def optional_time(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else to_time(microseconds)

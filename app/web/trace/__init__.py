@@ -1,0 +1,1 @@
+"""Captured bytes explained."""

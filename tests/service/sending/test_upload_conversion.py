@@ -1,0 +1,235 @@
+"""Files -> framed messages -> the gateway's own decoding: every format of file, floats, byte orders, character sets."""
+
+from base64 import b64encode
+from dataclasses import replace
+from datetime import timedelta
+from io import BytesIO
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adapters.object_store import ObjectStore
+from app.codecs.sas.dialect import DIALECTS
+from app.dataset import side
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
+from app.service.sending.framer import Cutter
+from app.service.sending.outbox import cut_of
+from app.service.sending.parts import StoredPart
+from app.service.sending.upload_conversion import ConversionRequest, ConvertedFile, convert_and_store, target_of
+from app.service.surroundings import Surroundings
+from app.settings import Destination
+from app.tables.read.wishes import VariableWish, Wishes
+from tests.service.test_round_trip import content, receive, received
+from tests.support.outgoing import delivery
+from tests.support.surroundings import surroundings
+from tests.support.tables import visits
+from tests.tables.out.making import made
+
+EXTENSIONS = {"csv": "csv", "ndjson": "ndjson", "dsjc": "dsjc"}
+IEEE_BIG, IEEE_LITTLE, IBM = (
+    ("big-4-excluded-packed", 273),
+    ("little-8-absent-aligned", 546),
+    ("big-4-included-packed", 785),
+)
+
+
+AS_FOUND = ConversionRequest()
+
+
+def destination(dialect: str, encoding: int, ccsid: int = 1208, **more: Any) -> Destination:
+    return Destination.model_validate(
+        {"transport": "memory", "queue": "q", "dialect": dialect, "encoding": encoding, "ccsid": ccsid, **more}
+    )
+
+
+def prepared(
+    around: Surroundings, data: bytes, name: str, to: Destination, request: ConversionRequest = AS_FOUND
+) -> ConvertedFile:
+    """A file that was uploaded, made a data set for a destination."""
+    with around.store.create("outgoing/d/upload") as target:
+        target.write(data)
+    uploaded = StoredPart("upload", name, "", "outgoing/d/upload", len(data), "")
+    return convert_and_store(around.store, uploaded, request, target_of(to, 1 << 30), "outgoing/d/1")
+
+
+def queued(around: Surroundings, made_of: ConvertedFile) -> DeliveryRecord:
+    empty = delivery(around, [])
+    attachment = OutgoingAttachment(
+        bytes([1]) * 16,
+        AttachmentKind.DATA_SET,
+        made_of.definition.library,
+        made_of.definition.member,
+        "",
+        0,
+        0,
+        "outgoing/d/1",
+        made_of.size,
+        made_of.sha256,
+    )
+    return replace(empty, attachments=(attachment,))
+
+
+def there_and_back(around: Surroundings, made_of: ConvertedFile, cut: FramingOptions) -> pa.Table:
+    """The table of a data set that was sent, received in any order and decoded."""
+    assert made_of.definition.errors == ()
+    messages = list(Cutter(cut, around.store).cut(queued(around, made_of)))
+    assert max(len(message.body) for message in messages) <= cut.body_limit
+    Random(5).shuffle(messages)
+    receive(around, messages)
+    record = received(around, 1)
+    assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
+    assert (record.qualifier_1, record.qualifier_2) == (made_of.definition.library, made_of.definition.member)
+    return pq.read_table(BytesIO(content(around, record)))
+
+
+def values(table: pa.Table) -> dict[str, list[Any]]:
+    """Every column but the bytes of damaged texts, spans as seconds."""
+    kept = [field.name for field in table.schema if side.bytes_of(field) is None]
+    return {
+        name: [value.total_seconds() if isinstance(value, timedelta) else value for value in table[name].to_pylist()]
+        for name in kept
+    }
+
+
+@pytest.mark.parametrize("how", [IEEE_BIG, IEEE_LITTLE, IBM], ids=["big", "little", "ibm"])
+@pytest.mark.parametrize("name", ["parquet", "arrow", "csv", "ndjson", "dataset-json", "dataset-ndjson", "dsjc", "xpt"])
+def test_every_format_of_file_arrives_as_the_same_table(tmp_path: Path, name: str, how: tuple[str, int]) -> None:
+    table = visits()
+    data = made(table, name) if name == "xpt" else made(table, name, missing="column")
+    to = destination(*how)
+    with surroundings(tmp_path) as around:
+        sent = prepared(around, data, f"visits.{EXTENSIONS.get(name, 'bin' if name == 'xpt' else 'json')}", to)
+        again = there_and_back(around, sent, cut_of(to, 2000))
+    assert values(again) == values(table)
+
+
+@pytest.mark.parametrize("dialect", [dialect.name for dialect in DIALECTS[::5]])
+@pytest.mark.parametrize("ccsid", [819, 1208, 37, 5348, 943])
+def test_every_dialect_and_character_set(tmp_path: Path, dialect: str, ccsid: int) -> None:
+    text = "é" if ccsid != 943 else "日本"
+    data = f"Name;Amount;When\n{text};1.5;2024-02-29\n{text} x;.B;\n".encode()
+    to = destination(dialect, 785 if ccsid == 37 else 273, ccsid)
+    wishes = Wishes(
+        label="Data",
+        variables={
+            "name": VariableWish(length=10, label="Who"),
+            "amount": VariableWish(format="COMMAX12.2", informat="COMMA12.", length=5),
+            "when": VariableWish(format="DDMMYYP10."),
+        },
+    )
+    asked = ConversionRequest(wishes=wishes)
+    asked = replace(asked, options=replace(asked.options, tags=True))
+    with surroundings(tmp_path) as around:
+        sent = prepared(around, data, "c:\\in\\sales 2024.csv", to, asked)
+        assert (sent.format, sent.definition.observations) == ("csv", 2)
+        again = there_and_back(around, sent, cut_of(to, 1024))
+    assert again["Name"].to_pylist() == [text, f"{text} x"]
+    assert again["Amount"].to_pylist() == [1.5, None]
+    assert again["Amount__missing"].to_pylist() == [None, ".B"]
+    assert [str(value) for value in again["When"].to_pylist()] == ["2024-02-29", "None"]
+    said = again.schema.field("Amount").metadata
+    assert (said[b"sas.format"], said[b"sas.informat"], said[b"sas.length"]) == (b"COMMAX12.2", b"COMMA12.", b"5")
+    assert again.schema.field("Name").metadata[b"sas.length"] == b"10"
+    assert again.schema.metadata[b"sas.label"] == b"Data"
+
+
+def test_a_delivery_is_cut_the_same_way_each_time(tmp_path: Path) -> None:
+    to = destination(*IBM)
+    with surroundings(tmp_path) as around:
+        sent = queued(around, prepared(around, made(visits(), "csv", missing="column"), "v.csv", to))
+        cutter = Cutter(cut_of(to, 1024), around.store)
+        assert list(cutter.cut(sent)) == list(cutter.cut(replace(sent, messages_sent=3)))
+
+
+def test_what_has_errors_is_not_stored(tmp_path: Path) -> None:
+    with surroundings(tmp_path) as around:
+        refused = prepared(around, "a b,c\n1,€\n".encode(), "x.csv", destination(*IBM, ccsid=37))
+        assert [(fault.variable, fault.code) for fault in refused.definition.errors] == [
+            ("a b", "name"),
+            ("c", "value"),
+        ]
+        assert list(around.store.names()) == ["outgoing/d/upload"]
+
+
+def test_a_data_set_without_observations(tmp_path: Path) -> None:
+    to = destination(*IEEE_BIG)
+    with surroundings(tmp_path) as around:
+        again = there_and_back(around, prepared(around, b"a,b\n", "empty.csv", to), cut_of(to, 32_000))
+    assert (again.num_rows, again.column_names) == (0, ["a", "b"])
+
+
+class RemoteStore(ObjectStore):
+    """A store whose objects are no files that could be opened."""
+
+    def local_path(self, name: str) -> str | None:
+        return None
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet", "arrow"])
+def test_objects_need_not_be_local_files(tmp_path: Path, name: str) -> None:
+    to = destination(*IEEE_BIG)
+    with surroundings(tmp_path) as around:
+        remote = replace(around, store=RemoteStore(tmp_path / "remote"))
+        sent = prepared(remote, made(visits(), name, missing="column"), f"v.{name}", to)
+        messages = list(Cutter(cut_of(to, 2000), remote.store).cut(queued(remote, sent)))
+        local = prepared(around, made(visits(), name, missing="column"), f"v.{name}", to)
+        assert messages == list(Cutter(cut_of(to, 2000), around.store).cut(queued(around, local)))
+
+
+INDEXES = (
+    '[{"name":"Name","variables":["Name"],"flags":3,"upercmx":0},'
+    '{"name":"BOTH","variables":["Name","Visit"],"flags":-1,"upercmx":7}]'
+)
+"""A simple index and a composite one."""
+CONSTRAINTS = b64encode(bytes(range(256)) * 20).decode()
+
+
+def indexed(dialect: str, charset: str = "utf-8") -> bytes:
+    """A Parquet file with indexes and integrity constraints, as the gateway writes one."""
+    table = pa.table({"Name": ["a", "b"], "Visit": [1.0, 2.0]})
+    said = {"indexes": INDEXES, "constraints": CONSTRAINTS, "dialect": dialect, "encoding": charset}
+    sink = BytesIO()
+    pq.write_table(table.replace_schema_metadata({f"sas.{key}": value for key, value in said.items()}), sink)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("how", [IEEE_BIG, IEEE_LITTLE, IBM], ids=["big", "little", "ibm"])
+def test_indexes_and_constraints_come_back(tmp_path: Path, how: tuple[str, int]) -> None:
+    to = destination(*how)
+    with surroundings(tmp_path) as around:
+        sent = prepared(around, indexed(to.dialect), "a.parquet", to)
+        assert sent.definition.warnings == ()
+        again = there_and_back(around, sent, cut_of(to, 2000))
+    said = again.schema.metadata
+    assert (said[b"sas.indexes"].decode(), said[b"sas.constraints"].decode()) == (INDEXES, CONSTRAINTS)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "charset"), [("little-8-absent-aligned", "utf-8"), ("big-4-excluded-packed", "cp037")]
+)
+def test_constraints_of_another_kind_of_machine_are_not_sent(tmp_path: Path, dialect: str, charset: str) -> None:
+    to = destination(*IEEE_BIG)
+    with surroundings(tmp_path) as around:
+        sent = prepared(around, indexed(dialect, charset), "a.parquet", to)
+        again = there_and_back(around, sent, cut_of(to, 2000))
+    (warning,) = sent.definition.warnings
+    assert warning.code == "constraints"
+    assert "5,120 bytes of integrity constraints are not sent" in warning.why
+    assert b"sas.constraints" not in again.schema.metadata
+    assert again.schema.metadata[b"sas.indexes"].decode() == INDEXES
+
+
+def test_indexes_follow_their_variables_to_new_names(tmp_path: Path) -> None:
+    to = destination(*IEEE_BIG)
+    wishes = Wishes(variables={"name": VariableWish("Name", "PATIENT"), "visit": VariableWish("Visit", "WHEN")})
+    with surroundings(tmp_path) as around:
+        sent = prepared(around, indexed(to.dialect), "a.parquet", to, ConversionRequest(wishes=wishes))
+    assert [(index.name, index.variables) for index in sent.definition.indexes] == [
+        ("PATIENT", ["PATIENT"]),
+        ("BOTH", ["PATIENT", "WHEN"]),
+    ]
