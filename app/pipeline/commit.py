@@ -24,8 +24,8 @@ from app.pipeline.job import Opened
 from app.pipeline.tables import Committed as TableCommitted
 from app.pipeline.tables import DataSet, TableTask, Written
 from app.ports import Catalog, Clock
-from app.service.completion import complete_messages, finished_event, refusal_event
-from app.service.quarantining import quarantine_event
+from app.service.events import complete_messages, finished_event, refusal_event
+from app.service.quarantine import quarantine_event
 from app.service.tables import APPLICATION
 from app.tables.quality import Increment, hour_of
 

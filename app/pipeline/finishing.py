@@ -30,9 +30,9 @@ from app.model.records import (
 from app.pipeline.core import Outcome, Refusal
 from app.pipeline.references import messages
 from app.ports import JournalArchive
+from app.service.finishing.contents import Spoilt, first_place, read_content
 from app.service.object_file import opened
-from app.service.quarantining import quarantine_entry
-from app.service.reading import Spoilt, first_place, read_content
+from app.service.quarantine import quarantine_entry
 from app.service.surroundings import Stores
 from app.tables.quality import Increment
 

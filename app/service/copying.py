@@ -4,7 +4,7 @@ from app.model.errors import DamagedError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import QuarantineCopy, QuarantineRecord
 from app.observe import logger
-from app.service.quarantining import copy_name, pack_descriptor, small_copy
+from app.service.quarantine import copy_name, pack_descriptor, small_copy
 from app.service.surroundings import Surroundings
 
 log = logger(__name__)

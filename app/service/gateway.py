@@ -29,22 +29,22 @@ from app.model.records import (
 from app.observe import logger
 from app.ports import ContentStore, Receiver, Segment, Sender, TableStore
 from app.service.archiver import Archiver
-from app.service.assembling import Assembling, Embedded, Landing, journal_again
+from app.service.assembling.hosts import Assembling, Embedded, Landing, journal_again
 from app.service.belonging import claim, keep_lock
-from app.service.content import Content, open_content
+from app.service.content.access import Content, open_content
+from app.service.content.damage import Damages, WatchedContent
+from app.service.content.settling import Settler
 from app.service.cutting import Cutter
-from app.service.damage import Damages, WatchedContent
 from app.service.intake import Journaler
 from app.service.missing import missing_ranges
 from app.service.outbox import Outbox
-from app.service.quarantining import quarantined_message
-from app.service.receiving_time import ReceivingTime
+from app.service.quarantine import quarantined_message
 from app.service.repair.recording import Recorder
 from app.service.repair.scrubbing import Scrubber
-from app.service.settling import Settler
-from app.service.stage import Stage, repeat
+from app.service.retention.receiving_time import ReceivingTime
+from app.service.retention.sweeper import Sweeper
 from app.service.surroundings import Surroundings
-from app.service.sweeper import Sweeper
+from app.service.threads import Stage, repeat
 from app.settings import Destination
 
 log = logger(__name__)

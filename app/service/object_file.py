@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from app.ports import ContentStore
-from app.service.content import Content, StoredContent
+from app.service.content.access import Content, StoredContent
 
 READ_BYTES = 1 << 20
 

@@ -17,9 +17,9 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Cut, Finished, GroupedAs
 from app.ports import AttachmentFilter
-from app.service.assembler import Assembler
+from app.service.assembling.assembler import Assembler
 from app.service.cutting import Cutter
-from app.service.finisher import Finisher
+from app.service.finishing.finisher import Finisher
 from app.service.gateway import Gateway
 from app.service.outbox import CannotSend
 from app.service.surroundings import Surroundings

@@ -22,8 +22,8 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.gateway import Gateway
+from app.service.retention.sweeper import Sweeper
 from app.service.surroundings import Surroundings
-from app.service.sweeper import Sweeper
 from app.settings import Settings
 from app.web.api import create_app
 from tests.support.beside import JobBeside, journal_in
@@ -202,7 +202,7 @@ def test_a_replayed_message_is_journalled_anew(start: Start, monkeypatch: pytest
     assert again.position > kept.position
     monkeypatch.setattr(landing.around.journal, "free_bytes", lambda: -1)
     monkeypatch.setattr("app.service.intake.ROOM_CHECK_SECONDS", 0)
-    monkeypatch.setattr("app.service.assembling.REPLAY_SECONDS", 0.1)
+    monkeypatch.setattr("app.service.assembling.hosts.REPLAY_SECONDS", 0.1)
     for _ in range(2):
         with pytest.raises(JournalFull):
             landing.gateway.replay_quarantine(again.id)
@@ -236,7 +236,7 @@ def test_the_job_goes_on_where_the_gateway_was_killed_and_back(start: Start, mon
     *most, end = landing.messages(cut)
     *half, count = landing.messages(last)
     with monkeypatch.context() as killed:
-        killed.setattr("app.service.finisher.Finisher.finish", lambda *_: None)
+        killed.setattr("app.service.finishing.finisher.Finisher.finish", lambda *_: None)
         landing.queue.put([*landing.messages(whole), *most])
         until(lambda: landing.catalog.counts()["attachments"].get("complete") == 1)
         landing = start()

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from app.model.message import PhysicalMessage
 from app.model.records import Cut, DeliveryRecord
 from app.ports import ContentStore, TableStore
-from app.service.content import Content
+from app.service.content.access import Content
 from app.service.cutting import Cutter
 from app.service.object_file import ContentFile
 from app.service.tables import open_table

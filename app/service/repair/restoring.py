@@ -13,8 +13,8 @@ from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, TheirError
 from app.model.records import CONTENT_LOST, AttachmentRecord, Checkpoint, Finished
 from app.ports import ContentStore
-from app.service.completion import finished_event, refusal_event
-from app.service.content import object_name
+from app.service.content.access import object_name
+from app.service.events import finished_event, refusal_event
 from app.service.repair.contents import measure
 from app.service.repair.reassembling import Again, Wanted, reassembled
 from app.service.surroundings import Surroundings

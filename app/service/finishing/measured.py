@@ -6,7 +6,7 @@ from typing import Any
 from app.codecs.sas.files import FileDescription, Tally, contradictions
 from app.model.records import AttachmentRecord, Finished
 from app.ports import ObjectWriter
-from app.service.content import object_name
+from app.service.content.access import object_name
 
 
 def announced(description: FileDescription, tally: Tally) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, NewEvent, QuarantineRecord
 from app.observe import logger
 from app.ports import Clock
-from app.service.expiring import Between, at_once
+from app.service.retention.expiry import Between, at_once
 from app.service.surroundings import Surroundings
 from app.settings import microseconds
 

@@ -1,7 +1,7 @@
 """Unfinished attachments expire, and some time after that their parts are let go.
 
-Both go by the time in which a source could receive (`app.service.receiving_time`), never by the clock. A late part
-revives an expired attachment. Once its parts are let go, it begins anew with whatever is sent again.
+Both go by the time in which a source could receive (`app.service.retention.receiving_time`), never by the clock. A late
+part revives an expired attachment. Once its parts are let go, it begins anew with whatever is sent again.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,9 +12,9 @@ from app.assembly.collecting import Key
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, ReceivingMark
 from app.observe import logger
-from app.service.completion import expiry_event
+from app.service.events import expiry_event
 from app.service.let_go import write_let_go
-from app.service.receiving_time import ReceivingTime
+from app.service.retention.receiving_time import ReceivingTime
 from app.service.surroundings import Surroundings
 from app.settings import microseconds
 

@@ -14,7 +14,7 @@ from app.model.attachment import AttachmentState
 from app.model.errors import CatalogError, DamagedError
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord, NewEvent
 from app.observe import logger
-from app.service.content import Content
+from app.service.content.access import Content
 from app.service.surroundings import Surroundings
 
 log = logger(__name__)

@@ -6,9 +6,9 @@ from app.model.message import Position
 from app.observe import Recurring, logger
 from app.ports import Segment
 from app.service.copying import copy_quarantined
-from app.service.expiring import Between, Expiring, at_once
-from app.service.receiving_time import ReceivingTime
-from app.service.retaining import Retaining, RetentionClock
+from app.service.retention.expiry import Between, Expiring, at_once
+from app.service.retention.receiving_time import ReceivingTime
+from app.service.retention.removal import Retaining, RetentionClock
 from app.service.surroundings import Surroundings
 from app.settings import microseconds
 

@@ -1,4 +1,4 @@
-"""The content of a complete file or group, from its parts in the journal; `app.service.data_sets` has data sets."""
+"""The content of a complete file or group, from its parts in the journal."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,9 +14,9 @@ from app.model.errors import TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import JournalReader
-from app.service.content import object_name
-from app.service.early import EXTENTS_A_PART
-from app.service.measured import Measured, announced
+from app.service.content.access import object_name
+from app.service.finishing.early import EXTENTS_A_PART
+from app.service.finishing.measured import Measured, announced
 from app.service.media_types import BINARY_TYPE, text_type
 from app.service.surroundings import Stores
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, Protocol
 from app.model.errors import JournalFull
 from app.model.message import PhysicalMessage, Position
 from app.observe import logger
-from app.service.assembler import Assembler
-from app.service.expiring import Change, at_once
-from app.service.finisher import Finisher
+from app.service.assembling.assembler import Assembler
+from app.service.finishing.finisher import Finisher
 from app.service.intake import Journaler
-from app.service.stage import Stage, repeat
+from app.service.retention.expiry import Change, at_once
 from app.service.surroundings import Surroundings
+from app.service.threads import Stage, repeat
 
 log = logger(__name__)
 

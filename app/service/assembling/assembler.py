@@ -34,11 +34,11 @@ from app.model.records import (
     changed,
 )
 from app.observe import Recurring, logger
-from app.service.completion import complete_messages
-from app.service.early import EarlyReader
-from app.service.expiring import Change
-from app.service.parts_held import held_parts, segments_of, without_gone
-from app.service.quarantining import quarantine_entry, quarantine_event
+from app.service.events import complete_messages
+from app.service.finishing.early import EarlyReader
+from app.service.finishing.parts import held_parts, segments_of, without_gone
+from app.service.quarantine import quarantine_entry, quarantine_event
+from app.service.retention.expiry import Change
 from app.service.surroundings import Surroundings
 
 CHECKPOINT_SECONDS = 0.25

@@ -10,8 +10,8 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError, TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_PART, PARTS_GONE, AttachmentRecord, Finished
-from app.service.data_sets import data_set_content
-from app.service.finishing import file_content, group_content
+from app.service.finishing.data_sets import data_set_content
+from app.service.finishing.files import file_content, group_content
 from app.service.surroundings import Stores
 from app.wire import WireError
 

@@ -31,11 +31,11 @@ from app.model.records import (
     QuarantineRecord,
 )
 from app.observe import Recurring, logger
-from app.service.completion import complete_messages, finished_event, refusal_event
-from app.service.expiring import Between, at_once
-from app.service.parts_held import held_parts, segments_of
-from app.service.quarantining import quarantine_entry, quarantine_record
-from app.service.reading import Spoilt, read_content
+from app.service.events import complete_messages, finished_event, refusal_event
+from app.service.finishing.contents import Spoilt, read_content
+from app.service.finishing.parts import held_parts, segments_of
+from app.service.quarantine import quarantine_entry, quarantine_record
+from app.service.retention.expiry import Between, at_once
 from app.service.surroundings import Surroundings
 
 log = logger(__name__)
