@@ -26,12 +26,13 @@ class Repeated(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A physical message that contradicts what is known; it belongs in quarantine."""
+    """A physical message that contradicts what is known; it belongs in quarantine. The reason is as in `TheirError`."""
 
     position: int
     code: str
     row: str
     why: str
+    at: int = -1
 
 
 class Completed(NamedTuple):

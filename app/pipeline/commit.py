@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from app.assembly.parts import Parts
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import OurError, TheirError
+from app.model.errors import OurError
 from app.model.records import AttachmentRecord, Checkpoint, Finished, MessageRecord, NewEvent
 from app.pipeline import tables
 from app.pipeline.finishing import Result, with_content
@@ -24,8 +24,7 @@ from app.pipeline.job import Opened
 from app.pipeline.tables import Committed as TableCommitted
 from app.pipeline.tables import DataSet, TableTask, Written
 from app.ports import Catalog, Clock
-from app.service.events import complete_messages, finished_event, refusal_event
-from app.service.quarantine import quarantine_event
+from app.service.events import complete_messages, finished_event, quarantine_event, refusal_event
 from app.service.tables import APPLICATION
 from app.tables.quality import Increment, hour_of
 
@@ -203,8 +202,7 @@ def _events(record: AttachmentRecord, result: Result, now: int) -> Iterator[NewE
     if result.finished is not None:
         yield finished_event(record, result.finished)
     if result.refused is not None:
-        error = TheirError(result.refused.code, "", -1, result.refused.reason)
-        yield refusal_event(record, error, now)
+        yield refusal_event(result.refused, now)
 
 
 def _data_sets(results: Iterable[Result]) -> Iterator[DataSet]:

@@ -18,7 +18,7 @@ from app.model.errors import TheirError
 from app.model.message import Framing, PhysicalMessage
 from app.model.records import Cut, DeliveryRecord, OutgoingAttachment
 from app.ports import ContentStore
-from app.service.object_file import opened
+from app.service.content.access import opened
 from app.service.outbox import CannotSend
 from app.wire import WireError
 

@@ -23,7 +23,6 @@ from app.model.records import (
     AttachmentRecord,
     DeliveryRecord,
     EventRecord,
-    NewEvent,
     QuarantineRecord,
 )
 from app.observe import logger
@@ -35,8 +34,9 @@ from app.service.content.access import Content, open_content
 from app.service.content.damage import Damages, WatchedContent
 from app.service.content.settling import Settler
 from app.service.cutting import Cutter
+from app.service.events import deletion_event, delivery_event
+from app.service.finishing.parts import missing_ranges
 from app.service.intake import Journaler
-from app.service.missing import missing_ranges
 from app.service.outbox import Outbox
 from app.service.quarantine import quarantined_message
 from app.service.repair.recording import Recorder
@@ -235,7 +235,7 @@ class Gateway:
         return content.read(0, content.size)
 
     def missing_ranges(self, record: AttachmentRecord, limit: int) -> list[tuple[int, int]]:
-        """As `app.service.missing.missing_ranges`."""
+        """As `app.service.finishing.parts.missing_ranges`."""
         return missing_ranges(record, self.catalog, self.journal, limit)
 
     def delete_attachment(self, attachment_id: str) -> bool:
@@ -243,8 +243,7 @@ class Gateway:
         record = self.catalog.attachment(attachment_id)
         if record is None or (state := follow(record.state, Input.DELETE)) is None:
             return False
-        event = NewEvent("attachment.deleted", record.id, self.clock.now(), {"name": record.qualifier_2})
-        self.catalog.set_state([record.id], state, events=[event])
+        self.catalog.set_state([record.id], state, events=[deletion_event(record, self.clock.now())])
         deleted = self.catalog.attachment(attachment_id)  # it may have been finished or settled meanwhile
         if deleted is not None and deleted.object_name is not None:
             self.store.delete(deleted.object_name)
@@ -311,8 +310,7 @@ class Gateway:
 
     def enqueue(self, delivery: DeliveryRecord) -> None:
         """Takes a delivery whose content is stored. Raises IdempotencyConflict."""
-        data: dict[str, object] = {"destination": delivery.destination}
-        self.catalog.add_delivery(delivery, [NewEvent("delivery.queued", delivery.id, delivery.created_at, data)])
+        self.catalog.add_delivery(delivery, [delivery_event(delivery)])
         self._outboxes[delivery.destination].wake()
         self.bell.ring()
 

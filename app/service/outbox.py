@@ -21,8 +21,8 @@ from app.model.message import PhysicalMessage, footprint
 from app.model.records import Cut, DeliveryRecord, NewEvent, OutgoingAttachment
 from app.observe import Recurring, logger
 from app.ports import Progress, Sender, SendFailed
-from app.service.bell import Bell
 from app.service.surroundings import Surroundings
+from app.service.threads import Bell
 from app.settings import Destination, microseconds
 
 log = logger(__name__)

@@ -4,8 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.dataset.contents import Contents, VariableContents, contents
-from app.service.content.access import Content
-from app.service.object_file import ContentFile
+from app.service.content.access import Content, ContentFile
 from app.web.schemas import IndexView, KeyView, SchemaView, VariableView, shown
 
 

@@ -88,7 +88,7 @@ Start = Callable[..., Landing]
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts gateways one after the other in the same folder; each start stops the one before."""
-    for period in ("gateway.SWEEP_SECONDS", "gateway.ARCHIVE_SECONDS", "assembling.LISTEN_SECONDS"):
+    for period in ("gateway.SWEEP_SECONDS", "gateway.ARCHIVE_SECONDS", "assembling.hosts.LISTEN_SECONDS"):
         monkeypatch.setattr(f"app.service.{period}", 0.02)
     running = ExitStack()
     name = uuid4().hex

@@ -12,7 +12,7 @@ from app.codecs.sas import files
 from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState
 from app.service.cutting import Cutter
-from app.service.media_types import text_codec
+from app.service.finishing.measured import text_codec
 from tests.service.test_round_trip import content, receive, received
 from tests.support.outgoing import cut, delivery
 from tests.support.sas_client import Attached, Program, message

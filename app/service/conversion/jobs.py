@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 from app.model.message import PhysicalMessage
 from app.model.records import Cut, DeliveryRecord
 from app.ports import ContentStore, TableStore
-from app.service.content.access import Content
+from app.service.content.access import Content, ContentFile
 from app.service.cutting import Cutter
-from app.service.object_file import ContentFile
 from app.service.tables import open_table
 from app.tables.out import FORMATS, Options, outgoing, scanned
 from app.trace import TooManyFrames, explain

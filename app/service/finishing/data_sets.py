@@ -20,8 +20,7 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Finished
 from app.ports import JournalReader
 from app.service.content.access import object_name
-from app.service.finishing.measured import Measured
-from app.service.media_types import PARQUET_TYPE
+from app.service.finishing.measured import PARQUET_TYPE, Measured
 from app.service.surroundings import Stores
 from app.wire import WireError
 
