@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from app.assembly.parts import Parts
+from app.assembly.states import DONE
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import OurError
 from app.model.records import AttachmentRecord, Checkpoint, Finished, MessageRecord, NewEvent
@@ -98,7 +99,7 @@ class Committer:
 
     def _news(self, results: Sequence[Result]) -> Iterator[Result]:
         """The finished ones that no earlier batch has finished, and that nobody has deleted meanwhile."""
-        over = {record.id for record in self._known(results) if record.state in _OVER}
+        over = {record.id for record in self._known(results) if record.state in DONE}
         finished = (result for result in results if result.finished is not None and result.record is not None)
         return (result for result in finished if result.record is not None and result.record.id not in over)
 
@@ -158,9 +159,6 @@ class Committer:
         listed = [attachment for message in answered for attachment in message.attachments]
         alone = [message.id for message in answered if not message.attachments]
         complete_messages(self._catalog, [*finished, *listed], self._clock.now(), alone)
-
-
-_OVER = frozenset({AttachmentState.FINISHED, AttachmentState.DELETED})
 
 
 def _dated(result: Result, now: int) -> Result:

@@ -171,7 +171,7 @@ def test_content_that_was_deleted_does_not_come_back_with_a_job_that_begins_anew
         committed = anew.run()
     assert committed is not None
     assert committed.was_known
-    assert list(landing.around.store.names()) == [landing.record(kept).object_name]
+    assert list(landing.around.store.names("attachments/")) == [landing.record(kept).object_name]
 
 
 def test_how_far_the_job_is_behind(start: Start) -> None:
