@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field
 
+from app.model.framing import FramingTraits
 from app.model.message import PhysicalMessage
 from app.ports import Intake, Progress, Receiver, Sender, SendFailed
 
@@ -158,8 +159,8 @@ class MemoryPlugin:
     source_settings: type[BaseModel] = QueueSettings
     destination_settings: type[BaseModel] = MemoryDestinationSettings
 
-    def receiver(self, name: str, framing: str, settings: BaseModel) -> Receiver:
-        return MemoryReceiver(name, framing, QueueSettings.model_validate(settings))
+    def receiver(self, name: str, framing: FramingTraits, settings: BaseModel) -> Receiver:
+        return MemoryReceiver(name, framing.name, QueueSettings.model_validate(settings))
 
     def sender(self, name: str, settings: BaseModel) -> Sender:
         del name

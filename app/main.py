@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 
 from app import plugins
+from app.framing.registry import traits
 from app.model.errors import OurError
 from app.observe import Metrics
 from app.ports import Clock, ContentStore
@@ -52,7 +53,7 @@ def build(settings: Settings) -> Gateway:
         clock=clock,
     )
     receivers = {
-        name: plugins.transport(source.transport).receiver(name, source.framing, source.options)
+        name: plugins.transport(source.transport).receiver(name, traits(source.framing), source.options)
         for name, source in settings.sources.items()
     }
     senders = {

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
+from app.model.framing import FramingTraits
 from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     AttachmentRecord,
@@ -141,7 +142,7 @@ class TransportPlugin(Protocol):
     source_settings: type[BaseModel]
     destination_settings: type[BaseModel]
 
-    def receiver(self, name: str, framing: str, settings: BaseModel) -> Receiver: ...
+    def receiver(self, name: str, framing: FramingTraits, settings: BaseModel) -> Receiver: ...
 
     def sender(self, name: str, settings: BaseModel) -> Sender: ...
 

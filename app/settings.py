@@ -32,9 +32,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from app import plugins
 from app.codecs.sas.dialect import Dialect
+from app.framing.registry import framing
 from app.model.attachment import DataSetVersion
-from app.model.message import Framing
-from app.model.records import GroupedAs
+from app.model.records import DEFAULT_FRAMING, GroupedAs
 
 ENVIRONMENT_PREFIX = "ATTACHMENT_GATEWAY_"
 _OF_THE_COMMAND_LINE = {"CONFIG", "URL", "TOKEN"}
@@ -79,10 +79,18 @@ def _dialect(name: str) -> str:
     return Dialect.parse(name).name
 
 
+def _framing(name: str) -> str:
+    try:
+        return framing(name).traits.name
+    except KeyError as error:
+        raise ValueError(str(error)) from None
+
+
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{64}$", to_lower=True, strip_whitespace=True)]
 DialectName = Annotated[str, AfterValidator(_dialect)]
+FramingName = Annotated[str, AfterValidator(_framing)]
 LineEnd = Literal["\n", "\r\n", "\r", ""]
 
 
@@ -269,7 +277,7 @@ class Endpoint(Section):
     options_field: ClassVar[Literal["source_settings", "destination_settings"]]
 
     transport: str
-    framing: Framing = "sas_queue"
+    framing: FramingName = DEFAULT_FRAMING
     options: SerializeAsAny[BaseModel]
 
     @model_validator(mode="before")
@@ -314,9 +322,9 @@ class Source(Endpoint):
 
 class Destination(Endpoint):
     """A place to send to. `body_limit` bounds a physical message's body and `record_length` a record's, in bytes;
-    `attempts` of 0 tries for ever, pausing from `retry_first` up to `retry_longest`. `group` says what the framing
-    `mq_group` makes of a file: the messages of a group, or the segments of one message. `data_set_version` is the
-    version of SAS data sets that the receiving program reads."""
+    `attempts` of 0 tries for ever, pausing from `retry_first` up to `retry_longest`. `group` says what a
+    framing that has groups makes of a file: the messages of a group, or the segments of one message.
+    `data_set_version` is the version of SAS data sets that the receiving program reads."""
 
     options_field = "destination_settings"
 

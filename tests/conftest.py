@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator
+from os import pathsep
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
         partitions=2,
         java_options="-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         conf={
-            "spark.executorEnv.PYTHONPATH": str(ROOT),
+            "spark.executorEnv.PYTHONPATH": f"{ROOT}{pathsep}{ROOT / 'tests/support/spark_workers'}",
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         },

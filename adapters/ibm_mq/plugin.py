@@ -7,6 +7,7 @@ from adapters.ibm_mq.connecting import unknown_to
 from adapters.ibm_mq.receiver import MqReceiver
 from adapters.ibm_mq.sender import MqSender
 from adapters.ibm_mq.settings import ConnectionSettings, DestinationSettings, SourceSettings
+from app.model.framing import FramingTraits
 from app.plugins import PluginError
 from app.ports import Receiver, Sender
 
@@ -20,7 +21,7 @@ class MqPlugin:
     def __init__(self, library: Library) -> None:
         self._library = library
 
-    def receiver(self, name: str, framing: str, settings: BaseModel) -> Receiver:
+    def receiver(self, name: str, framing: FramingTraits, settings: BaseModel) -> Receiver:
         chosen = SourceSettings.model_validate(settings)
         for place in chosen.places():
             self._check(name, place)

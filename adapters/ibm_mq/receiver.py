@@ -14,6 +14,7 @@ from adapters.ibm_mq.reasons import Remedy
 from adapters.ibm_mq.session import Pace, Session
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.watching import Watch
+from app.model.framing import FramingTraits
 from app.ports import Intake
 
 _IDLE = 0.1
@@ -25,7 +26,7 @@ _log = structlog.get_logger(__name__)
 class MqReceiver:
     """`app.ports.Receiver` for IBM MQ."""
 
-    def __init__(self, library: Library, name: str, framing: str, settings: SourceSettings) -> None:
+    def __init__(self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings) -> None:
         self._name = name
         self._places = [_Place(library, name, framing, place) for place in settings.places()]
         self._workers = [worker for place in self._places for worker in place.workers]
@@ -61,7 +62,7 @@ class MqReceiver:
 class _Place:
     """One queue of one queue manager, with its connections."""
 
-    def __init__(self, library: Library, name: str, framing: str, settings: SourceSettings) -> None:
+    def __init__(self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings) -> None:
         self._settings = settings
         in_doubt = InDoubt()
         self.workers = [_Worker(library, name, framing, settings, in_doubt) for _ in range(settings.connections)]
@@ -87,7 +88,9 @@ def _first(each: Iterable[str | None]) -> str | None:
 class _Worker:
     """Keeps one connection up: what may pass is waited out on it, after anything else it is made anew."""
 
-    def __init__(self, library: Library, name: str, framing: str, settings: SourceSettings, in_doubt: InDoubt) -> None:
+    def __init__(
+        self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings, in_doubt: InDoubt
+    ) -> None:
         self._library, self._name, self._framing, self._settings = library, name, framing, settings
         self._in_doubt = in_doubt
         self._log = _log.bind(source=name, broker=settings.broker, queue=settings.queue)

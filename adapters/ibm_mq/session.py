@@ -14,7 +14,6 @@ nothing else from being received.
 
 from collections.abc import Mapping
 from threading import Event as StopSignal
-from typing import Final
 
 import structlog
 
@@ -34,6 +33,7 @@ from adapters.ibm_mq.words import (
     MQPL_ZOS,
 )
 from app.codecs.ibm_mq.unwrap import unwrap
+from app.model.framing import FramingTraits
 from app.model.message import PhysicalMessage
 from app.ports import Intake
 from app.wire import WireError
@@ -42,8 +42,6 @@ _GLANCE = 0.02
 _FAREWELL = 0.5
 _LONGEST_UNIT = 60.0
 _TWICE = 2
-READS_SEGMENTS: Final = frozenset({"mq_group"})
-"""The framings that put the segments of a message together themselves."""
 
 _log = structlog.get_logger(__name__)
 
@@ -69,7 +67,7 @@ class Session:
         self,
         library: Library,
         name: str,
-        framing: str,
+        framing: FramingTraits,
         settings: SourceSettings,
         in_doubt: InDoubt,
         pace: Pace,
@@ -94,7 +92,7 @@ class Session:
         """The queue. Segments are put together where the framing reads whole messages: z/OS cuts no message, and its
         queues refuse to put any together."""
         settings = self._settings
-        complete = settings.mqmd_version == 2 and self._framing not in READS_SEGMENTS
+        complete = settings.mqmd_version == 2 and not self._framing.reads_segments
         if complete:
             complete = self._connection.readable_attribute(MQIA_PLATFORM) != MQPL_ZOS
         descriptor = descriptor_to_get(settings.mqmd_version)
@@ -206,7 +204,7 @@ class Session:
         if self._in_doubt.recall(message):
             unit.note(message)
             return False
-        found, backed_out = received(message, self._name, self._framing)
+        found, backed_out = received(message, self._name, self._framing.name)
         if self._poison.threshold and backed_out >= self._poison.threshold:
             self._set_aside(unit, message, found, backed_out)
             return True

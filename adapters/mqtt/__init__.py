@@ -5,6 +5,7 @@ from pydantic import BaseModel
 from adapters.mqtt.receiver import MqttReceiver
 from adapters.mqtt.sender import MqttSender
 from adapters.mqtt.settings import DestinationSettings, SourceSettings
+from app.model.framing import FramingTraits
 from app.ports import Receiver, Sender
 
 
@@ -14,7 +15,7 @@ class MqttPlugin:
     source_settings: type[BaseModel] = SourceSettings
     destination_settings: type[BaseModel] = DestinationSettings
 
-    def receiver(self, name: str, framing: str, settings: BaseModel) -> Receiver:
+    def receiver(self, name: str, framing: FramingTraits, settings: BaseModel) -> Receiver:
         return MqttReceiver(name, framing, SourceSettings.model_validate(settings))
 
     def sender(self, name: str, settings: BaseModel) -> Sender:

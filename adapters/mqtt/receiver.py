@@ -27,6 +27,7 @@ from adapters.mqtt.connect import BrokerError, Connector
 from adapters.mqtt.settings import SourceSettings
 from app.codecs.mqtt import envelope
 from app.model.errors import TheirError
+from app.model.framing import FramingTraits
 from app.model.message import PhysicalMessage
 from app.observe import Recurring
 from app.ports import Intake
@@ -56,7 +57,7 @@ Acknowledgement = tuple[int, int]
 class MqttReceiver:
     """`app.ports.Receiver` for MQTT."""
 
-    def __init__(self, name: str, framing: str, settings: SourceSettings) -> None:
+    def __init__(self, name: str, framing: FramingTraits, settings: SourceSettings) -> None:
         self._name, self._framing, self._settings = name, framing, settings
         self._connector = Connector(
             settings,
@@ -163,7 +164,7 @@ class MqttReceiver:
                 messages.append(self._read(arrival, now))
                 taken.append(acknowledgement)
             except TheirError as error:
-                unread = PhysicalMessage(self._name, self._framing, body=arrival.payload(), received_at=now)
+                unread = PhysicalMessage(self._name, self._framing.name, body=arrival.payload(), received_at=now)
                 on_durable = partial(self._durable_now, client, [acknowledgement], bell)
                 intake.refuse(unread, error.code, str(error), on_durable)
         if any(qos == 0 for _, qos in taken):

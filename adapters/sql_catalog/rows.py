@@ -12,10 +12,10 @@ from app.codecs.sas.correlid import compared
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.records import (
     AttachmentRecord,
-    Cut,
     DeliveryRecord,
     EventRecord,
     Extent,
+    FramingOptions,
     GroupProgress,
     MessageRecord,
     OutgoingAttachment,
@@ -114,7 +114,7 @@ def delivery_record(row: Row[Any]) -> DeliveryRecord:
     values = dict(row._mapping)
     del values["holds_content"]
     values["state"] = DeliveryState(values["state"])
-    values["cut"] = None if values["cut"] is None else Cut(**values["cut"])
+    values["cut"] = None if values["cut"] is None else FramingOptions(**values["cut"])
     values["attachments"] = tuple(
         OutgoingAttachment(
             **outgoing | {"correl_id": bytes.fromhex(outgoing["correl_id"]), "kind": AttachmentKind(outgoing["kind"])}

@@ -234,7 +234,7 @@ deliveries = Table(
     Column("application_body", Octets),
     Column("application_format", AnyText, nullable=False),
     Column("application_ccsid", BigInteger, nullable=False),
-    Column("cut", JSON(none_as_null=True), comment="named as Cut's fields; the first attempt sets it"),
+    Column("cut", JSON(none_as_null=True), comment="named as the fields of FramingOptions; the first attempt sets it"),
     Column("messages_sent", BigInteger, nullable=False),
     Column("messages_total", BigInteger),
     Column("attempts", BigInteger, nullable=False),

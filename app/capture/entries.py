@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from app.model.framing import FramingTraits
 from app.model.message import PhysicalMessage
 
 LONGEST_MESSAGE: Final = 100 << 20
@@ -35,10 +36,12 @@ Entry = PhysicalMessage | Refused | Skipped
 
 class Origin(NamedTuple):
     """Where messages of a capture come from. `initial` has their source and framing, and the values of fields that a
-    capture leaves unsaid: 0 and empty where these stay unsaid. `now` is the clock of the import, in µs since 1970."""
+    capture leaves unsaid: 0 and empty where these stay unsaid. `now` is the clock of the import, in µs since 1970.
+    `framing` tells more of the framing that `initial` names."""
 
     initial: PhysicalMessage
     now: Callable[[], int]
+    framing: FramingTraits
 
     def completed(self, message: PhysicalMessage) -> PhysicalMessage:
         """A message with the Encoding and CodedCharSetId that it does not say itself."""

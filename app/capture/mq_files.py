@@ -17,7 +17,6 @@ from app.codecs.ibm_mq.image import is_image, read_image
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.codecs.ibm_mq.words import MQ_NO_ID
 from app.codecs.ibm_mq.writing import identifier
-from app.codecs.mqtt.envelope import FRAMINGS_WITH_DESCRIPTOR
 from app.model.message import PhysicalMessage
 from app.wire import WireError
 
@@ -113,7 +112,7 @@ def read(content: bytes, descriptor: bytes | None, origin: Origin) -> PhysicalMe
             return origin.completed(read_image(content, initial.source, initial.framing, initial.received_at))
         except WireError as error:
             return Refused(initial, "bad-mq-image", f"{error.row}: {error.why}", at=error.at)
-    elif initial.framing in FRAMINGS_WITH_DESCRIPTOR and not initial.msg_type:
+    elif origin.framing.needs_descriptor and not initial.msg_type:
         why = "neither an MQ image, nor a descriptor beside it, nor a message type for all bodies"
         return Refused(initial, "no-descriptor", why)
     try:

@@ -52,11 +52,9 @@ def _entries(found: Capture, origin: Origin, version: Version | None) -> Iterato
 
 
 def _message(publish: Publish, unread: PhysicalMessage, origin: Origin, line: int) -> PhysicalMessage | Refused:
-    payload, source, framing = publish.payload, unread.source, unread.framing
+    payload, source, topic = publish.payload, unread.source, partial(str, publish.topic)
     try:
-        message = envelope.read(
-            payload, publish.properties, source, framing, unread.received_at, partial(str, publish.topic)
-        )
+        message = envelope.read(payload, publish.properties, source, origin.framing, unread.received_at, topic)
     except TheirError as error:
         return Refused(unread._replace(body=payload), error.code, str(error), line)
     return origin.completed(message)

@@ -23,10 +23,11 @@ _DESCRIPTOR = re.compile(rb"A [A-Z]{3}( |$)|N$")
 _ENOUGH = 1024
 
 
-def recognise(head: bytes, framing: str) -> Format:
-    """The format of a file that begins with these bytes: all of it, or at least `LOOKED_AT` bytes.
+def recognise(head: bytes, undescribed: str | None = None) -> str:
+    """Return the format of a file that begins with these bytes: all of it, or at least `LOOKED_AT` bytes.
 
-    `framing` is what its messages are wanted as. Raises ValueError, which says what to do.
+    Lines of hexadecimal digits have the format `undescribed`, where one is given. Raises ValueError, which says what to
+    do.
     """
     if is_image(head):
         return "raw"
@@ -36,15 +37,17 @@ def recognise(head: bytes, framing: str) -> Format:
         if line.content.startswith(qload.HEADS) or _DESCRIPTOR.match(line.content):
             return "qload"
         if line.content.strip() and not line.content.startswith((b"*", b"#")):
-            return _of_digits(line.content[:_ENOUGH], framing)
+            return _of_digits(line.content[:_ENOUGH], undescribed)
     raise ValueError("there is no capture in it")
 
 
-def _of_digits(line: bytes, framing: str) -> Format:
+def _of_digits(line: bytes, undescribed: str | None) -> str:
     data = _beginning(line)
     if not data:
         raise ValueError("it is none of: " + ", ".join(FORMATS))
-    if framing == "order_packet" or rendezvous.is_message(data):
+    if undescribed:
+        return undescribed
+    if rendezvous.is_message(data):
         return "rendezvous"
     try:
         header, _ = FixedHeader.decode(data)

@@ -3,21 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from app.capture import mq_files, mqtt, qload, rendezvous
 from app.capture.entries import LONGEST_MESSAGE, Entry, Origin
 from app.capture.lines import Line, lines
 from app.capture.recognising import FORMATS, LOOKED_AT, recognise
 from app.cli.console import Failure
-from app.codecs.mqtt.envelope import FRAMINGS_WITH_DESCRIPTOR
 from app.codecs.mqtt.packets import Version
+from app.framing.registry import default_framing, traits
 from app.model.message import PhysicalMessage
 
-Framing = Literal["sas_queue", "mq_group", "sas_rendezvous", "order_packet"]
-"""What captures may carry."""
-
-_OF_RENDEZVOUS = ("sas_rendezvous", "order_packet")
 _DESCRIPTOR = ".json"
 
 
@@ -43,14 +39,14 @@ class Capture:
             self.format = "raw" if path.is_dir() else wanted.format or _recognised(path, wanted)
         except OSError as error:
             raise _unreadable(path, error) from error
-        self.framing = wanted.framing or ("sas_rendezvous" if self.format == "rendezvous" else "sas_queue")
+        self.framing = wanted.framing or default_framing(self.format)
         self.done = 0
         """Bytes that have been read so far."""
         self._require_sense()
 
     def entries(self, now: Callable[[], int]) -> Iterator[tuple[Path, Entry]]:
         """What it holds, and in which file; `now` is in µs since 1970. Raises Failure."""
-        origin = Origin(self._wanted.initial._replace(framing=self.framing), now)
+        origin = Origin(self._wanted.initial._replace(framing=self.framing), now, traits(self.framing))
         read = self._file if self.format == "raw" else self._lines
         for file in self._files:
             try:
@@ -63,9 +59,10 @@ class Capture:
         """Raises Failure."""
         if self.path.is_dir() and self._wanted.format not in (None, "raw"):
             raise Failure(f"{self.path} is a folder, which only message files come in", "name the files in it")
-        if (self.format == "rendezvous") != (self.framing in _OF_RENDEZVOUS) and self.format != "mqtt":
+        carried = traits(self.framing)
+        if self.format not in carried.captures.formats:
             raise Failure(f"{self.path} is {self.format}, which does not carry {self.framing}")
-        if self.format == "mqtt" and self.framing not in FRAMINGS_WITH_DESCRIPTOR and self._wanted.version is None:
+        if self.format == "mqtt" and not carried.needs_descriptor and self._wanted.version is None:
             raise Failure(
                 f"{self.path}: nothing in a publish of {self.framing} tells its version of MQTT",
                 "--mqtt-version 5 or --mqtt-version 3.1.1",
@@ -121,7 +118,7 @@ def _recognised(path: Path, wanted: Wanted) -> str:
     with path.open("rb") as file:
         head = file.read(LOOKED_AT)
     try:
-        return recognise(head, wanted.framing or "")
+        return recognise(head, traits(wanted.framing).captures.undescribed if wanted.framing else None)
     except ValueError as error:
         raise Failure(f"{path}: {error}", f"if you know what it is: --format {'|'.join(FORMATS)}") from error
 

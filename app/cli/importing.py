@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from re import fullmatch
 from time import time_ns
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 from rich.markup import escape
@@ -16,9 +16,11 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from app import plugins
 from app.capture.entries import Refused, Skipped
-from app.cli.captures import Capture, Framing, Wanted, shown
+from app.capture.recognising import FORMATS
+from app.cli.captures import Capture, Wanted, shown
 from app.cli.console import Failure, bars, err, out, size, table
 from app.codecs.mqtt.packets import Version
+from app.framing.registry import carried, default_framing
 from app.model.errors import OurError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage
 from app.ports import Journal, JournalArchive
@@ -27,7 +29,13 @@ FormatWord = Literal["auto", "qload", "raw", "mqtt", "rendezvous"]
 
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 _SOURCE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+if TYPE_CHECKING:
+    FramingName = str
+else:
+    FramingName = Literal[tuple(carried())]
+
 _BATCH_BYTES = 4 << 20
+_DEFAULTS = ", ".join(f"{default_framing(each)} for {each}" for each in FORMATS)
 _MOST_TOLD = 20
 
 journal = typer.Typer(no_args_is_help=True, help="Journals: captures as segments, and what segments hold.")
@@ -41,8 +49,8 @@ def import_(
     as_format: Annotated[FormatWord, typer.Option("--format", help="What they are.")] = "auto",
     source: Annotated[str, typer.Option(help="The source that the messages are taken to be from.")] = "imported",
     framing: Annotated[
-        Framing | None,
-        typer.Option(help="How attachments were cut; of Rendezvous sas_rendezvous if not said, else sas_queue."),
+        FramingName | None,
+        typer.Option(help=f"How attachments were cut; if not said, {_DEFAULTS}."),
     ] = None,
     msg_type: Annotated[
         int, typer.Option(min=_LEAST, max=_MOST, help="The message type of bodies without a descriptor.")

@@ -11,8 +11,13 @@ refuses of them (reason codes 2249 to 2253, 2258).
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from app.codecs.ibm_mq.words import (
     MQ_NO_ID,
@@ -26,12 +31,25 @@ from app.codecs.ibm_mq.words import (
     MQOL_UNDEFINED,
 )
 from app.codecs.ibm_mq.writing import identifier
-from app.framing.outgoing import Bodies, message_identifier
+from app.framing.joined import joined_file
+from app.framing.outgoing import Bodies, fixed_records, message_identifier
+from app.framing.protocol import (
+    ArrangementName,
+    Body,
+    Columns,
+    Contents,
+    DataSetFacts,
+    FileContent,
+    PartReader,
+    Received,
+    StoreTable,
+)
 from app.model.attachment import AttachmentDefinition, AttachmentKind
 from app.model.errors import TheirError
-from app.model.event import GroupPart
+from app.model.event import Event, GroupPart
+from app.model.framing import FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
-from app.model.records import Cut, DeliveryRecord, GroupedAs, OutgoingAttachment
+from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, GroupedAs, OutgoingAttachment
 
 HIGHEST = 999_999_999
 """The highest MsgSeqNumber and the highest Offset."""
@@ -50,7 +68,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def read(message: PhysicalMessage) -> GroupPart:
-    """What a physical message means.
+    """Return what a physical message means.
 
     Raises TheirError: `report-message`, `no-identifier`, or `bad-grouping` with the field of the descriptor.
     """
@@ -71,8 +89,10 @@ def read(message: PhysicalMessage) -> GroupPart:
 
 
 def attachment_key(message: PhysicalMessage) -> bytes:
-    """The 24 bytes that a message's group is known by: its GroupId, or the MsgId of a message that is in none and no
-    segment. Raises TheirError when it has none."""
+    """Return the 24 bytes that a message's group is known by. Raises TheirError when it has none.
+
+    They are its GroupId, or the MsgId of a message that is in no group and is no segment.
+    """
     row = "group_id" if message.msg_flags & (_IN_GROUP | _SEGMENTED) else "message_id"
     key: bytes = getattr(message, row)
     if len(key) > len(MQ_NO_ID):
@@ -139,8 +159,8 @@ class _Place(NamedTuple):
     msg_flags: int
 
 
-def messages(delivery: DeliveryRecord, how: Cut, bodies: Bodies) -> Iterator[PhysicalMessage]:
-    """All physical messages of a delivery: each attachment a group, or one message in segments.
+def messages(delivery: DeliveryRecord, how: FramingOptions, bodies: Bodies) -> Iterator[PhysicalMessage]:
+    """Make all physical messages of a delivery: each attachment a group, or one message in segments.
 
     The GroupId is the attachment's correlid and eight zeros. Raises TheirError for a file too long for segments.
     """
@@ -154,7 +174,7 @@ def messages(delivery: DeliveryRecord, how: Cut, bodies: Bodies) -> Iterator[Phy
         for place, body in _placed(bodies(attachment), how.group):
             yield PhysicalMessage(
                 source=delivery.destination,
-                framing="mq_group",
+                framing=_TRAITS.name,
                 msg_type=delivery.original_msg_type or MQMT_DATAGRAM,
                 correl_id=delivery.original_correl_id,
                 body=body,
@@ -169,7 +189,7 @@ def messages(delivery: DeliveryRecord, how: Cut, bodies: Bodies) -> Iterator[Phy
 
 
 def properties(attachment: OutgoingAttachment) -> Mapping[str, str]:
-    """What the first message of an attachment tells beside its descriptor."""
+    """Return what the first message of an attachment tells beside its descriptor."""
     told = {FILE_NAME: attachment.qualifier_2, DESCRIPTION: attachment.description}
     return {name: text for name, text in told.items() if text}
 
@@ -191,3 +211,52 @@ def _with_last(bodies: Iterator[bytes | memoryview]) -> Iterator[tuple[bytes | m
         yield body, False
         body = following
     yield body, True
+
+
+# --- the framing ------------------------------------------------------------------------------------------------------
+
+
+_TRAITS = FramingTraits("mq_group", reads_segments=True)
+
+
+@dataclass(frozen=True)
+class MqGroup:
+    """The framing as the product knows it; see `app.framing.protocol.Framing`."""
+
+    traits: FramingTraits = _TRAITS
+    arrangement: ArrangementName = "grouped"
+    kinds: frozenset[AttachmentKind] = frozenset({AttachmentKind.TEXT_FILE, AttachmentKind.BINARY_FILE})
+    application_message: bool = False
+    options: frozenset[str] = frozenset({"body_limit", "ccsid", "encoding", "group"})
+
+    def read(self, message: PhysicalMessage, known: int) -> Event:  # noqa: ARG002 - it has no dialects
+        return read(message)
+
+    def is_header(self, message: PhysicalMessage) -> bool:  # noqa: ARG002 - it has none
+        return False
+
+    def read_columns(self, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns | None:  # noqa: ARG002
+        return None
+
+    def attachment_key(self, message: PhysicalMessage) -> bytes:
+        return attachment_key(message)
+
+    def file(self, record: AttachmentRecord, received: Received) -> FileContent:  # noqa: ARG002
+        return joined_file(received)
+
+    def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:  # noqa: ARG002
+        return None
+
+    def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:  # noqa: ARG002
+        raise TheirError("no-data-set", "", -1, "a group of IBM MQ messages is a file")
+
+    def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
+        return properties(attachment)
+
+    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+        return messages(
+            delivery, options, lambda attachment: fixed_records(contents.pieces(attachment), options.body_limit)
+        )
+
+
+MQ_GROUP = MqGroup()

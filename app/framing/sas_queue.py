@@ -8,21 +8,37 @@ sequenced parts and then its count, so that a receiver that has the count can re
 application message sends an empty one, since a receiving SAS program waits for it.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from app.codecs.ibm_mq.encodings import EBCDIC, is_ebcdic
-from app.codecs.ibm_mq.encodings import charset as named_charset
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from app.codecs.sas import correlid, dialect
 from app.codecs.sas.attachment import read_counts, read_header, write_count, write_header
 from app.codecs.sas.dialect import Dialect
 from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
+from app.framing import sas_columns, sas_files
 from app.framing.outgoing import Bodies, message_identifier
-from app.model.attachment import AttachmentDefinition, MessageHeader
+from app.framing.protocol import (
+    ArrangementName,
+    Body,
+    Columns,
+    Contents,
+    DataSetFacts,
+    FileContent,
+    PartReader,
+    Received,
+    StoreTable,
+)
+from app.framing.sas_charsets import charset_of, charsets
+from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import TheirError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
-from app.model.message import PhysicalMessage
-from app.model.records import DeliveryRecord
+from app.model.framing import Captures, FramingTraits
+from app.model.message import NO_PROPERTIES, PhysicalMessage
+from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.wire import WireError
 
 LONGEST_COUNT = 8
@@ -37,7 +53,7 @@ every dialect and held in memory with all its entries, which must not go on for 
 
 
 def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
-    """What a physical message means. `known` is the set of dialects its source has used.
+    """Return what a physical message means. `known` is the set of dialects its source has used.
 
     Raises TheirError: `unknown-message-type`, or `bad-header` with the row and byte of the header.
     """
@@ -67,62 +83,47 @@ def _header(message: PhysicalMessage, known: int) -> tuple[MessageHeader, int]:
     raise TheirError("bad-header", refusal.row, refusal.at, refusal.why) from refusal
 
 
-def charsets(message: PhysicalMessage) -> Iterator[str]:
-    """The character sets to read a message's text in, the one its descriptor names first, Latin-1 last: that one reads
-    any bytes, so that a name in an undeclared character set does not lose an attachment. Of EBCDIC that has no codec,
-    code page 500 has the capitals, digits and blanks."""
-    named = named_charset(message.ccsid, message.encoding) or (EBCDIC if is_ebcdic(message.ccsid) else None)
-    yield from dict.fromkeys(name for name in (named, "utf-8", "latin-1") if name)
-
-
 def attachment_key(message: PhysicalMessage) -> bytes:
-    """The correlid of the attachment that a subordinate message belongs to."""
+    """Return the correlid of the attachment that a subordinate message belongs to."""
     return correlid.split(message.correl_id)[0]
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-class Manner(NamedTuple):
-    """How a destination wants to be written to."""
+def messages(delivery: DeliveryRecord, options: FramingOptions, bodies: Bodies) -> Iterator[PhysicalMessage]:
+    """Make all physical messages of a delivery.
 
-    dialect: Dialect
-    charset: str
-    ccsid: int
-    encoding: int
-
-
-def messages(delivery: DeliveryRecord, manner: Manner, bodies: Bodies) -> Iterator[PhysicalMessage]:
-    """All physical messages of a delivery; the first body of a file is its description, of a data set its definition.
-
-    Raises WireError when a name does not fit the manner.
+    The first body of a file is its description, of a data set its definition. Raises WireError when a name does not fit
+    the options.
     """
-    for number, (msg_type, correl_id, body) in enumerate(_framed(delivery, manner, bodies)):
+    for number, (msg_type, correl_id, body) in enumerate(_framed(delivery, options, bodies)):
         is_application = correl_id == delivery.message_correl_id
         yield PhysicalMessage(
             source=delivery.destination,
-            framing="sas_queue",
+            framing=_TRAITS.name,
             msg_type=msg_type,
             correl_id=correl_id,
             body=body,
             message_id=message_identifier(delivery.id, number),
-            encoding=manner.encoding,
-            ccsid=(delivery.application_ccsid if is_application else 0) or manner.ccsid,
+            encoding=options.encoding,
+            ccsid=(delivery.application_ccsid if is_application else 0) or options.ccsid,
             format=delivery.application_format if is_application else "",
         )
 
 
 def _framed(
-    delivery: DeliveryRecord, manner: Manner, bodies: Bodies
+    delivery: DeliveryRecord, options: FramingOptions, bodies: Bodies
 ) -> Iterator[tuple[int, bytes, bytes | memoryview]]:
-    header = write_header(_announced(delivery), manner.dialect, manner.charset)
+    dialect = Dialect.parse(options.dialect)
+    header = write_header(_announced(delivery), dialect, charset_of(options))
     yield HEADER_MSG_TYPE, delivery.header_correl_id, header
     yield SUBORDINATE_MSG_TYPE, delivery.message_correl_id, delivery.application_body or b""
     for attachment in delivery.attachments:
         sequence = 0
         for sequence, body in enumerate(bodies(attachment), 1):
             yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, sequence), body
-        yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, 0), write_count(sequence, manner.dialect)
+        yield SUBORDINATE_MSG_TYPE, correlid.join(attachment.correl_id, 0), write_count(sequence, dialect)
 
 
 def _announced(delivery: DeliveryRecord) -> MessageHeader:
@@ -144,3 +145,54 @@ def _announced(delivery: DeliveryRecord) -> MessageHeader:
             for attachment in delivery.attachments
         ),
     )
+
+
+# --- the framing ------------------------------------------------------------------------------------------------------
+
+
+_TRAITS = FramingTraits("sas_queue", captures=Captures(default_of=Captures().formats))
+
+
+@dataclass(frozen=True)
+class SasQueue:
+    """The framing as the product knows it; see `app.framing.protocol.Framing`."""
+
+    traits: FramingTraits = _TRAITS
+    arrangement: ArrangementName = "numbered"
+    kinds: frozenset[AttachmentKind] = frozenset(AttachmentKind)
+    application_message: bool = True
+    options: frozenset[str] = frozenset({"body_limit", "dialect", "ccsid", "encoding", "record_length"})
+
+    def read(self, message: PhysicalMessage, known: int) -> Event:
+        return read(message, known)
+
+    def is_header(self, message: PhysicalMessage) -> bool:
+        return message.msg_type == HEADER_MSG_TYPE
+
+    def read_columns(self, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns:
+        return sas_columns.read_columns(batch, framed)
+
+    def attachment_key(self, message: PhysicalMessage) -> bytes:
+        return attachment_key(message)
+
+    def file(self, record: AttachmentRecord, received: Received) -> FileContent:
+        return sas_files.read_file(record, received)
+
+    def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:
+        return sas_files.begin_file(record, body)
+
+    def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
+        from app.framing.sas_data_sets import read_data_set  # noqa: PLC0415 - it loads pandas, which commands do without
+
+        return read_data_set(record, received, store)
+
+    def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:  # noqa: ARG002 - it has none
+        return NO_PROPERTIES
+
+    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+        from app.framing.sas_bodies import SasBodies  # noqa: PLC0415 - it loads pandas, which commands do without
+
+        return messages(delivery, options, SasBodies(options, contents).of)
+
+
+SAS_QUEUE = SasQueue()

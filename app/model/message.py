@@ -1,10 +1,7 @@
 """The physical message: what a broker delivers once."""
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
-
-Framing = Literal["sas_queue", "mq_group"]
-"""How attachments are cut into physical messages. One that no transport could read has none of these."""
+from typing import NamedTuple
 
 UNREADABLE = "unreadable"
 """The framing under which the journal keeps a message whose envelope no transport could read; the reason is in its

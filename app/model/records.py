@@ -7,11 +7,13 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
-from app.model.message import Framing
 
 Storage = Literal["journal", "store"]
 QuarantineState = Literal["kept", "replayed", "dismissed"]
 GroupedAs = Literal["messages", "segments"]
+
+DEFAULT_FRAMING = "sas_queue"
+"""The framing of sources and destinations that name none."""
 
 DAMAGED_PART, DAMAGED_CONTENT = "damaged-part", "damaged-content"
 """Reason codes of an attachment: its parts could not be read back and finished; its finished content cannot be."""
@@ -206,17 +208,19 @@ class OutgoingAttachment:
     sha256: str
 
 
-class Cut(NamedTuple):
-    """How a delivery is cut into physical messages: bodies of at most `body_limit` bytes, the dialect by name, the
-    character set and the encoding as IBM MQ numbers them, the length of a file's records (None: as a body allows); and
-    of the framing `mq_group`, what a file becomes: the messages of a group, or the segments of one message."""
+class FramingOptions(NamedTuple):
+    """How a destination wants deliveries to be cut into physical messages; a framing says which of it concerns it.
+
+    Bodies have at most `body_limit` bytes. The dialect has its name, the character set and the encoding the numbers
+    that IBM MQ gives them. `record_length` is that of a file's records (None: as a body allows). `group` says what a
+    file becomes where the framing has groups: the messages of a group, or the segments of one message."""
 
     body_limit: int
     dialect: str
     ccsid: int
     encoding: int
     record_length: int | None = None
-    framing: Framing = "sas_queue"
+    framing: str = DEFAULT_FRAMING
     group: GroupedAs = "messages"
 
 
@@ -241,7 +245,7 @@ class DeliveryRecord:
     application_body: bytes | None = None
     application_format: str = ""
     application_ccsid: int = 0
-    cut: Cut | None = None
+    cut: FramingOptions | None = None
     messages_sent: int = 0
     messages_total: int | None = None
     attempts: int = 0

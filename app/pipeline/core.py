@@ -11,7 +11,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
 
-from app.assembly import groups
+from app.assembly.arrangement import arrangement_of
 from app.assembly.collecting import NOTHING, ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
 from app.assembly.headers import message_address
 from app.assembly.machine import Assembly, Limits
@@ -228,6 +228,5 @@ def missing_count(attachment: Attachment | None) -> int:
     """In how many pieces an attachment lacks parts; a segmented message of a group counts until the group is whole."""
     if attachment is None or attachment.record.state is not AttachmentState.RECEIVING:
         return 0
-    if attachment.group is not None:
-        return len(groups.missing(attachment.parts, attachment.group.last, lambda at: [0] * len(at), MOST_RANGES))
-    return len(attachment.parts.missing(attachment.record.parts_expected, MOST_RANGES))
+    record = attachment.record if attachment.group is None else attachment.current()
+    return len(arrangement_of(record).missing(record, attachment.parts, lambda at: [0] * len(at), MOST_RANGES))

@@ -1,8 +1,8 @@
 """A journal batch -> references: what its physical messages mean to assembly, and where they are; never their bodies.
 
-Sequenced parts of one attachment that lie in consecutive rows with consecutive numbers are one reference, found with
-NumPy over the whole batch. All other messages (a header, a count, a part of a group, what breaks its framing) are read
-one by one. Of a header there is only its place: headers of a source are read in order, later.
+Sequenced parts of one attachment that lie in consecutive rows with consecutive numbers are one reference: their framing
+finds them in the columns of the whole batch. All other messages (a header, a count, a part of a group, what breaks its
+framing) are read one by one. Of a header there is only its place: headers of a source are read in order, later.
 """
 
 import pickle
@@ -15,16 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.codecs.sas import correlid, dialect
-from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
-from app.framing.reading import read_event
+from app.codecs.sas import dialect
+from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns, Framing
+from app.framing.reading import is_header, read_event
+from app.framing.registry import FRAMINGS
 from app.model.errors import TheirError
 from app.model.event import Announced
 from app.model.message import PhysicalMessage
 
 Numbers = npt.NDArray[np.int64]
-
-_BLANK_SEQUENCE = int.from_bytes(b"    ", "big")
 
 SCHEMA = pa.schema(
     [
@@ -121,28 +120,29 @@ def from_row(row: Iterable[Any]) -> Reference:
 
 
 def references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
-    """What the messages of a journal batch mean, as rows of `SCHEMA`; `first_position` is the packed place of the first
-    of them."""
-    parts, are_parts = _parts(batch, first_position)
-    others = np.flatnonzero(~are_parts).tolist()
-    if not others:
-        return parts
-    read = [_read(first_position + row, message) for row, message in zip(others, messages(batch, others), strict=True)]
-    return pa.concat_batches([parts, to_batch(read)])
+    """Return what the messages of a journal batch mean, as rows of `SCHEMA`; `first_position` is the packed place of
+    the first of them."""
+    columns = _columns(batch)
+    parts = _parts(batch, first_position, columns)
+    others = np.flatnonzero(~_marked(batch, columns.parts)).tolist()
+    return pa.concat_batches([parts, _read_rows(batch, first_position, others)]) if others else parts
 
 
 def header_references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
-    """The headers among the messages of a journal batch, as rows of `SCHEMA`."""
-    rows = np.flatnonzero(_is_of(batch, HEADER_MSG_TYPE)).tolist()
-    return to_batch(
-        [_read(first_position + row, message) for row, message in zip(rows, messages(batch, rows), strict=True)]
-    )
+    """Return the headers among the messages of a journal batch, as rows of `SCHEMA`."""
+    return _read_rows(batch, first_position, _columns(batch).headers.tolist())
 
 
 def other_references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
-    """As `references`, of all messages but headers."""
+    """Return the same as `references`, of all messages but headers."""
     read = references(batch, first_position)
     return read.filter(pc.not_equal(read.column("what"), int(What.HEADER)))
+
+
+def _read_rows(batch: pa.RecordBatch, first_position: int, rows: Sequence[int]) -> pa.RecordBatch:
+    return to_batch(
+        [_read(first_position + row, message) for row, message in zip(rows, messages(batch, rows), strict=True)]
+    )
 
 
 def messages(batch: pa.RecordBatch, rows: Sequence[int]) -> list[PhysicalMessage]:
@@ -159,7 +159,7 @@ def messages(batch: pa.RecordBatch, rows: Sequence[int]) -> list[PhysicalMessage
 def _read(position: int, message: PhysicalMessage) -> Reference:
     sizes, received_at = (len(message.body),), (message.received_at,)
     source = message.source
-    if message.framing == "sas_queue" and message.msg_type == HEADER_MSG_TYPE:
+    if is_header(message):
         return Reference(source, b"", position, What.HEADER, 0, sizes, received_at)
     try:
         event = read_event(message, dialect.ALL)
@@ -170,17 +170,45 @@ def _read(position: int, message: PhysicalMessage) -> Reference:
     return Reference(source, event.correl_id, position, What.EVENT, 0, sizes, received_at, event)
 
 
-def _parts(batch: pa.RecordBatch, first_position: int) -> tuple[pa.RecordBatch, npt.NDArray[np.bool_]]:
-    """References to sequenced parts, and which rows those are."""
-    starts, lengths = _places(batch.column("correl_id"))
-    are_parts = _is_of(batch, SUBORDINATE_MSG_TYPE) & (lengths >= correlid.COMPARED_SIZE)
-    rows = np.flatnonzero(are_parts)
-    correl_ids = _correl_ids(batch.column("correl_id"), starts[rows])
-    sequences = correl_ids[:, correlid.KEY_SIZE :].copy().view(">u4")[:, 0].astype(np.int64)
-    numbered = (sequences != 0) & (sequences != _BLANK_SEQUENCE)
-    are_parts[rows[~numbered]] = False
-    rows, correl_ids, sequences = rows[numbered], correl_ids[numbered], sequences[numbered]
-    keys = correl_ids[:, : correlid.KEY_SIZE].copy()
+# --- by columns -------------------------------------------------------------------------------------------------------
+
+
+def _columns(batch: pa.RecordBatch) -> Columns:
+    """Return what each framing finds in the columns of its messages, together and by row."""
+    names = batch.column("framing").dictionary_encode()
+    indices = names.indices.to_numpy()
+    found = [
+        _columns_of(framing, batch, indices == index)
+        for index, name in enumerate(names.dictionary.to_pylist())
+        if (framing := FRAMINGS.get(name)) is not None
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        return NO_COLUMNS
+    headers, parts, keys, sequences = map(np.concatenate, zip(*found, strict=True))
+    order = np.argsort(parts)
+    return Columns(np.sort(headers), parts[order], keys[order], sequences[order])
+
+
+def _columns_of(framing: Framing, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns:
+    columns = framing.read_columns(batch, framed)
+    if columns is not None:
+        return columns
+    rows = np.flatnonzero(framed)
+    are_headers = [framing.is_header(message) for message in messages(batch, rows.tolist())]
+    return NO_COLUMNS._replace(headers=rows[np.array(are_headers, np.bool_)])
+
+
+def _marked(batch: pa.RecordBatch, rows: Numbers) -> npt.NDArray[np.bool_]:
+    marked = np.zeros(len(batch), np.bool_)
+    marked[rows] = True
+    return marked
+
+
+def _parts(batch: pa.RecordBatch, first_position: int, columns: Columns) -> pa.RecordBatch:
+    """Return references to sequenced parts, one to each run of them."""
+    rows, sequences, keys = columns.parts, columns.sequences, np.ascontiguousarray(columns.keys)
     begins = _run_starts(rows, sequences, keys, _numbered_sources(batch)[rows])
     ends = np.append(begins, len(rows))
     offsets, _ = _bodies(batch)
@@ -188,9 +216,9 @@ def _parts(batch: pa.RecordBatch, first_position: int) -> tuple[pa.RecordBatch, 
     received_at = batch.column("received_at").cast(pa.int64()).to_numpy()[rows].astype("<i8", copy=False)
     firsts = rows[begins]
     count = len(begins)
-    columns = [
+    made = [
         batch.column("source").take(pa.array(firsts)),
-        _binary(keys[begins], np.arange(count + 1) * correlid.KEY_SIZE),
+        _binary(keys[begins], np.arange(count + 1) * KEY_SIZE),
         pa.array(first_position + firsts),
         pa.array(np.full(count, What.PARTS, np.int8)),
         pa.array(sequences[begins]),
@@ -198,14 +226,7 @@ def _parts(batch: pa.RecordBatch, first_position: int) -> tuple[pa.RecordBatch, 
         _binary(received_at, ends * received_at.itemsize),
         _binary(np.zeros(0, np.uint8), np.zeros(count + 1, np.int64)),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA), are_parts
-
-
-def _is_of(batch: pa.RecordBatch, msg_type: int) -> npt.NDArray[np.bool_]:
-    """Which messages are of the framing `sas_queue` and of this type."""
-    framed: npt.NDArray[np.bool_] = pc.equal(batch.column("framing"), "sas_queue").to_numpy(zero_copy_only=False)
-    typed: npt.NDArray[np.bool_] = batch.column("msg_type").to_numpy() == msg_type
-    return framed & typed
+    return pa.RecordBatch.from_arrays(made, schema=SCHEMA)
 
 
 def _run_starts(rows: Numbers, sequences: Numbers, keys: npt.NDArray[np.uint8], sources: Numbers) -> Numbers:
@@ -225,21 +246,6 @@ def _run_starts(rows: Numbers, sequences: Numbers, keys: npt.NDArray[np.uint8], 
 def _numbered_sources(batch: pa.RecordBatch) -> Numbers:
     numbers: Numbers = batch.column("source").dictionary_encode().indices.to_numpy().astype(np.int64)
     return numbers
-
-
-def _places(column: pa.Array) -> tuple[Numbers, Numbers]:
-    """Where each value of a binary column begins in its data, and how long it is."""
-    offsets = np.frombuffer(column.buffers()[1], "<i4", len(column) + 1, 4 * column.offset).astype(np.int64)
-    return offsets[:-1], np.diff(offsets)
-
-
-def _correl_ids(column: pa.Array, starts: Numbers) -> npt.NDArray[np.uint8]:
-    """The first 20 bytes of the values that begin there, a row each."""
-    data = column.buffers()[2]
-    if data is None or not len(starts):
-        return np.zeros((0, correlid.COMPARED_SIZE), np.uint8)
-    picked: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(correlid.COMPARED_SIZE)]
-    return picked
 
 
 def _bodies(batch: pa.RecordBatch) -> tuple[Numbers, memoryview]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from app import plugins
 from app.assembly.states import Input, follow
-from app.framing.reading import READINGS
+from app.framing.registry import FRAMINGS
 from app.model.attachment import AttachmentState
 from app.model.errors import CatalogTaken, StoreFull, TheirError
 from app.model.identity import attachment_id as identify
@@ -288,11 +288,11 @@ class Gateway:
 
     def _attachment_of(self, message: PhysicalMessage) -> AttachmentRecord | None:
         """The attachment that a message is a part of."""
-        reading = READINGS.get(message.framing)
-        if reading is None:
+        framing = FRAMINGS.get(message.framing)
+        if framing is None:
             return None
         with suppress(TheirError):
-            return self.catalog.attachment(identify(message.source, reading.attachment_key(message)))
+            return self.catalog.attachment(identify(message.source, framing.attachment_key(message)))
         return None
 
     def check_room(self, wanted: int = 0) -> None:

@@ -7,7 +7,7 @@ no more than one batch comes again, and none where the sender keeps a record of 
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -15,10 +15,10 @@ from random import uniform
 from threading import Event
 from time import monotonic
 
-from app.framing import mq_group
+from app.framing.registry import framing
 from app.model.attachment import DeliveryState
 from app.model.message import PhysicalMessage, footprint
-from app.model.records import Cut, DeliveryRecord, OutgoingAttachment
+from app.model.records import DeliveryRecord, FramingOptions
 from app.observe import Recurring, logger
 from app.ports import Progress, Sender, SendFailed
 from app.service.events import delivery_event
@@ -43,13 +43,13 @@ class CannotSend(Exception):
     """A delivery that no other attempt can send: what is wrong with its content or its names."""
 
 
-Cutting = Callable[[Cut, DeliveryRecord], Iterator[PhysicalMessage]]
+Cutting = Callable[[FramingOptions, DeliveryRecord], Iterator[PhysicalMessage]]
 """How to cut, and a delivery -> all its physical messages. Raises CannotSend."""
 
 
-def cut_of(destination: Destination, body_limit: int) -> Cut:
+def cut_of(destination: Destination, body_limit: int) -> FramingOptions:
     """How deliveries to a destination are cut into bodies of at most so many bytes."""
-    return Cut(
+    return FramingOptions(
         body_limit,
         destination.dialect,
         destination.ccsid,
@@ -165,10 +165,11 @@ class Outbox:
         self._around.metrics.count_sent(self.name, len(confirmed), sum(len(message.body) for message in confirmed))
         self._around.catalog.update_delivery(run.delivery)
 
-    def _settle_cut(self, delivery: DeliveryRecord) -> tuple[DeliveryRecord, Cut]:
+    def _settle_cut(self, delivery: DeliveryRecord) -> tuple[DeliveryRecord, FramingOptions]:
         """The delivery with the cut that holds for all its attempts, written down before the first message goes."""
         settings = self._settings
-        told = max(map(_told, delivery.attachments), default=0) if settings.framing == "mq_group" else 0
+        how = framing(settings.framing)
+        told = max((_told(how.properties(attachment)) for attachment in delivery.attachments), default=0)
         room = self.sender.max_body(told + (delivery.cut.body_limit if delivery.cut else settings.body_limit)) - told
         if delivery.cut is None:
             limit = min(settings.body_limit, room)
@@ -236,9 +237,8 @@ class _Run:
     delivery: DeliveryRecord
 
 
-def _told(attachment: OutgoingAttachment) -> int:
-    """The bytes that its properties take of the first message of a group, at most."""
-    told = mq_group.properties(attachment)
+def _told(told: Mapping[str, str]) -> int:
+    """Return the bytes that properties take of a message, at most."""
     return sum(PROPERTY_BYTES + 2 * len(name) + len(text.translate(ESCAPED).encode()) for name, text in told.items())
 
 

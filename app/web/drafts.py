@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from app.codecs.ibm_mq.encodings import charset
 from app.codecs.ibm_mq.words import MQFMT_STRING
-from app.framing.outgoing import CARRIES
+from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
 from app.model.records import DeliveryRecord, OutgoingAttachment
 from app.settings import Destination
@@ -222,15 +222,15 @@ class DraftReader:
     def _check_suits(self, draft: MessageDraft) -> None:
         """Not everything can be sent to every destination."""
         destination = self._destinations[draft.destination]
-        framing = destination.framing
-        carries = CARRIES[framing]
+        carries = framing(destination.framing)
+        name = carries.traits.name
         errors = [
-            {"pointer": f"#/attachments/{number}/kind", "detail": f"the framing {framing} carries no {entry.kind}"}
+            {"pointer": f"#/attachments/{number}/kind", "detail": f"the framing {name} carries no {entry.kind}"}
             for number, entry in enumerate(draft.attachments)
             if KINDS[entry.kind] not in carries.kinds
         ]
         if draft.application_message is not None and not carries.application_message:
-            why = f"the framing {framing} carries no application message"
+            why = f"the framing {name} carries no application message"
             errors.append({"pointer": "#/application_message", "detail": why})
         elif draft.application_message is not None:
             try:

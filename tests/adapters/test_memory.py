@@ -5,6 +5,7 @@ from uuid import uuid4
 import pytest
 
 from adapters import memory
+from app.framing.registry import traits
 from app.ports import Receiver, Sender
 from tests.contracts.transport import LIMIT, Line, TransportContract
 
@@ -15,7 +16,7 @@ class MemoryLine(Line):
 
     def receiver(self) -> Receiver:
         settings = memory.plugin.source_settings.model_validate({"queue": self._queue})
-        return memory.plugin.receiver("here", self.framing, settings)
+        return memory.plugin.receiver("here", traits(self.framing), settings)
 
     def sender(self) -> Sender:
         settings = memory.plugin.destination_settings.model_validate({"queue": self._queue, "max_body": LIMIT})

@@ -26,7 +26,7 @@ from adapters.sql_catalog.rows import attachment_columns, delivery_values
 from adapters.sql_catalog.tables import attachments, deliveries, metadata
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import CatalogError, CatalogTaken, OurError
-from app.model.records import Checkpoint, Cut, GroupProgress, JournalIdentity, PartRun
+from app.model.records import Checkpoint, FramingOptions, GroupProgress, JournalIdentity, PartRun
 from app.ports import AttachmentFilter, Catalog
 from tests.contracts.catalog import HAPPENED, CatalogContract, attachment, delivery, finished, keep, message, spoilt
 from tests.support.postgresql import binaries, running_postgresql
@@ -105,7 +105,7 @@ class SqlCatalogContract(CatalogContract):
         engine.dispose()
         catalog = SqlCatalog(url)
         assert catalog.attachment("a1") == attachment(1, parts_received=7)
-        assert catalog.delivery("d1") == replace(delivery(1), cut=Cut(1, "d", 2, 3))
+        assert catalog.delivery("d1") == replace(delivery(1), cut=FramingOptions(1, "d", 2, 3))
         keep(catalog, attachment(1, group=GroupProgress(None, 1, 2)))
         assert catalog.attachments(AttachmentFilter(), None, 9).items[0].group == GroupProgress(None, 1, 2)
         catalog.close()

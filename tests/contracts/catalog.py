@@ -20,11 +20,11 @@ from app.model.message import Position
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
-    Cut,
     DeliveryRecord,
     EventRecord,
     Extent,
     Finished,
+    FramingOptions,
     GroupProgress,
     JournalIdentity,
     Kept,
@@ -1176,7 +1176,7 @@ class CatalogContract:
                 application_body=st.none() | st.binary(),
                 cut=st.none()
                 | st.builds(
-                    Cut,
+                    FramingOptions,
                     numbers,
                     texts,
                     numbers,

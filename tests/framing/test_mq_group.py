@@ -13,7 +13,7 @@ from app.model.attachment import AttachmentKind
 from app.model.errors import TheirError
 from app.model.event import GroupPart
 from app.model.message import PhysicalMessage
-from app.model.records import Cut, DeliveryRecord, GroupedAs, OutgoingAttachment
+from app.model.records import DeliveryRecord, FramingOptions, GroupedAs, OutgoingAttachment
 
 GROUP, MESSAGE = b"G" * 24, b"M" * 24
 ALLOWED, SEGMENT, LAST_SEGMENT, IN_GROUP, LAST_IN_GROUP = 1, 2, 4, 8, 16
@@ -201,7 +201,7 @@ def written(contents: list[bytes], limit: int, group: GroupedAs = "messages", **
         content = contents[int(attachment.object_name) - 1]
         return (content[at : at + limit] for at in range(0, len(content), limit))
 
-    how = Cut(limit, "", 819, 273, framing="mq_group", group=group)
+    how = FramingOptions(limit, "", 819, 273, framing="mq_group", group=group)
     sent = list(mq_group.messages(delivery, how, bodies))
     assert sent == list(mq_group.messages(delivery, how, bodies)), "an interrupted delivery goes on with the same"
     return sent
@@ -255,7 +255,7 @@ def test_what_the_application_says_of_its_message() -> None:
 def test_text_goes_out_in_its_character_set() -> None:
     attachment = outgoing(1, b"text", AttachmentKind.TEXT_FILE)
     delivery = DeliveryRecord("d", "partner", bytes(24), bytes(24), (attachment,), 0, 0)
-    how = Cut(9, "", 819, 273, framing="mq_group")
+    how = FramingOptions(9, "", 819, 273, framing="mq_group")
     (message,) = mq_group.messages(delivery, how, lambda _: iter([b"text"]))
     assert (message.format, message.ccsid) == ("MQSTR", 819)
 
@@ -263,7 +263,7 @@ def test_text_goes_out_in_its_character_set() -> None:
 def test_a_file_longer_than_offsets_reach_goes_as_messages_only() -> None:
     attachment = replace(outgoing(1, b""), size=10**9)
     delivery = DeliveryRecord("d", "partner", bytes(24), bytes(24), (attachment,), 0, 0)
-    how = Cut(9, "", 819, 273, framing="mq_group", group="segments")
+    how = FramingOptions(9, "", 819, 273, framing="mq_group", group="segments")
     with pytest.raises(TheirError, match="send it as the messages of a group"):
         next(mq_group.messages(delivery, how, lambda _: iter([b"x"])))
     assert next(mq_group.messages(delivery, how._replace(group="messages"), lambda _: iter([b"x"]))).body == b"x"

@@ -10,6 +10,7 @@ from app.codecs.sas import correlid, dialect
 from app.codecs.sas.attachment import write_count, write_header
 from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.framing import sas_queue
+from app.framing.sas_charsets import charsets
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import TheirError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
@@ -120,7 +121,7 @@ def test_names_are_read_as_the_descriptor_says_or_as_they_can_be(name: str, char
     ],
 )
 def test_the_character_sets_that_are_tried(ccsid: int, encoding: int, tried: list[str]) -> None:
-    assert list(sas_queue.charsets(physical(HEADER, b"", ccsid=ccsid, encoding=encoding))) == tried
+    assert list(charsets(physical(HEADER, b"", ccsid=ccsid, encoding=encoding))) == tried
 
 
 # --- what is not --------------------------------------------------------------------------------------------------

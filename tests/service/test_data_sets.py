@@ -21,10 +21,9 @@ from app.codecs.sas.dialect import Dialect
 from app.dataset import encode, numeric
 from app.dataset.numeric import FloatFormat
 from app.framing import sas_queue
-from app.framing.sas_queue import Manner
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord
+from app.model.records import AttachmentRecord, FramingOptions
 from app.service.cutting import Cutter
 from app.service.surroundings import Surroundings
 from tests.service.test_round_trip import content, receive, received
@@ -39,6 +38,7 @@ VARIABLES = [
     Variable(name="customer", type=b"\2", length=8),
 ]
 LENGTH = 28
+CCSIDS = {"utf-8": 1208, "cp037": 37, "cp500": 500, "latin-1": 819, "cp1252": 1252}
 
 
 def row(amount: str, day: float, span: float, customer: bytes, float_format: FloatFormat = "ieee") -> bytes:
@@ -61,7 +61,8 @@ def messages(
         return iter(bodies)
 
     sent = delivery(around, [(AttachmentKind.DATA_SET, "WORK.SALES", b"")])
-    return list(sas_queue.messages(sent, Manner(dialect, charset, ccsid, encoding), given))
+    options = FramingOptions(32_000, dialect.name, CCSIDS[charset], encoding)
+    return [message._replace(ccsid=ccsid) for message in sas_queue.messages(sent, options, given)]
 
 
 def bodies_of(

@@ -15,7 +15,7 @@ from adapters.memory import MemoryDestinationSettings, MemoryReceiver, QueueSett
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord, Cut, Finished, GroupedAs
+from app.model.records import AttachmentRecord, Finished, FramingOptions, GroupedAs
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.cutting import Cutter
@@ -35,8 +35,8 @@ from tests.support.waiting import until
 SAS = "sas"
 
 
-def how(grouped: GroupedAs = "messages", body_limit: int = 32_000) -> Cut:
-    return Cut(body_limit, "big-4-excluded-packed", 1208, 273, framing="mq_group", group=grouped)
+def how(grouped: GroupedAs = "messages", body_limit: int = 32_000) -> FramingOptions:
+    return FramingOptions(body_limit, "big-4-excluded-packed", 1208, 273, framing="mq_group", group=grouped)
 
 
 def named(source: str, sent: Sequence[PhysicalMessage]) -> list[PhysicalMessage]:

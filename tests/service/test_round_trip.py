@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.sas.dialect import DIALECTS
+from app.framing.outgoing import fixed_records
+from app.framing.sas_bodies import lines
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Finished
 from app.service.assembling.assembler import Assembler
 from app.service.content.access import open_content
-from app.service.cutting import Cutter, fixed_records, lines
+from app.service.cutting import Cutter
 from app.service.finishing.finisher import Finisher
 from app.service.surroundings import Surroundings
 from tests.support.outgoing import FILES, SOURCE, cut, delivery

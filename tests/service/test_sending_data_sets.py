@@ -16,7 +16,7 @@ from adapters.object_store import ObjectStore
 from app.codecs.sas.dialect import DIALECTS
 from app.dataset import side
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.records import Cut, DeliveryRecord, OutgoingAttachment
+from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.service.cutting import Cutter
 from app.service.incoming import Asked, Prepared, Uploaded, prepare, target_of
 from app.service.outbox import cut_of
@@ -68,7 +68,7 @@ def queued(around: Surroundings, made_of: Prepared) -> DeliveryRecord:
     return replace(empty, attachments=(attachment,))
 
 
-def there_and_back(around: Surroundings, made_of: Prepared, cut: Cut) -> pa.Table:
+def there_and_back(around: Surroundings, made_of: Prepared, cut: FramingOptions) -> pa.Table:
     """The table of a data set that was sent, received in any order and decoded."""
     assert made_of.definition.errors == ()
     messages = list(Cutter(cut, around.store).cut(queued(around, made_of)))

@@ -12,6 +12,7 @@ from app.capture.entries import Entry, Origin
 from app.capture.lines import Line, lines
 from app.codecs.ibm_mq.image import write_image
 from app.codecs.ibm_mq.moments import put_date_and_time
+from app.framing.registry import traits
 from app.model.message import PhysicalMessage
 from tests.support.publish import PROTOCOLS, Version, envelope
 
@@ -24,7 +25,7 @@ _PRINTABLE = rb"([\x20-\x7e]+)|([^\x20-\x7e]+)"
 
 
 def origin(framing: str = "sas_queue", **said: Any) -> Origin:
-    return Origin(PhysicalMessage(SOURCE, framing, **said), lambda: NOW)
+    return Origin(PhysicalMessage(SOURCE, framing, **said), lambda: NOW, traits(framing))
 
 
 def entries(

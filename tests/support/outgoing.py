@@ -4,7 +4,7 @@ from hashlib import sha256
 from random import Random
 
 from app.model.attachment import AttachmentKind
-from app.model.records import Cut, DeliveryRecord, OutgoingAttachment
+from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.service.surroundings import Surroundings
 
 SOURCE = "orders"
@@ -24,9 +24,11 @@ FILES: list[tuple[AttachmentKind, str, bytes]] = [
 ]
 
 
-def cut(dialect: str = "big-4-excluded-packed", body_limit: int = 32_000, record_length: int | None = None) -> Cut:
+def cut(
+    dialect: str = "big-4-excluded-packed", body_limit: int = 32_000, record_length: int | None = None
+) -> FramingOptions:
     """How a destination of UTF-8 and big-endian numbers wants to be written to."""
-    return Cut(body_limit, dialect, 1208, 273, record_length)
+    return FramingOptions(body_limit, dialect, 1208, 273, record_length)
 
 
 def delivery(around: Surroundings, contents: list[tuple[AttachmentKind, str, bytes]]) -> DeliveryRecord:

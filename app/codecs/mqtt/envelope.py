@@ -15,10 +15,10 @@ from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, is_image, read_image, write_
 from app.codecs.mqtt import properties
 from app.codecs.mqtt.properties import PublishProperties
 from app.model.errors import TheirError
+from app.model.framing import FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.wire import WireError
 
-FRAMINGS_WITH_DESCRIPTOR = frozenset({"sas_queue", "mq_group"})
 CONTENT_TYPE = "content-type"
 _MSG_TYPE = "msg-type"
 _CORREL_ID_SIZE = 24
@@ -79,9 +79,9 @@ LARGEST_ENVELOPE = PhysicalMessage(
 
 
 def read(
-    payload: memoryview, packed: bytes, source: str, framing: str, received_at: int, topic: Callable[[], str]
+    payload: memoryview, packed: bytes, source: str, framing: FramingTraits, received_at: int, topic: Callable[[], str]
 ) -> PhysicalMessage:
-    """The physical message that a publish carries; `packed` is its property section, empty before MQTT 5.
+    """Return the physical message that a publish carries; `packed` is its property section, empty before MQTT 5.
 
     Raises TheirError with the code `bad-envelope`, `bad-mq-image` or `no-envelope`.
     """
@@ -94,7 +94,7 @@ def read(
             raise TheirError("bad-envelope", "correlation data", -1, why)
         return PhysicalMessage(
             source,
-            framing,
+            framing.name,
             correl_id=correl_id.ljust(_CORREL_ID_SIZE, b"\0"),
             body=payload,
             received_at=received_at,
@@ -103,14 +103,14 @@ def read(
         )
     if is_image(payload):
         try:
-            message = read_image(payload, source, framing, received_at)
+            message = read_image(payload, source, framing.name, received_at)
         except WireError as error:
             raise TheirError("bad-mq-image", error.row, error.at, error.why) from error
         return message._replace(properties=others) if others else message
-    if framing in FRAMINGS_WITH_DESCRIPTOR:
+    if framing.needs_descriptor:
         why = f"a publish on {topic()!r} with neither a user property msg-type nor an MQ image as its payload"
         raise TheirError("no-envelope", "", -1, why)
-    return PhysicalMessage(source, framing, body=payload, received_at=received_at, properties=others)
+    return PhysicalMessage(source, framing.name, body=payload, received_at=received_at, properties=others)
 
 
 def write(message: PhysicalMessage, version: Literal["5", "3.1.1"]) -> tuple[bytes, bytes | None]:

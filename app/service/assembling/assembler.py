@@ -277,7 +277,7 @@ class Assembler:
     def _read_early(self, part: PartArrived | GroupPart, at: int, message: PhysicalMessage) -> None:
         record = self._assembly.attachments[message.source, part.correl_id].record
         if isinstance(part, PartArrived):
-            self._early.part(record, part.sequence, message.body, Position.unpack(at))
+            self._early.part(record, part.sequence, message, Position.unpack(at))
         else:
             self._early.group_part(record.id, part, self._around.described(message), Position.unpack(at))
 

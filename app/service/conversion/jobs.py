@@ -9,8 +9,11 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 
+from app.framing.protocol import Framing
+from app.framing.registry import framing
+from app.model.errors import TheirError
 from app.model.message import PhysicalMessage
-from app.model.records import Cut, DeliveryRecord
+from app.model.records import DeliveryRecord, FramingOptions
 from app.ports import ContentStore, TableStore
 from app.service.content.access import Content, ContentFile
 from app.service.cutting import Cutter
@@ -60,17 +63,21 @@ def write_table(
 
 
 def count_messages(
-    how: Cut, store: ContentStore, delivery: DeliveryRecord
+    how: FramingOptions, store: ContentStore, delivery: DeliveryRecord
 ) -> Generator[bytes, None, tuple[int, dict[bytes, int]]]:
     """How many physical messages a delivery takes, and each of its attachments by its correlid. Raises CannotSend."""
-    counts = Counter(map(_belongs_to, Cutter(how, store).cut(delivery)))
+    cut = Cutter(how, store).cut(delivery)
+    counts = Counter(_belongs_to(message, framing(how.framing)) for message in cut)
     yield b""
     return counts.total(), {each.correl_id: counts[each.correl_id] for each in delivery.attachments}
 
 
-def _belongs_to(message: PhysicalMessage) -> bytes:
-    """The correlid of the attachment that a message is a part of."""
-    return (message.group_id or message.correl_id)[:_CORREL_ID]
+def _belongs_to(message: PhysicalMessage, cut_by: Framing) -> bytes:
+    """Return the correlid of the attachment that a message is a part of; empty where it is a part of none."""
+    try:
+        return cut_by.attachment_key(message)[:_CORREL_ID]
+    except TheirError:
+        return b""
 
 
 def explained(data: bytes, as_format: str | None) -> Generator[bytes, None, None]:

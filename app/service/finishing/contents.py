@@ -1,29 +1,18 @@
 """Complete attachments -> content that can be read, whichever host found them complete."""
 
 from array import array
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
 
-from app.assembly import groups
+from app.assembly.arrangement import arrangement_of
 from app.assembly.parts import Parts
-from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError, TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_PART, PARTS_GONE, AttachmentRecord, Finished, RefusedContent
 from app.ports import JournalReader
-from app.service.finishing.data_sets import data_set_content
-from app.service.finishing.files import file_content, group_content
+from app.service.finishing.files import content_of
 from app.service.quarantine import Entry, damaged_part, quarantine_entry
 from app.service.surroundings import Stores
 from app.wire import WireError
-
-Reader = Callable[[AttachmentRecord, PhysicalMessage, list[Position], Stores], Finished]
-
-_READERS: dict[AttachmentKind, Reader] = {
-    AttachmentKind.TEXT_FILE: file_content,
-    AttachmentKind.BINARY_FILE: file_content,
-    AttachmentKind.DATA_SET: data_set_content,
-}
 
 
 class Spoilt(Exception):
@@ -53,13 +42,13 @@ def read_content(
     """The content of an attachment whose `parts_expected` are all there; when it was finished is not said. `first` is
     the first of them (`first_place`), where it has been read already. Raises Spoilt for what a sender got wrong, and
     OurError for what goes wrong here."""
-    positions, reader = _how_to_read(record, parts)
+    keys, positions = _in_order(record, parts)
     if not positions:
         why = "an attachment has at least one sequenced message"
         raise Spoilt(TheirError("no-parts", "number of messages", -1, why), None)
     try:
         described = stores.described(first or stores.journal.read(positions[0]))
-        return reader(record, described, positions, stores)
+        return content_of(record, described, keys, positions, stores)
     except TheirError as error:
         raise Spoilt(error, positions[0]) from error
     except WireError as error:
@@ -77,18 +66,13 @@ def _damaged(error: DamagedError) -> Position | None:
 
 
 def first_place(record: AttachmentRecord, parts: Parts) -> int | None:
-    """The packed position of the first part of such an attachment; None when there are no parts."""
-    if record.group is None:
-        return next(parts.in_order(record.parts_expected or 0), None)
-    return next((packed for _, packed in groups.in_order(parts)), None)
+    """Return the packed position of the first part of such an attachment; None when there are no parts."""
+    return next((packed for _, packed in arrangement_of(record).in_order(record, parts)), None)
 
 
-def _how_to_read(record: AttachmentRecord, parts: Parts) -> tuple[list[Position], Reader]:
-    if record.group is None:
-        reader = _READERS[record.kind or AttachmentKind.BINARY_FILE]
-        return [Position.unpack(packed) for packed in parts.in_order(record.parts_expected or 0)], reader
+def _in_order(record: AttachmentRecord, parts: Parts) -> tuple[Sequence[int], list[Position]]:
     keys, positions = array("q"), []
-    for key, packed in groups.in_order(parts):
+    for key, packed in arrangement_of(record).in_order(record, parts):
         keys.append(key)
         positions.append(Position.unpack(packed))
-    return positions, partial(group_content, keys)
+    return keys, positions

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from app.codecs.sas import dialect, files
-from app.codecs.sas.dialect import Dialect
+from app.codecs.sas import files
+from app.framing.protocol import PartReader
+from app.framing.registry import FRAMINGS
 from app.model.attachment import AttachmentKind
 from app.model.event import GroupPart
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import Journal
 from app.service.finishing.measured import BINARY_TYPE, announced, text_type
-from app.wire import WireError
 
 AT_ONCE = 256
 """Files that are read at the same time; of more, the one begun longest ago is left to finishing."""
@@ -44,9 +44,7 @@ class _Reading:
     following: int
     parts: int
     content_type: str = BINARY_TYPE
-    dialects: int | None = None
-    chosen: Dialect | None = None
-    description: files.FileDescription | None = None
+    reader: PartReader | None = None
     tally: files.Tally = field(default_factory=files.Tally)
     size: int = 0
     digest: Any = field(default_factory=sha256)
@@ -70,10 +68,11 @@ class EarlyReader:
         self._hasher = ThreadPoolExecutor(1, "hash")
         self._hashing: deque[Future[None]] = deque()
 
-    def part(self, record: AttachmentRecord, sequence: int, body: bytes | memoryview, position: Position) -> None:
+    def part(self, record: AttachmentRecord, sequence: int, message: PhysicalMessage, position: Position) -> None:
         """Reads a part that has come for the first time."""
+        body = message.body
         if sequence == 1:
-            self._begin(record, body)
+            self._begin(record, message)
             return
         reading = self._reading.get(record.id)
         if reading is None:
@@ -131,8 +130,7 @@ class EarlyReader:
             storage="journal",
             finished_at=0,
             extents=tuple(reading.extents),
-            dialects=reading.dialects,
-            **({} if reading.description is None else announced(reading.description, reading.tally)),
+            **_told(reading),
         )
 
     def leave(self, attachment_id: str) -> None:
@@ -150,14 +148,10 @@ class EarlyReader:
             self._hashing[-1].result()
             self._hashing.clear()
 
-    def _begin(self, record: AttachmentRecord, body: bytes | memoryview) -> None:
-        if record.kind is not AttachmentKind.BINARY_FILE:
-            return
-        try:
-            description, dialects = files.read_file_description(body, record.dialects or dialect.ALL)
-        except WireError:
-            return
-        self._enter(record.id, _Reading(2, 1, dialects=dialects, description=description))
+    def _begin(self, record: AttachmentRecord, message: PhysicalMessage) -> None:
+        framing = FRAMINGS.get(message.framing)
+        if framing is not None and (reader := framing.begin_file(record, message.body)) is not None:
+            self._enter(record.id, _Reading(2, 1, reader=reader))
 
     def _enter(self, attachment_id: str, reading: _Reading) -> None:
         if len(self._reading) >= AT_ONCE:
@@ -166,10 +160,7 @@ class EarlyReader:
 
     def _read(self, reading: _Reading, body: bytes | memoryview, position: Position) -> bool:
         """False when the part is not made of a few whole records."""
-        try:
-            reading.chosen = reading.chosen or files.detect(lambda: [body], reading.dialects or dialect.ALL)
-            spans = [(start, length) for _, start, length, _ in files.spans([body], reading.chosen)]
-        except WireError:
+        if reading.reader is None or (spans := reading.reader.spans(body)) is None:
             return False
         if len(spans) > EXTENTS_A_PART or self._extents + len(spans) > EXTENTS_HELD:
             return False
@@ -193,6 +184,15 @@ class EarlyReader:
                 self._extents += 1
         reading.parts += 1
         self._holding[id(reading)] = reading
+
+
+def _told(reading: _Reading) -> dict[str, Any]:
+    """Return the fields of `Finished` that say what the sender told of a file."""
+    reader = reading.reader
+    if reader is None:
+        return {}
+    said = {} if reader.description is None else announced(reader.description, reading.tally)
+    return {"dialects": reader.dialects, **said}
 
 
 def _place(message: int, offset: int) -> int:

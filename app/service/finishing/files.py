@@ -1,14 +1,18 @@
-"""The content of a complete file or group, from its parts in the journal."""
+"""The content of a complete attachment, as its framing finds it in the parts that the journal has."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from app.assembly import groups
+import pyarrow as pa
+
+from app.assembly.arrangement import arrangement_of
 from app.codecs.ibm_mq.encodings import in_charset
-from app.codecs.sas import dialect, files
-from app.codecs.sas.dialect import Dialect
+from app.codecs.sas import files
+from app.dataset.parquet import write_parquet
+from app.framing.protocol import Body, FileContent, Framing
+from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage, Position
@@ -16,33 +20,74 @@ from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import JournalReader
 from app.service.content.access import object_name
 from app.service.finishing.early import EXTENTS_A_PART
-from app.service.finishing.measured import BINARY_TYPE, Measured, announced, text_type
+from app.service.finishing.measured import BINARY_TYPE, PARQUET_TYPE, Measured, announced, text_type
 from app.service.surroundings import Stores
 
 WRITE_BYTES = 256 << 10
 
 
-# --- files --------------------------------------------------------------------------------------------------------
-
-
-def file_content(
-    record: AttachmentRecord, first: PhysicalMessage, positions: list[Position], stores: Stores
+def content_of(
+    record: AttachmentRecord, first: PhysicalMessage, keys: Sequence[int], positions: list[Position], stores: Stores
 ) -> Finished:
-    """A file attachment's content. Text records become lines of their source, binary records are joined as they are.
+    """Return the content of a complete attachment, which begins with the message `first`. `keys` are those of its parts
+    in assembly, in the order of their `positions`.
 
     Raises TheirError and WireError for what breaks the specification.
     """
-    journal, store = stores.journal, stores.store
-    description, dialects = files.read_file_description(first.body, record.dialects or dialect.ALL)
-    parts = positions[1:]
-    is_text = record.kind is AttachmentKind.TEXT_FILE
-    line_end = in_charset(stores.settings.line_end(record.source), first.ccsid, first.encoding)
-    has_bytes_as_characters = len(in_charset("\n", first.ccsid, first.encoding)) == 1
-    chosen = files.detect(lambda: journal.bodies(parts), dialects, text=is_text and has_bytes_as_characters)
-    content_type = BINARY_TYPE
-    if is_text:
-        content_type = text_type(first)
-    elif stores.in_place and (found := _extents(parts, chosen, journal)) is not None:
+    read_by = framing(first.framing)
+    received = ReceivedParts(record, first, positions, stores)
+    if record.kind is AttachmentKind.DATA_SET:
+        return _data_set_content(record, received, read_by, stores)
+    sizes = (extent.length for extent in stores.journal.extents(positions))
+    if (why := arrangement_of(record).misfit(keys, sizes)) is not None:
+        raise TheirError("bad-group", "offset", -1, why)
+    return _file_content(record, received, read_by.file(record, received), stores)
+
+
+class ReceivedParts:
+    """The parts of an attachment at these positions of the journal; see `app.framing.protocol.Received`."""
+
+    def __init__(
+        self, record: AttachmentRecord, first: PhysicalMessage, positions: Sequence[Position], stores: Stores
+    ) -> None:
+        source = stores.settings.sources.get(record.source)
+        self.first, self.encoding = first, (source and source.encoding) or 0
+        self.positions, self._journal = positions, stores.journal
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def bodies(self, numbers: Sequence[int] | None = None) -> Iterator[memoryview]:
+        wanted = self.positions if numbers is None else [self.positions[number] for number in numbers]
+        return self._journal.bodies(wanted)
+
+
+# --- data sets ----------------------------------------------------------------------------------------------------
+
+
+def _data_set_content(record: AttachmentRecord, received: ReceivedParts, read_by: Framing, stores: Stores) -> Finished:
+    """Return a data set's content, which is one Parquet object."""
+    written: Measured | None = None
+
+    def store(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+        nonlocal written
+        with stores.store.create(object_name(record.id)) as target:
+            written = Measured(target)
+            return write_parquet(schema, batches, written)
+
+    facts = read_by.data_set(record, received, store)
+    assert written is not None
+    stored = written.stored(record, PARQUET_TYPE, facts.dialects)
+    return replace(stored, observations=facts.observations, variables=facts.variables)
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+
+
+def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileContent, stores: Stores) -> Finished:
+    """Return a file's content, which stays where it lies in the journal if it may and can."""
+    content_type = text_type(received.first) if record.kind is AttachmentKind.TEXT_FILE else BINARY_TYPE
+    if not file.of_lines and stores.in_place and (found := _extents(received, file, stores.journal)) is not None:
         return Finished(
             record.id,
             found.tally.size,
@@ -51,18 +96,24 @@ def file_content(
             storage="journal",
             finished_at=0,
             extents=found.extents,
-            dialects=dialects,
-            **announced(description, found.tally),
+            dialects=file.dialects,
+            **_announced(file, found.tally),
         )
     tally = files.Tally()
-    with store.create(object_name(record.id)) as target:
+    with stores.store.create(object_name(record.id)) as target:
         measured = Measured(target)
-        records = tally.of(files.records(journal.bodies(parts), chosen))
-        if is_text:
-            _write_lines(records, line_end, description.filesize, measured)
+        records = tally.of(_records(file))
+        if file.of_lines:
+            first = received.first
+            line_end = in_charset(stores.settings.line_end(record.source), first.ccsid, first.encoding)
+            _write_lines(records, line_end, file.description and file.description.filesize, measured)
         else:
             _write_joined(records, measured)
-    return replace(measured.stored(record, content_type, dialects), **announced(description, tally))
+    return replace(measured.stored(record, content_type, file.dialects), **_announced(file, tally))
+
+
+def _announced(file: FileContent, tally: files.Tally) -> dict[str, Any]:
+    return {} if file.description is None else announced(file.description, tally)
 
 
 class _Extents(NamedTuple):
@@ -71,37 +122,42 @@ class _Extents(NamedTuple):
     extents: tuple[Extent, ...]
 
 
-def _extents(parts: Sequence[Position], chosen: Dialect, journal: JournalReader) -> _Extents | None:
-    """Where a binary file's bytes lie in the journal; None when its records are too small for that."""
-    located = list(journal.extents(parts))
+def _extents(received: ReceivedParts, file: FileContent, journal: JournalReader) -> _Extents | None:
+    """Return where a file's bytes lie in the journal; None when its records are too small for that."""
+    located = list(journal.extents(received.positions))
     digest, tally = sha256(), files.Tally()
     extents: list[Extent] = []
-    body = memoryview(b"")
-
-    def walked() -> Iterator[memoryview]:
-        nonlocal body
-        for fetched in journal.bodies(parts):
-            body = fetched
-            yield fetched
-
     record_size = 0
-    for part, start, length, ends in files.spans(walked(), chosen):
-        record_size += length
+    for part, start, data, ends in file.spans():
+        record_size += len(data)
         if ends:
             tally.add(record_size)
             record_size = 0
-        if not length:
+        if not data:
             continue
         segment, offset, _ = located[part]
-        digest.update(body[start : start + length])
-        extents.append(Extent(segment, offset + start, length))
-        if len(extents) > EXTENTS_A_PART * (part + 1):
+        digest.update(data)
+        extents.append(Extent(segment, offset + start, len(data)))
+        if len(extents) > EXTENTS_A_PART * (part + 1 - file.begins_at):
             return None
     return _Extents(tally, digest.hexdigest(), tuple(extents))
 
 
-def _write_joined(records: Iterator[bytes | memoryview], target: Measured) -> None:
-    held: list[bytes | memoryview] = []
+def _records(file: FileContent) -> Iterator[Body]:
+    """Return the records of a file, each a slice of its part; only a record that spans parts is joined."""
+    pieces: list[Body] = []
+    for _, _, data, ends in file.spans():
+        if ends and not pieces:
+            yield data
+            continue
+        pieces.append(data)
+        if ends:
+            yield b"".join(pieces)
+            pieces = []
+
+
+def _write_joined(records: Iterator[Body], target: Measured) -> None:
+    held: list[Body] = []
     size = 0
     for each in records:
         held.append(each)
@@ -112,10 +168,10 @@ def _write_joined(records: Iterator[bytes | memoryview], target: Measured) -> No
     target.write(b"".join(held))
 
 
-def _write_lines(records: Iterator[bytes | memoryview], line_end: bytes, filesize: int, target: Measured) -> None:
-    """Records as lines. Whether the last one is ended too, the file size tells where it counts line ends (it is
+def _write_lines(records: Iterator[Body], line_end: bytes, filesize: int | None, target: Measured) -> None:
+    """Write records as lines. Whether the last one is ended too, the file size tells where it counts line ends (it is
     compared modulo 2^32, as a 4-byte one must be); otherwise it is."""
-    held: list[bytes | memoryview] = []
+    held: list[Body] = []
     size = lines = 0
     for each in records:
         if lines:
@@ -127,44 +183,5 @@ def _write_lines(records: Iterator[bytes | memoryview], line_end: bytes, filesiz
             target.write(b"".join(held))
             held, size = [], 0
     target.write(b"".join(held))
-    if lines and (target.size - filesize) % (1 << 32):
+    if lines and (filesize is None or (target.size - filesize) % (1 << 32)):
         target.write(line_end)
-
-
-# --- groups -------------------------------------------------------------------------------------------------------
-
-
-def group_content(
-    keys: Sequence[int],
-    record: AttachmentRecord,
-    first: PhysicalMessage,
-    positions: list[Position],
-    stores: Stores,
-) -> Finished:
-    """An IBM MQ group's content: the bodies at these positions, as they are. `keys` are those of
-    `app.assembly.groups`, in the same order.
-
-    Raises TheirError when they do not lie side by side.
-    """
-    extents = tuple(stores.journal.extents(positions))
-    if (why := groups.misfit(keys, (extent.length for extent in extents))) is not None:
-        raise TheirError("bad-group", "offset", -1, why)
-    content_type = text_type(first) if record.kind is AttachmentKind.TEXT_FILE else BINARY_TYPE
-    bodies = stores.journal.bodies(positions)
-    if not stores.in_place:
-        with stores.store.create(object_name(record.id)) as target:
-            measured = Measured(target)
-            _write_joined(bodies, measured)
-        return measured.stored(record, content_type)
-    digest = sha256()
-    for body in bodies:
-        digest.update(body)
-    return Finished(
-        record.id,
-        size=sum(extent.length for extent in extents),
-        sha256=digest.hexdigest(),
-        content_type=content_type,
-        storage="journal",
-        finished_at=0,
-        extents=tuple(extent for extent in extents if extent.length),
-    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from app.assembly import groups
+from app.assembly.arrangement import arrangement_of
 from app.assembly.parts import Parts
 from app.model.errors import DamagedError
 from app.model.message import Position
@@ -42,12 +42,10 @@ def without_gone(record: AttachmentRecord, parts: Parts, segments: Collection[in
 def missing_ranges(
     record: AttachmentRecord, catalog: Catalog, journal: JournalReader, limit: int
 ) -> list[tuple[int, int]]:
-    """Closed ranges of sequence numbers that have not come yet, at most `limit` of them; of an IBM MQ group, of the
-    MsgSeqNumbers of logical messages that are not whole."""
+    """Return closed ranges of sequence numbers that have not come yet, at most `limit` of them; of an IBM MQ group, of
+    the MsgSeqNumbers of logical messages that are not whole."""
     parts = Parts(catalog.part_runs(record.id))
-    if record.group is None:
-        return parts.missing(record.parts_expected, limit)
-    return groups.missing(parts, record.group.last, lambda positions: _sizes(positions, journal), limit)
+    return arrangement_of(record).missing(record, parts, lambda positions: _sizes(positions, journal), limit)
 
 
 def _sizes(positions: Sequence[int], journal: JournalReader) -> list[int]:

@@ -16,8 +16,8 @@ import orjson
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.records import (
     AttachmentRecord,
-    Cut,
     DeliveryRecord,
+    FramingOptions,
     GroupProgress,
     MessageRecord,
     OutgoingAttachment,
@@ -93,7 +93,7 @@ KINDS: Mapping[str, _Kind] = {
     "message": _Kind(MessageRecord),
     "quarantine": _Kind(QuarantineRecord),
     "delivery": _Kind(
-        DeliveryRecord, {"state": DeliveryState, "attachments": _outgoing, "cut": lambda said: Cut(*said)}
+        DeliveryRecord, {"state": DeliveryState, "attachments": _outgoing, "cut": lambda said: FramingOptions(*said)}
     ),
 }
 """The rows that can be written down, by their word."""

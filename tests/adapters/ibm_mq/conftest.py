@@ -11,6 +11,7 @@ import pytest
 from adapters.ibm_mq.receiver import MqReceiver
 from adapters.ibm_mq.sender import MqSender
 from adapters.ibm_mq.settings import DestinationSettings, SourceSettings
+from app.framing.registry import traits
 from app.model.message import PhysicalMessage
 from tests.support import mq
 from tests.support.mqi import Library, load
@@ -29,7 +30,7 @@ class Place:
 
     def receiver(self, framing: str = "sas_queue", **more: Any) -> MqReceiver:
         settings = SourceSettings.model_validate(self._settings(wait=0.1, **more))
-        return MqReceiver(self.library, "here", framing, settings)
+        return MqReceiver(self.library, "here", traits(framing), settings)
 
     def sender(self, **more: Any) -> MqSender:
         return MqSender(self.library, "there", DestinationSettings.model_validate(self._settings(**more)))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from adapters.ibm_mq.settings import SourceSettings
+from app.framing.registry import traits
 from app.plugins import PluginError
 from app.ports import SendFailed
 from tests.adapters.ibm_mq.conftest import Place
@@ -82,10 +83,10 @@ def test_what_pymqi_does_not_know_is_refused_with_a_word(library: ModuleType, mo
 
     plugin, settings = MqPlugin(library), SourceSettings.model_validate({"queue": "Q", **more})
     if hasattr(library, "CNO"):
-        plugin.receiver("here", "sas_queue", settings)
+        plugin.receiver("here", traits("sas_queue"), settings)
     else:
         with pytest.raises(PluginError, match=r"here: pymqi knows no .*; install ibmmq"):
-            plugin.receiver("here", "sas_queue", settings)
+            plugin.receiver("here", traits("sas_queue"), settings)
 
 
 def test_what_a_source_may_do_is_enough(tmp_path: Path, library: ModuleType) -> None:

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from adapters import mqtt
 from app.codecs.ibm_mq.image import write_image
+from app.framing.registry import traits
 from app.model.message import PhysicalMessage
 from app.ports import Receiver, Sender, SendFailed
 from tests.contracts.transport import message
@@ -35,7 +36,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 
 def receiver(broker: Mosquitto, topic: str | list[str], framing: str = "sas_queue", **more: object) -> Receiver:
     given = {"url": f"mqtt://127.0.0.1:{broker.port}", "topic": topic, "client_id": f"client of {topic}", **more}
-    return mqtt.plugin.receiver("here", framing, mqtt.plugin.source_settings.model_validate(given))
+    return mqtt.plugin.receiver("here", traits(framing), mqtt.plugin.source_settings.model_validate(given))
 
 
 def sender(broker: Mosquitto, topic: str, **more: object) -> Sender:

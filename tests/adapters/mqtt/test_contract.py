@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from adapters import mqtt
+from app.framing.registry import traits
 from app.ports import Receiver, Sender
 from tests.contracts.transport import LIMIT, Line, TransportContract
 from tests.support.mosquitto import Mosquitto
@@ -19,7 +20,7 @@ class MqttLine(Line):
 
     def receiver(self, **more: object) -> Receiver:
         settings = {**self._common, "topic": self.name, "client_id": self.name, **more}
-        return mqtt.plugin.receiver("here", self.framing, mqtt.plugin.source_settings.model_validate(settings))
+        return mqtt.plugin.receiver("here", traits(self.framing), mqtt.plugin.source_settings.model_validate(settings))
 
     def sender(self, **more: object) -> Sender:
         settings = {**self._common, "topic": self.name, "max_packet_size": LIMIT, **more}

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from adapters import mqtt
 from app.codecs.mqtt.fixed_header import PacketType
+from app.framing.registry import traits
 from app.model.message import PhysicalMessage
 from app.ports import Progress, Receiver, Sender, SendFailed
 from tests.support.intake import Collector
@@ -33,7 +34,7 @@ def broker() -> Iterator[ScriptedBroker]:
 
 def receiver(broker: ScriptedBroker, framing: str = "order_packet", **more: object) -> Receiver:
     settings = {"url": f"mqtt://127.0.0.1:{broker.port}", "topic": "t", "qos": 2, "connect_timeout": 5, **more}
-    return mqtt.plugin.receiver("here", framing, mqtt.plugin.source_settings.model_validate(settings))
+    return mqtt.plugin.receiver("here", traits(framing), mqtt.plugin.source_settings.model_validate(settings))
 
 
 def sender(broker: ScriptedBroker, **more: object) -> Sender:

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from adapters import mqtt
 from adapters.mqtt.settings import DestinationSettings, SourceSettings
+from app.framing.registry import traits
 
 MINIMAL = {"url": "mqtt://broker", "topic": "sas/attachments"}
 
@@ -69,5 +70,5 @@ def test_what_a_destination_may_not_say(change: dict[str, Any], why: str) -> Non
 
 def test_sources_of_different_names_have_sessions_of_their_own(tmp_path: Path) -> None:
     settings = mqtt.plugin.source_settings.model_validate(MINIMAL)
-    status = mqtt.plugin.receiver("one", "sas_queue", settings).status()
+    status = mqtt.plugin.receiver("one", traits("sas_queue"), settings).status()
     assert status == {"connected": False, "since": None, "error": None, "broker": "broker:1883", "unacknowledged": 0}

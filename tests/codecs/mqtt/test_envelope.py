@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from app.codecs.ibm_mq.image import write_image
 from app.codecs.mqtt import envelope, properties
 from app.codecs.mqtt.properties import PublishProperties
+from app.framing.registry import traits
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage
 
@@ -42,7 +43,7 @@ NAMES = TEXT.filter(lambda name: name not in envelope.FIELD_NAMES)
 
 
 def read(payload: bytes, packed: bytes, like: PhysicalMessage) -> PhysicalMessage:
-    got = envelope.read(memoryview(payload), packed, like.source, like.framing, like.received_at, lambda: "t")
+    got = envelope.read(memoryview(payload), packed, like.source, traits(like.framing), like.received_at, lambda: "t")
     return got._replace(body=bytes(got.body), properties=dict(got.properties))
 
 

@@ -13,8 +13,8 @@ from app.model.identity import attachment_id, message_id
 from app.model.records import (
     AttachmentRecord,
     Checkpoint,
-    Cut,
     Finished,
+    FramingOptions,
     GroupProgress,
     MessageRecord,
     NewEvent,
@@ -87,7 +87,7 @@ def test_every_kind_of_row_is_the_same_behind_json(around: Surroundings) -> None
         MESSAGE,
         QUARANTINED,
         sent,
-        replace(sent, cut=Cut(1, "d", 2, 3), state=DeliveryState.FAILED, reason="no"),
+        replace(sent, cut=FramingOptions(1, "d", 2, 3), state=DeliveryState.FAILED, reason="no"),
         replace(ATTACHMENT, group=None, kind=None, state=AttachmentState.DELETED),
     ):
         assert from_json(kind_of(row), json.loads(line(to_json(row)))) == row

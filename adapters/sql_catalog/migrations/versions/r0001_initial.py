@@ -94,7 +94,7 @@ def upgrade() -> None:
         sa.Column("application_body", sa.LargeBinary()),
         sa.Column("application_format", sa.Text(), nullable=False),
         sa.Column("application_ccsid", sa.BigInteger(), nullable=False),
-        sa.Column("cut", sa.JSON(), comment="named as Cut's fields; the first attempt sets it"),
+        sa.Column("cut", sa.JSON(), comment="named as the fields of FramingOptions; the first attempt sets it"),
         sa.Column("messages_sent", sa.BigInteger(), nullable=False),
         sa.Column("messages_total", sa.BigInteger()),
         sa.Column("attempts", sa.BigInteger(), nullable=False),

@@ -1,7 +1,7 @@
-"""The table of a complete data set, from its messages in the journal."""
+"""The table of a complete data set, from the messages that the SAS Common Messaging Interface defines for it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.ibm_mq.encodings import float_format, integer_order, is_ebcdic
@@ -10,18 +10,14 @@ from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.codecs.sas.entries import TYPE_SIZE
 from app.codecs.sas.words import MessageKind
 from app.dataset import beside, decode, missing, schema
-from app.dataset.decode import Plan, Unforeseen
+from app.dataset.decode import Unforeseen
 from app.dataset.layout import Representation
 from app.dataset.numeric import FloatFormat
-from app.dataset.parquet import write_parquet
-from app.framing.sas_queue import charsets
+from app.framing.protocol import DataSetFacts, Received, StoreTable
+from app.framing.sas_charsets import charsets
 from app.model.errors import TheirError
-from app.model.message import PhysicalMessage, Position
-from app.model.records import AttachmentRecord, Finished
-from app.ports import JournalReader
-from app.service.content.access import object_name
-from app.service.finishing.measured import PARQUET_TYPE, Measured
-from app.service.surroundings import Stores
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord
 from app.wire import WireError
 
 ANY_BYTES = "latin-1"
@@ -29,16 +25,16 @@ ANY_BYTES = "latin-1"
 
 
 class _Bodies:
-    """The bodies at some positions of the journal."""
+    """The bodies of some parts."""
 
-    def __init__(self, journal: JournalReader, positions: Sequence[Position]) -> None:
-        self._journal, self._positions = journal, positions
+    def __init__(self, received: Received, numbers: Sequence[int]) -> None:
+        self._received, self._numbers = received, numbers
 
     def __len__(self) -> int:
-        return len(self._positions)
+        return len(self._numbers)
 
     def __iter__(self) -> Iterator[memoryview]:
-        return self._journal.bodies(self._positions)
+        return self._received.bodies(self._numbers)
 
     @property
     def size(self) -> int:
@@ -55,48 +51,40 @@ class _Defined:
     charset: str
 
 
-def data_set_content(
-    record: AttachmentRecord, first: PhysicalMessage, positions: list[Position], stores: Stores
-) -> Finished:
-    """A data set attachment's content as one Parquet object. Raises TheirError and WireError."""
-    messages = _by_kind(positions, stores.journal, record.dialects or dialect.ALL)
+def read_data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
+    """Store the table of a data set attachment. Raises TheirError and WireError."""
+    first = received.first
+    messages = _by_kind(received, record.dialects or dialect.ALL)
     said = _defined(first, messages, record.dialects or dialect.ALL)
     blocks = dataset.observation_blocks(messages[MessageKind.OBSERVATIONS], said.definition, said.dialects)
-    how, warnings = _representation(record, first, said, stores)
+    how, warnings = _representation(received, said)
     metadata = _names(record, first, said) | _beside(said, messages, warnings)
     plan = decode.first_plan(said.definition, said.variables, how, lambda: blocks, metadata, warnings)
     try:
-        return _stored(record, plan, blocks, said, stores)
+        rows = store(plan.schema, decode.batches(plan, blocks))
     except Unforeseen as unforeseen:
         plan = unforeseen.plan
         if plan.has_damaged_texts and named_charset(first.ccsid, first.encoding) is None:
             plan = plan.in_charset(ANY_BYTES, f"nothing names a character set, and the texts are not {how.charset}")
-        return _stored(record, plan, blocks, said, stores)
+        rows = store(plan.schema, decode.batches(plan, blocks))
+    return DataSetFacts(rows, len(said.variables), said.dialects)
 
 
-def _stored(record: AttachmentRecord, plan: Plan, blocks: decode.Blocks, said: _Defined, stores: Stores) -> Finished:
-    with stores.store.create(object_name(record.id)) as target:
-        measured = Measured(target)
-        count = write_parquet(plan.schema, decode.batches(plan, blocks), measured)
-    stored = measured.stored(record, PARQUET_TYPE, said.dialects)
-    return replace(stored, observations=count, variables=len(said.variables))
-
-
-def _by_kind(positions: Sequence[Position], journal: JournalReader, dialects: int) -> dict[MessageKind, _Bodies]:
+def _by_kind(received: Received, dialects: int) -> dict[MessageKind, _Bodies]:
     """A data set's messages by their type.
 
     With some senders only the first message of observations has one: what has none continues the observations.
     """
-    kinds: dict[MessageKind, list[Position]] = {kind: [] for kind in MessageKind}
-    for position, body in zip(positions, journal.bodies(positions), strict=True):
+    kinds: dict[MessageKind, list[int]] = {kind: [] for kind in MessageKind}
+    for number, body in enumerate(received.bodies()):
         try:
             kind = dataset.message_kind(body, dialects)
         except WireError:
             if not kinds[MessageKind.OBSERVATIONS]:
                 raise
             kind = MessageKind.OBSERVATIONS
-        kinds[kind].append(position)
-    return {kind: _Bodies(journal, found) for kind, found in kinds.items()}
+        kinds[kind].append(number)
+    return {kind: _Bodies(received, found) for kind, found in kinds.items()}
 
 
 def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], known: int) -> _Defined:
@@ -125,15 +113,13 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
     raise refusal
 
 
-def _representation(
-    record: AttachmentRecord, first: PhysicalMessage, said: _Defined, stores: Stores
-) -> tuple[Representation, list[str]]:
+def _representation(received: Received, said: _Defined) -> tuple[Representation, list[str]]:
     """How the values are written: the byte order as the definitions are, the floats as the descriptor says or else as
     the source is configured; where nothing does, texts in EBCDIC have IBM floats beside them. And what speaks against
     it."""
+    first = received.first
     chosen = dialect.preferred(said.dialects, first.encoding)
-    source = stores.settings.sources.get(record.source)
-    named = float_format(first.encoding) or float_format((source and source.encoding) or 0)
+    named = float_format(first.encoding) or float_format(received.encoding)
     is_ibm = missing.is_ebcdic(said.charset) if named is None else named == "s390"
     floats: FloatFormat = "ibm" if is_ibm else "ieee"
     warnings = []

@@ -1,0 +1,63 @@
+"""How the parts of an attachment come together: in which order they are read, and which have not come.
+
+An attachment is arranged as its events have it: its parts are numbered up to a count, or they are the logical messages
+and segments of an IBM MQ group. Its record tells which.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from app.assembly import groups
+from app.assembly.groups import Sizes
+from app.assembly.parts import Parts
+from app.model.records import AttachmentRecord
+
+
+class Arrangement(Protocol):
+    """Parts by their keys; `record` is that of their attachment."""
+
+    def in_order(self, record: AttachmentRecord, parts: Parts) -> Iterator[tuple[int, int]]:
+        """Return the (key, packed position) of every part of a complete attachment, in the order of its content."""
+
+    def misfit(self, keys: Sequence[int], sizes: Iterable[int]) -> str | None:
+        """Return why parts of these keys and sizes, in order, do not make a whole; None when they do."""
+
+    def missing(self, record: AttachmentRecord, parts: Parts, sizes: Sizes, limit: int) -> list[tuple[int, int]]:
+        """Return closed ranges of the numbers of what has not come, at most `limit` of them."""
+
+
+class Numbered:
+    """Sequence numbers from 1 up to a count."""
+
+    def in_order(self, record: AttachmentRecord, parts: Parts) -> Iterator[tuple[int, int]]:
+        return enumerate(parts.in_order(record.parts_expected or 0), 1)
+
+    def misfit(self, keys: Sequence[int], sizes: Iterable[int]) -> str | None:  # noqa: ARG002 - assembly counted them
+        return None
+
+    def missing(self, record: AttachmentRecord, parts: Parts, sizes: Sizes, limit: int) -> list[tuple[int, int]]:  # noqa: ARG002
+        return parts.missing(record.parts_expected, limit)
+
+
+class Grouped:
+    """The logical messages of an IBM MQ group by MsgSeqNumber, and their segments by Offset (`app.assembly.groups`)."""
+
+    def in_order(self, record: AttachmentRecord, parts: Parts) -> Iterator[tuple[int, int]]:  # noqa: ARG002
+        return groups.in_order(parts)
+
+    def misfit(self, keys: Sequence[int], sizes: Iterable[int]) -> str | None:
+        return groups.misfit(keys, sizes)
+
+    def missing(self, record: AttachmentRecord, parts: Parts, sizes: Sizes, limit: int) -> list[tuple[int, int]]:
+        return groups.missing(parts, None if record.group is None else record.group.last, sizes, limit)
+
+
+NUMBERED, GROUPED = Numbered(), Grouped()
+
+ARRANGEMENTS: Mapping[str, Arrangement] = {"numbered": NUMBERED, "grouped": GROUPED}
+"""By the names that framings have for them."""
+
+
+def arrangement_of(record: AttachmentRecord) -> Arrangement:
+    """Return how the parts of an attachment are arranged."""
+    return NUMBERED if record.group is None else GROUPED

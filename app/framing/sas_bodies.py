@@ -1,0 +1,123 @@
+"""What the framing `sas_queue` writes into the parts of an attachment: of a file its description and its records, of a
+data set its messages (SAS, "Using the Common Messaging Interface")."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.codecs.ibm_mq import encodings
+from app.codecs.sas import dataset, files, indexes
+from app.codecs.sas.dialect import Dialect
+from app.dataset import beside, encode
+from app.dataset.numeric import ByteOrder, FloatFormat
+from app.framing.outgoing import fixed_records
+from app.framing.protocol import Contents
+from app.framing.sas_charsets import charset_of
+from app.model.attachment import AttachmentKind
+from app.model.errors import TheirError
+from app.model.records import FramingOptions, OutgoingAttachment
+
+LONGEST_LINE = 16 << 20
+"""Bytes of the longest line of a text file; a longer one must be sent as a binary file."""
+
+ROWS_A_BATCH = 16_384
+
+TEXT_LRECL = 32_767
+"""The logical record length that a text file without longer lines is announced with, SAS's default."""
+
+
+class SasBodies:
+    """The bodies of an attachment's parts, made as a destination wants them."""
+
+    def __init__(self, options: FramingOptions, contents: Contents) -> None:
+        self._options, self._contents = options, contents
+        self._dialect = Dialect.parse(options.dialect)
+        self._charset = charset_of(options)
+
+    def of(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
+        return self._data_set(attachment) if attachment.kind is AttachmentKind.DATA_SET else self._file(attachment)
+
+    def _file(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
+        options, dialect, limit = self._options, self._dialect, self._options.body_limit
+        pieces = self._contents.pieces(attachment)
+        records: Iterator[bytes | memoryview]
+        if attachment.kind is AttachmentKind.TEXT_FILE:
+            lrecl = options.record_length or TEXT_LRECL
+            line_end = encodings.in_charset("\n", options.ccsid, options.encoding)
+            if attachment.size > lrecl:
+                lrecl = max(lrecl, _longest(lines(self._contents.pieces(attachment), line_end)))
+            records = lines(pieces, line_end)
+        else:
+            lrecl = options.record_length or limit - dialect.long
+            records = fixed_records(pieces, lrecl)
+        yield files.write_file_description(files.FileDescription(lrecl, attachment.size), dialect)
+        yield from files.write_records(records, dialect, limit)
+
+    def _data_set(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
+        dialect, charset, limit = self._dialect, self._charset, self._options.body_limit
+        float_format: FloatFormat = "ibm" if encodings.float_format(self._options.encoding) == "s390" else "ieee"
+        order: ByteOrder = "big" if dialect.order == ">" else "little"
+        with self._contents.table(attachment) as table:
+            definition, variables = encode.describe(
+                table.schema_arrow,
+                charset=charset,
+                observations=table.metadata.num_rows,
+                character_lengths=self._lengths(table),
+                float_format=float_format,
+            )
+            rows = encode.rows(_batches(table), variables, order=order, charset=charset, float_format=float_format)
+            yield dataset.write_definition(definition, dialect, charset)
+            yield from dataset.write_variables(variables, dialect, charset, limit)
+            yield from dataset.write_observations(rows, definition.obs_length, dialect, limit)
+            said = encode.said_of_data_set(table.schema_arrow)
+            yield from indexes.write_indexes(beside.read_indexes(said), dialect, charset, limit)
+            yield from indexes.write_constraints(beside.read_constraints(said), dialect, limit)
+
+    def _lengths(self, table: pq.ParquetFile) -> dict[str, int]:
+        """The lengths of character variables, where the table does not have them for this character set already."""
+        own = (table.schema_arrow.metadata or {}).get(b"sas.encoding", b"").decode()
+        return {} if own == self._charset else encode.character_lengths(_batches(table), self._charset)
+
+
+def _batches(table: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """A file's rows, read in this thread alone: it may be a file of Python's, whose place all readers share."""
+    batches: Iterator[pa.RecordBatch] = table.iter_batches(ROWS_A_BATCH, use_threads=False)
+    return batches
+
+
+def _longest(records: Iterator[bytes]) -> int:
+    return max(map(len, records), default=0)
+
+
+def lines(pieces: Iterator[memoryview], line_feed: bytes = b"\n") -> Iterator[bytes]:
+    """The lines of a text file without their line feeds, which are these bytes in the file's character set; a last line
+    that is not ended counts.
+
+    Raises TheirError for a line over LONGEST_LINE.
+    """
+    tail = b""
+    for piece in pieces:
+        *whole, tail = _split(tail + piece, line_feed)
+        yield from whole
+        if len(tail) > LONGEST_LINE:
+            why = f"a line is longer than {LONGEST_LINE} bytes: send the file as a binary file"
+            raise TheirError("line-too-long", "", -1, why)
+    if tail:
+        yield tail
+
+
+def _split(data: bytes, separator: bytes) -> list[bytes]:
+    """As `bytes.split`, where each character takes as many bytes as the separator has."""
+    width = len(separator)
+    if width == 1:
+        return data.split(separator)
+    found: list[bytes] = []
+    start = at = 0
+    while (at := data.find(separator, at)) >= 0:
+        if at % width:
+            at += 1
+            continue
+        found.append(data[start:at])
+        start = at = at + width
+    return [*found, data[start:]]

@@ -1,0 +1,64 @@
+"""Where the bytes of a file lie in the parts that the SAS Common Messaging Interface defines for it."""
+
+from collections.abc import Iterator
+
+from app.codecs.ibm_mq.encodings import in_charset
+from app.codecs.sas import dialect, files
+from app.codecs.sas.dialect import Dialect
+from app.framing.protocol import Body, FileContent, Received, Span
+from app.model.attachment import AttachmentKind
+from app.model.records import AttachmentRecord
+from app.wire import WireError
+
+
+def read_file(record: AttachmentRecord, received: Received) -> FileContent:
+    """Return where the records of a complete file lie. Raises WireError for a description that cannot be read."""
+    first = received.first
+    description, dialects = files.read_file_description(first.body, record.dialects or dialect.ALL)
+    is_text = record.kind is AttachmentKind.TEXT_FILE
+    has_bytes_as_characters = len(in_charset("\n", first.ccsid, first.encoding)) == 1
+    behind = range(1, len(received))
+    chosen = files.detect(lambda: received.bodies(behind), dialects, text=is_text and has_bytes_as_characters)
+
+    def spans() -> Iterator[Span]:
+        body: Body = b""
+
+        def walked() -> Iterator[Body]:
+            nonlocal body
+            for each in received.bodies(behind):
+                body = each
+                yield each
+
+        for part, start, length, ends in files.spans(walked(), chosen):
+            yield part + 1, start, body[start : start + length], ends
+
+    return FileContent(spans, of_lines=is_text, begins_at=1, description=description, dialects=dialects)
+
+
+def begin_file(record: AttachmentRecord, body: Body) -> "SasPartReader | None":
+    """Begin to read a binary file by its first part, its description."""
+    if record.kind is not AttachmentKind.BINARY_FILE:
+        return None
+    try:
+        description, dialects = files.read_file_description(body, record.dialects or dialect.ALL)
+    except WireError:
+        return None
+    return SasPartReader(description, dialects)
+
+
+class SasPartReader:
+    """Reads the records of a file part by part; see `app.framing.protocol.PartReader`."""
+
+    def __init__(self, description: files.FileDescription, dialects: int) -> None:
+        self.description: files.FileDescription | None = description
+        self.dialects: int | None = dialects
+        self._possible = dialects
+        self._chosen: Dialect | None = None
+
+    def spans(self, body: Body) -> list[tuple[int, int]] | None:
+        """Return the (start, length) of the records in a part; None where it is not made of whole records."""
+        try:
+            self._chosen = self._chosen or files.detect(lambda: [body], self._possible or dialect.ALL)
+            return [(start, length) for _, start, length, _ in files.spans([body], self._chosen)]
+        except WireError:
+            return None

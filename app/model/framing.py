@@ -1,0 +1,29 @@
+"""What transports and captures know of a framing; `app.framing` knows the rest."""
+
+from typing import NamedTuple
+
+
+class Captures(NamedTuple):
+    """The formats of captures (`app.capture.recognising`) that may carry messages of a framing.
+
+    Captures in a format of `default_of` are of this framing where nobody says otherwise. Lines of hexadecimal digits
+    have the format `undescribed`, whatever they begin with, where one is given.
+    """
+
+    formats: frozenset[str] = frozenset({"qload", "raw", "mqtt"})
+    default_of: frozenset[str] = frozenset()
+    undescribed: str | None = None
+
+
+class FramingTraits(NamedTuple):
+    """What it takes to receive messages of a framing and to keep them in the journal.
+
+    `name` is the name in settings, in the journal and on the command line. A message that `needs_descriptor` means
+    nothing without an MQMD, or an envelope over MQTT. A framing that `reads_segments` puts the segments of a message
+    together itself, so that a queue manager must not.
+    """
+
+    name: str
+    needs_descriptor: bool = True
+    reads_segments: bool = False
+    captures: Captures = Captures()

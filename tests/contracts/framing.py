@@ -1,0 +1,322 @@
+"""What every framing keeps: what it writes comes back by both hosts, in any order, with duplicates, cut anywhere.
+
+A subclass names its `framing`; the third one lives in `tests.framing.numbered`, and is one file and one line.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from adapters.arrow_journal import ArrowJournal
+from adapters.sql_catalog import SqlCatalog
+from app.assembly.arrangement import ARRANGEMENTS, arrangement_of
+from app.assembly.machine import Limits
+from app.codecs.sas import dialect
+from app.framing.protocol import Framing
+from app.framing.reading import read_event
+from app.framing.registry import FRAMINGS, framing, traits
+from app.main import SystemClock
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.errors import TheirError
+from app.model.event import Announced, PartArrived
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord, DeliveryRecord, Finished, FramingOptions
+from app.pipeline import batch, finishing
+from app.pipeline.core import Held, Outcome, assemble, by_key
+from app.pipeline.finishing import Result
+from app.pipeline.job import Job, open_job
+from app.pipeline.references import What, messages
+from app.ports import AttachmentFilter
+from app.service.assembling.assembler import Assembler
+from app.service.conversion.jobs import count_messages
+from app.service.cutting import Cutter
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.parts import missing_ranges
+from app.service.outbox import CannotSend
+from app.service.surroundings import Surroundings
+from app.settings import Settings
+from tests.support.found import assert_same, by_the_gateway, in_folder, settings
+from tests.support.outgoing import FILES, SOURCE, delivery
+from tests.support.references import Announcing, all_references, batches, journalled
+from tests.support.sas_client import disordered
+from tests.support.surroundings import surroundings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHANGED: dict[str, Any] = {
+    "body_limit": 4000,
+    "dialect": "little-8-absent-aligned",
+    "ccsid": 943,
+    "encoding": 546,
+    "record_length": 1000,
+    "group": "segments",
+}
+"""Another value of every option that a framing may have."""
+SMALL = [each for each in FILES if len(each[2]) < 100_000]
+
+
+class FramingContract:
+    """Inherited by the tests of each framing."""
+
+    framing: ClassVar[Framing]
+
+    @property
+    def options(self) -> FramingOptions:
+        return FramingOptions(32_000, "big-4-excluded-packed", 1208, 273, framing=self.framing.traits.name)
+
+    def delivery(
+        self, around: Surroundings, files: Sequence[tuple[AttachmentKind, str, bytes]] = SMALL
+    ) -> DeliveryRecord:
+        """Files to send, and what belongs to them as far as the framing carries it."""
+        carried = [each for each in files if each[0] in self.framing.kinds]
+        made = delivery(around, carried)
+        return made if self.framing.application_message else replace(made, application_body=None)
+
+    def written(self, around: Surroundings, **options: Any) -> list[PhysicalMessage]:
+        made = self.options._replace(**options)
+        sent = Cutter(made, around.store).cut(self.delivery(around))
+        return [each._replace(body=bytes(each.body), received_at=1 + at) for at, each in enumerate(sent)]
+
+    # --- what it is called and what it is asked ---------------------------------------------------------------------
+
+    def test_it_is_registered_under_its_name(self) -> None:
+        name = self.framing.traits.name
+        assert framing(name) is self.framing
+        assert traits(name) is self.framing.traits
+        with pytest.raises(KeyError, match=rf"unknown framing 'smoke': use .*'{name}'"):
+            framing("smoke")
+
+    def test_settings_take_its_name(self) -> None:
+        made = Settings.model_validate(
+            {"sources": {"a": {"transport": "memory", "queue": "q", "framing": self.framing.traits.name}}}
+        )
+        assert made.sources["a"].framing == self.framing.traits.name
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def test_what_it_writes_is_the_same_each_time(self, tmp_path: Path) -> None:
+        with surroundings(tmp_path) as around:
+            sent = self.written(around)
+            assert sent == self.written(around), "an interrupted delivery goes on with the same messages"
+            assert len({message.message_id for message in sent}) == len(sent)
+            assert {(message.source, message.framing) for message in sent} == {(SOURCE, self.framing.traits.name)}
+            assert max(len(message.body) for message in sent) <= self.options.body_limit
+            if self.framing.traits.needs_descriptor:
+                assert all(message.msg_type for message in sent)
+
+    @pytest.mark.parametrize("option", CHANGED)
+    def test_only_its_own_options_change_what_it_writes(self, tmp_path: Path, option: str) -> None:
+        with surroundings(tmp_path) as around:
+            is_same = self.written(around) == self.written(around, **{option: CHANGED[option]})
+        assert is_same == (option not in self.framing.options)
+
+    def test_what_it_does_not_carry_is_refused(self, tmp_path: Path) -> None:
+        with surroundings(tmp_path) as around:
+            made = self.delivery(around)
+            for kind in set(AttachmentKind) - self.framing.kinds:
+                other = replace(made, attachments=(replace(made.attachments[0], kind=kind),))
+                with pytest.raises(CannotSend, match=f"the framing {self.framing.traits.name} carries no "):
+                    next(Cutter(self.options, around.store).cut(other))
+            if not self.framing.application_message:
+                with pytest.raises(CannotSend, match="carries no application message"):
+                    next(Cutter(self.options, around.store).cut(replace(made, application_body=b"x")))
+
+    def test_messages_of_each_attachment_are_known_by_its_key(self, tmp_path: Path) -> None:
+        with surroundings(tmp_path) as around:
+            made = self.delivery(around)
+            counting = count_messages(self.options, around.store, made)
+            next(counting)
+            with pytest.raises(StopIteration) as counted:
+                next(counting)
+            total, of_each = counted.value.value
+            assert total == len(list(Cutter(self.options, around.store).cut(made)))
+            assert set(of_each) == {attachment.correl_id for attachment in made.attachments}
+            assert all(of_each.values())
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def test_headers_are_what_announces(self, tmp_path: Path) -> None:
+        with surroundings(tmp_path) as around:
+            for message in self.written(around):
+                event = self.framing.read(message, dialect.ALL)
+                assert self.framing.is_header(message) == isinstance(event, Announced)
+                if not isinstance(event, Announced):
+                    assert self.framing.attachment_key(message) == event.correl_id
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_a_batch_means_what_its_messages_mean(self, tmp_path: Path, seed: int) -> None:
+        random = Random(seed)
+        with surroundings(tmp_path / "of") as around:
+            sent = [damaged(each, random) if not random.randrange(5) else each for each in self.written(around)]
+        if seed:
+            random.shuffle(sent)
+        archive = journalled(tmp_path / "journal", sent)
+        found: dict[int, Any] = {}
+        for reference in all_references(archive):
+            for place, size in enumerate(reference.sizes):
+                detail = reference.detail
+                if reference.what is What.PARTS or reference.what == What.PARTS:
+                    detail = PartArrived(reference.key, reference.first + place, size)
+                found[reference.position + place] = "header" if reference.what == What.HEADER else detail
+        expected = {
+            first + row: self._meaning(message)
+            for first, batch_ in batches(archive)
+            for row, message in enumerate(messages(batch_, range(len(batch_))))
+        }
+        assert found == expected
+
+    def _meaning(self, message: PhysicalMessage) -> Any:
+        if self.framing.is_header(message):
+            return "header"
+        try:
+            return read_event(message, dialect.ALL)
+        except TheirError as error:
+            return error.code, error.row, error.at, error.why
+
+    def test_a_message_cut_at_any_byte_is_an_event_or_their_error(self, tmp_path: Path) -> None:
+        with surroundings(tmp_path) as around:
+            for message in self.written(around)[:6]:
+                for at in range(min(len(message.body), 300)):
+                    self._meaning(message._replace(body=message.body[:at]))
+
+    # --- both hosts -------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("body_limit", [1024, 5000, 32_000])
+    @pytest.mark.parametrize("order", ["as sent", "disordered", "backwards"])
+    def test_what_is_written_comes_back(self, tmp_path: Path, order: str, body_limit: int) -> None:
+        with surroundings(tmp_path) as around:
+            sent = ordered(self.written(around, body_limit=body_limit), order)
+            receive(around, [sent])
+            self.check(around, records(around))
+            assert not around.catalog.quarantined(None, None, None, 10).items
+
+    def test_a_host_that_begins_again_and_again_comes_to_the_same(self, tmp_path: Path) -> None:
+        with surroundings(tmp_path) as around:
+            sent = disordered(self.written(around, body_limit=2000), Random(2))
+            receive(around, [sent[start : start + 7] for start in range(0, len(sent), 7)])
+            self.check(around, records(around))
+
+    @pytest.mark.parametrize("order", ["as sent", "disordered", "backwards"])
+    def test_the_pipeline_finds_the_same(self, tmp_path: Path, order: str) -> None:
+        with surroundings(tmp_path / "embedded") as around:
+            sent = ordered(self.written(around, body_limit=3000), order)
+            receive(around, [sent])
+            mine = {record.id: record for record in records(around)}
+        results = in_the_pipeline(tmp_path / "pipeline", sent)
+        finished = {result.finished.id: result.finished for result in results if result.finished is not None}
+        assert finished.keys() == mine.keys()
+        for key, found in finished.items():
+            assert (found.size, found.sha256) == (mine[key].size, mine[key].sha256)
+            assert found.content_type == mine[key].content_type
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_what_has_not_come_is_told_and_then_taken(self, tmp_path: Path, seed: int) -> None:
+        random = Random(seed)
+        with surroundings(tmp_path) as around:
+            sent = self.written(around, body_limit=1024)
+            long = max(around_parts(self.framing, sent), key=len)
+            lost = random.choice(long[:-1])
+            receive(around, [[message for message in sent if message is not lost]])
+            (record,) = [each for each in records(around) if each.state is AttachmentState.RECEIVING]
+            assert ARRANGEMENTS[self.framing.arrangement] is arrangement_of(record)
+            number = long.index(lost) + 1
+            assert missing_ranges(record, around.catalog, around.journal, 10) == [(number, number)]
+            receive(around, [[lost]])
+            self.check(around, records(around))
+
+    def test_a_part_with_other_bytes_is_quarantined(self, tmp_path: Path) -> None:
+        with surroundings(tmp_path) as around:
+            sent = self.written(around, body_limit=1024)
+            part = max(around_parts(self.framing, sent), key=len)[1]
+            other = part._replace(body=bytes(part.body)[:-1] + bytes([part.body[-1] ^ 1]))
+            receive(around, [[*sent, other]])
+            (entry,) = around.catalog.quarantined(None, None, None, 10).items
+            assert entry.code == "conflicting-part"
+            self.check(around, records(around))
+
+    def test_spark_finds_what_the_gateway_finds(self, tmp_path: Path, spark: "SparkSession") -> None:
+        journal, alone, batched = tmp_path / "journal", tmp_path / "alone", tmp_path / "batched"
+        with surroundings(tmp_path / "of") as around:
+            sent = disordered(self.written(around, body_limit=4000), Random(3))
+        with closing(ArrowJournal(journal, segment_bytes=1 << 18)) as opened:
+            for start in range(0, len(sent), 40):
+                opened.append(sent[start : start + 40])
+            opened.seal()
+        with closing(SqlCatalog(settings(batched).catalog_url)) as catalog:
+            job = Job.of(settings(batched), str(journal), in_place=False)
+            committed = batch.run(spark, job, catalog, SystemClock())
+        assert committed is not None
+        assert committed.finished == len([each for each in SMALL if each[0] in self.framing.kinds])
+        assert_same(in_folder(batched, journal), by_the_gateway(alone, journal), settled=True)
+
+    def check(self, around: Surroundings, found: Iterable[AttachmentRecord]) -> None:
+        """All that was sent is finished, byte for byte."""
+        sent = {name: (kind, content) for kind, name, content in SMALL if kind in self.framing.kinds}
+        by_name = {record.qualifier_2: record for record in found}
+        assert by_name.keys() == sent.keys()
+        for name, (kind, content) in sent.items():
+            record = by_name[name]
+            assert (record.state, record.reason, record.kind) == (AttachmentState.FINISHED, None, kind), name
+            assert (record.size, record.sha256) == (len(content), sha256(content).hexdigest()), name
+
+
+def around_parts(framing_: Framing, sent: Iterable[PhysicalMessage]) -> list[list[PhysicalMessage]]:
+    """The sequenced parts of each attachment, in order."""
+    found: dict[bytes, list[PhysicalMessage]] = {}
+    for message in sent:
+        event = framing_.read(message, dialect.ALL)
+        if hasattr(event, "sequence") or hasattr(event, "offset"):
+            found.setdefault(framing_.attachment_key(message), []).append(message)
+    return list(found.values())
+
+
+def ordered(sent: list[PhysicalMessage], order: str) -> list[PhysicalMessage]:
+    return {"as sent": sent, "disordered": disordered(sent, Random(4), 0.2), "backwards": sent[::-1]}[order]
+
+
+def damaged(message: PhysicalMessage, random: Random) -> PhysicalMessage:
+    """The message with something wrong with it, or not."""
+    body = bytes(message.body)
+    return random.choice(
+        [
+            message._replace(body=body[: random.randrange(len(body) + 1)]),
+            message._replace(msg_type=random.choice([0, 4, 8, 100000, 100001])),
+            message._replace(correl_id=random.randbytes(24)),
+            message._replace(msg_seq_number=random.randrange(-1, 4), offset=random.randrange(-1, 4)),
+            message._replace(framing=random.choice(list(FRAMINGS))),
+        ]
+    )
+
+
+def receive(around: Surroundings, slices: Iterable[Sequence[PhysicalMessage]]) -> None:
+    """The stages of a new process for each slice, one after the other in this thread."""
+    for some in slices:
+        complete: dict[str, Finished | None] = {}
+        for start in range(0, len(some), 50):
+            around.journal.append(some[start : start + 50])
+        Assembler(around, complete.update).recover()
+        finisher = Finisher(around)
+        for attachment, found in complete.items():
+            finisher.finish(attachment, found)
+
+
+def records(around: Surroundings) -> list[AttachmentRecord]:
+    return list(around.catalog.attachments(AttachmentFilter(), None, 1000).items)
+
+
+def in_the_pipeline(folder: Path, sent: Sequence[PhysicalMessage]) -> list[Result]:
+    """What the functions of the pipeline make of messages, without Spark."""
+    archive = journalled(folder / "journal", sent)
+    job = Job.of(Settings.model_validate({"data": folder}), str(folder / "journal"), in_place=False)
+    coming = sorted(Announcing(archive).references(all_references(archive)), key=lambda each: (each.source, each.key))
+    outcomes: list[Outcome] = []
+    for key, some in by_key(coming):
+        outcomes += assemble(key, some, Held(), Limits())[0]
+    return list(finishing.finish(outcomes, open_job(job).stores, archive))
