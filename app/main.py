@@ -17,9 +17,9 @@ from app.framing.registry import traits
 from app.model.errors import OurError
 from app.observe import Metrics
 from app.ports import Clock, ContentStore
-from app.service.collector import collect_seldom
 from app.service.gateway import Gateway
 from app.service.surroundings import Surroundings
+from app.service.threads import collect_seldom
 from app.settings import Http, Settings
 from app.web.api import create_app
 from app.web.protocol import configuration

@@ -11,38 +11,30 @@ from pathlib import Path
 from adapters.arrow_journal.header import Format
 from adapters.disk import ReadFile
 from app.model.errors import OurError
-
-SEALED, OPEN, DAMAGED = ".arrows", ".open.arrows", ".damaged"
-_DIGITS = 10
+from app.model.segment_names import DAMAGED, DIGITS, OPEN, SEALED, segment_name
 
 
 def segment_path(folder: Path, number: int, *, sealed: bool) -> Path:
-    return folder / f"{number:0{_DIGITS}}{SEALED if sealed else OPEN}"
+    return folder / segment_name(number, SEALED if sealed else OPEN)
 
 
 def damaged_path(folder: Path, number: int, at: int | None = None) -> Path:
     """Where the bytes of a damaged segment are kept aside: all of it, or from byte `at` on."""
-    return folder / f"{number:0{_DIGITS}}{'' if at is None else f'.{at}'}{DAMAGED}"
+    return folder / segment_name(number, f"{'' if at is None else f'.{at}'}{DAMAGED}")
 
 
 def segment_files(folder: Path) -> Iterator[tuple[int, bool, Path]]:
     """Number, sealed or not, and path of every segment in the folder, by number."""
-    for path in sorted(folder.glob(f"{'[0-9]' * _DIGITS}*{SEALED}")):
-        number, rest = path.name[:_DIGITS], path.name[_DIGITS:]
+    for path in sorted(folder.glob(f"{'[0-9]' * DIGITS}*{SEALED}")):
+        number, rest = path.name[:DIGITS], path.name[DIGITS:]
         if rest in (SEALED, OPEN):
             yield int(number), rest == SEALED, path
 
 
 def damaged_numbers(folder: Path) -> Iterator[int]:
     """The numbers of the segments of which something is kept aside."""
-    for path in folder.glob(f"{'[0-9]' * _DIGITS}*{DAMAGED}"):
-        yield int(path.name[:_DIGITS])
-
-
-def sealed_number(name: str) -> int | None:
-    """The number of the sealed segment whose file has this name; None where it is another file's."""
-    number, rest = name[:_DIGITS], name[_DIGITS:]
-    return int(number) if rest == SEALED and number.isascii() and number.isdigit() else None
+    for path in folder.glob(f"{'[0-9]' * DIGITS}*{DAMAGED}"):
+        yield int(path.name[:DIGITS])
 
 
 class FolderLock:

@@ -11,9 +11,10 @@ from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
 from adapters.arrow_journal.cache import FileCache
-from adapters.arrow_journal.segments import SegmentState, sealed_number, segment_files, segment_path
+from adapters.arrow_journal.segments import SegmentState, segment_files, segment_path
 from adapters.disk import ReadFile, UnreadableError
 from app.model.errors import OurError
+from app.model.segment_names import sealed_number, segment_name
 
 _log = structlog.get_logger(__name__)
 
@@ -122,10 +123,10 @@ class Bucket:
 
     def find(self, number: int) -> SegmentState:
         with self._explained(number):
-            return _state_of(number, obstore.head(self._store, _name(number)))
+            return _state_of(number, obstore.head(self._store, segment_name(number)))
 
     def open(self, state: SegmentState) -> ReadFile:
-        name = _name(state.number)
+        name = segment_name(state.number)
 
         def fetch(start: int, end: int) -> memoryview:
             with self._explained(state.number):
@@ -136,10 +137,10 @@ class Bucket:
     def start(self, state: SegmentState, length: int) -> bytes:
         with self._explained(state.number):
             end = min(state.size, length)
-            return bytes(obstore.get_range(self._store, _name(state.number), start=0, end=end)) if end else b""
+            return bytes(obstore.get_range(self._store, segment_name(state.number), start=0, end=end)) if end else b""
 
     def path(self, number: int) -> str:
-        return f"{self._url.rstrip('/')}/{_name(number)}"
+        return f"{self._url.rstrip('/')}/{segment_name(number)}"
 
     @contextmanager
     def _explained(self, what: int | str) -> Iterator[None]:
@@ -155,7 +156,3 @@ class Bucket:
 def _state_of(number: int, found: "obstore.ObjectMeta") -> SegmentState:
     modified = int(found["last_modified"].timestamp() * 1_000_000)
     return SegmentState(number, found["size"], modified, modified)
-
-
-def _name(number: int) -> str:
-    return segment_path(Path(), number, sealed=True).name

@@ -14,6 +14,7 @@ from app.codecs.ibm_mq.extension import extension, grouping_of
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE
 from app.codecs.ibm_mq.image import described
 from app.codecs.ibm_mq.moments import put_date_and_time
+from app.codecs.ibm_mq.places import place
 from app.codecs.ibm_mq.rfh import with_properties
 from app.codecs.ibm_mq.words import (
     MQEI_UNLIMITED,
@@ -32,7 +33,7 @@ NATIVE: Final = Context("<" if sys.byteorder == "little" else ">", ASCII)
 """How the client library has the MQI's structures."""
 NATIVE_ENCODING: Final = MQENC_LITTLE_ENDIAN if NATIVE.order == "<" else MQENC_BIG_ENDIAN
 EXTENSION_SIZE: Final = MQMDE.SIZE
-_BACKOUT_COUNT = slice(96, 100)
+_BACKOUT_COUNT = place(MQMD1, "backout_count")
 _SEGMENT = MQMF_SEGMENT | MQMF_LAST_SEGMENT
 
 

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from itertools import islice
 
 from adapters.ibm_mq.client import MqMessage
+from app.codecs.ibm_mq.headers import MQMD1
+from app.codecs.ibm_mq.places import place
 
 _MOST = 20_000
 
-_EXPIRY = slice(16, 20)
-_BACKOUT_COUNT = slice(96, 100)
+_EXPIRY, _BACKOUT_COUNT = place(MQMD1, "expiry"), place(MQMD1, "backout_count")
 
 _Identity = tuple[bytes, bytes, bytes, int]
 

@@ -44,11 +44,13 @@ from adapters.ibm_mq.words import (
     MQOO_INPUT_SHARED,
     MQOO_SAVE_ALL_CONTEXT,
 )
+from app.codecs.ibm_mq.headers import MQMD1
+from app.codecs.ibm_mq.places import place
 
 _FIRST_LENGTH: Final = 64 << 10
 _SHORTEST_LENGTH: Final = 1 << 10
 """No channel that anything passes allows less."""
-_MSG_ID: Final = slice(48, 72)
+_MSG_ID: Final = place(MQMD1, "msg_id")
 
 _log = structlog.get_logger(__name__)
 

@@ -1,7 +1,5 @@
 """A source's queue: as many connections as the configuration says, each kept up by a thread of its own."""
 
-import random
-import time
 from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from threading import Event as StopSignal
@@ -9,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from adapters.connections import LONGEST_PAUSE, Backoff, now
 from adapters.ibm_mq.client import Library, MqiError
 from adapters.ibm_mq.doubt import InDoubt
 from adapters.ibm_mq.reasons import Remedy
@@ -19,7 +18,6 @@ from app.model.framing import FramingTraits
 from app.ports import Intake
 
 _IDLE = 0.1
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 _STEADY_AFTER = 10_000_000
 
 _log = structlog.get_logger(__name__)
@@ -98,7 +96,7 @@ class _Worker:
         self._log = _log.bind(source=name, broker=settings.broker, queue=settings.queue)
         self._session: Session | None = None
         self._pace = Pace(settings.batch_messages)
-        self._pause = _FIRST_PAUSE
+        self._backoff = Backoff()
         self._said: str | None = None
         self._watch = Watch(settings, self._log)
         self.since: int | None = None
@@ -150,7 +148,7 @@ class _Worker:
 
     def _up(self) -> None:
         if self.since is None:
-            self.since, self.error = _now(), None
+            self.since, self.error = now(), None
             if self._said is None:
                 self._log.info("connected")
 
@@ -159,14 +157,7 @@ class _Worker:
         if self._said != str(error):
             self._said = str(error)
             self._log.warning("not receiving", error=self._said)
-        if self.since is not None and _now() - self.since > _STEADY_AFTER:
-            self._pause = _FIRST_PAUSE
+        if self.since is not None and now() - self.since > _STEADY_AFTER:
+            self._backoff.reset()
         self.since, self.error = None, str(error)
-        if error.remedy is Remedy.FATAL:
-            self._pause = _LONGEST_PAUSE
-        stop.wait(self._pause * random.uniform(0.5, 1))  # noqa: S311
-        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-
-
-def _now() -> int:
-    return time.time_ns() // 1000
+        self._backoff.wait(stop, least=LONGEST_PAUSE if error.remedy is Remedy.FATAL else 0.0)

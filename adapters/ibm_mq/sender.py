@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from adapters.connections import connected, not_connected
 from adapters.ibm_mq.client import Library, MqiError
 from adapters.ibm_mq.descriptor import to_put
 from adapters.ibm_mq.link import Link
@@ -41,7 +42,7 @@ class MqSender:
         """A delivery whose state message cannot be seen, and since when."""
         self._full_at: tuple[str, int] | None = None
         """A delivery and how far it was when there was no room for a whole unit of work."""
-        self._status: dict[str, Any] = {"connected": False, "since": None, "error": None}
+        self._status = not_connected()
 
     def status(self) -> dict[str, Any]:
         settings = self._settings
@@ -113,7 +114,7 @@ class MqSender:
         if self._link is not None:
             self._link.connection.close()
             self._link = None
-        self._status = {"connected": False, "since": None, "error": None}
+        self._status = not_connected()
 
     # --- units of work --------------------------------------------------------------------------------------------
 
@@ -217,7 +218,7 @@ class MqSender:
             except MqiError as error:
                 self._down(error)
                 raise SendFailed(str(error)) from error
-            self._status = {"connected": True, "since": time.time_ns() // 1000, "error": None}
+            self._status = connected()
             if self._said is not None:
                 self._said = None
                 self._log.info("connected again")
@@ -243,4 +244,4 @@ class MqSender:
         if self._said != str(error):
             self._said = str(error)
             self._log.warning("not connected", error=self._said)
-        self._status = {"connected": False, "since": None, "error": str(error)}
+        self._status = not_connected(str(error))

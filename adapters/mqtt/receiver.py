@@ -9,7 +9,6 @@ same would end each other for ever; so whoever loses its session to another wait
 """
 
 import logging
-import random
 import select
 import socket
 import time
@@ -22,6 +21,7 @@ from typing import Any
 import structlog
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from adapters.connections import Backoff, connected, not_connected
 from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Client, Connack
 from adapters.mqtt.connect import BrokerError, Connector
 from adapters.mqtt.settings import SourceSettings
@@ -33,7 +33,6 @@ from app.observe import Recurring
 from app.ports import Intake
 
 _IDLE = 0.1
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 _STEADY_AFTER = 10.0
 _TAKEN_OVER_PAUSE, _LONGEST_TAKEN_OVER_PAUSE = 5.0, 300.0
 _STEADY_AFTER_TAKE_OVER = 2 * _LONGEST_TAKEN_OVER_PAUSE
@@ -71,7 +70,7 @@ class MqttReceiver:
         self._log = _log.bind(source=name, broker=self._connector.broker)
         self._durable: deque[tuple[Client, list[Acknowledgement]]] = deque()
         self._unacknowledged = 0
-        self._status: dict[str, Any] = {"connected": False, "since": None, "error": None}
+        self._status = not_connected()
         self._shared = [topic for topic in settings.topic if topic.startswith("$share/")]
         self._outage = Recurring(self._log, "connection", logging.WARNING)
         self._connected_at: float | None = None
@@ -88,7 +87,7 @@ class MqttReceiver:
     def run(self, intake: Intake, stop: StopSignal) -> None:
         if self._shared:
             self._log.warning("shared_subscription", topics=self._shared, rule=_SHARED_RULE.format(topics="its topic"))
-        pause = _FIRST_PAUSE
+        backoff = Backoff()
         with _Bell() as bell:
             while not stop.is_set():
                 try:
@@ -96,14 +95,13 @@ class MqttReceiver:
                 except BrokerError as error:
                     if self._is_steady():
                         self._over()
-                        pause = _FIRST_PAUSE
+                        backoff.reset()
                     self._down(error)
-                    longest = _LONGEST_PAUSE
                     if error.is_taken_over:
-                        pause, longest = max(pause, _TAKEN_OVER_PAUSE), _LONGEST_TAKEN_OVER_PAUSE
-                    stop.wait(pause * random.uniform(0.5, 1))  # noqa: S311
-                    pause = min(pause * 2, longest)
-        self._status = {"connected": False, "since": None, "error": None}
+                        backoff.wait(stop, least=_TAKEN_OVER_PAUSE, longest=_LONGEST_TAKEN_OVER_PAUSE)
+                    else:
+                        backoff.wait(stop)
+        self._status = not_connected()
 
     def _connection(self, intake: Intake, stop: StopSignal, bell: "_Bell") -> None:
         """One connection from its start to its end. Raises BrokerError when it ends before `stop` is set."""
@@ -143,7 +141,7 @@ class MqttReceiver:
         if refused:
             client.close(f"the broker refused the subscription to {', '.join(refused)}")
             return
-        self._status = {"connected": True, "since": _now(), "error": None, "version": version}
+        self._status = connected(version=version)
         self._connected_at = time.monotonic()
         if not self._said_connected:
             self._said_connected = True
@@ -227,7 +225,7 @@ class MqttReceiver:
             if self._soon_lost >= _SOON_LOST:
                 why += f", soon after each time; another client may have {same_id}"
         self._outage.failed(why)
-        self._status = {"connected": False, "since": None, "error": why}
+        self._status = not_connected(why)
 
     def _warn_once(self, what: str, text: str) -> None:
         if what not in self._warned:

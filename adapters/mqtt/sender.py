@@ -18,6 +18,7 @@ from paho.mqtt.client import error_string
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
+from adapters.connections import connected, not_connected
 from adapters.mqtt.client import Client, Connack
 from adapters.mqtt.connect import BrokerError, Connector
 from adapters.mqtt.settings import DestinationSettings
@@ -76,7 +77,7 @@ class MqttSender:
         self._received: set[int] = set()
         """Packet identifiers of QoS 2 that the broker had received and not completed when the connection broke."""
         self._warned_of_no_subscriber = False
-        self._status: dict[str, Any] = {"connected": False, "since": None, "error": None}
+        self._status = not_connected()
 
     def status(self) -> dict[str, Any]:
         return {**self._status, "broker": self._connector.broker}
@@ -128,7 +129,7 @@ class MqttSender:
         if self._client is not None:
             self._client.close()
             self._client = None
-        self._status = {"connected": False, "since": None, "error": None}
+        self._status = not_connected()
 
     def _open(self) -> Client:
         """The connection, a new one if there is none that stands."""
@@ -149,7 +150,7 @@ class MqttSender:
         self._limit = min(self._settings.max_packet_size, announced)
         self._window = min(self._settings.max_inflight, getattr(connack.properties, "ReceiveMaximum", 0xFFFF))
         self._client = client
-        self._status = {"connected": True, "since": time.time_ns() // 1000, "error": None, "version": _version(client)}
+        self._status = connected(version=_version(client))
         return client
 
     def _connect(self) -> tuple[Client, Connack]:
@@ -237,7 +238,7 @@ class MqttSender:
             self._client = None
         if self._status["error"] != why:
             self._log.warning("not connected", error=why)
-        self._status = {"connected": False, "since": None, "error": why}
+        self._status = not_connected(why)
 
 
 def _version(client: Client) -> Literal["5", "3.1.1"]:

@@ -40,6 +40,8 @@ from adapters.sql_catalog.rows import (
     runs_by_segment,
     unpack_runs,
 )
+from adapters.sql_catalog.states import IS_CLOSED, IS_NOT_CLOSED, becomes, can
+from app.assembly.states import CLOSED, DONE, Input, follow
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, PartRun, QuarantineCopy, QuarantineRecord
 
@@ -57,9 +59,6 @@ _COUNTED = frozenset(("parts_received", "bytes_received", "duplicates", "last_po
 # An application message comes once; whoever assembles may have forgotten that it came.
 _ANSWER = ("application_body", "application_format", "application_ccsid")
 
-# No part of a checkpoint opens what is closed, and what is ended needs its parts no more.
-_ENDED = (AttachmentState.FINISHED, AttachmentState.DELETED)
-_CLOSED = (*_ENDED, AttachmentState.QUARANTINED)
 _RECEIVING = AttachmentState.RECEIVING
 
 # Indexed, and seldom other than before. SQLite rewrites the indexes of every column that a statement sets, even to what
@@ -67,7 +66,7 @@ _RECEIVING = AttachmentState.RECEIVING
 _SELDOM = ("state", "kind", "message_id")
 
 _BEGUN_ANEW: dict[str, Any] = {
-    "state": _RECEIVING.value,
+    "state": becomes(Input.SENT_AGAIN),
     "reason_code": None,
     "reason": None,
     **NOTHING_CAME,
@@ -82,7 +81,7 @@ _REMOVE = Bulk(delete(_attachments).where(_attachments.c.id == _id), ("attachmen
 _new = {name: bindparam(f"new_{name}", type_=_attachments.c[name].type) for name in _SELDOM}
 _SET_SELDOM = Bulk(
     update(_attachments)
-    .where(_attachments.c.id == _id, tables.IS_NOT_CLOSED)
+    .where(_attachments.c.id == _id, IS_NOT_CLOSED)
     .where(or_(*(_attachments.c[name].is_distinct_from(new) for name, new in _new.items())))
     .values(_new),
     ("attachment", *(bind.key for bind in _new.values())),
@@ -159,15 +158,15 @@ class Assembly(CatalogPart):
         to_close = {each.id for each in checkpoint.finished}.union(each.id for each in checkpoint.refused)
         said = {record.id: record.state for record in checkpoint.attachments}
         before = states(connection, to_close.union(said, checkpoint.part_runs))
-        behind = before | {each: state for each, state in said.items() if before.get(each) not in _CLOSED}
-        missed = {each for each in to_close if behind.get(each) is not AttachmentState.COMPLETE}
+        behind = before | {each: state for each, state in said.items() if before.get(each) not in CLOSED}
+        missed = {each for each in to_close if not _can_close(behind.get(each))}
         finished = {each.id: each for each in checkpoint.finished if each.id not in missed}
 
         attachments = attachment_columns(checkpoint.attachments)
         at_once = {each: found for each, found in finished.items() if each not in before}
         self._upsert_attachment.run(connection, as_finished(attachments, at_once) if at_once else attachments)
         _SET_SELDOM.run(connection, _seldom(attachments, before))
-        no_more = {each for each, state in before.items() if state in _ENDED}
+        no_more = {each for each, state in before.items() if state in DONE}
         no_more.update(each.id for each in finished.values() if each.storage == "store")
         _FORGET_RUNS.run(connection, {"attachment": checkpoint.without_parts})
         _add_runs(connection, {each: added for each, added in checkpoint.part_runs.items() if each not in no_more})
@@ -175,7 +174,7 @@ class Assembly(CatalogPart):
         place(connection, [*finished.values()])
         refuse(connection, [each for each in checkpoint.refused if each.id not in missed])
         expired = {each for each, state in said.items() if state is AttachmentState.EXPIRED and each not in to_close}
-        return missed, {each for each in expired if before.get(each, _RECEIVING) is not _RECEIVING}
+        return missed, {each for each in expired if follow(before.get(each, _RECEIVING), Input.SILENCE) is None}
 
     @cached_property
     def _upsert_attachment(self) -> Bulk:
@@ -215,10 +214,15 @@ class Assembly(CatalogPart):
         return Bulk(statement.on_conflict_do_update(index_elements=[key], set_=changes), names)
 
 
+def _can_close(state: AttachmentState | None) -> bool:
+    """Tell whether an attachment is complete, so that its content may be read or refused."""
+    return state is not None and follow(state, Input.CONTENT_READ) is not None
+
+
 def _reopen(connection: Connection, attachment_ids: Sequence[str]) -> None:
     """quarantined -> receiving, with nothing but what the header said."""
     for some in chunks(attachment_ids):
-        which = among(connection, _attachments.c.id, some), _attachments.c.state == AttachmentState.QUARANTINED.value
+        which = among(connection, _attachments.c.id, some), can(Input.SENT_AGAIN)
         here = [*connection.scalars(select(_attachments.c.id).where(*which))]
         connection.execute(update(_attachments).where(*which).values(_BEGUN_ANEW))
         forget_pieces(connection, here)
@@ -243,7 +247,7 @@ def _seldom(attachments: Columns, known: Container[str]) -> Columns:
 
 
 def _unless_closed(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
-    return case((tables.IS_CLOSED, old), else_=new)
+    return case((IS_CLOSED, old), else_=new)
 
 
 def _unless_answered(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -251,4 +255,4 @@ def _unless_answered(old: ColumnElement[Any], new: ColumnElement[Any]) -> Column
 
 
 def _not_back_when_closed(old: ColumnElement[Any], new: ColumnElement[Any]) -> ColumnElement[Any]:
-    return case((and_(tables.IS_CLOSED, old > new), old), else_=new)
+    return case((and_(IS_CLOSED, old > new), old), else_=new)

@@ -9,14 +9,17 @@ from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.part import among, chunks
 from adapters.sql_catalog.rows import Columns, columns_of, pack_triplets
+from adapters.sql_catalog.states import becomes, can_now
+from app.assembly.states import Input
 from app.model.attachment import AttachmentState
 from app.model.records import Finished, RefusedContent
 
 _attachments = tables.attachments
 _STATES = {state.value: state for state in AttachmentState}
-_FINISHED = AttachmentState.FINISHED.value
+_FINISHED = becomes(Input.CONTENT_READ)
 _id = bindparam("attachment", type_=AnyText)
-_COMPLETE = update(_attachments).where(_attachments.c.id == _id, tables.IS_COMPLETE)
+_FINISHABLE = update(_attachments).where(_attachments.c.id == _id, can_now(Input.CONTENT_READ))
+_REFUSABLE = update(_attachments).where(_attachments.c.id == _id, can_now(Input.CONTENT_REFUSED))
 
 FOUND = (
     "finished_at",
@@ -36,14 +39,14 @@ FOUND = (
 _found = {name: bindparam(f"found_{name}", type_=_attachments.c[name].type) for name in FOUND}
 _dialects = bindparam("found_dialects", type_=_attachments.c.dialects.type)
 _FINISH = Bulk(
-    _COMPLETE.values(
-        state=literal_column("'finished'"), dialects=func.coalesce(_dialects, _attachments.c.dialects), **_found
+    _FINISHABLE.values(
+        state=literal_column(f"'{_FINISHED}'"), dialects=func.coalesce(_dialects, _attachments.c.dialects), **_found
     ),
     ("attachment", "found_dialects", *(bind.key for bind in _found.values())),
 )
 _REFUSE = Bulk(
-    _COMPLETE.values(
-        state=literal_column("'quarantined'"),
+    _REFUSABLE.values(
+        state=literal_column(f"'{becomes(Input.CONTENT_REFUSED)}'"),
         reason_code=bindparam("code", type_=AnyText),
         reason=bindparam("why", type_=AnyText),
     ),

@@ -22,6 +22,8 @@ from adapters.sql_catalog.closing import finish, forget_pieces, place, states
 from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.rows import attachment_record, unpack_extents
+from adapters.sql_catalog.states import may_become
+from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
 from app.model.identity import announces_application
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord, Extent, Finished, NewEvent
@@ -31,14 +33,8 @@ _state = _attachments.c.state
 
 _COMPLETE = AttachmentState.COMPLETE.value
 _FINISHED = AttachmentState.FINISHED.value
-_DELETED = AttachmentState.DELETED.value
 _RECEIVING = AttachmentState.RECEIVING.value
 _NOT_FINISHED = tuple(state.value for state in AttachmentState if state is not AttachmentState.FINISHED)
-
-_ALLOWED = {
-    AttachmentState.EXPIRED: _state == _RECEIVING,
-    AttachmentState.COMPLETE: _state == AttachmentState.QUARANTINED.value,
-}
 
 _theirs = _attachments.c.message_id == _messages.c.id
 _INCOMPLETE = select(
@@ -93,7 +89,8 @@ class Finishing(CatalogPart):
 
     def finish(self, finished: Finished, events: Sequence[NewEvent]) -> bool:
         with self._database.write() as connection:
-            if states(connection, [finished.id]).get(finished.id) is not AttachmentState.COMPLETE:
+            state = states(connection, [finished.id]).get(finished.id)
+            if state is None or follow(state, Input.CONTENT_READ) is None:
                 return False
             finish(connection, [finished])
             place(connection, [finished])
@@ -146,10 +143,9 @@ class Finishing(CatalogPart):
         reason: str | None = None,
         events: Sequence[NewEvent] = (),
     ) -> None:
-        """A deleted attachment stays deleted: its row remains, so that what still arrives of it is known for what it
-        is, and what would find its content goes. Only what is still being received expires, and only what is
-        quarantined gets another try."""
-        allowed = _ALLOWED.get(state, _state != _DELETED)
+        """Change the state where the transition table has a decision that leads there. The row of a deleted attachment
+        remains, so that what still arrives of it is known for what it is; what would find its content goes."""
+        allowed = may_become(state)
         values = {"state": state.value, "reason_code": reason_code, "reason": reason}
         if state is AttachmentState.DELETED:
             values["storage"] = None

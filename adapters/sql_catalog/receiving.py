@@ -9,13 +9,14 @@ from adapters.sql_catalog import tables
 from adapters.sql_catalog.closing import forget_pieces
 from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.rows import attachment_record
+from adapters.sql_catalog.states import becomes, can
+from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, NewEvent, ReceivingMark
 
 _attachments, _times, _marks = tables.attachments, tables.receiving_time, tables.receiving_marks
 _expirations = tables.expirations
 _state = _attachments.c.state
-_RECEIVING = _state == AttachmentState.RECEIVING.value
 
 # What an attachment knows after all that came of it is forgotten: what its header said stays, as a header that comes
 # again is known for what it is and says nothing new.
@@ -63,7 +64,7 @@ class Receiving(CatalogPart):
     def silent_attachments(self, source: str, last_position: int, limit: int) -> list[AttachmentRecord]:
         # No index has this order, since every checkpoint would have to rewrite it; this looks at all that is received.
         last = _attachments.c.last_position
-        silent = select(_attachments).where(_RECEIVING, _attachments.c.source == source, last <= last_position)
+        silent = select(_attachments).where(can(Input.SILENCE), _attachments.c.source == source, last <= last_position)
         return self._all(silent.order_by(last, _attachments.c.id).limit(limit), attachment_record)
 
     def expire(
@@ -74,10 +75,10 @@ class Receiving(CatalogPart):
             for record, reason in zip(records, reasons, strict=True):
                 silent = (
                     _attachments.c.id == record.id,
-                    _RECEIVING,
+                    can(Input.SILENCE),
                     _attachments.c.last_position <= record.last_position,
                 )
-                values = {"state": AttachmentState.EXPIRED.value, "reason_code": "expired", "reason": reason}
+                values = {"state": becomes(Input.SILENCE), "reason_code": "expired", "reason": reason}
                 if connection.execute(update(_attachments).where(*silent).values(values)).rowcount:
                     expired.add(record.id)
             for some in chunks([record for record in records if record.id in expired]):
@@ -97,7 +98,9 @@ class Receiving(CatalogPart):
         return self._all(found.where(*which).order_by(_expirations.c.counted).limit(limit), attachment_record)
 
     def restart(self, attachment_ids: Sequence[str], state: AttachmentState, reason: str | None) -> list[str]:
-        follows = AttachmentState.RECEIVING if state is AttachmentState.COMPLETE else state
+        follows = follow(state, Input.PARTS_GONE)
+        if follows is None:
+            return []
         code = None if follows is AttachmentState.RECEIVING else _attachments.c.reason_code
         values = {"state": follows.value, "reason": reason, "reason_code": code, **NOTHING_CAME}
         restarted: list[str] = []

@@ -29,11 +29,6 @@ metadata = MetaData(
     }
 )
 
-# Literals, as statements run for many rows at once have no other parameters than those of their rows.
-IS_CLOSED = text("attachments.state IN ('finished', 'quarantined', 'deleted')")
-IS_NOT_CLOSED = text("attachments.state NOT IN ('finished', 'quarantined', 'deleted')")
-IS_COMPLETE = text("attachments.state = 'complete'")
-
 # Conditions of partial indexes. A query uses such an index only if it says the very same, with literals; and SQLite
 # prefers an index on a column that is said to be equal to something, so that these name no state beside it.
 IS_UNSETTLED = text("storage = 'journal'")

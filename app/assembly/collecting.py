@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from app.assembly.parts import Parts
-from app.assembly.states import Input, follow
+from app.assembly.states import DONE, Input, follow
 from app.model.attachment import AttachmentDefinition, AttachmentState
 from app.model.records import DAMAGED_PART, LOST_CODES, AttachmentRecord, changed
 
@@ -26,12 +26,13 @@ class Repeated(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A physical message that contradicts what is known; it belongs in quarantine."""
+    """A physical message that contradicts what is known; it belongs in quarantine. The reason is as in `TheirError`."""
 
     position: int
     code: str
     row: str
     why: str
+    at: int = -1
 
 
 class Completed(NamedTuple):
@@ -50,8 +51,6 @@ class ApplicationMessage(NamedTuple):
 
 Effect = Repeated | Refused | Completed | ApplicationMessage
 NOTHING: tuple[Effect, ...] = ()
-
-_PARTS_ARE_KNOWN = frozenset({AttachmentState.FINISHED, AttachmentState.DELETED})
 
 
 class Attachment:
@@ -86,7 +85,7 @@ class Attachment:
     @property
     def has_forgotten_its_parts(self) -> bool:
         """Whether it is done with: whatever still comes for it is a duplicate."""
-        return not self.parts.count and self.record.state in _PARTS_ARE_KNOWN
+        return not self.parts.count and self.record.state in DONE
 
     def repeated(self, first: int | None, again: int) -> tuple[Effect, ...]:
         """A message came again; see `Repeated`."""
@@ -96,7 +95,7 @@ class Attachment:
     def replace_part(self, first: int, again: int) -> bool:
         """As `Assembly.replace_part`."""
         state = self.record.state
-        if state in _PARTS_ARE_KNOWN or not self.parts.replace(first, again):
+        if state in DONE or not self.parts.replace(first, again):
             return False
         return state is AttachmentState.COMPLETE or (
             state is AttachmentState.QUARANTINED and self.record.reason_code == DAMAGED_PART

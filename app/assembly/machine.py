@@ -21,7 +21,6 @@ The host loads what the catalog knows of `Assembly.keys(event)` before it applie
 many events as one `Checkpoint`.
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from app.assembly import groups
@@ -36,12 +35,14 @@ from app.assembly.headers import (
     message_address,
     taken_for,
 )
+from app.assembly.interpretation import answered
 from app.assembly.parts import Parts
 from app.assembly.states import Input, follow
 from app.codecs.sas.dialect import members
 from app.model.attachment import AttachmentState
 from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Unsequenced
 from app.model.identity import attachment_id, message_id
+from app.model.message import PhysicalMessage
 from app.model.records import NOTHING_CAME, AttachmentRecord, Checkpoint, MessageRecord, changed
 
 
@@ -96,14 +97,10 @@ class Assembly:
             return self._unsequenced(source, event, position, received_at)
         return self._announced(source, event, position, received_at)
 
-    def set_application(self, address: Address, body: bytes, format_name: str, ccsid: int, now: int) -> None:
-        """The body of the application message that an `ApplicationMessage` effect found."""
-        record = self.messages[address]
-        complete = now if not record.attachments else None
-        answered = replace(
-            record, application_body=body, application_format=format_name, application_ccsid=ccsid, complete_at=complete
-        )
-        self.messages[address] = self._changed_messages[answered.id] = answered
+    def set_application(self, address: Address, answer: PhysicalMessage) -> None:
+        """Take the application message that an `ApplicationMessage` effect found."""
+        record = answered(self.messages[address], answer)
+        self.messages[address] = self._changed_messages[record.id] = record
 
     def replace_part(self, attachment_id: str, first: int, again: int) -> bool:
         """The part at position `first`, which cannot be read back, came again, and is at `again`. True when the

@@ -21,7 +21,7 @@ from app.cli.demo.command import demo as gateway_demo
 from app.model.errors import OurError
 from app.observe import configure_logging, logger
 from app.plugins import PluginError
-from app.service.collector import collect_seldom
+from app.service.threads import collect_seldom
 from app.settings import CatalogSettings, ContentSettings, Settings, TableSettings
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from app.assembly.parts import Parts
+from app.assembly.states import DONE
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import OurError, TheirError
+from app.model.errors import OurError
 from app.model.records import AttachmentRecord, Checkpoint, Finished, MessageRecord, NewEvent
 from app.pipeline import tables
 from app.pipeline.finishing import Result, with_content
@@ -24,8 +25,7 @@ from app.pipeline.job import Opened
 from app.pipeline.tables import Committed as TableCommitted
 from app.pipeline.tables import DataSet, TableTask, Written
 from app.ports import Catalog, Clock
-from app.service.completion import complete_messages, finished_event, refusal_event
-from app.service.quarantining import quarantine_event
+from app.service.events import complete_messages, finished_event, quarantine_event, refusal_event
 from app.service.tables import APPLICATION
 from app.tables.quality import Increment, hour_of
 
@@ -99,7 +99,7 @@ class Committer:
 
     def _news(self, results: Sequence[Result]) -> Iterator[Result]:
         """The finished ones that no earlier batch has finished, and that nobody has deleted meanwhile."""
-        over = {record.id for record in self._known(results) if record.state in _OVER}
+        over = {record.id for record in self._known(results) if record.state in DONE}
         finished = (result for result in results if result.finished is not None and result.record is not None)
         return (result for result in finished if result.record is not None and result.record.id not in over)
 
@@ -161,9 +161,6 @@ class Committer:
         complete_messages(self._catalog, [*finished, *listed], self._clock.now(), alone)
 
 
-_OVER = frozenset({AttachmentState.FINISHED, AttachmentState.DELETED})
-
-
 def _dated(result: Result, now: int) -> Result:
     return result if result.finished is None else result._replace(finished=replace(result.finished, finished_at=now))
 
@@ -203,8 +200,7 @@ def _events(record: AttachmentRecord, result: Result, now: int) -> Iterator[NewE
     if result.finished is not None:
         yield finished_event(record, result.finished)
     if result.refused is not None:
-        error = TheirError(result.refused.code, "", -1, result.refused.reason)
-        yield refusal_event(record, error, now)
+        yield refusal_event(result.refused, now)
 
 
 def _data_sets(results: Iterable[Result]) -> Iterator[DataSet]:

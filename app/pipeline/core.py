@@ -17,6 +17,7 @@ from app.assembly.headers import message_address
 from app.assembly.machine import Assembly, Limits
 from app.model.attachment import AttachmentState
 from app.model.event import PartsArrived
+from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, MessageRecord, PartRun
 from app.pipeline.references import Reference, What
 from app.tables.quality import Increment, hour_of
@@ -29,6 +30,10 @@ MOST_ANSWERED = 16
 
 WITHOUT_KEY_AT_ONCE = 4096
 """References without a key that are told of together: a source may send any amount of garbage."""
+
+
+_NOT_FETCHED = PhysicalMessage("", "")
+"""Stands for an application message until `app.pipeline.finishing` has fetched it."""
 
 
 class Held(NamedTuple):
@@ -44,16 +49,6 @@ class Held(NamedTuple):
         attachment = self.attachment
         is_complete = attachment is None or attachment.record.state is not AttachmentState.RECEIVING
         return is_complete and all(message.application_body is not None for message in self.messages)
-
-
-class Refusal(NamedTuple):
-    """A message that belongs in quarantine: its packed position, and the reason as `TheirError` has it."""
-
-    position: int
-    code: str
-    row: str
-    at: int
-    why: str
 
 
 class Outcome(NamedTuple):
@@ -78,7 +73,7 @@ class Outcome(NamedTuple):
     has_less: bool = False
     applications: tuple[tuple[str, int], ...] = ()
     repeated: tuple[tuple[int | None, int], ...] = ()
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[Refused, ...] = ()
     dialects: int | None = None
     state: int = 0
 
@@ -121,7 +116,8 @@ def _without_key(reference: Reference) -> Outcome:
     outcome = Outcome(position, position, quality)
     match reference.what:
         case What.REFUSED:
-            return outcome._replace(refused=(Refusal(position, *reference.detail),))
+            code, row, at, why = reference.detail
+            return outcome._replace(refused=(Refused(position, code, row, why, at),))
         case What.REPEATED:
             return outcome._replace(repeated=((reference.detail, position),))
         case _:
@@ -137,7 +133,7 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
     assembly.messages.update(known)
     applications: dict[str, int] = {}
     repeated: list[tuple[int | None, int]] = []
-    refused: list[Refusal] = []
+    refused: list[Refused] = []
     is_complete = False
     for reference in references:
         for effect in _apply(assembly, key[0], reference):
@@ -146,11 +142,11 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
                     is_complete = True
                 case Repeated(_, first, again):
                     repeated.append((first, again))
-                case Refused(position, code, row, why):
-                    refused.append(Refusal(position, code, row, -1, why))
+                case Refused():
+                    refused.append(effect)
                 case ApplicationMessage(address, position):
                     applications[assembly.messages[address].id] = position
-                    assembly.set_application(address, b"", "", 0, 0)
+                    assembly.set_application(address, _NOT_FETCHED)
     attachment, messages = assembly.attachments.get(key), _kept(assembly.messages.values())
     changes = assembly.take_changes()
     record = changes.attachments[0] if changes.attachments else None

@@ -5,7 +5,7 @@ messages and what belongs in quarantine are fetched. Runs wherever the outcomes 
 nothing here writes but the content store, and that under names that follow from the attachment.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 
+from app.assembly.collecting import Refused, Repeated
+from app.assembly.interpretation import Rejected, answered, interpret
 from app.assembly.parts import Parts
 from app.model.attachment import AttachmentKind
-from app.model.errors import DamagedError, TheirError
+from app.model.errors import DamagedError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     AttachmentRecord,
@@ -27,12 +29,12 @@ from app.model.records import (
     QuarantineRecord,
     RefusedContent,
 )
-from app.pipeline.core import Outcome, Refusal
+from app.pipeline.core import Outcome
 from app.pipeline.references import messages
 from app.ports import JournalArchive
-from app.service.object_file import opened
-from app.service.quarantining import quarantine_entry
-from app.service.reading import Spoilt, first_place, read_content
+from app.service.content.access import opened
+from app.service.finishing.contents import Spoilt, first_place, read_content, spoilt_entries
+from app.service.quarantine import quarantine_entry
 from app.service.surroundings import Stores
 from app.tables.quality import Increment
 
@@ -44,9 +46,6 @@ RUNS_AT_ONCE = 200_000
 """Runs of parts that those outcomes may hold together, some 30 MiB: parts that came in turns have a run each."""
 
 log = structlog.stdlib.get_logger(__name__)
-
-
-_Entry = tuple[QuarantineRecord, QuarantineCopy | None]
 
 
 class Result(NamedTuple):
@@ -136,10 +135,28 @@ def fetch(archive: JournalArchive, places: Collection[int]) -> dict[int, Physica
     return found
 
 
+class _Fetched(NamedTuple):
+    """Messages that were fetched for many effects together."""
+
+    messages: dict[int, PhysicalMessage]
+
+    def message(self, position: int) -> PhysicalMessage | None:
+        """As `app.assembly.interpretation.Messages`."""
+        return self.messages.get(position)
+
+    def body(self, position: int) -> bytes | memoryview:
+        """As `app.assembly.interpretation.Messages`."""
+        if (message := self.messages.get(position)) is None:
+            raise DamagedError("it is no longer in the journal")
+        return message.body
+
+
 def _result(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
     applications = dict(outcome.applications)
-    conflicts = _conflicts(outcome.repeated, fetched)
-    quarantine = [_quarantined(refusal, fetched) for refusal in (*outcome.refused, *conflicts)]
+    messages = _Fetched(fetched)
+    refused = _rejected(outcome.refused, messages)
+    conflicts = _rejected((Repeated(None, first, again) for first, again in outcome.repeated), messages)
+    quarantine = [quarantine_entry(*each) for each in (*refused, *conflicts)]
     quality = outcome.quality._replace(duplicates=len(outcome.repeated) - len(conflicts), conflicts=len(conflicts))
     return Result(
         outcome.reached,
@@ -148,8 +165,8 @@ def _result(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
         outcome.fresh,
         outcome.removed,
         tuple(_answered(message, applications.get(message.id), fetched) for message in outcome.messages),
-        quarantine=tuple(each[0] for each in quarantine if each is not None),
-        copies=tuple(each[1] for each in quarantine if each is not None and each[1] is not None),
+        quarantine=tuple(entry for entry, _ in quarantine),
+        copies=tuple(copy for _, copy in quarantine if copy is not None),
         dialects=outcome.dialects,
         has_less=outcome.has_less,
         state=outcome.state,
@@ -167,16 +184,11 @@ def with_content(
     try:
         finished = read_content(record, parts, stores, first)
     except Spoilt as spoilt:
-        error = spoilt.error
-        quarantine, copies = result.quarantine, result.copies
-        if spoilt.first is not None:
-            message = stores.journal.read(spoilt.first)
-            entry, copy = quarantine_entry(spoilt.first.pack(), message, error)
-            quarantine, copies = (*quarantine, entry), copies if copy is None else (*copies, copy)
+        entries = spoilt_entries(record, spoilt, stores.journal)
         return result._replace(
-            refused=RefusedContent(record.id, error.code, str(error)),
-            quarantine=quarantine,
-            copies=copies,
+            refused=spoilt.refused(record),
+            quarantine=(*result.quarantine, *(entry for entry, _ in entries)),
+            copies=(*result.copies, *(copy for _, copy in entries if copy is not None)),
             quality=result.quality._replace(attachments_quarantined=1),
         )
     return result._replace(finished=finished, fresh=(), schema=_schema(record, finished, stores))
@@ -191,21 +203,10 @@ def _schema(record: AttachmentRecord, finished: Finished, stores: Stores) -> byt
     return serialised
 
 
-def _conflicts(repeated: Sequence[tuple[int | None, int]], fetched: dict[int, PhysicalMessage]) -> list[Refusal]:
-    """Messages whose place is taken by another with other bytes; one that is no longer in the journal counts as the
-    same."""
-    why = "its place is taken by an earlier message with other bytes"
-    return [
-        Refusal(again, "conflicting-part", "body", -1, why)
-        for first, again in repeated
-        if first in fetched and again in fetched and fetched[first].body != fetched[again].body
-    ]
-
-
-def _quarantined(refusal: Refusal, fetched: dict[int, PhysicalMessage]) -> _Entry | None:
-    position, code, row, at, why = refusal
-    message = fetched.get(position)
-    return None if message is None else quarantine_entry(position, message, TheirError(code, row, at, why))
+def _rejected(effects: Iterable[Repeated | Refused], messages: _Fetched) -> list[Rejected]:
+    """The messages that effects send to quarantine; what is no longer in the journal counts as the same."""
+    found = (interpret(effect, messages) for effect in effects)
+    return [each for each in found if isinstance(each, Rejected)]
 
 
 def _answered(message: MessageRecord, application: int | None, fetched: dict[int, PhysicalMessage]) -> MessageRecord:
@@ -215,10 +216,4 @@ def _answered(message: MessageRecord, application: int | None, fetched: dict[int
     answer = fetched.get(application) if application is not None else None
     if answer is None:
         return replace(message, application_body=None)
-    return replace(
-        message,
-        application_body=bytes(answer.body),
-        application_format=answer.format,
-        application_ccsid=answer.ccsid,
-        complete_at=None if message.attachments else answer.received_at,
-    )
+    return answered(message, answer)

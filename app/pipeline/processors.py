@@ -3,8 +3,8 @@
 A row of state is an attachment (`app.pipeline.state`), in one of two places: `open` while something of it is still to
 come, without an end, and `done` for as long as late duplicates are to be known. What is open has a timer, by which it
 is looked at from time to time. The gateway expires attachments, as it knows how long their sources could receive; what
-it says it has let go (`app.service.let_go`) is let go here. No clock of this job lets go of anything, since a job that
-was away for long has not read what came meanwhile.
+it says it has let go (`app.service.retention.expiry`) is let go here. No clock of this job lets go of anything, since a
+job that was away for long has not read what came meanwhile.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from app.pipeline.job import Job, open_job
 from app.pipeline.references import Reference
 from app.pipeline.steps import pack, read_headers
 from app.pipeline.workers import at_task_start
-from app.service.let_go import read_let_go
+from app.service.retention.expiry import read_let_go
 
 REFERENCES = from_arrow_schema(references.SCHEMA)
 OUTCOMES = from_arrow_schema(steps.OUTCOMES)

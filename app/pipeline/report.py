@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter, Catalog, JournalReader, Page
-from app.service.missing import missing_ranges
+from app.service.finishing.parts import missing_ranges
 
 T = TypeVar("T")
 

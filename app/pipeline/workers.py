@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from app.pipeline.steps import Step
-from app.service.collector import collect_seldom
+from app.service.threads import collect_seldom
 
 
 def in_task(step: Step) -> Step:

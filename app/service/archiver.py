@@ -9,6 +9,7 @@ it is. A damaged segment is copied as it is: who reads the copy finds the same d
 from typing import Any
 
 from app.model.errors import OurError
+from app.model.segment_names import segment_name
 from app.observe import Recurring, logger
 from app.ports import ContentStore, Segment
 from app.service.surroundings import Surroundings
@@ -18,11 +19,6 @@ log = logger(__name__)
 HEAD = 4096
 """So many bytes of a segment are no other's: they say to the microsecond when it was begun."""
 OWNER = "journal-id"
-
-
-def segment_name(number: int) -> str:
-    """The name of a sealed segment, as it is in the journal's folder."""
-    return f"{number:010}.arrows"
 
 
 class Archiver:

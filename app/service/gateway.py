@@ -22,27 +22,27 @@ from app.model.records import (
     DAMAGED_PART,
     AttachmentRecord,
     EventRecord,
-    NewEvent,
     QuarantineRecord,
 )
 from app.observe import logger
 from app.ports import ContentStore, Receiver, Segment, Sender, TableStore
 from app.service.archiver import Archiver
-from app.service.assembling import Assembling, Embedded, Landing, journal_again
+from app.service.assembling.hosts import Assembling, Embedded, Landing, journal_again
 from app.service.belonging import claim, keep_lock
-from app.service.content import Content, open_content
-from app.service.damage import Damages, WatchedContent
+from app.service.content.access import Content, open_content
+from app.service.content.damage import Damages, WatchedContent
+from app.service.content.settling import Settler
+from app.service.events import deletion_event
+from app.service.finishing.parts import missing_ranges
 from app.service.intake import Journaler
-from app.service.missing import missing_ranges
-from app.service.quarantining import quarantined_message
-from app.service.receiving_time import ReceivingTime
+from app.service.quarantine import quarantined_message
 from app.service.repair.recording import Recorder
 from app.service.repair.scrubbing import Scrubber
+from app.service.retention.receiving_time import ReceivingTime
+from app.service.retention.sweeper import Sweeper
 from app.service.sending.deliveries import Deliveries
-from app.service.settling import Settler
-from app.service.stage import Stage, repeat
 from app.service.surroundings import Surroundings
-from app.service.sweeper import Sweeper
+from app.service.threads import Stage, repeat
 
 log = logger(__name__)
 
@@ -225,7 +225,7 @@ class Gateway:
         return content.read(0, content.size)
 
     def missing_ranges(self, record: AttachmentRecord, limit: int) -> list[tuple[int, int]]:
-        """As `app.service.missing.missing_ranges`."""
+        """As `app.service.finishing.parts.missing_ranges`."""
         return missing_ranges(record, self.catalog, self.journal, limit)
 
     def delete_attachment(self, attachment_id: str) -> bool:
@@ -233,8 +233,7 @@ class Gateway:
         record = self.catalog.attachment(attachment_id)
         if record is None or (state := follow(record.state, Input.DELETE)) is None:
             return False
-        event = NewEvent("attachment.deleted", record.id, self.clock.now(), {"name": record.qualifier_2})
-        self.catalog.set_state([record.id], state, events=[event])
+        self.catalog.set_state([record.id], state, events=[deletion_event(record, self.clock.now())])
         deleted = self.catalog.attachment(attachment_id)  # it may have been finished or settled meanwhile
         if deleted is not None and deleted.object_name is not None:
             self.store.delete(deleted.object_name)

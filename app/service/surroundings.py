@@ -1,11 +1,13 @@
 """What every stage of the service stands on."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from app.assembly.collecting import Key
 from app.model.message import PhysicalMessage
 from app.observe import Metrics
 from app.ports import Catalog, Clock, ContentStore, Journal, JournalReader
-from app.service.bell import Bell
+from app.service.threads import Bell
 from app.settings import Settings
 
 
@@ -38,3 +40,15 @@ class Surroundings(Stores):
     clock: Clock
     metrics: Metrics
     bell: Bell = field(default_factory=Bell)
+
+
+Change = Callable[[], Iterable[Key]]
+"""Something that changes attachments that assembly may hold in memory; returns which it must not hold any more."""
+Between = Callable[[Change], object]
+"""Makes a change between two messages, when all that was assembled before is in the catalog."""
+
+
+def at_once(change: Change) -> None:
+    """Make a change where nothing assembles in this process."""
+    for _ in change():
+        pass

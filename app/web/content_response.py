@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from app.model.errors import DamagedError, TheirError
-from app.service.content import Content
+from app.service.content.access import Content
 from app.service.conversion import Conversions, Slot
 from app.tables.out import OptionError
 from app.web.disconnection import ClientLeft, disconnected, while_connected

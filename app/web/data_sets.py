@@ -6,8 +6,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, Field
 
 from app.dataset.contents import Contents, VariableContents, contents
-from app.service.content import Content
-from app.service.object_file import ContentFile
+from app.service.content.access import Content, ContentFile
 from app.web.schemas import shown
 
 

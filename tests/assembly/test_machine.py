@@ -16,6 +16,7 @@ from app.assembly.parts import Parts
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState, MessageHeader
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.identity import attachment_id, message_id
+from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, MessageRecord, PartRun
 
 SOURCE = "orders"
@@ -65,7 +66,8 @@ class Host:
                 self.effects.append(effect)
                 if isinstance(effect, ApplicationMessage):
                     assert arrived[effect.position - start] in APPLICATIONS
-                    self.machine.set_application(effect.address, b"application", "MQSTR", 1208, 9)
+                    answer = PhysicalMessage(SOURCE, "", body=b"application", format="MQSTR", ccsid=1208, received_at=9)
+                    self.machine.set_application(effect.address, answer)
             if self.forgetful:
                 self.save()
                 self.machine.forget_beyond(0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.assembly.states import TRANSITIONS, Input, diagram, follow
+from app.assembly.states import CLOSED, DECISIONS, TRANSITIONS, Input, diagram, follow, sources_of
 from app.model.attachment import AttachmentState as State
 
 
@@ -30,6 +30,18 @@ def test_every_state_can_be_reached_and_left_as_the_essay_says() -> None:
 
 def test_only_what_is_complete_can_finish() -> None:
     assert [here for (here, happened) in TRANSITIONS if happened is Input.CONTENT_READ] == [State.COMPLETE]
+
+
+def test_what_is_closed_is_opened_by_no_message() -> None:
+    assert {follow(state, Input.MESSAGE) for state in CLOSED} == CLOSED
+    assert not [state for state in CLOSED if follow(state, Input.ALL_THERE)]
+
+
+@pytest.mark.parametrize("target", State)
+def test_decisions_lead_to_a_state_from_where_the_table_says(target: State) -> None:
+    assert all(any(follow(state, each) is target for each in DECISIONS) for state in sources_of(target))
+    others = set(State).difference(sources_of(target))
+    assert not [state for state in others if any(follow(state, each) is target for each in DECISIONS)]
 
 
 def test_the_diagram_shows_every_change() -> None:

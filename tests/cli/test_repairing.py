@@ -18,10 +18,10 @@ from adapters.arrow_journal import ArrowJournal
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import CONTENT_LOST, NewEvent
 from app.service.belonging import claim
+from app.service.content.settling import Settler
 from app.service.repair.recording import Recorder
-from app.service.retaining import Retaining, RetentionClock
-from app.service.settling import Settler
-from app.service.sweeper import Sweeper
+from app.service.retention.removal import Retaining, RetentionClock
+from app.service.retention.sweeper import Sweeper
 from tests.cli.conftest import Result, Run
 from tests.support.built import Built
 from tests.support.kept import SOURCE, Kept, assemble, flip

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.assembly.states import DECISIONS, TRANSITIONS, Input, follow
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.errors import OurError
 from app.model.message import Position
@@ -576,6 +577,21 @@ class CatalogContract:
         catalog.set_state([f"a{number}" for number in range(len(State))], State.EXPIRED)
         became = [known(catalog, number).state for number in range(len(State))]
         assert became == [State.EXPIRED if state is State.RECEIVING else state for state in State]
+
+    @pytest.mark.parametrize("target", State)
+    def test_decisions_change_what_the_transition_table_says(self, catalog: Catalog, target: State) -> None:
+        keep(catalog, *(attachment(number, state) for number, state in enumerate(State)))
+        catalog.set_state([f"a{number}" for number in range(len(State))], target)
+        became = [known(catalog, number).state for number in range(len(State))]
+        decided = {here for (here, what), there in TRANSITIONS.items() if what in DECISIONS and there is target}
+        assert became == [target if state in decided else state for state in State]
+
+    @pytest.mark.parametrize("state", State)
+    def test_parts_are_forgotten_as_the_transition_table_says(self, catalog: Catalog, state: State) -> None:
+        keep(catalog, attachment(1, state))
+        follows = follow(state, Input.PARTS_GONE)
+        assert catalog.restart(["a1"], state, "gone") == ([] if follows is None else ["a1"])
+        assert known(catalog, 1).state is (follows or state)
 
     def test_what_does_not_change_is_not_told(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1), attachment(2, State.COMPLETE), attachment(3, State.DELETED))

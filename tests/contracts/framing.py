@@ -33,9 +33,9 @@ from app.pipeline.finishing import Result
 from app.pipeline.job import Job, open_job
 from app.pipeline.references import What, messages
 from app.ports import AttachmentFilter
-from app.service.assembler import Assembler
-from app.service.finisher import Finisher
-from app.service.missing import missing_ranges
+from app.service.assembling.assembler import Assembler
+from app.service.finishing.finisher import Finisher
+from app.service.finishing.parts import missing_ranges
 from app.service.sending.dry_run import count_messages
 from app.service.sending.errors import CannotSend
 from app.service.sending.framer import Cutter

@@ -17,7 +17,7 @@ from app.model.event import Announced
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, MessageRecord, PartRun
 from app.pipeline import state
-from app.pipeline.core import Held, Outcome, Refusal, assemble, assemble_news, by_key, missing_count
+from app.pipeline.core import Held, Outcome, assemble, assemble_news, by_key, missing_count
 from app.pipeline.references import Reference, messages
 from tests.support import mixed_journal
 from tests.support.references import LIMIT, Announcing, all_references, batches, journalled
@@ -33,7 +33,7 @@ class Found(NamedTuple):
     parts: dict[str, list[tuple[int, int]]]
     completed: list[str]
     repeated: list[tuple[int | None, int]]
-    refused: list[Refusal]
+    refused: list[Refused]
     applications: list[int]
 
 
@@ -47,7 +47,7 @@ def in_a_row(arrived: Iterable[tuple[int, PhysicalMessage]]) -> Found:
         try:
             event = read_event(message, before)
         except TheirError as error:
-            found.refused.append(Refusal(position, error.code, error.row, error.at, error.why))
+            found.refused.append(Refused(position, error.code, error.row, error.why, error.at))
             continue
         if isinstance(event, Announced):
             known[message.source] = dialect.narrow(before, event.dialects)
@@ -67,11 +67,11 @@ def note(found: Found, assembly: Assembly, effect: Effect) -> None:
             found.completed.append(attachment)
         case Repeated(_, first, again):
             found.repeated.append((first, again))
-        case Refused(at, code, row, why):
-            found.refused.append(Refusal(at, code, row, -1, why))
+        case Refused():
+            found.refused.append(effect)
         case ApplicationMessage(address, at):
             found.applications.append(at)
-            assembly.set_application(address, b"", "", 0, 0)
+            assembly.set_application(address, PhysicalMessage("", ""))
 
 
 def key_by_key(

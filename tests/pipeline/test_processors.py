@@ -15,7 +15,7 @@ from app.pipeline.core import Outcome
 from app.pipeline.job import Job, open_job
 from app.pipeline.processors import AttachmentProcessor, HeaderProcessor
 from app.pipeline.references import SCHEMA, Reference, What, to_batch
-from app.service.let_go import write_let_go
+from app.service.retention.expiry import write_let_go
 from app.settings import Settings
 from tests.support.references import Announcing, all_references, journalled
 from tests.support.sas_client import Program, binary_file, message

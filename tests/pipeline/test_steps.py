@@ -13,12 +13,14 @@ from adapters.arrow_journal import ArrowJournal
 from app.assembly.machine import Limits
 from app.model.errors import OurError
 from app.model.message import Position
+from app.model.records import DAMAGED_PART
 from app.pipeline import finishing, steps
 from app.pipeline.core import Held, Outcome, assemble, by_key
 from app.pipeline.headers import Remembered
 from app.pipeline.job import Job, open_job
 from app.settings import Settings
 from tests.support import mixed_journal
+from tests.support.kept import flip
 from tests.support.references import Announcing, all_references, journalled
 from tests.support.sas_client import Program, binary_file, message
 
@@ -79,3 +81,21 @@ def test_results_do_not_depend_on_how_many_are_made_together(tmp_path: Path, mon
     packed = pa.RecordBatch.from_pylist([{"outcome": steps.pack(each)} for each in outcomes()], steps.OUTCOMES)
     sent = pa.Table.from_batches(steps.finish_all(job(tmp_path))([packed]))
     assert sorted(map(repr, steps.results_of(sent))) == sorted(map(repr, together))
+
+
+def test_a_part_that_rotted_is_quarantined_and_stops_no_batch(tmp_path: Path) -> None:
+    program, contents = Program(Random(5)), [Random(seed).randbytes(120_000) for seed in (1, 2)]
+    sent = [each for at in (0, 1) for each in message(program, [binary_file(program, f"{at}.bin", contents[at])])]
+    archive = journalled(tmp_path / "journal", [each._replace(source="s") for each in sent], batch=1)
+    coming = sorted(Announcing(archive).references(all_references(archive)), key=lambda each: (each.source, each.key))
+    outcomes = [outcome for key, some in by_key(coming) for outcome in assemble(key, some, Held(), Limits())[0]]
+    (segment,) = (tmp_path / "journal").glob("*.arrows")
+    flip(segment, segment.read_bytes().index(contents[0][70_000:70_040]))
+    opened = open_job(job(tmp_path))
+    results = list(finishing.finish(outcomes, opened.stores, opened.archive))
+    refused = next(result for result in results if result.refused is not None)
+    assert refused.refused is not None
+    assert refused.record is not None
+    assert refused.refused.code == DAMAGED_PART
+    assert [(entry.code, entry.correl_id) for entry in refused.quarantine] == [(DAMAGED_PART, refused.record.correl_id)]
+    assert [result.finished.size for result in results if result.finished is not None] == [120_000]

@@ -12,7 +12,7 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import DamagedError, OurError
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, Damage, GroupProgress, PartRun
-from app.service.finisher import Finisher
+from app.service.finishing.finisher import Finisher
 from app.service.surroundings import Surroundings
 from tests.support.surroundings import surroundings
 from tests.support.waiting import until
@@ -60,7 +60,7 @@ def sample(around: Surroundings, name: str) -> float:
 
 
 def test_assembly_waits_while_the_queue_is_full(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.service.finisher.QUEUED", 10)
+    monkeypatch.setattr("app.service.finishing.finisher.QUEUED", 10)
     ids = complete(around, 40)
     finisher, may_finish = Finisher(around), Event()
     finish = finisher.finish
@@ -75,7 +75,7 @@ def test_assembly_waits_while_the_queue_is_full(around: Surroundings, monkeypatc
     assert assembling.is_alive(), "it waits"
     assert sample(around, "finishing_waiting") == 10
     assert sample(around, "finishing_oldest_seconds") >= 0.3
-    monkeypatch.setattr("app.service.finisher.LATE_SECONDS", 0.1)
+    monkeypatch.setattr("app.service.finishing.finisher.LATE_SECONDS", 0.1)
     assert not finisher.check()["ok"]
     may_finish.set()
     assembling.join(DEADLINE)
@@ -87,7 +87,7 @@ def test_assembly_waits_while_the_queue_is_full(around: Surroundings, monkeypatc
 
 
 def test_the_end_does_not_wait_for_room(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.service.finisher.QUEUED", 5)
+    monkeypatch.setattr("app.service.finishing.finisher.QUEUED", 5)
     ids = complete(around, 20)
     finisher, may_finish = Finisher(around), Event()
     monkeypatch.setattr(finisher, "finish", lambda *_: may_finish.wait(DEADLINE))
@@ -107,8 +107,8 @@ def test_the_end_does_not_wait_for_room(around: Surroundings, monkeypatch: pytes
 def test_what_was_left_is_fetched_in_pieces_and_takes_turns(
     around: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.service.finisher.QUEUED", 50)
-    monkeypatch.setattr("app.service.finisher.FETCHED", 20)
+    monkeypatch.setattr("app.service.finishing.finisher.QUEUED", 50)
+    monkeypatch.setattr("app.service.finishing.finisher.FETCHED", 20)
     left = complete(around, 150)
     asked: list[int] = []
     complete_attachments = around.catalog.complete_attachments
@@ -133,7 +133,7 @@ def test_what_was_left_is_fetched_in_pieces_and_takes_turns(
 
 
 def test_failures_are_told_once_and_at_their_end(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.service.finisher.RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("app.service.finishing.finisher.RETRY_SECONDS", 0.02)
     ids = complete(around, 30)
     failing = [True]
     finish = around.catalog.finish

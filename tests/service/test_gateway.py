@@ -19,11 +19,11 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachment
 from app.ports import AttachmentFilter, Progress, SendFailed
+from app.service.content.settling import Settler
 from app.service.gateway import Gateway
+from app.service.retention.sweeper import Sweeper
 from app.service.sending.framer import Cutter
-from app.service.settling import Settler
 from app.service.surroundings import Surroundings
-from app.service.sweeper import Sweeper
 from tests.support.outgoing import FILES, SOURCE, cut, delivery
 from tests.support.surroundings import ManualClock, receive_for, surroundings
 from tests.support.waiting import until
@@ -390,7 +390,7 @@ def test_what_settles_while_it_is_deleted_leaves_no_object(start: Start, monkeyp
 def test_a_message_is_complete_although_the_catalog_failed_just_before(
     start: Start, monkeypatch: pytest.MonkeyPatch, last: str
 ) -> None:
-    monkeypatch.setattr("app.service.finisher.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("app.service.finishing.finisher.RETRY_SECONDS", 0.05)
     service = start()
     header, application, *parts, count = one_attachment(service)
     first, second = ([*parts, count], application) if last == "application" else ([application, *parts], count)

@@ -17,8 +17,8 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Finished, FramingOptions, GroupedAs
 from app.ports import AttachmentFilter
-from app.service.assembler import Assembler
-from app.service.finisher import Finisher
+from app.service.assembling.assembler import Assembler
+from app.service.finishing.finisher import Finisher
 from app.service.gateway import Gateway
 from app.service.sending.errors import CannotSend
 from app.service.sending.framer import Cutter

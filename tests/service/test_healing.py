@@ -12,9 +12,9 @@ from app.model.attachment import AttachmentState
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Finished
-from app.service.assembler import Assembler
-from app.service.content import open_content
-from app.service.finisher import Finisher
+from app.service.assembling.assembler import Assembler
+from app.service.content.access import open_content
+from app.service.finishing.finisher import Finisher
 from app.service.gateway import Gateway
 from app.service.surroundings import Surroundings
 from tests.support.mq_client import any_bodies, group

@@ -22,8 +22,8 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.gateway import Gateway
+from app.service.retention.sweeper import Sweeper
 from app.service.surroundings import Surroundings
-from app.service.sweeper import Sweeper
 from app.settings import Settings
 from app.web.api import create_app
 from tests.support.beside import JobBeside, journal_in
@@ -88,7 +88,7 @@ Start = Callable[..., Landing]
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts gateways one after the other in the same folder; each start stops the one before."""
-    for period in ("gateway.SWEEP_SECONDS", "gateway.ARCHIVE_SECONDS", "assembling.LISTEN_SECONDS"):
+    for period in ("gateway.SWEEP_SECONDS", "gateway.ARCHIVE_SECONDS", "assembling.hosts.LISTEN_SECONDS"):
         monkeypatch.setattr(f"app.service.{period}", 0.02)
     running = ExitStack()
     name = uuid4().hex
@@ -171,7 +171,7 @@ def test_content_that_was_deleted_does_not_come_back_with_a_job_that_begins_anew
         committed = anew.run()
     assert committed is not None
     assert committed.was_known
-    assert list(landing.around.store.names()) == [landing.record(kept).object_name]
+    assert list(landing.around.store.names("attachments/")) == [landing.record(kept).object_name]
 
 
 def test_how_far_the_job_is_behind(start: Start) -> None:
@@ -202,7 +202,7 @@ def test_a_replayed_message_is_journalled_anew(start: Start, monkeypatch: pytest
     assert again.position > kept.position
     monkeypatch.setattr(landing.around.journal, "free_bytes", lambda: -1)
     monkeypatch.setattr("app.service.intake.ROOM_CHECK_SECONDS", 0)
-    monkeypatch.setattr("app.service.assembling.REPLAY_SECONDS", 0.1)
+    monkeypatch.setattr("app.service.assembling.hosts.REPLAY_SECONDS", 0.1)
     for _ in range(2):
         with pytest.raises(JournalFull):
             landing.gateway.replay_quarantine(again.id)
@@ -236,7 +236,7 @@ def test_the_job_goes_on_where_the_gateway_was_killed_and_back(start: Start, mon
     *most, end = landing.messages(cut)
     *half, count = landing.messages(last)
     with monkeypatch.context() as killed:
-        killed.setattr("app.service.finisher.Finisher.finish", lambda *_: None)
+        killed.setattr("app.service.finishing.finisher.Finisher.finish", lambda *_: None)
         landing.queue.put([*landing.messages(whole), *most])
         until(lambda: landing.catalog.counts()["attachments"].get("complete") == 1)
         landing = start()

@@ -7,8 +7,8 @@ import pytest
 
 from app.model.message import PhysicalMessage
 from app.model.records import Checkpoint
-from app.service import receiving_time
-from app.service.receiving_time import LONGEST_STEP, SETTLING_SECONDS, ReceivingTime
+from app.service.retention import receiving_time
+from app.service.retention.receiving_time import LONGEST_STEP, SETTLING_SECONDS, ReceivingTime
 from app.service.surroundings import Surroundings
 from tests.support.intake import Collector
 from tests.support.surroundings import Connected, ManualClock, receive_for, surroundings

@@ -18,9 +18,9 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Finished
-from app.service.assembler import Assembler
-from app.service.content import open_content
-from app.service.finisher import Finisher
+from app.service.assembling.assembler import Assembler
+from app.service.content.access import open_content
+from app.service.finishing.finisher import Finisher
 from app.service.sending.framer import Cutter
 from app.service.surroundings import Surroundings
 from tests.support.outgoing import FILES, SOURCE, cut, delivery

@@ -11,7 +11,7 @@ from app.model.attachment import AttachmentState
 from app.model.errors import StoreFull
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished
-from app.service.settling import Settler
+from app.service.content.settling import Settler
 from app.service.surroundings import Surroundings
 from tests.support.surroundings import ManualClock, surroundings
 
@@ -43,7 +43,7 @@ def test_a_hundred_whose_segment_is_missing_do_not_stop_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("app.service.settling.monotonic", lambda: now)
+    monkeypatch.setattr("app.service.content.settling.monotonic", lambda: now)
     with surroundings(tmp_path, content={"settle_after": 0}) as around, capture_logs() as logs:
         lost = [finished(around, number, (Extent(99, 4096, len(BODY)),)) for number in range(250)]
         good = [finished(around, number, in_the_journal(around)) for number in range(1000, 1150)]
@@ -69,7 +69,7 @@ def test_a_hundred_whose_segment_is_missing_do_not_stop_the_next(
 
 def test_one_that_fails_is_tried_again_later_and_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("app.service.settling.monotonic", lambda: now)
+    monkeypatch.setattr("app.service.content.settling.monotonic", lambda: now)
     with surroundings(tmp_path, content={"settle_after": 0}) as around:
         finished(around, 1, (Extent(99, 4096, len(BODY)),))
         tried: list[float] = []

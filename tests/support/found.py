@@ -18,10 +18,10 @@ from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, MessageRecord, QuarantineRecord
 from app.observe import Metrics
 from app.ports import AttachmentFilter, Catalog, Journal, Page
-from app.service.content import open_content
+from app.service.content.access import open_content
+from app.service.content.settling import Settler
+from app.service.finishing.parts import missing_ranges
 from app.service.gateway import Gateway
-from app.service.missing import missing_ranges
-from app.service.settling import Settler
 from app.service.surroundings import Surroundings
 from app.settings import Settings
 from app.tables.quality import QUALITY, summed

@@ -6,14 +6,14 @@ from random import Random
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Finished, QuarantineRecord
-from app.service.assembler import Assembler
-from app.service.content import open_content
-from app.service.finisher import Finisher
-from app.service.quarantining import quarantined_message
-from app.service.receiving_time import ReceivingTime
-from app.service.settling import Settler
+from app.service.assembling.assembler import Assembler
+from app.service.content.access import open_content
+from app.service.content.settling import Settler
+from app.service.finishing.finisher import Finisher
+from app.service.quarantine import quarantined_message
+from app.service.retention.receiving_time import ReceivingTime
+from app.service.retention.sweeper import Sweeper
 from app.service.surroundings import Surroundings
-from app.service.sweeper import Sweeper
 from tests.support.sas_client import Attached, Program, binary_file, message
 from tests.support.surroundings import Connected, ManualClock, receive_for
 

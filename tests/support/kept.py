@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
-from app.service.assembler import Assembler
-from app.service.content import open_content
-from app.service.finisher import Finisher
+from app.service.assembling.assembler import Assembler
+from app.service.content.access import open_content
+from app.service.content.settling import Settler
+from app.service.finishing.finisher import Finisher
 from app.service.repair.recording import Recorder
-from app.service.settling import Settler
+from app.service.retention.sweeper import Sweeper
 from app.service.surroundings import Surroundings
-from app.service.sweeper import Sweeper
 from app.settings import Settings
 from tests.support.loads import messages, mixed
 from tests.support.sas_client import Attached, Program

@@ -14,8 +14,8 @@ from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.observe import Metrics
 from app.ports import Intake
-from app.service import receiving_time
-from app.service.receiving_time import ReceivingTime
+from app.service.retention import receiving_time
+from app.service.retention.receiving_time import ReceivingTime
 from app.service.surroundings import Surroundings
 from app.settings import Settings
 

@@ -23,6 +23,7 @@ from app.codecs.ibm_mq.encodings import EBCDIC, LATIN_1_CCSID, MQENC_BIG_ENDIAN,
 from app.codecs.ibm_mq.extension import INITIAL, extension, grouping_of
 from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
 from app.codecs.ibm_mq.moments import microseconds, put_date_and_time
+from app.codecs.ibm_mq.places import Rows, place, rows
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.codecs.ibm_mq.words import MQ_NO_ID, MQFMT_MD_EXTENSION
 from app.codecs.ibm_mq.writing import ASCII, ORDERS, identifier, trimmed
@@ -30,11 +31,28 @@ from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.wire import Context, WireError
 from app.wire.kinds import PADDING, Buffer, Order
 
-_ROWS_1 = "12x i 8x ii 8s 8x 24s 24s 208x 16s 4x"
-_ROWS_2 = _ROWS_1 + "24s iiii"
-_REPORT, _CONTEXT, _ORIGIN = slice(8, 12), slice(100, 304), slice(320, 324)
-"""Bytes of a descriptor: Report, ReplyToQ to PutApplName, and ApplOriginData."""
-_CONTEXT_ROWS = {order: struct.Struct(order + "48s 48s 12s 32s 32s i 28s") for order in ORDERS}
+_ROWS_1: tuple[Rows, ...] = (
+    "msg_type",
+    "encoding",
+    "coded_char_set_id",
+    "format",
+    "msg_id",
+    "correl_id",
+    ("put_date", "put_time"),
+)
+_ROWS_2 = (*_ROWS_1, "group_id", "msg_seq_number", "offset", "msg_flags", "original_length")
+_REPORT, _ORIGIN = place(MQMD1, "report"), place(MQMD1, "appl_origin_data")
+_CONTEXT_NAMES = (
+    "reply_to_q",
+    "reply_to_q_mgr",
+    "user_identifier",
+    "accounting_token",
+    "appl_identity_data",
+    "put_appl_type",
+    "put_appl_name",
+)
+_CONTEXT = place(MQMD1, _CONTEXT_NAMES[0], _CONTEXT_NAMES[-1])
+_CONTEXT_ROWS = {order: rows(MQMD1, order, *_CONTEXT_NAMES, within=_CONTEXT) for order in ORDERS}
 IMAGE_OVERHEAD: Final = MQMD1.SIZE + MQMDE.SIZE
 """The most bytes that `write_image` puts before a body."""
 
@@ -47,7 +65,7 @@ class _Descriptor(NamedTuple):
 
 
 def _descriptor(layout: type[MQMD1], order: Order, charset: str) -> _Descriptor:
-    return _Descriptor(layout, order, charset, struct.Struct(order + (_ROWS_2 if layout is MQMD2 else _ROWS_1)))
+    return _Descriptor(layout, order, charset, rows(layout, order, *(_ROWS_2 if layout is MQMD2 else _ROWS_1)))
 
 
 _DESCRIPTORS = {

@@ -13,7 +13,6 @@ header, whatever its type; a property that has none is left out, and of a name g
 `original_length` is that of the data: where it counts headers behind the place where it was said, these are taken off.
 """
 
-import struct
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -23,6 +22,7 @@ from app.codecs.ibm_mq.encodings import charset
 from app.codecs.ibm_mq.extension import HEADS, INITIAL, MOST, UNKNOWN_FLAGS, Grouping, grouping_of, with_grouping
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.codecs.ibm_mq.moments import microseconds
+from app.codecs.ibm_mq.places import rows
 from app.codecs.ibm_mq.words import HEADER_FORMATS, MQ_NO_ID, MQCCSI_INHERIT, MQFMT_MD_EXTENSION, MQMT_REPORT
 from app.codecs.ibm_mq.writing import ORDERS, family, trimmed
 from app.model.message import PhysicalMessage
@@ -32,7 +32,18 @@ from app.wire.kinds import Buffer
 LONGEST_HEADER: Final = 1 << 20
 """Bytes of the longest header that is read for names and values: these take many times the bytes that they stand in."""
 
-_EXTENSION_ROWS = {order: struct.Struct(order + "8x i ii 8s 4x 24s iiii") for order in ORDERS}
+_EXTENSION_NAMES = (
+    "struc_length",
+    "encoding",
+    "coded_char_set_id",
+    "format",
+    "group_id",
+    "msg_seq_number",
+    "offset",
+    "msg_flags",
+    "original_length",
+)
+_EXTENSION_ROWS = {order: rows(MQMDE, order, *_EXTENSION_NAMES) for order in ORDERS}
 _NAMES: Mapping[type[Header], tuple[str, ...]] = {
     MQXQH: ("remote_q_name", "remote_q_mgr_name"),
     MQDLH: ("reason", "dest_q_name", "dest_q_mgr_name"),

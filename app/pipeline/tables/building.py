@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from app.pipeline.tables.evolution import FIXED, Mapping, evolve
 from app.pipeline.tables.naming import table_name
 from app.ports import ContentStore, TableFile, TableStore
-from app.service.object_file import opened
+from app.service.content.access import opened
 
 TASK_BYTES = 128 << 20
 """The stored data sets that one task reads, and one file holds. A longer one is a task by itself."""

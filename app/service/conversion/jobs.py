@@ -9,8 +9,7 @@ import orjson
 import pyarrow.parquet as pq
 
 from app.ports import TableStore
-from app.service.content import Content
-from app.service.object_file import ContentFile
+from app.service.content.access import Content, ContentFile
 from app.service.tables import open_table
 from app.tables.out import FORMATS, Options, outgoing, scanned
 from app.trace import TooManyFrames, explain

@@ -23,8 +23,8 @@ from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import DamagedError, OurError
 from app.model.records import AttachmentRecord
+from app.model.segment_names import segment_name
 from app.ports import Catalog, ContentStore, JournalArchive, Segment
-from app.service.archiver import segment_name
 from app.service.repair import manifests
 from app.service.repair.contents import Measure, measure
 from app.service.repair.estate import Estate, Progress

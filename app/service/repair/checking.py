@@ -13,7 +13,7 @@ from app.model.errors import OurError
 from app.model.message import Position
 from app.model.records import CONTENT_LOST, AttachmentRecord, Damage, DeliveryRecord
 from app.ports import Catalog, JournalReader
-from app.service.content import object_name
+from app.service.content.access import object_name
 from app.service.repair import records
 from app.service.repair.contents import measure, unsound
 from app.service.repair.estate import Estate, Progress

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from app.model.errors import OurError
 from app.model.records import AttachmentRecord
 from app.ports import Catalog, ContentStore, JournalReader
-from app.service.content import Content, JournalContent, StoredContent
+from app.service.content.access import Content, JournalContent, StoredContent
 
 Advance = Callable[[int], None]
 

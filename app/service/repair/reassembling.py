@@ -16,8 +16,8 @@ from app.model.errors import DamagedError
 from app.model.message import MAX_BATCHES_A_SEGMENT, PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, PartRun
 from app.ports import Catalog, ContentStore, Journal, Segment
-from app.service.assembler import Assembler
-from app.service.reading import Spoilt, read_content
+from app.service.assembling.assembler import Assembler
+from app.service.finishing.contents import Spoilt, read_content
 from app.service.surroundings import Stores, Surroundings
 
 

@@ -31,9 +31,9 @@ from app.model.records import (
 )
 from app.observe import logger
 from app.ports import Catalog, Journal
-from app.service.assembler import Assembler
-from app.service.content import object_name
-from app.service.finisher import Finisher
+from app.service.assembling.assembler import Assembler
+from app.service.content.access import object_name
+from app.service.finishing.finisher import Finisher
 from app.service.repair import records
 from app.service.repair.estate import Estate, Progress
 from app.service.repair.reassembling import begun

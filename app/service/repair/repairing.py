@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, Position
-from app.model.records import PARTS_GONE, AttachmentRecord, NewEvent
+from app.model.records import PARTS_GONE, AttachmentRecord
+from app.service.events import delivery_event, lost_parts_event
 from app.service.repair import records
 from app.service.repair.checking import last_segment
 from app.service.repair.estate import Estate, Progress
@@ -137,8 +138,7 @@ def _expire(findings: Sequence[Finding], around: Surroundings, advance: Callable
         for state in OPEN:
             around.catalog.restart([finding.subject], state, finding.detail)
         expired = AttachmentState.EXPIRED
-        data: dict[str, object] = {"code": PARTS_GONE, "reason": finding.detail}
-        event = NewEvent(f"attachment.{expired}", finding.subject, around.clock.now(), data)
+        event = lost_parts_event(finding.subject, PARTS_GONE, finding.detail, around.clock.now())
         around.catalog.set_state(
             [finding.subject], expired, reason_code=PARTS_GONE, reason=finding.detail, events=[event]
         )
@@ -152,8 +152,7 @@ def _fail(findings: Sequence[Finding], around: Surroundings, advance: Callable[[
         delivery = around.catalog.delivery(finding.subject)
         if delivery is not None:
             failed = replace(delivery, state=DeliveryState.FAILED, reason=finding.detail, updated_at=now)
-            data: dict[str, object] = {"destination": delivery.destination, "reason": finding.detail}
-            around.catalog.update_delivery(failed, [NewEvent("delivery.failed", delivery.id, now, data)])
+            around.catalog.update_delivery(failed, [delivery_event(failed, reason=finding.detail)])
         advance(1)
     return _all_done(findings)
 

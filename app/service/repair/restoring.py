@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, TheirError
-from app.model.records import CONTENT_LOST, AttachmentRecord, Checkpoint, Finished
+from app.model.records import CONTENT_LOST, AttachmentRecord, Checkpoint, Finished, RefusedContent
 from app.ports import ContentStore
-from app.service.completion import finished_event, refusal_event
-from app.service.content import object_name
+from app.service.content.access import object_name
+from app.service.events import finished_event, refusal_event
 from app.service.repair.contents import measure
 from app.service.repair.reassembling import Again, Wanted, reassembled
 from app.service.surroundings import Surroundings
@@ -93,11 +93,13 @@ def _written(store: ContentStore, name: str, write: Callable[[memoryview], None]
 
 
 def _lose(record: AttachmentRecord, why: str, around: Surroundings) -> None:
-    error = TheirError(CONTENT_LOST, "", -1, f"its content is gone or damaged, and cannot be put together again: {why}")
-    event = refusal_event(record, error, around.clock.now())
+    reason = str(
+        TheirError(CONTENT_LOST, "", -1, f"its content is gone or damaged, and cannot be put together again: {why}")
+    )
+    event = refusal_event(RefusedContent(record.id, CONTENT_LOST, reason), around.clock.now())
     state = AttachmentState.QUARANTINED
-    around.catalog.set_state([record.id], state, reason_code=CONTENT_LOST, reason=str(error), events=[event])
-    around.catalog.restart([record.id], state, str(error))
+    around.catalog.set_state([record.id], state, reason_code=CONTENT_LOST, reason=reason, events=[event])
+    around.catalog.restart([record.id], state, reason)
     set_aside(object_name(record.id), around.store)
     around.bell.ring()
 

@@ -15,6 +15,7 @@ from app import plugins
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, OurError
 from app.model.records import JournalIdentity
+from app.model.segment_names import SEALED
 from app.ports import Catalog, CatalogDatabase, ContentStore, Journal
 from app.service.repair import manifests
 from app.service.repair.backing_up import CATALOG, CONTENT, JOURNAL, TABLES
@@ -85,7 +86,7 @@ class _Targets:
 
     def require_empty(self) -> None:
         folder = self._settings.journal_folder
-        if folder.is_dir() and any(path.suffix == ".arrows" for path in folder.iterdir()):
+        if folder.is_dir() and any(path.suffix == SEALED for path in folder.iterdir()):
             raise OurError(f"there is a journal in {folder}: restore into an empty place")
         if not self._database.is_empty():
             raise OurError(f"the catalog {self._database.place} is not empty: restore into an empty place")

@@ -17,7 +17,7 @@ from app.model.errors import DamagedError, OurError
 from app.model.records import AttachmentRecord
 from app.observe import Recurring, logger
 from app.ports import AttachmentFilter, BadCursor, Segment
-from app.service.damage import Damages
+from app.service.content.damage import Damages
 from app.service.repair.restoring import restore_content
 from app.service.surroundings import Surroundings
 from app.settings import microseconds

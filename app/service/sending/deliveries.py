@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from app.model.attachment import DeliveryState
-from app.model.records import DeliveryRecord, NewEvent
+from app.model.records import DeliveryRecord
 from app.ports import IdempotencyConflict, Sender
 from app.service.conversion import finished
+from app.service.events import delivery_event
 from app.service.sending.drafts import MessageDraft, find_destination, new_delivery
 from app.service.sending.dry_run import DryRun, count_messages
 from app.service.sending.errors import KeyReused, MessageFault
@@ -104,8 +105,7 @@ class Deliveries:
 
     def enqueue(self, delivery: DeliveryRecord) -> None:
         """Take a delivery whose content is stored. Raises IdempotencyConflict."""
-        data: dict[str, object] = {"destination": delivery.destination}
-        self._catalog.add_delivery(delivery, [NewEvent("delivery.queued", delivery.id, delivery.created_at, data)])
+        self._catalog.add_delivery(delivery, [delivery_event(delivery)])
         self.outboxes[delivery.destination].wake()
         self._around.bell.ring()
 

@@ -12,7 +12,7 @@ from app.model.errors import TheirError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.ports import ContentStore
-from app.service.object_file import opened
+from app.service.content.access import opened
 from app.service.sending.errors import CannotSend
 from app.wire import WireError
 

@@ -18,12 +18,13 @@ from time import monotonic
 from app.framing.registry import framing
 from app.model.attachment import DeliveryState
 from app.model.message import PhysicalMessage, footprint
-from app.model.records import DeliveryRecord, FramingOptions, NewEvent
+from app.model.records import DeliveryRecord, FramingOptions
 from app.observe import Recurring, logger
 from app.ports import Progress, Sender, SendFailed
-from app.service.bell import Bell
+from app.service.events import delivery_event
 from app.service.sending.errors import CannotSend
 from app.service.surroundings import Surroundings
+from app.service.threads import Bell
 from app.settings import Destination, microseconds
 
 log = logger(__name__)
@@ -218,10 +219,9 @@ class Outbox:
         return delivery is not None and delivery.state in (DeliveryState.QUEUED, DeliveryState.SENDING)
 
     def _enter(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> DeliveryRecord:
-        now = self._around.clock.now()
-        delivery = replace(delivery, state=state, reason=reason, updated_at=now)
-        data: dict[str, object] = {"destination": self.name, "attempts": delivery.attempts, "reason": reason}
-        self._around.catalog.update_delivery(delivery, [NewEvent(f"delivery.{state}", delivery.id, now, data)])
+        delivery = replace(delivery, state=state, reason=reason, updated_at=self._around.clock.now())
+        event = delivery_event(delivery, attempts=delivery.attempts, reason=reason)
+        self._around.catalog.update_delivery(delivery, [event])
         self._around.metrics.deliveries.labels(state).inc()
         self._around.bell.ring()
         return delivery

@@ -13,8 +13,8 @@ from app.codecs.ibm_mq import encodings
 from app.dataset.parquet import write_row_groups
 from app.model.errors import TheirError
 from app.ports import ContentStore
-from app.service.measured import Measured
-from app.service.object_file import opened
+from app.service.content.access import opened
+from app.service.finishing.measured import Measured
 from app.service.sending.parts import StoredPart
 from app.settings import Destination
 from app.tables.out.pieces import Pieces

@@ -12,7 +12,7 @@ from fastapi import Request, Response
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
-from app.service.content import Content, open_content
+from app.service.content.access import Content, open_content
 from app.service.conversion import Slot
 from app.service.conversion.jobs import write_data_set
 from app.service.gateway import Gateway

@@ -8,9 +8,9 @@ from fastapi import Request, Response
 from app.codecs.charset_text import TextDecoder
 from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
-from app.service.content import Content
+from app.service.content.access import Content
 from app.service.conversion import Slot
-from app.service.media_types import text_codec
+from app.service.finishing.measured import text_codec
 from app.tables.out import OptionError
 from app.web.content_response import Piece, Representation, respond_made
 from app.web.problems import Problem

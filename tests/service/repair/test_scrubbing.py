@@ -9,8 +9,8 @@ from threading import Event
 import pytest
 
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord
-from app.service.content import open_content
-from app.service.damage import Damages, WatchedContent
+from app.service.content.access import open_content
+from app.service.content.damage import Damages, WatchedContent
 from app.service.repair.scrubbing import Scrubber
 from app.service.surroundings import Surroundings
 from tests.support.kept import Kept, flip

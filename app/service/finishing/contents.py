@@ -7,8 +7,10 @@ from app.assembly.arrangement import arrangement_of
 from app.assembly.parts import Parts
 from app.model.errors import DamagedError, TheirError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import DAMAGED_PART, PARTS_GONE, AttachmentRecord, Finished
-from app.service.finishing import content_of
+from app.model.records import DAMAGED_PART, PARTS_GONE, AttachmentRecord, Finished, RefusedContent
+from app.ports import JournalReader
+from app.service.finishing.files import content_of
+from app.service.quarantine import Entry, damaged_part, quarantine_entry
 from app.service.surroundings import Stores
 from app.wire import WireError
 
@@ -19,6 +21,19 @@ class Spoilt(Exception):
     def __init__(self, error: TheirError, first: Position | None) -> None:
         super().__init__(str(error))
         self.error, self.first = error, first
+
+    def refused(self, record: AttachmentRecord) -> RefusedContent:
+        """Return what the catalog is told of the attachment."""
+        return RefusedContent(record.id, self.error.code, str(self.error))
+
+
+def spoilt_entries(record: AttachmentRecord, spoilt: Spoilt, journal: JournalReader) -> list[Entry]:
+    """Return what goes to quarantine for content that cannot be read: the part that shows the fault, if any."""
+    if spoilt.first is None:
+        return []
+    if spoilt.error.code == DAMAGED_PART:
+        return [(damaged_part(record, spoilt.first.pack(), spoilt.error), None)]
+    return [quarantine_entry(spoilt.first.pack(), journal.read(spoilt.first), spoilt.error)]
 
 
 def read_content(

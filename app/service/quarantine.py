@@ -10,15 +10,25 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from app.model.errors import TheirError
+from app.model.errors import DamagedError, TheirError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import NewEvent, QuarantineCopy, QuarantineRecord
+from app.model.records import AttachmentRecord, QuarantineCopy, QuarantineRecord
+from app.observe import logger
 from app.ports import Catalog, ContentStore, JournalReader
+from app.service.surroundings import Surroundings
+
+log = logger(__name__)
 
 IN_CATALOG = 4096
 """Bytes of a message, its fields among them, that the catalog takes."""
 
+COPIED_AT_ONCE = 200
+"""Messages that one call copies: each large one is an object, on disk before its segment goes."""
+
 _BYTES = frozenset(("correl_id", "message_id", "group_id"))
+
+Entry = tuple[QuarantineRecord, QuarantineCopy | None]
+"""What quarantine tells of a message, and the copy of a small one."""
 
 
 def quarantine_record(position: int, message: PhysicalMessage, error: TheirError) -> QuarantineRecord:
@@ -38,18 +48,17 @@ def quarantine_record(position: int, message: PhysicalMessage, error: TheirError
     )
 
 
-def quarantine_entry(
-    position: int, message: PhysicalMessage, error: TheirError
-) -> tuple[QuarantineRecord, QuarantineCopy | None]:
+def damaged_part(record: AttachmentRecord, position: int, error: TheirError) -> QuarantineRecord:
+    """Return what quarantine says of a part that cannot be read back: no more than of which attachment it is."""
+    known = PhysicalMessage(record.source, "", correl_id=record.correl_id, received_at=record.last_received_at)
+    return quarantine_record(position, known, error)
+
+
+def quarantine_entry(position: int, message: PhysicalMessage, error: TheirError) -> Entry:
     """What quarantine tells of a physical message, and the copy of a small one."""
     record = quarantine_record(position, message, error)
     copy = small_copy(record.id, message)
     return (record, None) if copy is None else (replace(record, in_journal=False), copy)
-
-
-def quarantine_event(record: QuarantineRecord) -> NewEvent:
-    data: dict[str, object] = {"source": record.source, "code": record.code, "row": record.row, "why": record.why}
-    return NewEvent("message.quarantined", record.id, record.received_at, data)
 
 
 def copy_name(quarantine_id: str) -> str:
@@ -96,3 +105,35 @@ def quarantined_message(
         return message._replace(body=bytes(message.body))
     body = b"".join(store.read(copy_name(record.id))) if copy.body is None else copy.body
     return unpack_descriptor(copy.descriptor, body)
+
+
+def copy_quarantined(around: Surroundings, segment: int) -> None:
+    """Copies messages of up to `limits.quarantine_body` from segments before this one, the oldest first. Larger ones
+    keep their segment until retention removes their entries."""
+    below = Position(segment, 0, 0).pack()
+    entries = around.catalog.uncopied_quarantine(below, around.settings.limits.quarantine_body, COPIED_AT_ONCE)
+    if not entries:
+        return
+    copies: list[QuarantineCopy] = []
+    objects: dict[str, str] = {}
+    gone: list[str] = []
+    for entry in entries:
+        try:
+            message = around.journal.read(Position.unpack(entry.position))
+        except (KeyError, DamagedError):
+            gone.append(entry.id)
+            continue
+        copies.append(_copy(around, entry, message, objects))
+    around.catalog.copied_quarantine(copies, objects, gone)
+    log.info("quarantine_copied", count=len(copies), objects=len(objects), gone=len(gone))
+
+
+def _copy(
+    around: Surroundings, entry: QuarantineRecord, message: PhysicalMessage, objects: dict[str, str]
+) -> QuarantineCopy:
+    if (small := small_copy(entry.id, message)) is not None:
+        return small
+    name = objects[entry.id] = copy_name(entry.id)
+    with around.store.create(name) as target:
+        target.write(message.body)
+    return QuarantineCopy(entry.id, pack_descriptor(message), None)

@@ -12,9 +12,10 @@ from typing import Any
 
 from app.model.attachment import AttachmentState
 from app.model.errors import CatalogError, DamagedError
-from app.model.records import DAMAGED_CONTENT, AttachmentRecord, NewEvent
+from app.model.records import DAMAGED_CONTENT, AttachmentRecord
 from app.observe import logger
-from app.service.content import Content
+from app.service.content.access import Content
+from app.service.events import damage_event
 from app.service.surroundings import Surroundings
 
 log = logger(__name__)
@@ -39,8 +40,7 @@ class Damages:
             self._found[record.id] = str(error)
         if is_new:
             log.error("content_damaged", attachment=record.id, where=where, reason=str(error))
-            data: dict[str, object] = {"code": DAMAGED_CONTENT, "reason": str(error)}
-            event = NewEvent("attachment.damaged", record.id, self._around.clock.now(), data)
+            event = damage_event(record.id, str(error), self._around.clock.now())
             with suppress(CatalogError):  # a damaged disk may be the catalog's, too
                 self._around.catalog.mark_damaged(record.id, str(error), [event])
             self._around.bell.ring()

@@ -1,8 +1,10 @@
-"""The parts of an attachment, as far as the journal still has them."""
+"""The parts of an attachment: those that the journal still has, and those that have not come."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
+from app.assembly.arrangement import arrangement_of
 from app.assembly.parts import Parts
+from app.model.errors import DamagedError
 from app.model.message import Position
 from app.model.records import AttachmentRecord, changed
 from app.observe import logger
@@ -35,3 +37,20 @@ def without_gone(record: AttachmentRecord, parts: Parts, segments: Collection[in
     if is_group:
         return changed(record, group=None, parts_received=0, bytes_received=0)
     return changed(record, parts_received=parts.count)
+
+
+def missing_ranges(
+    record: AttachmentRecord, catalog: Catalog, journal: JournalReader, limit: int
+) -> list[tuple[int, int]]:
+    """Return closed ranges of sequence numbers that have not come yet, at most `limit` of them; of an IBM MQ group, of
+    the MsgSeqNumbers of logical messages that are not whole."""
+    parts = Parts(catalog.part_runs(record.id))
+    return arrangement_of(record).missing(record, parts, lambda positions: _sizes(positions, journal), limit)
+
+
+def _sizes(positions: Sequence[int], journal: JournalReader) -> list[int]:
+    """The sizes of the bodies at these packed positions; zeros when the journal has lost or let go of one."""
+    try:
+        return [extent.length for extent in journal.extents(map(Position.unpack, positions))]
+    except (KeyError, DamagedError):
+        return [0] * len(positions)

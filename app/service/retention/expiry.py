@@ -1,10 +1,11 @@
 """Unfinished attachments expire, and some time after that their parts are let go.
 
-Both go by the time in which a source could receive (`app.service.receiving_time`), never by the clock. A late part
-revives an expired attachment. Once its parts are let go, it begins anew with whatever is sent again.
+Both go by the time in which a source could receive (`app.service.retention.receiving_time`), never by the clock. A late
+part revives an expired attachment. Once its parts are let go, it begins anew with whatever is sent again.
 """
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
@@ -12,27 +13,21 @@ from app.assembly.collecting import Key
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, ReceivingMark
 from app.observe import logger
-from app.service.completion import expiry_event
-from app.service.let_go import write_let_go
-from app.service.receiving_time import ReceivingTime
-from app.service.surroundings import Surroundings
+from app.ports import ContentStore
+from app.service.events import expiry_event
+from app.service.retention.receiving_time import ReceivingTime
+from app.service.surroundings import Between, Surroundings, at_once
 from app.settings import microseconds
 
 log = logger(__name__)
 
 AT_ONCE = 500
 IDS_LOGGED = 5
+LET_GO = "pipeline/let-go.json"
+"""The object of the content store that says up to where, in the journal, unfinished attachments have been let go.
 
-Change = Callable[[], Iterable[Key]]
-"""Something that changes attachments that assembly may hold in memory; returns which it must not hold any more."""
-Between = Callable[[Change], object]
-"""Makes a change between two messages, when all that was assembled before is in the catalog."""
-
-
-def at_once(change: Change) -> None:
-    """Where nobody assembles in this process."""
-    for _ in change():
-        pass
+It holds a packed position for each source. The gateway and every worker of a Spark job reach it. An attachment of which
+nothing has come after that position has expired, and nothing is kept of it."""
 
 
 class Expiring:
@@ -106,3 +101,18 @@ class Expiring:
 
 def _spoken(time: int) -> str:
     return datetime.fromtimestamp(time / 1e6, UTC).isoformat(timespec="seconds")
+
+
+def write_let_go(store: ContentStore, positions: Mapping[str, int]) -> None:
+    """Write up to where unfinished attachments have been let go; it is on disk on return."""
+    with store.create(LET_GO) as target:
+        target.write(json.dumps(positions).encode())
+
+
+def read_let_go(store: ContentStore) -> dict[str, int]:
+    """Read up to where unfinished attachments have been let go; empty where no gateway has said it."""
+    try:
+        told: dict[str, int] = json.loads(b"".join(store.read(LET_GO)))
+    except KeyError:
+        return {}
+    return told

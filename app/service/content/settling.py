@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from app.model.errors import DamagedError, StoreFull
 from app.model.records import AttachmentRecord
 from app.observe import Recurring, logger
-from app.service.content import object_name, open_content
-from app.service.damage import Damages
+from app.service.content.access import object_name, open_content
+from app.service.content.damage import Damages
 from app.service.surroundings import Surroundings
 from app.settings import microseconds
 

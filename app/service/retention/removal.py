@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from app.assembly.collecting import Key
 from app.model.attachment import AttachmentState
-from app.model.records import AttachmentRecord, NewEvent, QuarantineRecord
+from app.model.records import AttachmentRecord, QuarantineRecord
 from app.observe import logger
 from app.ports import Clock
-from app.service.expiring import Between, at_once
-from app.service.surroundings import Surroundings
+from app.service.events import deletion_event
+from app.service.surroundings import Between, Surroundings, at_once
 from app.settings import microseconds
 
 log = logger(__name__)
@@ -110,9 +110,7 @@ class Retaining:
             return False
         now = self._around.clock.now()
         why = "its content was kept for as long, or as much of it, as retention says"
-        events = [
-            NewEvent("attachment.deleted", each.id, now, {"name": each.qualifier_2, "reason": why}) for each in old
-        ]
+        events = [deletion_event(each, now, reason=why) for each in old]
         ids = [each.id for each in old]
         self._around.catalog.set_state(ids, AttachmentState.DELETED, reason_code="retention", reason=why, events=events)
         self._around.store.delete_all([each.object_name for each in old if each.object_name is not None])

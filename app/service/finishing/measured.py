@@ -1,12 +1,14 @@
-"""Objects of finished content on their way into the store."""
+"""What finishing finds out about content: size, digest, media type, and what the sender said of it."""
 
 from hashlib import sha256
 from typing import Any
 
+from app.codecs.ibm_mq.encodings import charset
 from app.codecs.sas.files import FileDescription, Tally, contradictions
+from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Finished
 from app.ports import ObjectWriter
-from app.service.content import object_name
+from app.service.content.access import object_name
 
 
 def announced(description: FileDescription, tally: Tally) -> dict[str, Any]:
@@ -45,3 +47,26 @@ class Measured:
             object_name=object_name(record.id),
             dialects=dialects,
         )
+
+
+BINARY_TYPE = "application/octet-stream"
+PARQUET_TYPE = "application/vnd.apache.parquet"
+
+_REGISTERED = {"latin-1": "iso-8859-1", "utf-16-be": "utf-16be", "utf-16-le": "utf-16le"}
+"""The names that clients know of character sets that Python calls otherwise."""
+
+_CODECS = {registered: codec for codec, registered in _REGISTERED.items()}
+_CHARSET = "charset="
+
+
+def text_type(first: PhysicalMessage) -> str:
+    """The media type of a text file that begins with this message; one whose character set is not known to be any says
+    none."""
+    named = charset(first.ccsid, first.encoding)
+    return f"text/plain; charset={_REGISTERED.get(named, named)}" if named else "text/plain"
+
+
+def text_codec(content_type: str | None) -> str | None:
+    """Return the Python codec of the character set that `text_type` gave a text file; None where it gave none."""
+    _, found, name = (content_type or "").partition(_CHARSET)
+    return _CODECS.get(name, name) if found else None

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from app.model.message import Position
 from app.observe import Recurring, logger
 from app.ports import Segment
-from app.service.copying import copy_quarantined
-from app.service.expiring import Between, Expiring, at_once
-from app.service.receiving_time import ReceivingTime
-from app.service.retaining import Retaining, RetentionClock
-from app.service.surroundings import Surroundings
+from app.service.quarantine import copy_quarantined
+from app.service.retention.expiry import Expiring
+from app.service.retention.receiving_time import ReceivingTime
+from app.service.retention.removal import Retaining, RetentionClock
+from app.service.surroundings import Between, Surroundings, at_once
 from app.settings import microseconds
 
 log = logger(__name__)

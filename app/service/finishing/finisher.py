@@ -19,24 +19,18 @@ from typing import Any, NamedTuple
 from app.assembly.collecting import Key
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
-from app.model.errors import TheirError
-from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     DAMAGED_PART,
     PARTS_GONE,
     AttachmentRecord,
     Checkpoint,
     Finished,
-    QuarantineCopy,
-    QuarantineRecord,
 )
 from app.observe import Recurring, logger
-from app.service.completion import complete_messages, finished_event, refusal_event
-from app.service.expiring import Between, at_once
-from app.service.parts_held import held_parts, segments_of
-from app.service.quarantining import quarantine_entry, quarantine_record
-from app.service.reading import Spoilt, read_content
-from app.service.surroundings import Surroundings
+from app.service.events import complete_messages, finished_event, refusal_event
+from app.service.finishing.contents import Spoilt, read_content, spoilt_entries
+from app.service.finishing.parts import held_parts, segments_of
+from app.service.surroundings import Between, Surroundings, at_once
 
 log = logger(__name__)
 
@@ -60,9 +54,6 @@ class _Waiting(NamedTuple):
 class _Failed(NamedTuple):
     times: int
     due: float
-
-
-_Entry = tuple[QuarantineRecord, QuarantineCopy | None]
 
 
 class Finisher:
@@ -271,35 +262,27 @@ class Finisher:
         self._around.bell.ring()
 
     def _refuse(self, record: AttachmentRecord, spoilt: Spoilt) -> None:
-        error, now = spoilt.error, self._around.clock.now()
-        if follow(record.state, Input.CONTENT_REFUSED) is not AttachmentState.QUARANTINED:
+        if (state := follow(record.state, Input.CONTENT_REFUSED)) is None:
             return
-        if spoilt.first is not None:
-            entry, copy = self._entry(record, spoilt.first, error)
-            copies = [] if copy is None else [copy]
-            self._around.catalog.checkpoint(Checkpoint(quarantine=[entry], quarantine_copies=copies))
-        event = refusal_event(record, error, now)
-        state = AttachmentState.QUARANTINED
-        self._around.catalog.set_state([record.id], state, reason_code=error.code, reason=str(error), events=[event])
-        self._around.metrics.quarantined.labels(record.source, error.code).inc()
+        refused = spoilt.refused(record)
+        if refused.code == DAMAGED_PART:
+            self._around.metrics.damage.labels("finishing").inc()
+            log.error("part_damaged", attachment=record.id, position=spoilt.first, reason=spoilt.error.why)
+        if entries := spoilt_entries(record, spoilt, self._around.journal):
+            copies = [copy for _, copy in entries if copy is not None]
+            self._around.catalog.checkpoint(
+                Checkpoint(quarantine=[entry for entry, _ in entries], quarantine_copies=copies)
+            )
+        events = [refusal_event(refused, self._around.clock.now())]
+        self._around.catalog.set_state(
+            [record.id], state, reason_code=refused.code, reason=refused.reason, events=events
+        )
+        self._around.metrics.quarantined.labels(record.source, refused.code).inc()
         self._count(record, state)
         self._around.bell.ring()
-
-    def _entry(self, record: AttachmentRecord, first: Position, error: TheirError) -> _Entry:
-        if error.code == DAMAGED_PART:
-            self._around.metrics.damage.labels("finishing").inc()
-            log.error("part_damaged", attachment=record.id, position=first, reason=error.why)
-            return damaged_part(record, first.pack(), error), None
-        return quarantine_entry(first.pack(), self._around.journal.read(first), error)
 
     def _count(self, record: AttachmentRecord, state: AttachmentState) -> None:
         self._around.metrics.attachments.labels(state, record.kind.word if record.kind else "unknown").inc()
 
     def _complete_messages(self, attachment_ids: list[str]) -> None:
         complete_messages(self._around.catalog, attachment_ids, self._around.clock.now())
-
-
-def damaged_part(record: AttachmentRecord, position: int, error: TheirError) -> QuarantineRecord:
-    """What quarantine says of a part that cannot be read back: no more than of which attachment it is."""
-    known = PhysicalMessage(record.source, "", correl_id=record.correl_id, received_at=record.last_received_at)
-    return quarantine_record(position, known, error)

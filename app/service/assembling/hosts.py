@@ -11,12 +11,11 @@ from typing import Any, NamedTuple, Protocol
 from app.model.errors import JournalFull
 from app.model.message import PhysicalMessage, Position
 from app.observe import logger
-from app.service.assembler import Assembler
-from app.service.expiring import Change, at_once
-from app.service.finisher import Finisher
+from app.service.assembling.assembler import Assembler
+from app.service.finishing.finisher import Finisher
 from app.service.intake import Journaler
-from app.service.stage import Stage, repeat
-from app.service.surroundings import Surroundings
+from app.service.surroundings import Change, Surroundings, at_once
+from app.service.threads import Stage, repeat
 
 log = logger(__name__)
 
@@ -129,7 +128,7 @@ class Landing:
             stage.join(STOP_SECONDS)
 
     def between(self, change: Change) -> None:
-        """The job's own state follows by `app.service.let_go`."""
+        """The job's own state follows by `app.service.retention.expiry`."""
         at_once(change)
 
     def finish_again(self, attachment_id: str) -> None:

@@ -18,6 +18,14 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from app.assembly.collecting import Address, ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
+from app.assembly.interpretation import (
+    Answered,
+    Consequence,
+    Duplicate,
+    Rejected,
+    Unreadable,
+    interpret,
+)
 from app.assembly.machine import Assembly, Limits
 from app.codecs.sas import dialect
 from app.framing.reading import read_event
@@ -34,12 +42,11 @@ from app.model.records import (
     changed,
 )
 from app.observe import Recurring, logger
-from app.service.completion import complete_messages
-from app.service.early import EarlyReader
-from app.service.expiring import Change
-from app.service.parts_held import held_parts, segments_of, without_gone
-from app.service.quarantining import quarantine_entry, quarantine_event
-from app.service.surroundings import Surroundings
+from app.service.events import complete_messages, quarantine_event
+from app.service.finishing.early import EarlyReader
+from app.service.finishing.parts import held_parts, segments_of, without_gone
+from app.service.quarantine import quarantine_entry
+from app.service.surroundings import Change, Surroundings
 
 CHECKPOINT_SECONDS = 0.25
 QUEUED_BATCHES = 3
@@ -71,6 +78,39 @@ class _Unsaved:
     completed: dict[str, Finished | None] = field(default_factory=dict)
     applications: list[Address] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)
+
+
+class _Messages(NamedTuple):
+    """The message that was just applied, and those before it that the journal still has."""
+
+    around: Surroundings
+    at: int
+    applied: PhysicalMessage
+
+    def message(self, position: int) -> PhysicalMessage | None:
+        """As `app.assembly.interpretation.Messages`. An earlier message waited with an attachment; when that expired,
+        the journal may have let it go."""
+        if position == self.at:
+            return self.applied
+        try:
+            return self.around.journal.read(Position.unpack(position))
+        except KeyError:
+            log.warning("a message that waited is no longer in the journal", position=position)
+            return None
+        except DamagedError as error:
+            log.error("message_damaged", position=position, reason=str(error))  # noqa: TRY400 - a fault of the disk
+            self.around.metrics.damage.labels("assembly").inc()
+            return None
+
+    def body(self, position: int) -> bytes | memoryview:
+        """As `app.assembly.interpretation.Messages`."""
+        if position == self.at:
+            return self.applied.body
+        try:
+            (body,) = self.around.journal.bodies([Position.unpack(position)])
+        except KeyError as gone:
+            raise DamagedError("its place in the journal is gone") from gone
+        return body
 
 
 class Assembler:
@@ -303,52 +343,20 @@ class Assembler:
         match effect:
             case Completed(attachment, parts):
                 self._unsaved.completed[attachment] = self._early.take(attachment, parts)
-            case Repeated(attachment, first, again):
-                self._compare(attachment, first, again, message)
-            case Refused(position, code, row, why):
-                if (refused := message if position == at else self._earlier(position)) is not None:
-                    self._quarantine(position, refused, TheirError(code, row, -1, why))
-            case ApplicationMessage(address, position):
-                if (found := message if position == at else self._earlier(position)) is not None:
-                    now = found.received_at
-                    self._assembly.set_application(address, bytes(found.body), found.format, found.ccsid, now)
-                    self._unsaved.applications.append(address)
+            case _:
+                self._carry_out_consequence(interpret(effect, _Messages(self._around, at, message)), message.source)
 
-    def _earlier(self, position: int) -> PhysicalMessage | None:
-        """A message that waited with an attachment; None when that expired and the journal has let the message go."""
-        try:
-            return self._around.journal.read(Position.unpack(position))
-        except KeyError:
-            log.warning("a message that waited is no longer in the journal", position=position)
-            return None
-        except DamagedError as error:
-            log.error("message_damaged", position=position, reason=str(error))  # noqa: TRY400 - a fault of the disk
-            self._around.metrics.damage.labels("assembly").inc()
-            return None
-
-    def _compare(self, attachment: str | None, first: int | None, again: int, message: PhysicalMessage) -> None:
-        """A place taken twice: the same bytes are a duplicate, others a conflict, and the first ones stay, unless they
-        cannot be read back."""
-        try:
-            is_other = first is not None and not self._same_body(first, message)
-        except DamagedError as error:
-            if attachment is not None and first is not None:
-                self._heal(attachment, first, again, error)
-                return
-            is_other = False
-        if is_other:
-            why = "its place is taken by an earlier message with other bytes"
-            self._quarantine(again, message, TheirError("conflicting-part", "body", -1, why))
-            return
-        self._around.metrics.duplicates.labels(message.source).inc()
-
-    def _same_body(self, first: int, message: PhysicalMessage) -> bool:
-        """Raises DamagedError when the earlier one cannot be read back."""
-        try:
-            (earlier,) = self._around.journal.bodies([Position.unpack(first)])
-        except KeyError as gone:
-            raise DamagedError("its place in the journal is gone") from gone
-        return earlier == message.body
+    def _carry_out_consequence(self, consequence: Consequence | None, source: str) -> None:
+        match consequence:
+            case Rejected(position, message, error):
+                self._quarantine(position, message, error)
+            case Duplicate():
+                self._around.metrics.duplicates.labels(source).inc()
+            case Unreadable(attachment, first, again, damage):
+                self._heal(attachment, first, again, damage)
+            case Answered(address, answer):
+                self._assembly.set_application(address, answer)
+                self._unsaved.applications.append(address)
 
     def _heal(self, attachment: str, first: int, again: int, error: DamagedError) -> None:
         """Takes what came again in the place of what is damaged."""

@@ -1,0 +1,55 @@
+"""The transition table of `app.assembly.states` as conditions of SQL: the rules themselves are said there alone."""
+
+from collections.abc import Collection
+
+from sqlalchemy import ColumnElement, TextClause, text
+
+from adapters.sql_catalog import tables
+from app.assembly.states import CLOSED, Input, follow, sources, sources_of
+from app.model.attachment import AttachmentState
+
+_state = tables.attachments.c.state
+
+
+def _among(states: Collection[AttachmentState]) -> ColumnElement[bool]:
+    """Return the shortest condition: SQLite may choose the index on states for a list of them."""
+    others = [state for state in AttachmentState if state not in states]
+    if len(states) == 1:
+        return _state == next(iter(states)).value
+    if len(others) == 1:
+        return _state != others[0].value
+    return _state.in_([state.value for state in states])
+
+
+def _literal(states: Collection[AttachmentState], *, negated: bool = False) -> TextClause:
+    """Return a condition for statements that are run for many rows at once: their only parameters are their rows'."""
+    values = ", ".join(f"'{state.value}'" for state in states)
+    if len(states) == 1:
+        return text(f"attachments.state {'!=' if negated else '='} {values}")
+    return text(f"attachments.state {'NOT IN' if negated else 'IN'} ({values})")
+
+
+IS_CLOSED = _literal(sorted(CLOSED))
+IS_NOT_CLOSED = _literal(sorted(CLOSED), negated=True)
+
+
+def can(happened: Input) -> ColumnElement[bool]:
+    """Return the condition that this can happen to an attachment in the state that it has by now."""
+    return _among(sources(happened))
+
+
+def can_now(happened: Input) -> TextClause:
+    """Return the same condition as `can`, for statements that are run for many rows at once."""
+    return _literal(sources(happened))
+
+
+def may_become(target: AttachmentState) -> ColumnElement[bool]:
+    """Return the condition that a decision may lead an attachment to `target` from the state that it has by now."""
+    return _among(sources_of(target))
+
+
+def becomes(happened: Input) -> str:
+    """Return the state that this leads to, whichever state it happens in."""
+    (target,) = {follow(state, happened) for state in sources(happened)}
+    assert target is not None
+    return target.value

@@ -1,0 +1,96 @@
+"""What the effects of assembly come to: one interpretation for every host.
+
+The machine never sees bytes. A host gives `interpret` the messages that an effect refers to, and carries out what comes
+back in its own way: at once, in memory, or with the results of a batch.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from app.assembly.collecting import Address, ApplicationMessage, Refused, Repeated
+from app.model.errors import DamagedError, TheirError
+from app.model.message import PhysicalMessage
+from app.model.records import MessageRecord
+
+
+class Messages(Protocol):
+    """The messages that a host can still read, by their packed journal positions."""
+
+    def message(self, position: int) -> PhysicalMessage | None:
+        """Return a message; None when the journal no longer has it, or cannot read it back."""
+
+    def body(self, position: int) -> bytes | memoryview:
+        """Return the body of a message. Raises DamagedError when it cannot be read back."""
+
+
+class Rejected(NamedTuple):
+    """A message that goes to quarantine, with the reason."""
+
+    position: int
+    message: PhysicalMessage
+    error: TheirError
+
+
+class Duplicate(NamedTuple):
+    """A message that changes nothing: an earlier one with the same bytes has its place."""
+
+    position: int
+
+
+class Unreadable(NamedTuple):
+    """A part that came again, and whose earlier copy the journal cannot read back: it may take its place."""
+
+    attachment: str
+    first: int
+    again: int
+    error: DamagedError
+
+
+class Answered(NamedTuple):
+    """The application message of the message at this address."""
+
+    address: Address
+    answer: PhysicalMessage
+
+
+Consequence = Rejected | Duplicate | Unreadable | Answered
+
+
+def interpret(effect: Repeated | Refused | ApplicationMessage, messages: Messages) -> Consequence | None:
+    """Return what the host has to do; None when the message that an effect refers to cannot be had any more."""
+    match effect:
+        case Repeated():
+            return _compare(effect, messages)
+        case Refused(position, code, row, why, at):
+            message = messages.message(position)
+            return None if message is None else Rejected(position, message, TheirError(code, row, at, why))
+        case ApplicationMessage(address, position):
+            answer = messages.message(position)
+            return None if answer is None else Answered(address, answer)
+
+
+def _compare(effect: Repeated, messages: Messages) -> Consequence:
+    """Compare a message that came again with the earlier one: other bytes are a conflict, and the first ones stay."""
+    attachment, first, again = effect
+    if first is None:
+        return Duplicate(again)
+    try:
+        is_same = messages.body(first) == messages.body(again)
+    except DamagedError as error:
+        return Duplicate(again) if attachment is None else Unreadable(attachment, first, again, error)
+    message = None if is_same else messages.message(again)
+    if message is None:
+        return Duplicate(again)
+    why = "its place is taken by an earlier message with other bytes"
+    return Rejected(again, message, TheirError("conflicting-part", "body", -1, why))
+
+
+def answered(message: MessageRecord, answer: PhysicalMessage) -> MessageRecord:
+    """Return a message with its application message; without attachments, nothing of it is missing then."""
+    return replace(
+        message,
+        application_body=bytes(answer.body),
+        application_format=answer.format,
+        application_ccsid=answer.ccsid,
+        complete_at=None if message.attachments else answer.received_at,
+    )

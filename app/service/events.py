@@ -1,0 +1,71 @@
+"""Entries of the event log, and the completion of messages.
+
+Every entry is made here, so that each kind has the same fields whoever writes it.
+"""
+
+from collections.abc import Sequence
+
+from app.model.records import (
+    DAMAGED_CONTENT,
+    AttachmentRecord,
+    DeliveryRecord,
+    Finished,
+    NewEvent,
+    QuarantineRecord,
+    RefusedContent,
+)
+from app.ports import Catalog
+
+
+def finished_event(record: AttachmentRecord, finished: Finished) -> NewEvent:
+    """Return the event of an attachment whose content can be read."""
+    data: dict[str, object] = {"name": record.qualifier_2, "size": finished.size, "sha256": finished.sha256}
+    return NewEvent("attachment.finished", record.id, finished.finished_at, data)
+
+
+def refusal_event(refused: RefusedContent, now: int) -> NewEvent:
+    """Return the event of an attachment that becomes quarantined, with the reason."""
+    return NewEvent("attachment.quarantined", refused.id, now, {"code": refused.code, "reason": refused.reason})
+
+
+def expiry_event(record: AttachmentRecord, now: int) -> NewEvent:
+    """Return the event of an attachment that expires, with how much of it has come."""
+    received, expected = record.parts_received, record.parts_expected
+    return NewEvent("attachment.expired", record.id, now, {"parts_received": received, "parts_expected": expected})
+
+
+def lost_parts_event(attachment_id: str, code: str, reason: str, now: int) -> NewEvent:
+    """Return the event of an attachment that expires because its parts are gone."""
+    return NewEvent("attachment.expired", attachment_id, now, {"code": code, "reason": reason})
+
+
+def deletion_event(record: AttachmentRecord, now: int, **more: object) -> NewEvent:
+    """Return the event of an attachment that a client or retention deletes."""
+    return NewEvent("attachment.deleted", record.id, now, {"name": record.qualifier_2, **more})
+
+
+def damage_event(attachment_id: str, reason: str, now: int) -> NewEvent:
+    """Return the event of finished content that is not as it was received."""
+    return NewEvent("attachment.damaged", attachment_id, now, {"code": DAMAGED_CONTENT, "reason": reason})
+
+
+def quarantine_event(record: QuarantineRecord) -> NewEvent:
+    """Return the event of a physical message that goes to quarantine."""
+    data: dict[str, object] = {"source": record.source, "code": record.code, "row": record.row, "why": record.why}
+    return NewEvent("message.quarantined", record.id, record.received_at, data)
+
+
+def delivery_event(delivery: DeliveryRecord, **more: object) -> NewEvent:
+    """Return the event of a delivery that has just got its state."""
+    data: dict[str, object] = {"destination": delivery.destination, **more}
+    return NewEvent(f"delivery.{delivery.state}", delivery.id, delivery.updated_at, data)
+
+
+def complete_messages(catalog: Catalog, attachment_ids: Sequence[str], now: int, already: Sequence[str] = ()) -> None:
+    """Complete the messages of these attachments of which nothing is missing.
+
+    `already` are the identifiers of others that have become complete.
+    """
+    complete = catalog.complete_messages(attachment_ids, now) if attachment_ids else []
+    if told := [*complete, *already]:
+        catalog.add_events([NewEvent("message.complete", message, now, {}) for message in told])
