@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from time import monotonic, time_ns
 from types import FrameType
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 import uvicorn
 
@@ -23,6 +23,9 @@ from app.service.surroundings import Surroundings
 from app.settings import Http, Settings
 from app.web.api import create_app
 from app.web.protocol import configuration
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 GRACE_SECONDS = 10
 M_ARENA_MAX = -8
@@ -46,7 +49,7 @@ def build(settings: Settings) -> Gateway:
     clock: Clock = SystemClock()
     journal = _opened(
         "journal",
-        plugins.load("journal", "arrow"),
+        plugins.journal(),
         settings.journal_folder,
         segment_bytes=settings.journal.segment_bytes,
         segment_age=settings.journal.segment_age.total_seconds(),
@@ -60,8 +63,8 @@ def build(settings: Settings) -> Gateway:
         name: plugins.transport(destination.transport).sender(name, destination.options)
         for name, destination in settings.destinations.items()
     }
-    catalog = _opened("catalog", plugins.load("catalog", "sql"), settings.catalog_url)
-    store = _opened("content store", plugins.load("content store", "object_store"), settings.content_url)
+    catalog = _opened("catalog", plugins.catalog(), settings.catalog_url)
+    store = _opened("content store", plugins.content_store(), settings.content_url)
     around = Surroundings(
         settings=settings, journal=journal, catalog=catalog, store=store, clock=clock, metrics=Metrics()
     )
@@ -71,14 +74,11 @@ def build(settings: Settings) -> Gateway:
 def _archive(settings: Settings) -> ContentStore | None:
     if settings.journal.archive_url is None:
         return None
-    store: ContentStore = _opened(
-        "archive", plugins.load("content store", "object_store"), settings.journal.archive_url
-    )
-    return store
+    return _opened("archive", plugins.content_store(), settings.journal.archive_url)
 
 
-def _opened(what: str, make: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    """What `make` returns. Adapters stand on libraries with errors of their own; all that they raise is OurError."""
+def _opened(what: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Return the result of `make`. Errors of the libraries that adapters use become OurError."""
     try:
         return make(*given, **named)
     except OurError:

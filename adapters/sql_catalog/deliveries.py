@@ -16,7 +16,7 @@ _DELIVERIES = Listing(deliveries.c.created_at, deliveries.c.id, delivery_record)
 
 
 class Deliveries(CatalogPart):
-    """The calls of `app.ports.Catalog` under "deliveries"."""
+    """`app.ports.DeliveryCatalog` over SQL."""
 
     def add_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent]) -> None:
         new = (

@@ -7,11 +7,11 @@ from app.assembly.parts import Parts
 from app.model.errors import DamagedError
 from app.model.message import Position
 from app.model.records import AttachmentRecord
-from app.ports import Catalog, JournalReader
+from app.ports import JournalReader, JournalReferences
 
 
 def missing_ranges(
-    record: AttachmentRecord, catalog: Catalog, journal: JournalReader, limit: int
+    record: AttachmentRecord, catalog: JournalReferences, journal: JournalReader, limit: int
 ) -> list[tuple[int, int]]:
     """Return closed ranges of sequence numbers that have not come yet, at most `limit` of them; of an IBM MQ group, of
     the MsgSeqNumbers of logical messages that are not whole."""

@@ -6,7 +6,7 @@ from app.assembly.parts import Parts
 from app.model.message import Position
 from app.model.records import AttachmentRecord, changed
 from app.observe import logger
-from app.ports import Catalog, JournalReader
+from app.ports import JournalReader, JournalReferences
 
 log = logger(__name__)
 
@@ -17,7 +17,7 @@ def segments_of(journal: JournalReader) -> set[int]:
 
 
 def held_parts(
-    record: AttachmentRecord, catalog: Catalog, segments: Collection[int]
+    record: AttachmentRecord, catalog: JournalReferences, segments: Collection[int]
 ) -> tuple[AttachmentRecord, Parts, bool]:
     """An attachment with those of its parts that lie in these segments, and whether these are all that ever came."""
     parts = Parts(catalog.part_runs(record.id))

@@ -13,7 +13,7 @@ from typing import Any
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import NewEvent, QuarantineCopy, QuarantineRecord
-from app.ports import Catalog, ContentStore, JournalReader
+from app.ports import ContentStore, JournalReader, QuarantineCatalog
 
 IN_CATALOG = 4096
 """Bytes of a message, its fields among them, that the catalog takes."""
@@ -87,7 +87,7 @@ def unpack_descriptor(descriptor: bytes, body: bytes) -> PhysicalMessage:
 
 
 def quarantined_message(
-    record: QuarantineRecord, catalog: Catalog, store: ContentStore, journal: JournalReader
+    record: QuarantineRecord, catalog: QuarantineCatalog, store: ContentStore, journal: JournalReader
 ) -> PhysicalMessage:
     """A quarantined message with a body of its own. Raises KeyError when its bytes are gone."""
     copy = catalog.quarantine_copy(record.id)
