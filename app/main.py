@@ -44,7 +44,7 @@ class SystemClock:
 
 
 def build(settings: Settings) -> Gateway:
-    """A gateway with the adapters that the settings name; nothing runs yet. Raises OurError and PluginError."""
+    """Return a gateway with the adapters that the settings name; nothing runs yet. Raises OurError and PluginError."""
     _opened("data folder", settings.data.mkdir, parents=True, exist_ok=True)
     clock: Clock = SystemClock()
     journal = _opened(
@@ -89,9 +89,9 @@ def _opened(what: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) 
 
 
 def serve(settings: Settings) -> None:
-    """Runs the gateway and its REST interface until a signal ends it. Raises OurError and PluginError.
+    """Run the gateway and its REST interface until a signal ends it. Raises OurError and PluginError.
 
-    The port is taken first: a second gateway by mistake must not take the broker's session from the one that runs.
+    The port is bound first: a second gateway, started by mistake, must not take the broker's session from the first.
     """
     with closing(_bound(settings.http)) as listener:
         _share_arenas()
@@ -111,7 +111,7 @@ def _share_arenas() -> None:
 
 
 def _bound(http: Http) -> socket.socket:
-    """Not listening yet, so that clients are refused, not kept waiting, while the gateway recovers."""
+    """Bind the port without listening, so that clients are refused, not kept waiting, while the gateway recovers."""
     listener = socket.socket(socket.AF_INET6 if ":" in http.host else socket.AF_INET)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -132,7 +132,7 @@ class _Server(uvicorn.Server):
         self._gateway = gateway
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Unlike uvicorn's own, does not die of the signal when all is done: the gateway is still to be stopped."""
+        """End the server, but not the process as uvicorn does: the gateway must still be stopped."""
         del frame
         self._gateway.drain()
         self.force_exit = self.should_exit and sig == signal.SIGINT

@@ -83,8 +83,8 @@ class Destination(Endpoint):
 
     `body_limit` bounds the body of a physical message and `record_length` a record, in bytes. `attempts` of 0 tries
     for ever, with pauses from `retry_first` up to `retry_longest`. `group` chooses what a framing with groups makes
-    of a file: the messages of a group, or the segments of one message. `data_set_version` is the version of SAS data sets
-    that the receiving program reads."""
+    of a file: the messages of a group, or the segments of one message. `data_set_version` is the version of SAS data
+    sets that the receiving program reads."""
 
     options_field = "destination_settings"
 

@@ -20,10 +20,7 @@ class DeliveryCatalog(Protocol):
     """Deliveries, from the request that made them to their end."""
 
     def add_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent]) -> None:
-        """Add a delivery. Raises IdempotencyConflict if its key is taken."""
-
-    def delivery_by_idempotency_key(self, key: str) -> DeliveryRecord | None:
-        """Return the delivery that was requested with this key, or None."""
+        """Add a delivery. Raises IdempotencyConflict, with the earlier delivery, if its key is taken."""
 
     def due_deliveries(self, destination: str, now: int, limit: int, latest: int | None = None) -> list[DeliveryRecord]:
         """Return queued and sending deliveries to a destination whose next attempt is due, oldest first.

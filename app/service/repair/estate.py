@@ -24,16 +24,6 @@ class Progress(Protocol):
         """Say that so much more is done."""
 
 
-class Unseen:
-    """Nobody wants to know."""
-
-    def begin(self, work: str, total: int | None) -> None:
-        """Do nothing."""
-
-    def advance(self, amount: int) -> None:
-        """Do nothing."""
-
-
 class _Clock:
     def now(self) -> int:
         return time_ns() // 1000
