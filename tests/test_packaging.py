@@ -127,6 +127,13 @@ def test_each_check_is_a_hook_before_a_commit() -> None:
     assert [hook.removesuffix(" --force-exclude") for hook in hooks] == checks
 
 
+def test_the_architecture_page_names_every_folder() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    folders = [path.parent.name for path in (ROOT / "app").glob("*/__init__.py")]
+    assert folders
+    assert [name for name in folders if f"`{name}`" not in page] == []
+
+
 def test_the_chart_knows_every_section_of_the_configuration() -> None:
     schema = json.loads((ROOT / "helm" / "values.schema.json").read_text())
     # The chart's own: the volume, and what pods there are.
