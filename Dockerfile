@@ -2,14 +2,15 @@
 # With IBM MQ, of which the client is only IBM's to give (docs/ibm-mq.md), unpacked in /opt/mqm:
 # docker build --target ibm-mq --build-context mq-client=/opt/mqm -t attachment-gateway .
 # With Spark, for drivers and executors alike (docs/spark.md):
-# docker build --target pipeline -t attachment-gateway-pipeline .
+# docker build --target pipeline --build-arg LOCK=requirements-pipeline.lock -t attachment-gateway-pipeline .
 FROM python:3.11-slim-bookworm AS build
 
+ARG LOCK=requirements.lock
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/gateway
-COPY requirements.lock /src/
-RUN /opt/gateway/bin/pip install --require-hashes --requirement /src/requirements.lock
-COPY pyproject.toml README.md /src/
+COPY requirements.lock requirements-pipeline.lock /src/
+RUN /opt/gateway/bin/pip install --require-hashes --requirement "/src/$LOCK"
+COPY pyproject.toml README.md LICENSE /src/
 COPY app /src/app
 COPY adapters /src/adapters
 RUN /opt/gateway/bin/pip install --no-deps --no-build-isolation --no-index /src \
@@ -24,18 +25,6 @@ COPY --from=mq-client / /opt/mqm/
 COPY requirements-mq.lock /src/
 RUN MQ_FILE_PATH=/opt/mqm pip install --disable-pip-version-check --no-cache-dir --no-deps --require-hashes \
     --target /opt/mq-packages --requirement /src/requirements-mq.lock
-
-FROM python:3.11-slim-bookworm AS build-pipeline
-
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-RUN python -m venv /opt/gateway
-COPY requirements-pipeline.lock /src/
-RUN /opt/gateway/bin/pip install --require-hashes --requirement /src/requirements-pipeline.lock
-COPY pyproject.toml README.md /src/
-COPY app /src/app
-COPY adapters /src/adapters
-RUN /opt/gateway/bin/pip install --no-deps --no-build-isolation --no-index /src \
-    && /opt/gateway/bin/pip uninstall --yes pip setuptools
 
 FROM python:3.11-slim-bookworm AS gateway
 
@@ -71,7 +60,9 @@ RUN apt-get update \
 RUN groupadd --gid 10001 gateway \
     && useradd --uid 10001 --gid gateway --no-create-home --home-dir /var/lib/gateway --shell /usr/sbin/nologin gateway \
     && install --directory --owner gateway --group gateway /var/lib/gateway /etc/gateway
-COPY --from=build-pipeline /opt/gateway /opt/gateway
+COPY --from=build /opt/gateway /opt/gateway
+RUN /opt/gateway/bin/python -c 'import pyspark' \
+    || { echo "This image needs Spark: add --build-arg LOCK=requirements-pipeline.lock" >&2; exit 1; }
 
 ENV PATH=/opt/gateway/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -35,11 +35,12 @@ test: system $(VENV)/dev.done ## Set up, then run the whole test suite: make tes
 faults: system $(VENV)/dev.done ## Break a gateway in a thousand ways and see what holds: make faults ARGS="--seed 7 --faults 1000"
 	@exec $(BIN)/python -m tests.faults.campaign $(ARGS)
 
-check: $(VENV)/dev.done ## Style, types and the direction of imports
+check: $(VENV)/dev.done ## Style, types, the direction of imports, and how docstrings begin
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/docstrings
 
 format: $(VENV)/dev.done ## Put every file into the project's form
 	$(BIN)/ruff check --fix .

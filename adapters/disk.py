@@ -14,7 +14,7 @@ _PAUSES = (0.01, 0.2)
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable."""
+    """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -23,7 +23,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folders(folder: Path) -> None:
-    """Makes a folder and those above it, as far as they are missing; their names are durable."""
+    """Make a folder and its parents where they are missing; their names are durable."""
     if not folder.is_dir():
         make_folders(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -55,7 +55,7 @@ class ReadFile:
         return os.fstat(self._descriptor).st_size
 
     def read(self, start: int, end: int) -> bytes:
-        """Bytes [start, end), read again after a pause where the disk fails. Raises UnreadableError."""
+        """Return bytes [start, end); read again after a pause if the disk fails. Raises UnreadableError."""
         for pause in _PAUSES:
             try:
                 return self._read(start, end)
@@ -81,7 +81,7 @@ class ReadFile:
             raise _unreadable(start, end, error) from error
 
     def read_as_is(self, start: int, end: int) -> bytes:
-        """Bytes [start, end), those that cannot be read as zeros."""
+        """Return bytes [start, end), with zeros in place of bytes that cannot be read."""
         try:
             return self._read_once(start, end)
         except UnreadableError:
@@ -91,6 +91,6 @@ class ReadFile:
         return b"".join(self.read_as_is(at, min(at + _BLOCK, end)) for at in parts)
 
     def will_need(self, start: int, end: int) -> None:
-        """Has the system read these bytes in the background."""
+        """Ask the system to read these bytes in the background."""
         if start < end:
             os.posix_fadvise(self._descriptor, start, end - start, os.POSIX_FADV_WILLNEED)

@@ -50,7 +50,7 @@ class Queue:
             self._changed.notify_all()
 
     def take(self, most: int, timeout: float) -> list[PhysicalMessage]:
-        """Up to `most` messages; waits up to `timeout` seconds for the first."""
+        """Take up to `most` messages; wait up to `timeout` seconds for the first."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready, timeout)
             taken = list(islice(self._ready, most))
@@ -59,7 +59,7 @@ class Queue:
             return taken
 
     def give_back(self, messages: Sequence[PhysicalMessage]) -> None:
-        """Puts messages in front of all others, in their order."""
+        """Put messages in front of all others, in their order."""
         with self._changed:
             self._ready.extendleft(reversed(messages))
             self._changed.notify_all()
@@ -72,7 +72,7 @@ _queues: dict[tuple[str, str], Queue] = {}
 
 
 def queue(name: str, broker: str = "default") -> Queue:
-    """The queue of this name, made when it is first asked for."""
+    """Return the queue of this name; create it at the first call."""
     return _queues.setdefault((broker, name), Queue())
 
 

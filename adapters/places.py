@@ -10,7 +10,7 @@ _REMOTE_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 
 
 def local_folder(place: str | Path) -> Path | None:
-    """The folder that a path or a `file://` URL names; None for any other URL."""
+    """Return the folder that a path or a `file://` URL names; None for any other URL."""
     if isinstance(place, Path) or "://" not in place:
         return Path(place)
     parts = urlsplit(place)
@@ -18,8 +18,10 @@ def local_folder(place: str | Path) -> Path | None:
 
 
 def bucket(url: str) -> ObjectStore:
-    """The bucket, and what lies below its prefix, that `s3://`, `gs://` or `az://` names; its credentials come from the
-    environment as their own tools want them. `memory://name` is one of this process, for tests.
+    """Return the bucket, restricted to its prefix, that a URL `s3://`, `gs://` or `az://` names.
+
+    Credentials come from the environment variables of the providers' own tools. `memory://name` is a bucket of this
+    process, for tests.
 
     Raises ValueError for another URL.
     """

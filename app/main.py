@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from time import monotonic, time_ns
 from types import FrameType
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 import uvicorn
 
@@ -23,6 +23,9 @@ from app.service.threads import collect_seldom
 from app.settings import Http, Settings
 from app.web.api import create_app
 from app.web.protocol import configuration
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 GRACE_SECONDS = 10
 M_ARENA_MAX = -8
@@ -41,12 +44,12 @@ class SystemClock:
 
 
 def build(settings: Settings) -> Gateway:
-    """A gateway with the adapters that the settings name; nothing runs yet. Raises OurError and PluginError."""
+    """Return a gateway with the adapters that the settings name; nothing runs yet. Raises OurError and PluginError."""
     _opened("data folder", settings.data.mkdir, parents=True, exist_ok=True)
     clock: Clock = SystemClock()
     journal = _opened(
         "journal",
-        plugins.load("journal", "arrow"),
+        plugins.journal(),
         settings.journal_folder,
         segment_bytes=settings.journal.segment_bytes,
         segment_age=settings.journal.segment_age.total_seconds(),
@@ -60,8 +63,8 @@ def build(settings: Settings) -> Gateway:
         name: plugins.transport(destination.transport).sender(name, destination.options)
         for name, destination in settings.destinations.items()
     }
-    catalog = _opened("catalog", plugins.load("catalog", "sql"), settings.catalog_url)
-    store = _opened("content store", plugins.load("content store", "object_store"), settings.content_url)
+    catalog = _opened("catalog", plugins.catalog(), settings.catalog_url)
+    store = _opened("content store", plugins.content_store(), settings.content_url)
     around = Surroundings(
         settings=settings, journal=journal, catalog=catalog, store=store, clock=clock, metrics=Metrics()
     )
@@ -71,14 +74,11 @@ def build(settings: Settings) -> Gateway:
 def _archive(settings: Settings) -> ContentStore | None:
     if settings.journal.archive_url is None:
         return None
-    store: ContentStore = _opened(
-        "archive", plugins.load("content store", "object_store"), settings.journal.archive_url
-    )
-    return store
+    return _opened("archive", plugins.content_store(), settings.journal.archive_url)
 
 
-def _opened(what: str, make: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    """What `make` returns. Adapters stand on libraries with errors of their own; all that they raise is OurError."""
+def _opened(what: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Return the result of `make`. Errors of the libraries that adapters use become OurError."""
     try:
         return make(*given, **named)
     except OurError:
@@ -89,9 +89,9 @@ def _opened(what: str, make: Callable[..., Any], *given: Any, **named: Any) -> A
 
 
 def serve(settings: Settings) -> None:
-    """Runs the gateway and its REST interface until a signal ends it. Raises OurError and PluginError.
+    """Run the gateway and its REST interface until a signal ends it. Raises OurError and PluginError.
 
-    The port is taken first: a second gateway by mistake must not take the broker's session from the one that runs.
+    The port is bound first: a second gateway, started by mistake, must not take the broker's session from the first.
     """
     with closing(_bound(settings.http)) as listener:
         _share_arenas()
@@ -111,7 +111,7 @@ def _share_arenas() -> None:
 
 
 def _bound(http: Http) -> socket.socket:
-    """Not listening yet, so that clients are refused, not kept waiting, while the gateway recovers."""
+    """Bind the port without listening, so that clients are refused, not kept waiting, while the gateway recovers."""
     listener = socket.socket(socket.AF_INET6 if ":" in http.host else socket.AF_INET)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -132,7 +132,7 @@ class _Server(uvicorn.Server):
         self._gateway = gateway
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Unlike uvicorn's own, does not die of the signal when all is done: the gateway is still to be stopped."""
+        """End the server, but not the process as uvicorn does: the gateway must still be stopped."""
         del frame
         self._gateway.drain()
         self.force_exit = self.should_exit and sig == signal.SIGINT

@@ -26,7 +26,7 @@ _QUIET_BELOW_WARNING = ("alembic", "httpx", "httpcore", "amqtt", "py4j", "transi
 
 
 def configure_logging(level: str = "info", style: str = "auto", stream: TextIO | None = None) -> None:
-    """Sends structlog's and the standard library's records to one stream (standard error), one record a line.
+    """Send records of structlog and the standard library to one stream (standard error), one record a line.
 
     `style` is "json", "console" (for people) or "auto": console when the stream is a terminal.
     """
@@ -69,7 +69,7 @@ def configure_logging(level: str = "info", style: str = "auto", stream: TextIO |
 
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:
-    """The logger of a module: `log = logger(__name__)`, `log.info("segment sealed", segment=7)`."""
+    """Return the logger of a module, as in `log = logger(__name__)`."""
     bound: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
     return bound
 
@@ -195,12 +195,12 @@ class Metrics:
         self.bytes_received.labels(source).inc(size)
 
     def count_sent(self, destination: str, messages: int, size: int) -> None:
-        """A broker has confirmed physical messages and the bytes of their bodies."""
+        """Count physical messages that a broker has confirmed, and the bytes of their bodies."""
         self.messages_sent.labels(destination).inc(messages)
         self.bytes_sent.labels(destination).inc(size)
 
     def text(self) -> bytes:
-        """All of them in Prometheus' text format (`METRICS_CONTENT_TYPE`)."""
+        """Return all metrics in the text format of Prometheus (`METRICS_CONTENT_TYPE`)."""
         return generate_latest(self.registry)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:

@@ -1,16 +1,18 @@
 """Adapters by name, through the entry points that `pyproject.toml` declares.
 
-The gateway never imports an adapter, so that a client library which is not installed is a sentence to read when it is
-configured, and nothing at all when it is not.
+The gateway never imports an adapter. A missing client library is therefore a clear message when a configuration names
+its adapter, and no problem at all otherwise.
 """
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, Literal, cast
 
-from app.ports import TransportPlugin
+from app.ports import ArchivePlugin, CatalogPlugin, ContentStorePlugin, JournalPlugin, TableStorePlugin, TransportPlugin
 
-_GROUPS = {
+Kind = Literal["transport", "journal", "archive", "catalog", "content store", "table store"]
+
+_GROUPS: dict[Kind, str] = {
     "transport": "attachment_gateway.transports",
     "journal": "attachment_gateway.journals",
     "archive": "attachment_gateway.archives",
@@ -18,6 +20,7 @@ _GROUPS = {
     "content store": "attachment_gateway.content_stores",
     "table store": "attachment_gateway.table_stores",
 }
+KINDS = tuple(_GROUPS)
 _EXTRAS = {
     "pymqi": "mq",
     "ibmmq": "mq",
@@ -30,16 +33,46 @@ _EXTRAS = {
 
 
 class PluginError(LookupError):
-    """No such adapter, or the library that it stands on is missing."""
+    """There is no such adapter, or the library that it needs is missing."""
 
 
-def names(kind: str) -> list[str]:
-    """The adapters there are of one kind: "transport", "journal", "archive", "catalog" or "content store"."""
+def transport(name: str) -> TransportPlugin:
+    """Return the transport of this name. Raises PluginError."""
+    return cast("TransportPlugin", load("transport", name))
+
+
+def journal(name: str = "arrow") -> JournalPlugin:
+    """Return the journal of this name. Raises PluginError."""
+    return cast("JournalPlugin", load("journal", name))
+
+
+def archive(name: str = "arrow") -> ArchivePlugin:
+    """Return the journal archive of this name. Raises PluginError."""
+    return cast("ArchivePlugin", load("archive", name))
+
+
+def catalog(name: str = "sql") -> CatalogPlugin:
+    """Return the catalog of this name. Raises PluginError."""
+    return cast("CatalogPlugin", load("catalog", name))
+
+
+def content_store(name: str = "object_store") -> ContentStorePlugin:
+    """Return the content store of this name. Raises PluginError."""
+    return cast("ContentStorePlugin", load("content store", name))
+
+
+def table_store(name: str = "delta") -> TableStorePlugin:
+    """Return the table store of this name. Raises PluginError."""
+    return cast("TableStorePlugin", load("table store", name))
+
+
+def names(kind: Kind) -> list[str]:
+    """Return the names of all adapters of one kind."""
     return sorted(_entry_points(kind))
 
 
-def load(kind: str, name: str) -> Any:
-    """What the entry point of this name refers to. Raises PluginError, which says what to do."""
+def load(kind: Kind, name: str) -> Any:
+    """Return the object that an entry point refers to. Raises PluginError, which says what to do."""
     found = _entry_points(kind).get(name)
     if found is None:
         raise PluginError(f"unknown {kind} {name!r}; known: {', '.join(names(kind)) or 'none'}")
@@ -52,17 +85,12 @@ def load(kind: str, name: str) -> Any:
         raise PluginError(f"{kind} {name!r} ({found.value}) cannot be loaded: {broken}") from broken
 
 
-def transport(name: str) -> TransportPlugin:
-    """The transport of this name. Raises PluginError."""
-    plugin: TransportPlugin = load("transport", name)
-    return plugin
-
-
 def how_to_install(library: str) -> str:
+    """Return the command that installs a library, as an extra of this package where there is one."""
     extra = _EXTRAS.get(library)
     return f"pip install 'attachment-gateway[{extra}]'" if extra else f"pip install {library}"
 
 
 @cache
-def _entry_points(kind: str) -> dict[str, EntryPoint]:
+def _entry_points(kind: Kind) -> dict[str, EntryPoint]:
     return {found.name: found for found in entry_points(group=_GROUPS[kind])}

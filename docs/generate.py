@@ -1,4 +1,4 @@
-"""Writes the pages of this folder that follow from the code: python -m docs.generate"""
+"""The pages of this folder that are generated from the code. Write them with `python -m docs.generate`."""
 
 from pathlib import Path
 
@@ -83,7 +83,7 @@ LAYOUTS: dict[str, tuple[type[Layout], ...]] = {
 
 
 def layouts() -> str:
-    """The tables by which messages are read, written and traced."""
+    """Write the tables by which messages are read, written and traced."""
     pages = [
         "# Layouts\n",
         "The tables by which messages and files are read and written, as the code declares them. Byte order, width of",
@@ -97,7 +97,7 @@ def layouts() -> str:
 
 
 def states() -> str:
-    """An attachment's life: the transition table as a picture and as a table."""
+    """Draw an attachment's life: the transition table as a picture and as a table."""
     heading = " | ".join(Input)
     rows = [
         f"| {state} | " + " | ".join(TRANSITIONS.get((state, happened), "") for happened in Input) + " |"

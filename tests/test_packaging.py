@@ -10,7 +10,9 @@ import pytest
 from app.settings import Settings
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
 LOCKED_EXTRAS = {
     "requirements.lock": ["embedded", "postgresql", "tables"],
     "requirements-pipeline.lock": ["embedded", "postgresql", "pipeline"],
@@ -91,6 +93,47 @@ def test_an_image_runs_as_nobody_special_from_a_locked_build(stage: str) -> None
     assert set(folders) == {"/var/lib/gateway"}
 
 
+def test_all_images_share_one_build_and_differ_in_its_lock() -> None:
+    stages = docker_stages()
+    builds = [name for name, instructions in stages.items() if any(" -m venv " in line for line in instructions)]
+    assert builds == ["build"]
+    assert "ARG LOCK=requirements.lock" in stages["build"]
+    assert '"/src/$LOCK"' in next(line for line in stages["build"] if "--require-hashes" in line)
+    command = "docker build --target pipeline --build-arg LOCK=requirements-pipeline.lock"
+    assert command in (ROOT / "Dockerfile").read_text()
+    assert command in (ROOT / "docs" / "spark.md").read_text()
+
+
+def test_what_is_shipped_has_a_license_and_types() -> None:
+    assert PROJECT["license"] == "Apache-2.0"
+    assert [name for name in PROJECT["license-files"] if not (ROOT / name).is_file()] == []
+    assert "Copyright 2026 The attachment gateway authors" in (ROOT / "LICENSE").read_text()
+    assert [folder for folder in ("app", "adapters") if not (ROOT / folder / "py.typed").is_file()] == []
+
+
+def test_every_pattern_of_package_data_has_a_file() -> None:
+    patterns = SETUPTOOLS["package-data"]["*"]
+    found = {
+        pattern: [path for top in ("app", "adapters") for path in (ROOT / top).rglob(pattern)] for pattern in patterns
+    }
+    assert [pattern for pattern, files in found.items() if not files] == []
+
+
+def test_each_check_is_a_hook_before_a_commit() -> None:
+    recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None
+    checks = [re.sub(r" \.$", "", line.strip()) for line in recipe[1].replace("$(BIN)", ".venv/bin").splitlines()]
+    hooks = re.findall(r"entry: (.*)", (ROOT / ".pre-commit-config.yaml").read_text())
+    assert [hook.removesuffix(" --force-exclude") for hook in hooks] == checks
+
+
+def test_the_architecture_page_names_every_folder() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    folders = [path.parent.name for path in (ROOT / "app").glob("*/__init__.py")]
+    assert folders
+    assert [name for name in folders if f"`{name}`" not in page] == []
+
+
 def test_the_chart_knows_every_section_of_the_configuration() -> None:
     schema = json.loads((ROOT / "helm" / "values.schema.json").read_text())
     # The chart's own: the volume, and what pods there are.
@@ -98,7 +141,10 @@ def test_the_chart_knows_every_section_of_the_configuration() -> None:
     assert set(schema["properties"]["settings"]["properties"]) == set(Settings.model_fields) - own
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/adr/index.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/index.md", "docs/architecture.md", "docs/adr/index.md"],
+)
 def test_links_lead_somewhere(page: str) -> None:
     path = ROOT / page
     links = [link for link in re.findall(r"\]\(([^)#]+)", path.read_text()) if "://" not in link]

@@ -9,6 +9,7 @@ import pytest
 
 from app import plugins
 from app.settings import Settings, SettingsError, load, microseconds
+from tests.support import mqi
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "gateway.toml"
 SOURCE = '[sources.orders]\ntransport = "mqtt"\nurl = "mqtt://a"\ntopic = "t"\n'
@@ -204,8 +205,9 @@ def test_segments_are_sealed_sooner_where_spark_assembles(file: Path, monkeypatc
     assert segments("") == (1 << 20, 5)
 
 
-@pytest.mark.parametrize("kind", ["transport", "journal", "catalog", "content store"])
-def test_every_adapter_that_is_declared_loads(kind: str) -> None:
+@pytest.mark.parametrize("kind", plugins.KINDS)
+def test_every_adapter_that_is_declared_loads(kind: plugins.Kind) -> None:
+    mqi.load("pymqi")
     for name in plugins.names(kind):
         assert plugins.load(kind, name) is not None
 

@@ -18,7 +18,6 @@ class Remedy(Enum):
     """nothing, until somebody changes the queue manager, the configuration or the message"""
 
 
-MQRC_BACKED_OUT = 2003
 MQRC_DATA_LENGTH_ERROR = 2010
 MQRC_SYNCPOINT_LIMIT_REACHED = 2024
 MQRC_MSG_TOO_BIG_FOR_Q = 2030

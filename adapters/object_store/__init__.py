@@ -45,7 +45,7 @@ class ObjectStore:
         self._objects.delete_all([_checked(name) for name in names])
 
     def names(self, prefix: str = "") -> Iterator[str]:
-        """In no particular order; `prefix` is the beginning of a name, whole words or not."""
+        """Return names in no particular order; `prefix` may end within a word."""
         return self._objects.names(prefix)
 
 

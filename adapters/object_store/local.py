@@ -127,7 +127,7 @@ class PartialFile:
         os.posix_fadvise(self._file.fileno(), 0, max(0, self._size - CACHED_BYTES), os.POSIX_FADV_DONTNEED)
 
     def name(self, path: Path) -> None:
-        """Makes what was written durable, then visible at a path of the same file system."""
+        """Make what was written durable, then visible at a path of the same file system."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self.path.rename(path)
@@ -135,7 +135,7 @@ class PartialFile:
         sync_folder(path.parent)
 
     def close(self) -> None:
-        """Forgets what was written, unless it has been named."""
+        """Discard what was written, unless it has been named."""
         if not self._named:
             self.path.unlink(missing_ok=True)
         with suppress(OSError):

@@ -95,7 +95,7 @@ _ADVANCE = (
 
 
 class Assembly(CatalogPart):
-    """The calls of `app.ports.Catalog` under "assembly"."""
+    """`app.ports.AssemblyCatalog` over SQL."""
 
     def progress(self) -> int | None:
         with self._database.read() as connection:

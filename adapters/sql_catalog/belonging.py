@@ -11,7 +11,7 @@ from app.model.records import JournalIdentity
 
 
 class Belonging(CatalogPart):
-    """The calls of `app.ports.Catalog` under "belonging"."""
+    """`app.ports.CatalogBinding` over SQL."""
 
     def lock(self) -> None:
         self._database.lock.take()

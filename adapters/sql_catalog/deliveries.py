@@ -16,7 +16,7 @@ _DELIVERIES = Listing(deliveries.c.created_at, deliveries.c.id, delivery_record)
 
 
 class Deliveries(CatalogPart):
-    """The calls of `app.ports.Catalog` under "deliveries"."""
+    """`app.ports.DeliveryCatalog` over SQL."""
 
     def add_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent]) -> None:
         new = (
@@ -42,9 +42,6 @@ class Deliveries(CatalogPart):
 
     def delivery(self, delivery_id: str) -> DeliveryRecord | None:
         return self._one(select(deliveries).where(deliveries.c.id == delivery_id), delivery_record)
-
-    def delivery_by_idempotency_key(self, key: str) -> DeliveryRecord | None:
-        return self._one(_by_key(key), delivery_record)
 
     def due_deliveries(self, destination: str, now: int, limit: int, latest: int | None = None) -> list[DeliveryRecord]:
         to_destination = select(deliveries).where(IS_OPEN, deliveries.c.destination == destination)

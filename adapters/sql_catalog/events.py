@@ -11,7 +11,7 @@ from app.model.records import EventRecord, NewEvent
 
 
 class Events(CatalogPart):
-    """The calls of `app.ports.Catalog` under "events"."""
+    """`app.ports.EventCatalog` over SQL."""
 
     def events_after(self, number: int, limit: int) -> list[EventRecord]:
         later = select(events).where(events.c.number > number).order_by(events.c.number).limit(limit)

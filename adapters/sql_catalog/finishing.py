@@ -61,7 +61,7 @@ _SETTLE = Bulk(
 
 
 class Finishing(CatalogPart):
-    """The calls of `app.ports.Catalog` under "finishing"."""
+    """`app.ports.FinishingCatalog` over SQL."""
 
     def complete_attachments(
         self, limit: int | None = None, after: AttachmentRecord | None = None

@@ -24,7 +24,7 @@ _QUARANTINE = Listing(quarantine.c.received_at, quarantine.c.id, quarantine_reco
 
 
 class Quarantine(CatalogPart):
-    """The calls of `app.ports.Catalog` under "quarantine"."""
+    """`app.ports.QuarantineCatalog` over SQL."""
 
     def quarantined(
         self, source: str | None, state: QuarantineState | None, cursor: str | None, limit: int

@@ -29,7 +29,7 @@ _COUNTED: tuple[tuple[Table, tuple[str, ...]], ...] = (
 
 
 class Reading(CatalogPart):
-    """The calls of `app.ports.Catalog` under "reading"."""
+    """`app.ports.ListingCatalog` over SQL."""
 
     def attachments(self, which: AttachmentFilter, cursor: str | None, limit: int) -> Page[AttachmentRecord]:
         statement = select(_attachments).where(*self._conditions(which))

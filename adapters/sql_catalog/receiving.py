@@ -34,7 +34,7 @@ NOTHING_CAME: dict[str, Any] = {
 
 
 class Receiving(CatalogPart):
-    """The calls of `app.ports.Catalog` under "receiving time"."""
+    """`app.ports.ExpiryCatalog` over SQL."""
 
     def receiving_time(self) -> dict[str, int]:
         with self._database.read() as connection:

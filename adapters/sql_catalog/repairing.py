@@ -7,7 +7,7 @@ from adapters.sql_catalog.tables import progress
 
 
 class Repairing(CatalogPart):
-    """The calls of `app.ports.Catalog` under "repairing"."""
+    """`app.ports.CatalogRepair` over SQL."""
 
     def flush(self) -> None:
         """Any durable write takes the quick ones before it to disk; this one changes nothing else."""

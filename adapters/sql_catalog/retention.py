@@ -49,7 +49,7 @@ _COUNTS: dict[str, Any] = {
 
 
 class Retention(CatalogPart):
-    """The calls of `app.ports.Catalog` under "retention"."""
+    """`app.ports.RetentionCatalog` over SQL."""
 
     def kept(self) -> dict[str, Kept]:
         with self._database.read() as connection:

@@ -13,7 +13,7 @@ _attachments, _part_runs, _quarantine = tables.attachments, tables.part_runs, ta
 
 
 class Segments(CatalogPart):
-    """`app.ports.Catalog.needed_segments`."""
+    """`app.ports.JournalReferences.needed_segments` over SQL."""
 
     def needed_segments(self, among: Collection[int] | None = None) -> set[int]:
         """As the answer lets segments go, all that it rests on is on disk when it is given."""

@@ -87,7 +87,6 @@ def _list(place: ContentStore) -> None:
 
 def _opened(place: str) -> ContentStore:
     try:
-        store: ContentStore = plugins.load("content store", "object_store")(place)
+        return plugins.content_store()(place)
     except ValueError as error:
         raise OurError(str(error)) from error
-    return store

@@ -76,7 +76,7 @@ def import_(
     )
     found = [Capture(path, wanted) for path in captures]
     try:
-        with closing(plugins.load("journal", "arrow")(to)) as target:
+        with closing(plugins.journal()(to)) as target:
             before = {segment.number for segment in target.segments()}
             importer = Importer(target, lambda: time_ns() // 1000, keep_going=keep_going)
             columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
@@ -99,7 +99,7 @@ def segments(
 ) -> None:
     """List sealed segments: messages, bytes of their bodies, when they were received, and their sources."""
     try:
-        archive: JournalArchive = plugins.load("archive", "arrow")(folder)
+        archive = plugins.archive()(folder)
         found = [held for segment in archive.segments() if (held := _held(archive, segment.number)) is not None]
     except (OurError, OSError, ValueError, plugins.PluginError) as error:
         raise Failure(str(error)) from error

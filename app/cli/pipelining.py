@@ -196,7 +196,7 @@ def _run_batch(
     from app.pipeline.report import report  # noqa: PLC0415
 
     job = Job.of(settings, journal, in_place=in_place, tables=tables)
-    with closing(plugins.load("catalog", "sql")(settings.catalog_url)) as catalog:
+    with closing(plugins.catalog()(settings.catalog_url)) as catalog:
         with progress(spark, "assembling", err):
             committed = run(spark, job, catalog, SystemClock())
         return committed, report(catalog, open_job(job).archive)
@@ -212,7 +212,7 @@ def _run_stream(
     ending = Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: ending.set())
-    with closing(plugins.load("catalog", "sql")(settings.catalog_url)) as catalog:
+    with closing(plugins.catalog()(settings.catalog_url)) as catalog:
         query = start(
             spark,
             Job.of(settings, journal, in_place=in_place, tables=tables),

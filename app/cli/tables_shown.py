@@ -211,7 +211,7 @@ def _opened(config: Path | None, place: str | None) -> Iterator[TableStore]:
     """The tables of the configuration, or those that lie elsewhere. What goes wrong with them is a Failure."""
     url = place or read(config).tables_url
     try:
-        yield plugins.load("table store", "delta")(url)
+        yield plugins.table_store()(url)
     except (plugins.PluginError, OurError, ValueError) as error:
         raise Failure(str(error)) from error
 

@@ -118,7 +118,7 @@ def is_short(written: str) -> bool:
 
 
 def reference(written: str) -> Format:
-    """A format as people write it: `DATE9` is `DATE9.`"""
+    """Return a format from the way people write it: `DATE9` for `DATE9.` is accepted."""
     written = written.strip()
     if len(written) > _LONGEST_REFERENCE:
         return Format(written)

@@ -1,4 +1,4 @@
-"""SAS format references as text: name, width and decimals as `DATE9.`, `BEST12.2` or `$CHAR20.`"""
+"""SAS format references as text: `DATE9.`, `BEST12.2` and `$CHAR20.` have a name, a width and decimals."""
 
 import re
 from typing import NamedTuple

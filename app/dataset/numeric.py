@@ -52,7 +52,7 @@ _SIXTEENTHS = np.uint64(3)
 class Numbers(NamedTuple):
     """A numeric column. `doubles` are NaN or infinite where `absent`, which is None where nothing is; `tags` are None
     where no special missing value occurs; `odd` counts the missing values that are none of SAS's: other NaNs and
-    infinities, which stand for `.`"""
+    infinities, for which `.` stands."""
 
     doubles: Doubles
     absent: NDArray[np.bool_] | None = None
@@ -147,7 +147,7 @@ def encode(
     tags: Tags | None = None,
     charset: str = "latin-1",
 ) -> Bytes:
-    """A column of rows by length bytes; NaN is written as the missing value that `tags` says, or `.`
+    """Return a column of rows by length bytes; NaN becomes the missing value in `tags`, or `.` where that has none.
 
     `charset` is that of the data set's texts: it decides how an IBM float tells special missing values. Raises
     BadValueError for an infinity, which SAS lacks, for a value beyond the range of IBM floats, and for one that the

@@ -37,7 +37,7 @@ class DamagedError(OurError):
 
     @classmethod
     def of(cls, *damage: Damage) -> "DamagedError":
-        """The error for damage in the journal."""
+        """Return the error for damage in the journal."""
         return cls("; ".join(map(str, damage)), damage=damage)
 
 

@@ -5,18 +5,18 @@ from hashlib import blake2b
 
 
 def attachment_id(source: str, correl_id: bytes) -> str:
-    """The identifier of the attachment with this correlid of 16 or 24 bytes from this source: 32 hexadecimal digits."""
+    """Return the identifier, 32 hexadecimal digits, of the attachment with this correlid of 16 or 24 bytes."""
     return _identifier(b"attachment", source, correl_id)
 
 
 def message_id(source: str, header_correl_id: bytes) -> str:
-    """The identifier of the message whose header has this 24-byte correlid: 32 hexadecimal digits."""
+    """Return the identifier, 32 hexadecimal digits, of the message whose header has this 24-byte correlid."""
     return _identifier(b"message", source, header_correl_id)
 
 
 def announces_application(message_correl_id: bytes) -> bool:
-    """Whether a header with this message correlid announces an application message; blanks are those of ASCII or of
-    EBCDIC."""
+    """Return whether a header with this message correlid announces an application message: zeros and blanks (in ASCII
+    or EBCDIC) announce none."""
     return bool(message_correl_id.strip(b"\0 @"))
 
 

@@ -40,7 +40,7 @@ class PhysicalMessage(NamedTuple):
     properties: Mapping[str, str] = NO_PROPERTIES
 
     def unreadable(self, code: str, why: str) -> "PhysicalMessage":
-        """The message as the journal keeps it when it could not be read: a word for programs, a sentence for people."""
+        """Return the message as the journal keeps it if it could not be read; `why` is a sentence for people."""
         reason = {**self.properties, "refused-code": code, "refused-why": why}
         return self._replace(framing=UNREADABLE, properties=reason)
 
@@ -82,7 +82,7 @@ class Position(NamedTuple):
     row: int
 
     def pack(self) -> int:
-        """The position as one integer of 63 bits: 31 of segment, 20 of batch, 12 of row. Order is kept."""
+        """Return the position as one integer of 63 bits: 31 of segment, 20 of batch, 12 of row. Order is kept."""
         return self.segment << 32 | self.batch << 12 | self.row
 
     @classmethod

@@ -70,20 +70,17 @@ def open_job(job: Job) -> Opened:
 
 @cache
 def _archive(place: str) -> JournalArchive:
-    archive: JournalArchive = plugins.load("archive", "arrow")(place)
-    return archive
+    return plugins.archive()(place)
 
 
 @cache
 def _content_store(place: str) -> ContentStore:
-    store: ContentStore = plugins.load("content store", "object_store")(place)
-    return store
+    return plugins.content_store()(place)
 
 
 @cache
 def _table_store(place: str) -> TableStore:
-    store: TableStore = plugins.load("table store", "delta")(place)
-    return store
+    return plugins.table_store()(place)
 
 
 def _conventions(settings: Settings) -> Settings:

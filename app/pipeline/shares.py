@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from math import ceil
+from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, NonNegativeInt, PositiveInt
@@ -36,11 +37,10 @@ class SourceOptions(BaseModel):
     break_after_segment: NonNegativeInt = 0
 
     def open(self) -> JournalArchive:
-        """The archive, opened anew. Raises OurError, and PluginError when there is no such adapter."""
-        settings = {"cache": self.cache, "cache_bytes": self.cache_bytes}
-        given = {name: value for name, value in settings.items() if value is not None}
-        opened: JournalArchive = plugins.load("archive", self.archive)(self.path, **given)
-        return opened
+        """Open the archive anew. Raises OurError, and PluginError if there is no such adapter."""
+        cache = None if self.cache is None else Path(self.cache)
+        size = {} if self.cache_bytes is None else {"cache_bytes": self.cache_bytes}
+        return plugins.archive(self.archive)(self.path, cache, **size)
 
     def has(self, segment: Segment) -> bool:
         """Whether a batch reads it."""

@@ -295,7 +295,7 @@ class Gateway:
         """Where the tables of data sets are. Raises PluginError when the library that reads them is missing."""
         with self._opening_tables:
             if self._tables is None:
-                self._tables = plugins.load("table store", "delta")(self.settings.tables_url)
+                self._tables = plugins.table_store()(self.settings.tables_url)
             return self._tables
 
     def wait_events(self, after: int, timeout: float) -> list[EventRecord]:

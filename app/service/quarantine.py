@@ -14,7 +14,7 @@ from app.model.errors import DamagedError, TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, QuarantineCopy, QuarantineRecord
 from app.observe import logger
-from app.ports import Catalog, ContentStore, JournalReader
+from app.ports import ContentStore, JournalReader, QuarantineCatalog
 from app.service.surroundings import Surroundings
 
 log = logger(__name__)
@@ -96,7 +96,7 @@ def unpack_descriptor(descriptor: bytes, body: bytes) -> PhysicalMessage:
 
 
 def quarantined_message(
-    record: QuarantineRecord, catalog: Catalog, store: ContentStore, journal: JournalReader
+    record: QuarantineRecord, catalog: QuarantineCatalog, store: ContentStore, journal: JournalReader
 ) -> PhysicalMessage:
     """A quarantined message with a body of its own. Raises KeyError when its bytes are gone."""
     copy = catalog.quarantine_copy(record.id)

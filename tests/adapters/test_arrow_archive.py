@@ -135,7 +135,7 @@ class TestFolder(ArchiveContract):
             ArrowArchive(tmp_path / "missing")
 
     def test_is_found_by_its_entry_point(self) -> None:
-        assert plugins.load("archive", "arrow") is ArrowArchive
+        assert plugins.archive() is ArrowArchive
 
 
 class TestBucket(ArchiveContract):

@@ -52,7 +52,6 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.deliveries(None, "pier", "MTI6", 5),
     lambda catalog: catalog.due_deliveries("pier", 5, 5),
     lambda catalog: catalog.ended_deliveries(5, 5),
-    lambda catalog: catalog.delivery_by_idempotency_key("k"),
     lambda catalog: catalog.events_after(5, 5),
     lambda catalog: catalog.prune_events(5),
     lambda catalog: catalog.counts(),

@@ -129,7 +129,7 @@ def test_a_group_without_flags_is_none(session: Session, queue: str, c: ModuleTy
 
 
 def test_version_1_gets_one_in_front(session: Session, queue: str, c: ModuleType) -> None:
-    """ "MQMDE returned by MQGET call": for a version-1 MQMD, in the queue manager's own ways of writing."""
+    """Under "MQMDE returned by MQGET call": for a version-1 MQMD, in the queue manager's own ways of writing."""
     session.put(
         session.destination(queue),
         b"data",
@@ -150,14 +150,14 @@ def test_version_1_gets_one_in_front(session: Session, queue: str, c: ModuleType
 
 
 def test_version_1_gets_none_for_initial_values(session: Session, queue: str) -> None:
-    """ "MQMDE returned by MQGET call": only "if one or more of the fields in the MQMDE has a nondefault value"."""
+    """Under "MQMDE returned by MQGET call": only "if one or more of the fields in the MQMDE has a nondefault value"."""
     session.put(session.destination(queue), b"data", Format=b"MQSTR")
     got = session.get(session.source(queue), version=1)
     assert (got.body, got.md.Format) == (b"data", b"MQSTR   ")
 
 
 def test_version_2_never_gets_one_made(session: Session, queue: str, c: ModuleType) -> None:
-    """ "Usage": "Applications that use a version-2 MQMD will not encounter an MQMDE structure"."""
+    """Under "Usage": "Applications that use a version-2 MQMD will not encounter an MQMDE structure"."""
     session.put(session.destination(queue), b"data", GroupId=GROUP, MsgFlags=c.MQMF_MSG_IN_GROUP)
     got = session.get(session.source(queue))
     assert (got.body, got.md.GroupId, got.md.Format) == (b"data", GROUP, c.MQFMT_NONE)
@@ -199,7 +199,7 @@ def put_dead_segment(session: Session, queue: str, c: ModuleType) -> None:
 
 
 def test_a_dead_segment_gets_one_behind_its_header(session: Session, queue: str, c: ModuleType) -> None:
-    """ "There is one special case": a segment put with version 2 and MQFMT_DEAD_LETTER_HEADER."""
+    """Under "There is one special case": a segment put with version 2 and MQFMT_DEAD_LETTER_HEADER."""
     put_dead_segment(session, queue, c)
     got = session.get(session.source(queue))
     assert got.body[:108] == dead_letter_header(c, "DESTINATION")[:108]

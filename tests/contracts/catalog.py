@@ -107,7 +107,7 @@ def known(catalog: Catalog, number: int) -> AttachmentRecord:
 def everything(catalog: Catalog, identifier: str) -> tuple[object, ...]:
     """What each search by an identifier finds."""
     found = (catalog.attachment(identifier), catalog.message(identifier), catalog.quarantine_entry(identifier))
-    return (*found, catalog.delivery(identifier), catalog.delivery_by_idempotency_key(identifier))
+    return (*found, catalog.delivery(identifier))
 
 
 def pages(listing: Callable[[str | None], Page[T]]) -> Iterator[list[T]]:
@@ -1021,7 +1021,7 @@ class CatalogContract:
                 catalog.add_delivery(delivery(2, idempotency_key="k", fingerprint=fingerprint), [HAPPENED])
             assert (conflict.value.delivery, conflict.value.same_request) == (first, same)
         assert catalog.delivery("d2") is None
-        assert catalog.delivery_by_idempotency_key("k") == first
+        assert catalog.delivery("d1") == first
         assert len(catalog.events_after(0, 9)) == 1
         catalog.add_delivery(delivery(3), [])
         catalog.add_delivery(delivery(4), [])

@@ -24,7 +24,7 @@ from adapters.arrow_journal import ArrowJournal
 from app.model.errors import OurError
 from app.model.message import PhysicalMessage, Position
 from app.pipeline import references
-from app.pipeline.shares import Piece, admitted, shares
+from app.pipeline.shares import Piece, SourceOptions, admitted, shares
 from app.pipeline.sources import BATCH_BYTES, BatchReader, JournalSource, ReferenceSource, StreamReader, register
 from app.ports import JOURNAL_SCHEMA, Segment
 from tests.contracts.journal import messages_of
@@ -194,6 +194,12 @@ class TestReading:
         asked = reader(Written(tmp_path))
         assert asked.partitions() == []
         assert list(asked.read(InputPartition(None))) == []
+
+    def test_the_cache_of_an_object_store_is_the_folder_that_was_named(self, tmp_path: Path) -> None:
+        asked = {"path": "memory://archive", "cache": str(tmp_path / "cache"), "cache_bytes": "1MiB"}
+        options = SourceOptions.model_validate(asked)
+        assert options.open().segments() == []
+        assert (tmp_path / "cache").is_dir()
 
     @pytest.mark.parametrize(
         "wrong",

@@ -25,7 +25,7 @@ def converted(pieces: Iterable[bytes | memoryview], variables: Sequence[Variable
 
 
 def ibm(number: float) -> bytes:
-    """A hexadecimal float of 8 bytes; NaN is the missing value `.`"""
+    """Return a hexadecimal float of 8 bytes; NaN becomes `.`, the missing value."""
     if math.isnan(number):
         return _MISSING
     if not number:

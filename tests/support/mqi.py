@@ -29,7 +29,7 @@ def load(library: Library) -> ModuleType:
 
 
 def environment(library: Library | None) -> dict[str, str]:
-    """This process's environment, changed so that a Python process can import this library and not the other one.
+    """Return the environment in which a Python process can import this library and not the other one.
 
     With None it can import neither.
     """

@@ -4,13 +4,12 @@ Sources: "WebSphere MQ Telemetry Transport fixed header"; OASIS, MQTT Version 3.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from app.codecs.mqtt.fixed_header import FixedHeader, PacketType, require_defined
 from app.wire import Layout, Num, Varint, WireError, row
 
 _WITH_FLAG_1 = {PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE}
-_LONGEST_LENGTH: Final = 4
 
 Version = Literal["5", "3.1.1"]
 

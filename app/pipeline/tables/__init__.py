@@ -9,7 +9,7 @@ of the batch, which grows, and with which all of it happens once:
     append(tables, FILES, file_rows(files), application, transaction)
     append(tables, QUALITY, quality_rows(increments), application, transaction)
 
-Tasks are plain data that can be pickled; `DataSet`s become Arrow rows with `to_rows` and come back with `from_rows`.
+Tasks are plain data that can be pickled.
 `file_rows` takes pairs of an `AttachmentRecord` and what `Finished` it; `summed(tables.rows(QUALITY))` reads quality.
 """
 
@@ -22,9 +22,7 @@ from app.pipeline.tables.building import (
     Written,
     append,
     commit,
-    from_rows,
     plan,
-    to_rows,
     write,
 )
 from app.pipeline.tables.files import file_rows
@@ -44,12 +42,10 @@ __all__ = [
     "append",
     "commit",
     "file_rows",
-    "from_rows",
     "hour_of",
     "plan",
     "quality_rows",
     "summed",
     "table_name",
-    "to_rows",
     "write",
 ]

@@ -81,32 +81,6 @@ class Committed(NamedTuple):
     warnings: list[str]
 
 
-def to_rows(data_sets: Iterable[DataSet]) -> pa.Table:
-    """Data sets as Arrow rows, for the way between processes."""
-    rows = [each._asdict() | {"schema": each.schema.serialize().to_pybytes()} for each in data_sets]
-    return pa.Table.from_pylist(rows, ROWS)
-
-
-def from_rows(table: pa.Table) -> list[DataSet]:
-    return [DataSet(**{**row, "schema": _schema(row["schema"])}) for row in table.to_pylist()]
-
-
-ROWS = pa.schema(
-    [
-        pa.field("attachment", pa.string()),
-        pa.field("message", pa.string()),
-        pa.field("source", pa.string()),
-        pa.field("received_at", pa.int64()),
-        pa.field("library", pa.string()),
-        pa.field("member", pa.string()),
-        pa.field("object_name", pa.string()),
-        pa.field("size", pa.int64()),
-        pa.field("schema", pa.binary()),
-    ]
-)
-"""The rows of `to_rows`."""
-
-
 def plan(tables: TableStore, data_sets: Iterable[DataSet], application: str, transaction: int) -> list[TablePlan]:
     """What has to be done so that the tables hold these data sets, by table."""
     by_table: dict[str, list[DataSet]] = {}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from app.model.records import AttachmentRecord, Extent
-from app.ports import Catalog, ContentStore, Journal, JournalReader
+from app.ports import ContentStore, Journal, JournalReader, JournalReferences
 
 PIECE = 1 << 20
 """Bytes a read yields at a time, at most."""
@@ -74,7 +74,9 @@ class JournalContent:
             at += 1
 
 
-def open_content(record: AttachmentRecord, catalog: Catalog, store: ContentStore, journal: Journal) -> Content:
+def open_content(
+    record: AttachmentRecord, catalog: JournalReferences, store: ContentStore, journal: Journal
+) -> Content:
     """The content of a finished attachment. Raises KeyError when it is gone."""
     if record.storage == "store" and record.object_name is not None and record.size is not None:
         return StoredContent(store, record.object_name, store.size(record.object_name))

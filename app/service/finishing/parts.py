@@ -8,7 +8,7 @@ from app.model.errors import DamagedError
 from app.model.message import Position
 from app.model.records import AttachmentRecord, changed
 from app.observe import logger
-from app.ports import Catalog, JournalReader
+from app.ports import JournalReader, JournalReferences
 
 log = logger(__name__)
 
@@ -19,7 +19,7 @@ def segments_of(journal: JournalReader) -> set[int]:
 
 
 def held_parts(
-    record: AttachmentRecord, catalog: Catalog, segments: Collection[int]
+    record: AttachmentRecord, catalog: JournalReferences, segments: Collection[int]
 ) -> tuple[AttachmentRecord, Parts, bool]:
     """An attachment with those of its parts that lie in these segments, and whether these are all that ever came."""
     parts = Parts(catalog.part_runs(record.id))
@@ -40,7 +40,7 @@ def without_gone(record: AttachmentRecord, parts: Parts, segments: Collection[in
 
 
 def missing_ranges(
-    record: AttachmentRecord, catalog: Catalog, journal: JournalReader, limit: int
+    record: AttachmentRecord, catalog: JournalReferences, journal: JournalReader, limit: int
 ) -> list[tuple[int, int]]:
     """Return closed ranges of sequence numbers that have not come yet, at most `limit` of them; of an IBM MQ group, of
     the MsgSeqNumbers of logical messages that are not whole."""

@@ -24,7 +24,7 @@ from app.model.attachment import AttachmentState, DeliveryState
 from app.model.errors import DamagedError, OurError
 from app.model.records import AttachmentRecord
 from app.model.segment_names import segment_name
-from app.ports import Catalog, ContentStore, JournalArchive, Segment
+from app.ports import Catalog, ContentStore, Segment
 from app.service.repair import manifests
 from app.service.repair.contents import Measure, measure
 from app.service.repair.estate import Estate, Progress
@@ -62,7 +62,7 @@ def back_up(estate: Estate, place: ContentStore, progress: Progress, keep: int |
 class _Backup:
     def __init__(self, estate: Estate, place: ContentStore, progress: Progress) -> None:
         self._estate, self._place, self._progress = estate, place, progress
-        self._archive: JournalArchive = plugins.load("archive", "arrow")(estate.settings.journal_folder)
+        self._archive = plugins.archive()(estate.settings.journal_folder)
         now = estate.clock.now()
         moment = datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         self._report = Report(f"{moment}-{secrets.token_hex(2)}")
@@ -77,14 +77,14 @@ class _Backup:
         self._sealed()
         with TemporaryDirectory(prefix="backup-") as folder:
             snapshot = self._consistent(Path(folder))
-            with closing(plugins.load("catalog", "sql")(f"sqlite:///{snapshot}")) as catalog:
+            with closing(plugins.catalog()(f"sqlite:///{snapshot}")) as catalog:
                 journal = catalog.journal_identity()
                 self._contents(catalog)
                 self._deliveries(catalog)
             self._others()
             self._tables()
             whole = Path(folder) / "whole.sqlite"
-            plugins.load("catalog", "sql").database(f"sqlite:///{snapshot}").snapshot(whole)
+            plugins.catalog().database(f"sqlite:///{snapshot}").snapshot(whole)
             self._keep(CATALOG, measure(_file(whole), _nobody), lambda: _file(whole))
         header = Header(self._report.id, self._now, journal, max(self._copied(), default=0) + 1, self._deleted)
         manifests.write(self._place, header, self._files.values())
@@ -99,7 +99,7 @@ class _Backup:
             snapshot = folder / f"catalog-{attempt}.sqlite"
             self._estate.database.snapshot(snapshot)
             self._journal(folder)
-            with closing(plugins.load("catalog", "sql")(f"sqlite:///{snapshot}")) as catalog:
+            with closing(plugins.catalog()(f"sqlite:///{snapshot}")) as catalog:
                 missing = catalog.needed_segments() - self._copied()
             if not missing:
                 return snapshot
@@ -217,7 +217,7 @@ class _Backup:
         settings = self._estate.settings
         if settings.tables.url is None and not (settings.data / "tables").is_dir():
             return
-        store: ContentStore = plugins.load("content store", "object_store")(settings.tables_url)
+        store = plugins.content_store()(settings.tables_url)
         names = sorted(store.names(), key=lambda name: ("_delta_log/" not in name, name))
         self._progress.begin("tables", None)
         for name in names:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from app.model.errors import OurError
 from app.model.records import AttachmentRecord
-from app.ports import Catalog, ContentStore, JournalReader
+from app.ports import ContentStore, JournalReader, JournalReferences
 from app.service.content.access import Content, JournalContent, StoredContent
 
 Advance = Callable[[int], None]
@@ -37,7 +37,7 @@ class Unsound(NamedTuple):
 
 
 def unsound(
-    record: AttachmentRecord, catalog: Catalog, store: ContentStore, journal: JournalReader, advance: Advance
+    record: AttachmentRecord, catalog: JournalReferences, store: ContentStore, journal: JournalReader, advance: Advance
 ) -> Unsound | None:
     """Return what is the matter with a finished attachment's content; None where it is as it was."""
     what = "object" if record.storage == "store" else "content"

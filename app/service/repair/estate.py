@@ -24,16 +24,6 @@ class Progress(Protocol):
         """Say that so much more is done."""
 
 
-class Unseen:
-    """Nobody wants to know."""
-
-    def begin(self, work: str, total: int | None) -> None:
-        """Do nothing."""
-
-    def advance(self, amount: int) -> None:
-        """Do nothing."""
-
-
 class _Clock:
     def now(self) -> int:
         return time_ns() // 1000
@@ -74,15 +64,15 @@ def opened(settings: Settings, *, write: bool) -> Iterator[Estate]:
     """Open everything: to be read beside a running gateway, or (`write`) alone, with the locks that a gateway takes.
     Raises OurError where another process has them, or where something is not there or cannot be opened."""
     clock = _Clock()
-    database: CatalogDatabase = plugins.load("catalog", "sql").database(settings.catalog_url)
+    database = plugins.catalog().database(settings.catalog_url)
     with ExitStack() as closing:
         writer: Journal | None = None
         journal: JournalReader
         if write:
-            writer = journal = plugins.load("journal", "arrow")(settings.journal_folder, clock=clock)
+            writer = journal = plugins.journal()(settings.journal_folder, clock=clock)
             closing.callback(writer.close)
         else:
-            journal = plugins.load("archive", "arrow")(settings.journal_folder)
+            journal = plugins.archive()(settings.journal_folder)
         catalog, why = _catalog(settings, database, write=write)
         if catalog is not None:
             closing.callback(catalog.close)
@@ -93,7 +83,7 @@ def opened(settings: Settings, *, write: bool) -> Iterator[Estate]:
             catalog_error=why,
             journal=journal,
             writer=writer,
-            store=plugins.load("content store", "object_store")(settings.content_url),
+            store=plugins.content_store()(settings.content_url),
             tables=lambda: tables(settings),
             clock=clock,
         )
@@ -101,8 +91,7 @@ def opened(settings: Settings, *, write: bool) -> Iterator[Estate]:
 
 def tables(settings: Settings) -> TableStore:
     """Return the tables. Raises PluginError when the library that reads them is missing."""
-    store: TableStore = plugins.load("table store", "delta")(settings.tables_url)
-    return store
+    return plugins.table_store()(settings.tables_url)
 
 
 def _catalog(settings: Settings, database: CatalogDatabase, *, write: bool) -> tuple[Catalog | None, str | None]:
@@ -113,7 +102,7 @@ def _catalog(settings: Settings, database: CatalogDatabase, *, write: bool) -> t
         problems = database.problems()
         if problems:
             return None, "; ".join(problems)
-        catalog = plugins.load("catalog", "sql")(settings.catalog_url)
+        catalog = plugins.catalog()(settings.catalog_url)
     except OurError as error:
         return None, str(error)
     if write:

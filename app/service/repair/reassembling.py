@@ -58,9 +58,9 @@ def reassembled(wanted: Iterable[Wanted], around: Surroundings) -> Iterator[Scra
     """Put attachments together from what is left of their segments; the scratch place goes when the block ends."""
     asked = list(wanted)
     with TemporaryDirectory(prefix="repair-", dir=around.settings.data) as folder:
-        catalog: Catalog = plugins.load("catalog", "sql")(f"sqlite:///{folder}/catalog.sqlite")
+        catalog = plugins.catalog()(f"sqlite:///{folder}/catalog.sqlite")
         try:
-            store: ContentStore = plugins.load("content store", "object_store")(Path(folder) / "content")
+            store = plugins.content_store()(Path(folder) / "content")
             numbers = {number for each in asked for number in range(each.first, each.last + 1)}
             scratch = replace(
                 around, journal=cast("Journal", _Some(around.journal, numbers)), catalog=catalog, store=store

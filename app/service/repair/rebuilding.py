@@ -30,7 +30,7 @@ from app.model.records import (
     changed,
 )
 from app.observe import logger
-from app.ports import Catalog, Journal
+from app.ports import Journal
 from app.service.assembling.assembler import Assembler
 from app.service.content.access import object_name
 from app.service.finishing.finisher import Finisher
@@ -78,7 +78,7 @@ def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
     rebuilt, old = Rebuilt(), _recorded(estate, journal)
     with TemporaryDirectory(prefix="rebuild-", dir=estate.settings.data) as folder:
         scratch = f"sqlite:///{folder}/catalog.sqlite"
-        catalog: Catalog = plugins.load("catalog", "sql")(scratch)
+        catalog = plugins.catalog()(scratch)
         try:
             around = estate.surroundings(catalog, journal)
             in_doubt = _load(around, None if old.is_foreign else _first(journal), rebuilt, progress)
@@ -93,11 +93,11 @@ def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
         finally:
             catalog.close()
         copy = Path(folder) / "whole.sqlite"
-        plugins.load("catalog", "sql").database(scratch).snapshot(copy)
+        plugins.catalog().database(scratch).snapshot(copy)
         if estate.database.exists():
             rebuilt.aside = estate.database.set_aside()
         estate.database.load(copy)
-    catalog = plugins.load("catalog", "sql")(estate.settings.catalog_url)
+    catalog = plugins.catalog()(estate.settings.catalog_url)
     try:
         Recorder(catalog, estate.store).record_all()
     finally:

@@ -16,7 +16,7 @@ from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, OurError
 from app.model.records import JournalIdentity
 from app.model.segment_names import SEALED
-from app.ports import Catalog, CatalogDatabase, ContentStore, Journal
+from app.ports import ContentStore
 from app.service.repair import manifests
 from app.service.repair.backing_up import CATALOG, CONTENT, JOURNAL, TABLES
 from app.service.repair.estate import Progress
@@ -68,7 +68,7 @@ class _Targets:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._opened: dict[str, ContentStore] = {}
-        self._database: CatalogDatabase = plugins.load("catalog", "sql").database(settings.catalog_url)
+        self._database = plugins.catalog().database(settings.catalog_url)
 
     def content(self) -> ContentStore:
         return self._store(self._settings.content_url)
@@ -81,7 +81,7 @@ class _Targets:
 
     def _store(self, url: str) -> ContentStore:
         if url not in self._opened:
-            self._opened[url] = plugins.load("content store", "object_store")(url)
+            self._opened[url] = plugins.content_store()(url)
         return self._opened[url]
 
     def require_empty(self) -> None:
@@ -99,8 +99,8 @@ class _Targets:
         if header.journal is None:
             return None
         identity = header.journal._replace(epoch=header.journal.epoch + EPOCHS_AHEAD)
-        plugins.load("journal", "arrow").begin(self._settings.journal_folder, identity, header.following)
-        journal: Journal = plugins.load("journal", "arrow")(self._settings.journal_folder)
+        plugins.journal().begin(self._settings.journal_folder, identity, header.following)
+        journal = plugins.journal()(self._settings.journal_folder)
         try:
             return journal.identity()
         finally:
@@ -121,7 +121,7 @@ class _Targets:
             if self._database.exists():
                 self._database.set_aside()
             self._database.load(copy)
-        catalog: Catalog = plugins.load("catalog", "sql")(self._settings.catalog_url)
+        catalog = plugins.catalog()(self._settings.catalog_url)
         try:
             if identity is not None:
                 catalog.bind(identity)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord
-from app.ports import AttachmentFilter, Catalog, Page
+from app.ports import AttachmentFilter, ListingCatalog, Page
 
 T = TypeVar("T")
 
@@ -27,12 +27,12 @@ def pages(page: Callable[[str | None], Page[T]]) -> Iterator[T]:
         cursor = found.next
 
 
-def attachments_in(catalog: Catalog, state: AttachmentState) -> Iterator[AttachmentRecord]:
+def attachments_in(catalog: ListingCatalog, state: AttachmentState) -> Iterator[AttachmentRecord]:
     """Yield every attachment in a state."""
     return pages(partial(_page, catalog, AttachmentFilter(state)))
 
 
-def ended_attachments(catalog: Catalog) -> Iterator[AttachmentRecord]:
+def ended_attachments(catalog: ListingCatalog) -> Iterator[AttachmentRecord]:
     """Yield every attachment that has come to an end."""
     for state in AttachmentState:
         if state not in OPEN:
@@ -46,5 +46,5 @@ def batched(items: Iterable[T], size: int = AT_ONCE) -> Iterator[list[T]]:
         yield some
 
 
-def _page(catalog: Catalog, which: AttachmentFilter, cursor: str | None) -> Page[AttachmentRecord]:
+def _page(catalog: ListingCatalog, which: AttachmentFilter, cursor: str | None) -> Page[AttachmentRecord]:
     return catalog.attachments(which, cursor, AT_ONCE)

@@ -150,7 +150,7 @@ def test_table_1_wrong_and_invalid_is_data() -> None:
 
 @pytest.mark.parametrize("ccsid", [0, -1, -3, 99999])
 def test_the_character_set_of_the_data_is_not_checked(ccsid: int) -> None:
-    """ "CodedCharSetId (MQLONG)" of the MQMDE: "The queue manager does not check that this field is valid"."""
+    """Under "CodedCharSetId (MQLONG)" of the MQMDE: "The queue manager does not check that this field is valid"."""
     message = put(MQMD1(), MQMDE(coded_char_set_id=ccsid, format="MQSTR", **SAID))
     assert (message.ccsid, message.format, message.group_id) == (ccsid, "MQSTR", GROUP)
 

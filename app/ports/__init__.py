@@ -1,0 +1,82 @@
+"""What the service needs of the outside world, as Protocols. Adapters implement them and are found by entry point.
+
+Each module is one port. Every method may be called from any thread, unless it says otherwise.
+"""
+
+from app.ports.catalog import (
+    AssemblyCatalog,
+    AttachmentFilter,
+    BadCursor,
+    Catalog,
+    CatalogBinding,
+    CatalogDatabase,
+    CatalogPlugin,
+    CatalogRepair,
+    DeliveryCatalog,
+    EventCatalog,
+    ExpiryCatalog,
+    FinishingCatalog,
+    IdempotencyConflict,
+    JournalReferences,
+    ListingCatalog,
+    Page,
+    QuarantineCatalog,
+    RetentionCatalog,
+)
+from app.ports.clock import Clock
+from app.ports.content_store import ContentStore, ContentStorePlugin, ObjectWriter
+from app.ports.journal import (
+    JOURNAL_SCHEMA,
+    ArchivePlugin,
+    Journal,
+    JournalArchive,
+    JournalPlugin,
+    JournalReader,
+    OpenSegment,
+    Segment,
+)
+from app.ports.tables import TableFile, TableStore, TableStorePlugin, TableVersion
+from app.ports.transport import Intake, Progress, Receiver, Sender, SendFailed, TransportPlugin
+
+__all__ = [
+    "JOURNAL_SCHEMA",
+    "ArchivePlugin",
+    "AssemblyCatalog",
+    "AttachmentFilter",
+    "BadCursor",
+    "Catalog",
+    "CatalogBinding",
+    "CatalogDatabase",
+    "CatalogPlugin",
+    "CatalogRepair",
+    "Clock",
+    "ContentStore",
+    "ContentStorePlugin",
+    "DeliveryCatalog",
+    "EventCatalog",
+    "ExpiryCatalog",
+    "FinishingCatalog",
+    "IdempotencyConflict",
+    "Intake",
+    "Journal",
+    "JournalArchive",
+    "JournalPlugin",
+    "JournalReader",
+    "JournalReferences",
+    "ListingCatalog",
+    "ObjectWriter",
+    "OpenSegment",
+    "Page",
+    "Progress",
+    "QuarantineCatalog",
+    "Receiver",
+    "RetentionCatalog",
+    "Segment",
+    "SendFailed",
+    "Sender",
+    "TableFile",
+    "TableStore",
+    "TableStorePlugin",
+    "TableVersion",
+    "TransportPlugin",
+]

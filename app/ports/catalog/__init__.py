@@ -1,0 +1,67 @@
+"""The catalog: what is known of messages, attachments and deliveries. `Catalog` combines one Protocol per concern."""
+
+from typing import Protocol
+
+from app.ports.catalog.assembly import AssemblyCatalog, JournalReferences
+from app.ports.catalog.database import CatalogBinding, CatalogDatabase, CatalogRepair
+from app.ports.catalog.deliveries import DeliveryCatalog, IdempotencyConflict
+from app.ports.catalog.events import EventCatalog
+from app.ports.catalog.expiry import ExpiryCatalog
+from app.ports.catalog.finishing import FinishingCatalog
+from app.ports.catalog.listing import AttachmentFilter, BadCursor, ListingCatalog, Page
+from app.ports.catalog.quarantine import QuarantineCatalog
+from app.ports.catalog.retention import RetentionCatalog
+
+__all__ = [
+    "AssemblyCatalog",
+    "AttachmentFilter",
+    "BadCursor",
+    "Catalog",
+    "CatalogBinding",
+    "CatalogDatabase",
+    "CatalogPlugin",
+    "CatalogRepair",
+    "DeliveryCatalog",
+    "EventCatalog",
+    "ExpiryCatalog",
+    "FinishingCatalog",
+    "IdempotencyConflict",
+    "JournalReferences",
+    "ListingCatalog",
+    "Page",
+    "QuarantineCatalog",
+    "RetentionCatalog",
+]
+
+
+class Catalog(
+    CatalogBinding,
+    AssemblyCatalog,
+    JournalReferences,
+    ExpiryCatalog,
+    FinishingCatalog,
+    ListingCatalog,
+    QuarantineCatalog,
+    DeliveryCatalog,
+    EventCatalog,
+    RetentionCatalog,
+    CatalogRepair,
+    Protocol,
+):
+    """Everything in one. All that concerns receiving can be rebuilt from the journal.
+
+    Methods raise CatalogError if the database cannot be read or written at present.
+    """
+
+    def close(self) -> None:
+        """Close the database and release the lock."""
+
+
+class CatalogPlugin(Protocol):
+    """The object that an entry point of the group `attachment_gateway.catalogs` refers to."""
+
+    def __call__(self, url: str, /) -> Catalog:
+        """Open the catalog at a SQLAlchemy URL; bring its schema up to date."""
+
+    def database(self, url: str) -> CatalogDatabase:
+        """Return the database at a SQLAlchemy URL, whether a catalog can be opened in it or not."""

@@ -1,0 +1,52 @@
+"""Assembly: checkpoints of what is known of unfinished attachments, and where their parts lie in the journal."""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from app.model.records import AttachmentRecord, Checkpoint, Extent, MessageRecord, PartRun
+
+
+class AssemblyCatalog(Protocol):
+    """The state of assembly, written in checkpoints."""
+
+    def progress(self) -> int | None:
+        """Return the packed position that the last checkpoint included; None before the first."""
+
+    def source_dialects(self) -> dict[str, int]:
+        """Return the detected dialect of each source."""
+
+    def attachments_by_key(self, source: str, correl_ids: Sequence[bytes]) -> dict[bytes, AttachmentRecord]:
+        """Return the attachments of a source with these correlids that are known, including deleted ones."""
+
+    def messages_by_correl_id(self, source: str, correl_ids: Sequence[bytes]) -> dict[bytes, MessageRecord]:
+        """Return the messages of a source by the 20 compared bytes of their correlid (`app.codecs.sas.correlid`)."""
+
+    def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
+        """Write a whole checkpoint or nothing.
+
+        Returns the identifiers of those `finished` and `refused` attachments that were no longer complete (deleted
+        meanwhile). Events about them are not logged, nor events about the expiry of an attachment that was no longer
+        being received.
+
+        Assembly may still report receiving or complete for an attachment that was finished, quarantined or deleted
+        meanwhile: such a row keeps its state. Every row keeps what finishing wrote (size, sha256, content type,
+        storage, object name, finished_at, observations, variables). Only an expired attachment is revived. `progress`
+        never goes back. A quarantine entry that exists already takes the new reason and is kept again.
+        """
+
+
+class JournalReferences(Protocol):
+    """Where the bytes of attachments lie in the journal."""
+
+    def part_runs(self, attachment_id: str) -> list[PartRun]:
+        """Return the runs of parts that checkpoints recorded for an attachment, in the recorded order."""
+
+    def extents(self, attachment_id: str) -> tuple[Extent, ...]:
+        """Return where the content of a finished attachment lies; () once it is settled."""
+
+    def needed_segments(self, among: Collection[int] | None = None) -> set[int]:
+        """Return the segments, of all or `among` some, whose bytes are still needed.
+
+        They hold a part of an attachment that is unfinished, unsettled, refused or expired and not yet released, a
+        message that waits for its header, or the only copy of a quarantined message.
+        """

@@ -1,0 +1,63 @@
+"""The catalog as a whole: its lock, the journal it belongs to, repair, and the database that holds it."""
+
+from pathlib import Path
+from typing import Protocol
+
+from app.model.records import JournalIdentity
+
+
+class CatalogBinding(Protocol):
+    """Which process and which journal the catalog belongs to."""
+
+    def lock(self) -> None:
+        """Make this process the one gateway of the catalog, until `close`. Raises CatalogTaken if another gateway is.
+
+        Later calls check the lock, and take it again if it was lost. Readers, and a job that assembles beside the
+        gateway, need no lock.
+        """
+
+    def journal_identity(self) -> JournalIdentity | None:
+        """Return the journal that this catalog is bound to, with the epoch that bound it last; None if it is new."""
+
+    def bind(self, journal: JournalIdentity) -> None:
+        """Bind the catalog to a journal.
+
+        From then on, each write of this process raises CatalogTaken if a later epoch has bound the catalog since.
+        Raises OurError for an older epoch of the same journal.
+        """
+
+
+class CatalogRepair(Protocol):
+    """Access for check and repair."""
+
+    def flush(self) -> None:
+        """Write everything written before to disk."""
+
+    def set_progress(self, position: int | None) -> None:
+        """Set the position after which the journal is replayed. It may be earlier than before: later changes were
+        lost."""
+
+
+class CatalogDatabase(Protocol):
+    """The database of a catalog. No other process may have it open, except where a method says so."""
+
+    place: str
+    """Where it is, for people; without a password."""
+
+    def exists(self) -> bool:
+        """Return whether there is such a database."""
+
+    def is_empty(self) -> bool:
+        """Return whether it holds no attachment, message, delivery or quarantine entry."""
+
+    def problems(self) -> list[str]:
+        """Return the damage that the database itself finds. May be called beside a running gateway."""
+
+    def set_aside(self) -> str:
+        """Make room for a new catalog; return where the old one is now, or what became of it."""
+
+    def snapshot(self, target: Path) -> None:
+        """Write its content at one moment into a new file. May be called beside a running gateway."""
+
+    def load(self, source: Path) -> None:
+        """Fill an empty database from the file of a snapshot. Raises OurError if it is not empty."""

@@ -1,0 +1,43 @@
+"""Deliveries: outgoing messages on their way to destinations."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from app.model.attachment import DeliveryState
+from app.model.records import DeliveryRecord, NewEvent
+from app.ports.catalog.listing import Page
+
+
+class IdempotencyConflict(Exception):
+    """An idempotency key that was used before: for another request, or (`same_request`) for this `delivery`."""
+
+    def __init__(self, delivery: DeliveryRecord, *, same_request: bool) -> None:
+        super().__init__(delivery.id)
+        self.delivery, self.same_request = delivery, same_request
+
+
+class DeliveryCatalog(Protocol):
+    """Deliveries, from the request that made them to their end."""
+
+    def add_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent]) -> None:
+        """Add a delivery. Raises IdempotencyConflict, with the earlier delivery, if its key is taken."""
+
+    def due_deliveries(self, destination: str, now: int, limit: int, latest: int | None = None) -> list[DeliveryRecord]:
+        """Return queued and sending deliveries to a destination whose next attempt is due, oldest first.
+
+        An attempt planned for later than `latest` is due too: a clock that was ahead has put it off.
+        """
+
+    def update_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent] = ()) -> None:
+        """Replace a delivery's record."""
+
+    def deliveries(
+        self, state: DeliveryState | None, destination: str | None, cursor: str | None, limit: int
+    ) -> Page[DeliveryRecord]:
+        """Return a page of deliveries. Raises BadCursor."""
+
+    def delivery(self, delivery_id: str) -> DeliveryRecord | None:
+        """Return a delivery, or None if it is unknown."""
+
+    def ended_deliveries(self, updated_before: int, limit: int) -> list[DeliveryRecord]:
+        """Return sent and failed deliveries that ended before a time, oldest first."""

@@ -1,0 +1,60 @@
+"""Finishing: from complete attachments to content, and changes of state after that."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord, Finished, NewEvent
+
+
+class FinishingCatalog(Protocol):
+    """Attachments whose parts are all there, until their content is in the content store."""
+
+    def complete_attachments(
+        self, limit: int | None = None, after: AttachmentRecord | None = None
+    ) -> list[AttachmentRecord]:
+        """Return attachments that are complete and not yet finished, oldest first: the first `limit` of them, or those
+        after one of them."""
+
+    def finish(self, finished: Finished, events: Sequence[NewEvent]) -> bool:
+        """Change complete to finished. Returns False and does nothing if the attachment is no longer complete (deleted
+        meanwhile)."""
+
+    def settle(self, objects: Mapping[str, str]) -> set[str]:
+        """Record that content is now in the store, in the named object of each attachment; forget extents and part
+        runs. Returns the attachments that were still there; the others were deleted meanwhile."""
+
+    def unsettled_attachments(
+        self, finished_before: int, limit: int, after: AttachmentRecord | None = None
+    ) -> list[AttachmentRecord]:
+        """Return finished attachments whose content is still read from the journal, oldest first, or those after one
+        of them."""
+
+    def mark_damaged(self, attachment_id: str, reason: str | None, events: Sequence[NewEvent] = ()) -> bool:
+        """Record that the content of a finished attachment cannot be served as received (reason code
+        `damaged-content`); without a reason, that it can be served again.
+
+        Returns False and does nothing if the attachment is not finished or this was recorded before.
+        """
+
+    def complete_messages(self, attachment_ids: Sequence[str], now: int) -> list[str]:
+        """Mark messages of these attachments complete if all their attachments are finished and their announced
+        application message has come; return their identifiers."""
+
+    def set_state(
+        self,
+        attachment_ids: Sequence[str],
+        state: AttachmentState,
+        *,
+        reason_code: str | None = None,
+        reason: str | None = None,
+        events: Sequence[NewEvent] = (),
+    ) -> None:
+        """Change the state of attachments, where the state they have by now allows it.
+
+        Other attachments are left as they are, and events about them are not logged: deleted stays deleted, only an
+        attachment being received expires, and only a quarantined one is tried again.
+        """
+
+    def stale_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
+        """Return attachments being received that got nothing since a time, oldest first."""

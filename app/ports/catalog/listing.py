@@ -1,0 +1,59 @@
+"""Listings of attachments and messages, page by page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from app.model.attachment import AttachmentKind, AttachmentState
+from app.model.records import AttachmentRecord, MessageRecord
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentFilter:
+    """Which attachments to list; None matches any. Times in µs; `name` is part of a name, ignoring case."""
+
+    state: AttachmentState | None = None
+    kind: AttachmentKind | None = None
+    source: str | None = None
+    name: str | None = None
+    message: str | None = None
+    received_after: int | None = None
+    received_before: int | None = None
+
+
+class Page(NamedTuple, Generic[T]):
+    """One page of a listing, newest first. `next` is the cursor of the following page, None on the last page."""
+
+    items: list[T]
+    next: str | None
+
+
+class BadCursor(ValueError):
+    """A page cursor that this catalog did not make."""
+
+
+class ListingCatalog(Protocol):
+    """Attachments and messages, by identifier and in pages."""
+
+    def attachments(self, which: AttachmentFilter, cursor: str | None, limit: int) -> Page[AttachmentRecord]:
+        """Return a page of attachments. Raises BadCursor."""
+
+    def attachment(self, attachment_id: str) -> AttachmentRecord | None:
+        """Return an attachment, or None if it is unknown."""
+
+    def attachments_by_id(self, attachment_ids: Sequence[str]) -> list[AttachmentRecord]:
+        """Return those of these attachments that exist, in no particular order."""
+
+    def messages(self, source: str | None, cursor: str | None, limit: int) -> Page[MessageRecord]:
+        """Return a page of messages, of one source or of all. Raises BadCursor."""
+
+    def messages_by_id(self, message_ids: Sequence[str]) -> list[MessageRecord]:
+        """Return those of these messages that exist, in no particular order."""
+
+    def message(self, message_id: str) -> MessageRecord | None:
+        """Return a message, or None if it is unknown."""
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Count rows by state: {"attachments": {state: n}, "deliveries": {state: n}, "quarantine": {state: n}}."""

@@ -1,0 +1,35 @@
+"""Quarantine: messages and attachments that could not be understood."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from app.model.records import QuarantineCopy, QuarantineRecord, QuarantineState
+from app.ports.catalog.listing import Page
+
+
+class QuarantineCatalog(Protocol):
+    """Entries of the quarantine, and copies of their bytes outside of the journal."""
+
+    def quarantined(
+        self, source: str | None, state: QuarantineState | None, cursor: str | None, limit: int
+    ) -> Page[QuarantineRecord]:
+        """Return a page of entries. Raises BadCursor."""
+
+    def quarantine_entry(self, quarantine_id: str) -> QuarantineRecord | None:
+        """Return an entry, or None if it is unknown."""
+
+    def set_quarantine_state(self, quarantine_id: str, state: QuarantineState) -> bool:
+        """Change the state of an entry; return False if it is unknown."""
+
+    def quarantine_copy(self, quarantine_id: str) -> QuarantineCopy | None:
+        """Return the copy of an entry's message, or None if there is none."""
+
+    def uncopied_quarantine(self, position_below: int, largest: int, limit: int) -> list[QuarantineRecord]:
+        """Return entries whose bytes are only in the journal, below a packed position, in the journal's order.
+        Dismissed entries and those of more than `largest` bytes are left out."""
+
+    def copied_quarantine(
+        self, copies: Sequence[QuarantineCopy], objects: Mapping[str, str], gone: Sequence[str]
+    ) -> None:
+        """Record copies of entries, with the names of the `objects` that hold bodies. The journal no longer has the
+        bytes of the entries that are `gone`."""

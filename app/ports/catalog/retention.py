@@ -1,0 +1,48 @@
+"""Retention: what is old enough, or too much, to be kept."""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord, Kept, QuarantineRecord
+
+
+class RetentionCatalog(Protocol):
+    """How much there is of everything, its oldest rows, and their removal."""
+
+    def kept(self) -> dict[str, Kept]:
+        """Return how much there is of "content", "attachments" (ended ones), "messages", "deliveries", "quarantine"
+        and "events"."""
+
+    def oldest_content(self, finished_before: int, limit: int) -> list[AttachmentRecord]:
+        """Return finished attachments whose content is in the store, oldest first."""
+
+    def refused_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
+        """Return quarantined attachments that got nothing since a time and still hold parts, oldest first."""
+
+    def drop_attachments(
+        self, states: Collection[AttachmentState], last_received_before: int, limit: int
+    ) -> tuple[int, int]:
+        """Remove attachments in these ended states that got nothing since a time and hold no parts, oldest first.
+
+        Messages without any attachment left are removed too. Returns how many attachments and how many messages.
+        """
+
+    def drop_messages(self, received_before: int, limit: int) -> int:
+        """Remove messages that never had attachments, oldest first; return how many."""
+
+    def drop_deliveries(self, delivery_ids: Sequence[str]) -> None:
+        """Remove deliveries."""
+
+    def quarantine_by_source(self) -> dict[str, Kept]:
+        """Return how much each source has in quarantine."""
+
+    def oldest_quarantine(self, source: str, received_before: int, limit: int) -> list[QuarantineRecord]:
+        """Return quarantine entries of a source in any state, oldest first."""
+
+    def drop_quarantine(self, quarantine_ids: Sequence[str]) -> None:
+        """Remove quarantine entries."""
+
+    def prune_events(self, before: int, keep: int | None = None, limit: int | None = None) -> int:
+        """Remove events logged before a time, and all but the newest `keep`; at most `limit`, oldest first. Returns how
+        many."""

@@ -1,0 +1,53 @@
+"""The content store: finished content as named objects."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+
+class ObjectWriter(Protocol):
+    """An object being written."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes to the object."""
+
+
+class ContentStore(Protocol):
+    """Objects by name. Names consist of letters, digits, `-`, `_`, `=`, `.` and `/`; the gateway makes them itself.
+
+    An object is written whole and then named: readers never see an incomplete object, and it is on disk when named.
+    """
+
+    def create(self, name: str) -> AbstractContextManager[ObjectWriter]:
+        """Write an object: it gets its name if the block ends normally and is discarded if the block raises. An
+        existing object of that name is replaced."""
+
+    def size(self, name: str) -> int:
+        """Return the size of an object in bytes. Raises KeyError if there is no such object."""
+
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> Iterator[memoryview]:
+        """Return the bytes from `offset` on, in pieces of about 1 MiB.
+
+        Raises KeyError if there is no such object. Raises DamagedError if bytes cannot be read, or if the object has
+        become shorter since the call.
+        """
+
+    def local_path(self, name: str) -> str | None:
+        """Return the path of an object's file if the store is a local folder, else None."""
+
+    def delete(self, name: str) -> None:
+        """Delete an object, if it exists."""
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        """Delete those of these objects that exist."""
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """Return the names of all objects whose name begins with `prefix`."""
+
+
+class ContentStorePlugin(Protocol):
+    """The object that an entry point of the group `attachment_gateway.content_stores` refers to."""
+
+    def __call__(self, url: str | Path, /) -> ContentStore:
+        """Open the content store in a folder or at a URL."""

@@ -1,0 +1,177 @@
+"""The journal: every physical message as received, written once and read back."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from app.model.message import PhysicalMessage, Position
+from app.model.records import Damage, Extent, JournalIdentity
+from app.ports.clock import Clock
+
+
+class Segment(NamedTuple):
+    """One journal segment; times in µs. `sealed_at` is None while the segment is being written."""
+
+    number: int
+    size: int
+    created_at: int
+    sealed_at: int | None
+
+
+class OpenSegment(NamedTuple):
+    """The durable part of the segment that is being written, as if it had been sealed there."""
+
+    number: int
+    pieces: Iterator[memoryview]
+
+
+_JOURNAL_TYPES: dict[str, pa.DataType] = {
+    "source": pa.string(),
+    "framing": pa.string(),
+    "message_id": pa.binary(),
+    "msg_type": pa.int64(),
+    "correl_id": pa.binary(),
+    "group_id": pa.binary(),
+    "msg_seq_number": pa.int64(),
+    "offset": pa.int64(),
+    "msg_flags": pa.int64(),
+    "original_length": pa.int64(),
+    "encoding": pa.int64(),
+    "ccsid": pa.int64(),
+    "format": pa.string(),
+    "put_time": pa.timestamp("us", "UTC"),
+    "received_at": pa.timestamp("us", "UTC"),
+    "properties": pa.map_(pa.string(), pa.string()),
+    "body_crc32": pa.uint32(),
+    "body": pa.large_binary(),
+}
+JOURNAL_SCHEMA = pa.schema([pa.field(name, kind, nullable=name == "put_time") for name, kind in _JOURNAL_TYPES.items()])
+"""The columns of a journal's record batches: one physical message a row, with the CRC-32C of its body. An unknown put
+time is null. A journal may add columns of its own."""
+
+
+class JournalReader(Protocol):
+    """Read access to journalled messages.
+
+    Everything read from disk is compared with its checksums before it is returned. DamagedError means that bytes have
+    changed since they were written, or cannot be read.
+    """
+
+    def read(self, position: Position) -> PhysicalMessage:
+        """Return the message at a position. Raises KeyError if its segment is gone, and DamagedError."""
+
+    def bodies(self, positions: Iterable[Position]) -> Iterator[memoryview]:
+        """Return the bodies at these positions, in the given order. Raises KeyError and DamagedError as `read`."""
+
+    def extents(self, positions: Iterable[Position]) -> Iterator[Extent]:
+        """Return where these bodies lie in their segments' files, in the given order. Raises KeyError as `read`, and
+        DamagedError if a place is lost."""
+
+    def views(self, extents: Iterable[Extent]) -> Iterator[memoryview]:
+        """Return the bytes of these extents, reading ahead; each extent lies within one body.
+
+        A view stays readable as long as it is referenced, even after its segment is retired. Raises KeyError if a
+        segment is gone, and DamagedError if the whole body that holds an extent fails its checksum.
+        """
+
+    def segment_bytes(self, segment: int) -> Iterator[memoryview]:
+        """Return the file of a sealed segment as it is, damaged or not, in pieces of at most 1 MiB. Unreadable blocks
+        are returned as zeros. Raises KeyError if the segment is gone."""
+
+    def verify(self, segment: int) -> list[Damage]:
+        """Compare all of a segment with its checksums; return [] if it is undamaged. Raises KeyError if the segment is
+        gone."""
+
+    def segments(self) -> list[Segment]:
+        """Return all segments, by number."""
+
+
+class JournalArchive(JournalReader, Protocol):
+    """Sealed segments in a folder or an object store. Many processes may read an archive at the same time, beside the
+    journal that writes it. Segments that appear after opening are found when they are asked for."""
+
+    def batch_sizes(self, segment: int) -> list[int]:
+        """Return the size in bytes of each record batch of a segment, in order. Raises KeyError if the segment is
+        gone."""
+
+    def record_batch(self, segment: int, batch: int) -> pa.RecordBatch:
+        """Return a record batch as written, with the columns of JOURNAL_SCHEMA. Raises KeyError if there is none, and
+        DamagedError."""
+
+    def open_segment(self) -> OpenSegment | None:
+        """Return the segment that a journal in this folder is writing, or None if it has no durable message."""
+
+    def identity(self) -> JournalIdentity | None:
+        """Return the journal that the segments belong to, with the highest epoch among them.
+
+        None means that there are no segments, or only segments without an identity. Raises OurError if segments
+        belong to several journals.
+        """
+
+
+class Journal(JournalReader, Protocol):
+    """Every physical message as received, in order. One writer."""
+
+    def identity(self) -> JournalIdentity:
+        """Return the identity of this journal, with the epoch of this opening."""
+
+    def end(self) -> Position | None:
+        """Return the last durable position, even if its segment was retired since; None if the journal never had a
+        message."""
+
+    def reserve(self, segment: int) -> None:
+        """Give all later segments numbers above this one, durably. Used after segments were lost. Ends the segment
+        being written."""
+
+    def append(self, messages: Sequence[PhysicalMessage]) -> list[Position]:
+        """Write messages and flush them to disk; they are durable on return. Called by one thread.
+
+        Raises JournalFull if there was no space; nothing was written then, and the same call may be repeated later.
+        """
+
+    def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
+        """Return, batch by batch and in order, everything after a position (None: everything) that was durable when
+        this was called.
+
+        A message whose body is damaged comes without it, as `unreadable("damaged-message", why)`; lost batches are
+        left out. Never raises DamagedError.
+        """
+
+    def seal(self) -> None:
+        """End the segment being written, if it is not empty, and any earlier one that could not be ended before. The
+        next append begins a new segment."""
+
+    def retire(self, segment: int) -> None:
+        """Remove a sealed segment."""
+
+    def set_aside(self, segment: int) -> None:
+        """Stop reading a sealed segment, but keep its file."""
+
+    def free_bytes(self) -> int:
+        """Return the free space, in bytes, of the file system that holds the journal."""
+
+    def close(self) -> None:
+        """Close the journal's files."""
+
+
+class JournalPlugin(Protocol):
+    """The object that an entry point of the group `attachment_gateway.journals` refers to."""
+
+    def __call__(
+        self, folder: Path, /, *, segment_bytes: int = ..., segment_age: float = ..., clock: Clock | None = None
+    ) -> Journal:
+        """Open the journal in a folder as its one writer; seal segments at this size or age (in seconds)."""
+
+    def begin(self, folder: Path, journal: JournalIdentity, following: int) -> None:
+        """Make a folder belong to a journal, or to a later epoch of it; its next segment is numbered `following` or
+        higher. The journal must not be open."""
+
+
+class ArchivePlugin(Protocol):
+    """The object that an entry point of the group `attachment_gateway.archives` refers to."""
+
+    def __call__(self, place: str | Path, /, cache: Path | None = None, cache_bytes: int = ...) -> JournalArchive:
+        """Open the archive in a folder or at a URL. Segments of an object store are kept in the folder `cache`, at most
+        `cache_bytes` of them."""

@@ -1,0 +1,92 @@
+"""The table store: tables of many files, with versions."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset  # takes a quarter of a second to load
+
+
+class TableFile(NamedTuple):
+    """A file of rows that becomes part of a table when it is committed. `path` is within the table, `size` in bytes;
+    `statistics` are those of the table format, in JSON."""
+
+    path: str
+    size: int
+    rows: int
+    statistics: str
+
+
+class TableVersion(NamedTuple):
+    """The newest version of a table. `version` grows by one with every commit; `size` in bytes, `modified_at` in µs."""
+
+    name: str
+    version: int
+    rows: int
+    files: int
+    size: int
+    modified_at: int
+
+
+class TableStore(Protocol):
+    """Tables by name, in a folder or an object store. Each version of a table becomes visible as a whole.
+
+    A name is any text; the store derives a safe path from it.
+    """
+
+    def names(self) -> list[str]:
+        """Return the names of all tables."""
+
+    def schema(self, name: str) -> pa.Schema:
+        """Return the columns with their metadata as committed. Raises KeyError if there is no such table."""
+
+    def describe(self, name: str) -> TableVersion:
+        """Return the newest version of a table. Raises KeyError if there is no such table."""
+
+    def reached(self, name: str, application: str) -> int | None:
+        """Return the transaction number that `application` last committed to a table; None if it committed none, or
+        if there is no such table."""
+
+    def write(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
+        """Write a file that readers see only after it is committed. May be called in any process."""
+
+    def commit(
+        self, name: str, schema: pa.Schema, files: Sequence[TableFile], application: str, transaction: int
+    ) -> bool:
+        """Add files to a table; create it if necessary, and widen it to `schema`, which has all its columns.
+
+        Returns False and does nothing if `application` has reached this transaction before.
+        """
+
+    def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Return the rows of the newest version. Raises KeyError if there is no such table or column."""
+
+    def dataset(self, name: str) -> "Dataset":
+        """Return the newest version for scanning, with the columns and filters that a reader pushes down.
+
+        The dataset stays at its version until that is vacuumed. Types that the table format lacks come as it stores
+        them: times of day and durations as int64, in microseconds. Raises KeyError if there is no such table.
+        """
+
+    def location(self, name: str) -> str:
+        """Return where a table lies, for programs that read the table format themselves. Raises KeyError if there is no
+        such table."""
+
+    def compact(self, name: str) -> int:
+        """Join small files; return how many were replaced."""
+
+    def retain(self, name: str, received_from: int) -> int:
+        """Remove rows received before a time (µs); return how many."""
+
+    def vacuum(self, name: str, older_than: float) -> int:
+        """Delete files that no version of the last `older_than` seconds uses; return how many."""
+
+
+class TableStorePlugin(Protocol):
+    """The object that an entry point of the group `attachment_gateway.table_stores` refers to."""
+
+    def __call__(self, url: str | Path, /) -> TableStore:
+        """Open the tables in a folder or at a URL."""

@@ -1,0 +1,124 @@
+"""Transports: receiving from brokers and sending to them."""
+
+from collections.abc import Callable, Sequence
+from threading import Event as StopSignal
+from typing import Any, NamedTuple, Protocol
+
+from pydantic import BaseModel
+
+from app.model.framing import FramingTraits
+from app.model.message import PhysicalMessage
+
+
+class Intake(Protocol):
+    """Where a receiver hands over what the broker delivered."""
+
+    def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
+        """Take messages for the journal; block while the backlog is at its limit.
+
+        `on_durable` is called once, from the journal's thread, when all of them are on disk. Only then may the
+        receiver acknowledge them to the broker. It is never called if the gateway stops before: the broker delivers
+        the messages again. It must not block.
+        """
+
+    def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
+        """Take one message whose envelope the transport could not read; otherwise as `submit`. The message goes to the
+        journal and to quarantine, never to assembly."""
+
+
+class Receiver(Protocol):
+    """One source's connection to its broker."""
+
+    def run(self, intake: Intake, stop: StopSignal) -> None:
+        """Connect, receive and reconnect with back-off until `stop` is set, in the caller's thread."""
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the connection, for health checks and people.
+
+        It has at least `connected` (bool), `since` (µs or None) and `error` (text or None). An optional `warning`
+        (text) describes a problem that does not stop messages.
+        """
+
+
+class SendFailed(Exception):
+    """A broker did not take messages. If `permanent`, trying again cannot help. The broker has confirmed the first
+    `confirmed` of the messages nevertheless; any number of the later ones may have arrived."""
+
+    def __init__(self, why: str, *, permanent: bool = False, confirmed: int = 0) -> None:
+        super().__init__(why)
+        self.permanent, self.confirmed = permanent, confirmed
+
+
+class Progress(NamedTuple):
+    """How far a delivery is when messages of it are sent: the broker has confirmed its first `messages_sent`, and this
+    is attempt number `attempt`. If `in_doubt`, an earlier attempt may have sent the messages that follow already."""
+
+    delivery: str
+    messages_sent: int
+    attempt: int
+    in_doubt: bool = False
+
+
+class Sender(Protocol):
+    """One destination's connection to its broker. One thread at a time uses it; `status` and `repeats` may be called
+    from any thread.
+
+    A sender may record, at the broker, how many messages of a delivery the broker has. If it does, `resume` returns
+    the recorded number, so that no message is sent twice; `forget` and `tidy` remove records.
+    """
+
+    def max_body(self, wanted: int | None = None) -> int:
+        """Return the size, in bytes, of the largest body that a physical message to this destination can carry.
+
+        Connects if necessary. With `wanted`, the caller needs to know no more than whether that many bytes fit.
+        Raises SendFailed.
+        """
+
+    def max_batch(self) -> int:
+        """Return how many messages one `send` may take. After a crash, no more than these can arrive twice. Raises
+        SendFailed."""
+
+    def resume(self, delivery: str, known: int | None) -> int:
+        """Return how many messages of a delivery the broker has: by the sender's own record, otherwise `known`.
+
+        `known` is None for the first attempt. Called before each attempt. Raises SendFailed.
+        """
+
+    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+        """Send messages and return when the broker has confirmed all of them. `progress` is that of their delivery
+        before this call.
+
+        Raises SendFailed; any number of messages after the confirmed ones may have arrived then.
+        """
+
+    def forget(self, delivery: str) -> None:
+        """Remove the record of a delivery that has ended, after the catalog says so. Raises SendFailed."""
+
+    def tidy(self, is_open: Callable[[str], bool]) -> None:
+        """Remove the records of deliveries to this destination that are no longer open. Raises SendFailed."""
+
+    def repeats(self) -> str | None:
+        """Return one sentence that says which messages may arrive twice, or None if none can."""
+
+    def close(self) -> None:
+        """Disconnect."""
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the connection, as `Receiver.status` does."""
+
+
+class TransportPlugin(Protocol):
+    """The object that an entry point of the group `attachment_gateway.transports` refers to.
+
+    `source_settings` and `destination_settings` validate the keys of a source or a destination that are the
+    transport's own, beside the gateway's (transport, framing, dialect ...).
+    """
+
+    source_settings: type[BaseModel]
+    destination_settings: type[BaseModel]
+
+    def receiver(self, name: str, framing: FramingTraits, settings: BaseModel) -> Receiver:
+        """Return the receiver of a source; it does not connect yet."""
+
+    def sender(self, name: str, settings: BaseModel) -> Sender:
+        """Return the sender of a destination; it does not connect yet."""

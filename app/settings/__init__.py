@@ -1,0 +1,55 @@
+"""The configuration: one TOML file and the environment, of which the environment wins.
+
+`ATTACHMENT_GATEWAY_HTTP__PORT=8081` is `port` of `[http]`. Any value may lie in a file of its own, as secrets do:
+`password_file = "/run/secrets/mq"` is `password` with the content of that file. Sizes are bytes or text such as
+"64 MiB", durations seconds or text such as "1h30m".
+"""
+
+from app.settings.endpoints import Destination, Endpoint, Source
+from app.settings.http import Http
+from app.settings.limits import Limits
+from app.settings.loading import Problem, SettingsError, load
+from app.settings.retention import Expiry, Retention, Scrub
+from app.settings.root import ENVIRONMENT_PREFIX, Log, Settings, Text
+from app.settings.section import Section
+from app.settings.storage import (
+    SEGMENTS_FOR_SPARK,
+    CatalogSettings,
+    ContentSettings,
+    JournalSettings,
+    PipelineSettings,
+    TableSettings,
+)
+from app.settings.values import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
+
+__all__ = [
+    "ENVIRONMENT_PREFIX",
+    "SEGMENTS_FOR_SPARK",
+    "CatalogSettings",
+    "ContentSettings",
+    "Destination",
+    "DialectName",
+    "Digest",
+    "Duration",
+    "Endpoint",
+    "Expiry",
+    "FramingName",
+    "Http",
+    "JournalSettings",
+    "Limits",
+    "LineEnd",
+    "Log",
+    "Name",
+    "PipelineSettings",
+    "Problem",
+    "Retention",
+    "Scrub",
+    "Section",
+    "Settings",
+    "SettingsError",
+    "Source",
+    "TableSettings",
+    "Text",
+    "load",
+    "microseconds",
+]

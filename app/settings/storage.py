@@ -1,0 +1,55 @@
+"""Where journal, catalog, content and tables lie, and how the Spark pipeline reads the journal."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from pydantic import ByteSize, Field
+
+from app.settings.section import Section
+from app.settings.values import Duration
+
+SEGMENTS_FOR_SPARK = {"segment_bytes": ByteSize(64 << 20), "segment_age": timedelta(seconds=5)}
+"""Defaults of the journal where Spark assembles. Spark sees only sealed segments, so they are sealed early."""
+
+
+class JournalSettings(Section):
+    """Where the journal lies, when a segment is sealed, and where sealed segments are archived before they are
+    deleted."""
+
+    folder: Path | None = None
+    archive_url: str | None = None
+    segment_bytes: ByteSize = Field(default=ByteSize(256 << 20), ge=1 << 16)
+    segment_age: Duration = timedelta(hours=1)
+
+
+class CatalogSettings(Section):
+    """The SQLAlchemy URL of the catalog."""
+
+    url: str | None = None
+
+
+class ContentSettings(Section):
+    """Where finished content lies, and how long after completion it is copied there from the journal."""
+
+    url: str | None = None
+    settle_after: Duration = timedelta(seconds=30)
+
+
+class TableSettings(Section):
+    """Where tables of data sets lie."""
+
+    url: str | None = None
+
+
+class PipelineSettings(Section):
+    """How Spark assembles.
+
+    A micro-batch begins every `trigger` and reads at most `bytes_per_trigger` of the journal. Late duplicates of a
+    finished attachment are recognised for `forget_finished`. Without `partitions`, Spark's own default holds.
+    `checkpoint` is a folder or URL that the driver and all executors can reach."""
+
+    checkpoint: str | None = None
+    trigger: Duration = timedelta(seconds=2)
+    bytes_per_trigger: ByteSize = Field(default=ByteSize(256 << 20), ge=1 << 20)
+    forget_finished: Duration = timedelta(days=7)
+    partitions: int | None = Field(default=None, ge=1)
