@@ -17,8 +17,8 @@ from app.framing.registry import traits
 from app.model.errors import OurError
 from app.observe import Metrics
 from app.ports import Clock, ContentStore
+from app.service.context import ServiceContext
 from app.service.gateway import Gateway
-from app.service.surroundings import Surroundings
 from app.service.threads import collect_seldom
 from app.settings import Http, Settings
 from app.web.api import create_app
@@ -65,10 +65,10 @@ def build(settings: Settings) -> Gateway:
     }
     catalog = _opened("catalog", plugins.catalog(), settings.catalog_url)
     store = _opened("content store", plugins.content_store(), settings.content_url)
-    around = Surroundings(
+    context = ServiceContext(
         settings=settings, journal=journal, catalog=catalog, store=store, clock=clock, metrics=Metrics()
     )
-    return Gateway(around, receivers, senders, _archive(settings))
+    return Gateway(context, receivers, senders, _archive(settings))
 
 
 def _archive(settings: Settings) -> ContentStore | None:

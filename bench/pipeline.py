@@ -42,8 +42,8 @@ from app.pipeline.job import Job
 from app.pipeline.session import SparkSettings, session
 from app.pipeline.sources import register
 from app.ports import AttachmentFilter
+from app.service.context import ServiceContext
 from app.service.gateway import Gateway
-from app.service.surroundings import Surroundings
 from app.settings import Settings
 from tests.support.sas_client import Attached, Program, binary_file, message
 
@@ -304,7 +304,7 @@ def embedded(journal: Path, rounds: int) -> float:
         with TemporaryDirectory() as folder, closing(ArrowJournal(journal)) as opened:
             settings = Settings.model_validate({"data": Path(folder), "expiry": {"unfinished": "36500d"}})
             with closing(SqlCatalog(settings.catalog_url)) as catalog:
-                around = Surroundings(
+                context = ServiceContext(
                     settings=settings,
                     journal=opened,
                     catalog=catalog,
@@ -312,7 +312,7 @@ def embedded(journal: Path, rounds: int) -> float:
                     clock=SystemClock(),
                     metrics=Metrics(),
                 )
-                gateway = Gateway(around, {}, {})
+                gateway = Gateway(context, {}, {})
                 gateway.start()
                 while catalog.counts()["attachments"]["complete"]:
                     sleep(SAMPLE_SECONDS)

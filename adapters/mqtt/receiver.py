@@ -1,7 +1,7 @@
 """A source's connection to its broker: reads, hands over, and acknowledges what is durable.
 
 One thread does all of it, the one that calls `run`. The journal's thread only leaves word that a batch is durable and
-rings a bell (one byte on a socket pair); packets of acknowledgement are sent by the thread that reads. What is left
+wakes it (one byte on a socket pair); packets of acknowledgement are sent by the thread that reads. What is left
 unacknowledged, the broker delivers again on the next connection.
 
 A client identifier belongs to one connection: a broker ends the older one, with MQTT 5 by saying so. Two that have the
@@ -88,10 +88,10 @@ class MqttReceiver:
         if self._shared:
             self._log.warning("shared_subscription", topics=self._shared, rule=_SHARED_RULE.format(topics="its topic"))
         backoff = Backoff()
-        with _Bell() as bell:
+        with _WakeupSocket() as wakeup:
             while not stop.is_set():
                 try:
-                    self._connection(intake, stop, bell)
+                    self._connection(intake, stop, wakeup)
                 except BrokerError as error:
                     if self._is_steady():
                         self._over()
@@ -103,7 +103,7 @@ class MqttReceiver:
                         backoff.wait(stop)
         self._status = not_connected()
 
-    def _connection(self, intake: Intake, stop: StopSignal, bell: "_Bell") -> None:
+    def _connection(self, intake: Intake, stop: StopSignal, wakeup: "_WakeupSocket") -> None:
         """One connection from its start to its end. Raises BrokerError when it ends before `stop` is set."""
         self._connected_at = None
         client, connack = self._connector.open()
@@ -112,15 +112,15 @@ class MqttReceiver:
             self._subscribe(client, connack)
             more = False
             while not stop.is_set():
-                more = client.turn(0 if more else _IDLE, bell.ringing)
-                self._acknowledge_durable(client, bell)
+                more = client.turn(0 if more else _IDLE, wakeup.readable)
+                self._acknowledge_durable(client, wakeup)
                 if arrivals := client.take_arrivals():
-                    self._hand_over(client, arrivals, intake, bell)
+                    self._hand_over(client, arrivals, intake, wakeup)
                 if not client.is_open:
                     raise BrokerError(client.lost, is_taken_over=client.lost_code == SESSION_TAKEN_OVER)
                 if self._outage.failures and self._is_steady():
                     self._over()
-            self._bid_farewell(client, bell)
+            self._bid_farewell(client, wakeup)
         finally:
             client.close()
 
@@ -149,7 +149,7 @@ class MqttReceiver:
         if any(code.value == 0 for code in granted):
             self._warn_once("granted", "QoS 0 was granted: the broker drops what it cannot deliver at once")
 
-    def _hand_over(self, client: Client, arrivals: list[Arrival], intake: Intake, bell: "_Bell") -> None:
+    def _hand_over(self, client: Client, arrivals: list[Arrival], intake: Intake, wakeup: "_WakeupSocket") -> None:
         now = _now()
         messages: list[PhysicalMessage] = []
         taken: list[Acknowledgement] = []
@@ -165,14 +165,14 @@ class MqttReceiver:
                 taken.append(acknowledgement)
             except TheirError as error:
                 unread = PhysicalMessage(self._name, self._framing.name, body=arrival.payload(), received_at=now)
-                on_durable = partial(self._durable_now, client, [acknowledgement], bell)
+                on_durable = partial(self._durable_now, client, [acknowledgement], wakeup)
                 intake.refuse(unread, error.code, str(error), on_durable)
         if any(qos == 0 for _, qos in taken):
             self._warn_once("qos", "messages arrive with QoS 0: nothing of them is kept while the gateway is away")
         if ignored:
             self._acknowledge(client, ignored)
         if messages:
-            intake.submit(messages, partial(self._durable_now, client, taken, bell))
+            intake.submit(messages, partial(self._durable_now, client, taken, wakeup))
 
     def _read(self, arrival: Arrival, now: int) -> PhysicalMessage:
         if (length := arrival.payload_at - arrival.properties_at) > _LONGEST_PROPERTIES:
@@ -181,13 +181,13 @@ class MqttReceiver:
         payload, packed = arrival.payload(), arrival.properties()
         return envelope.read(payload, packed, self._name, self._framing, now, arrival.topic)
 
-    def _durable_now(self, client: Client, taken: list[Acknowledgement], bell: "_Bell") -> None:
+    def _durable_now(self, client: Client, taken: list[Acknowledgement], wakeup: "_WakeupSocket") -> None:
         """Called by the journal's thread."""
         self._durable.append((client, taken))
-        bell.ring()
+        wakeup.wake()
 
-    def _acknowledge_durable(self, client: Client, bell: "_Bell") -> None:
-        bell.silence()
+    def _acknowledge_durable(self, client: Client, wakeup: "_WakeupSocket") -> None:
+        wakeup.clear()
         while self._durable:
             delivered_by, taken = self._durable.popleft()
             if delivered_by is client:
@@ -197,12 +197,12 @@ class MqttReceiver:
         client.acknowledge(taken)
         self._unacknowledged -= len(taken)
 
-    def _bid_farewell(self, client: Client, bell: "_Bell") -> None:
+    def _bid_farewell(self, client: Client, wakeup: "_WakeupSocket") -> None:
         """Gives what is on its way to the disk a moment to be acknowledged, which saves as many duplicates."""
         deadline = time.monotonic() + _FAREWELL
         while self._unacknowledged and client.is_open and (left := deadline - time.monotonic()) > 0:
-            bell.wait(left)
-            self._acknowledge_durable(client, bell)
+            wakeup.wait(left)
+            self._acknowledge_durable(client, wakeup)
 
     def _is_steady(self) -> bool:
         """Whether the connection stands, or stood, long enough for what went before to be over."""
@@ -233,32 +233,32 @@ class MqttReceiver:
             self._log.warning(text)
 
 
-class _Bell:
-    """Wakes a thread that polls `ringing`."""
+class _WakeupSocket:
+    """A socket pair that wakes the thread that polls `readable`."""
 
-    def __enter__(self) -> "_Bell":
-        self.ringing, self._rope = socket.socketpair()
-        self.ringing.setblocking(False)
-        self._rope.setblocking(False)
+    def __enter__(self) -> "_WakeupSocket":
+        self.readable, self._writable = socket.socketpair()
+        self.readable.setblocking(False)
+        self._writable.setblocking(False)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.ringing.close()
-        self._rope.close()
+        self.readable.close()
+        self._writable.close()
 
-    def ring(self) -> None:
-        """From any thread. No one need hear it: a bell that is full rings already, one that is taken down belongs to a
-        receiver that has ended, and the broker will deliver again."""
+    def wake(self) -> None:
+        """Wake the polling thread, from any other. A socket that is full has woken it already; one that is
+        closed belongs to a receiver that has ended, and the broker will deliver again."""
         with suppress(OSError):
-            self._rope.send(b"\0")
+            self._writable.send(b"\0")
 
-    def silence(self) -> None:
+    def clear(self) -> None:
         with suppress(BlockingIOError):
-            self.ringing.recv(4096)
+            self.readable.recv(4096)
 
     def wait(self, timeout: float) -> None:
         poll = select.poll()
-        poll.register(self.ringing, select.POLLIN)
+        poll.register(self.readable, select.POLLIN)
         poll.poll(timeout * 1000)
 
 

@@ -33,9 +33,9 @@ from app.pipeline.core import Outcome
 from app.pipeline.references import messages
 from app.ports import JournalArchive
 from app.service.content.access import opened
+from app.service.context import Stores
 from app.service.finishing.contents import Spoilt, first_place, read_content, spoilt_entries
 from app.service.quarantine import quarantine_entry
-from app.service.surroundings import Stores
 from app.tables.quality import Increment
 
 AT_ONCE = 16_384

@@ -10,7 +10,7 @@ from app import plugins
 from app.assembly.machine import Limits
 from app.codecs.sas import dialect
 from app.ports import ContentStore, JournalArchive, TableStore
-from app.service.surroundings import Stores
+from app.service.context import Stores
 from app.settings import Section, Settings, Source
 
 

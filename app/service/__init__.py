@@ -1,6 +1,6 @@
 """Host one: the stream from a broker to finished attachments and back, inside one process.
 
-Each stage is a thread of its own with a bounded queue before it, so that a slow stage holds back the broker and never
+Each step is a thread of its own with a bounded queue before it, so that a slow step holds back the broker and never
 fills memory: receivers -> journal -> assembly -> finishing; deliveries -> senders.
 
 | module | does |
@@ -17,5 +17,5 @@ fills memory: receivers -> journal -> assembly -> finishing; deliveries -> sende
 | `conversion` | converts data sets in processes of their own |
 | `repair` | checks, repairs, records, backs up and restores |
 | `tables` | reads the tables that the pipeline wrote |
-| `threads`, `surroundings` | the threads, and what all of the above are given |
+| `threads`, `context` | the threads, and what all of the above are given |
 """

@@ -12,7 +12,7 @@ from app.model.errors import OurError
 from app.model.segment_names import segment_name
 from app.observe import Recurring, logger
 from app.ports import ContentStore, Segment
-from app.service.surroundings import Surroundings
+from app.service.context import ServiceContext
 
 log = logger(__name__)
 
@@ -24,12 +24,12 @@ OWNER = "journal-id"
 class Archiver:
     """One call of `archive` copies what is sealed and not there yet."""
 
-    def __init__(self, around: Surroundings, target: ContentStore) -> None:
-        self._around, self._target = around, target
+    def __init__(self, context: ServiceContext, target: ContentStore) -> None:
+        self._context, self._target = context, target
         self._copied: dict[int, int] = {}
         self._is_ours = False
         self._fault = Recurring(log, "archiving", consequence="sealed segments stay in the journal")
-        around.metrics.archive_waiting_segments.set_function(self.waiting)
+        context.metrics.archive_waiting_segments.set_function(self.waiting)
 
     def archive(self) -> None:
         """Oldest first, so that who reads the archive in order misses none."""
@@ -59,7 +59,7 @@ class Archiver:
         return {"ok": self._fault.error is None, "waiting": self.waiting(), "error": self._fault.error}
 
     def _segments(self) -> list[Segment]:
-        return [segment for segment in self._around.journal.segments() if segment.sealed_at is not None]
+        return [segment for segment in self._context.journal.segments() if segment.sealed_at is not None]
 
     def _take(self, segment: Segment) -> None:
         name = segment_name(segment.number)
@@ -68,14 +68,14 @@ class Archiver:
             self._require_same(segment, name, min(there, segment.size, HEAD))
         if there != segment.size:
             with self._target.create(name) as copy:
-                for view in self._around.journal.segment_bytes(segment.number):
+                for view in self._context.journal.segment_bytes(segment.number):
                     copy.write(view)
             log.info("journal segment archived", segment=segment.number, bytes=segment.size)
         self._copied[segment.number] = segment.size
 
     def _require_ours(self) -> None:
         """Raises OurError when the archive is another journal's; one that is nobody's becomes this journal's."""
-        mine = self._around.journal.identity().id
+        mine = self._context.journal.identity().id
         try:
             owner = b"".join(self._target.read(OWNER)).decode("ascii", "replace")
         except KeyError:
@@ -91,7 +91,7 @@ class Archiver:
 
     def _require_same(self, segment: Segment, name: str, length: int) -> None:
         """Raises OurError when what is in the archive by this name does not begin as the segment does."""
-        begins = next(self._around.journal.segment_bytes(segment.number))[:length]
+        begins = next(self._context.journal.segment_bytes(segment.number))[:length]
         if b"".join(self._target.read(name, 0, length)) != begins:
             raise OurError(f"{name} is there already, and another journal's: every journal needs an archive of its own")
 

@@ -9,20 +9,20 @@ from threading import Event
 from app.model.errors import CatalogError, CatalogTaken, OurError
 from app.model.message import Position
 from app.observe import Recurring, logger
-from app.service.surroundings import Surroundings
+from app.service.context import ServiceContext
 
 log = logger(__name__)
 
 LOCK_SECONDS = 5.0
 
 
-def claim(around: Surroundings) -> None:
+def claim(context: ServiceContext) -> None:
     """Make this process the one gateway of the catalog, and bind the catalog to the journal. Raises OurError when the
     two do not belong together, or when another gateway has the catalog."""
-    catalog, journal = around.catalog, around.journal
+    catalog, journal = context.catalog, context.journal
     catalog.lock()
     bound, identity = catalog.journal_identity(), journal.identity()
-    place, folder = around.settings.catalog_url, around.settings.journal_folder
+    place, folder = context.settings.catalog_url, context.settings.journal_folder
     if bound is not None and bound.id != identity.id:
         raise OurError(
             f"the catalog {_shown(place)} belongs to journal {bound.id}, and {folder} is journal {identity.id}: put "
@@ -56,15 +56,15 @@ def _require_there(reached: Position, segments: set[int], folder: str) -> None:
         )
 
 
-def keep_lock(around: Surroundings, stop: Event) -> None:
+def keep_lock(context: ServiceContext, stop: Event) -> None:
     """See until `stop` that the catalog's lock is still held. Raises CatalogTaken when another gateway has taken over;
     a database that is away is waited for."""
     fault = Recurring(log, "catalog_lock")
     while not stop.wait(LOCK_SECONDS):
         try:
-            around.catalog.lock()
+            context.catalog.lock()
         except CatalogTaken as error:
-            if around.catalog.journal_identity() != around.journal.identity():
+            if context.catalog.journal_identity() != context.journal.identity():
                 raise
             fault.failed(error)
         except CatalogError as error:

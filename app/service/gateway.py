@@ -1,4 +1,4 @@
-"""The whole service behind REST and the command line: its stages, started and stopped in order."""
+"""The whole service behind REST and the command line: its workers, started and stopped in order."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +32,7 @@ from app.service.belonging import claim, keep_lock
 from app.service.content.access import Content, open_content
 from app.service.content.damage import Damages, WatchedContent
 from app.service.content.settling import Settler
+from app.service.context import ServiceContext
 from app.service.events import deletion_event
 from app.service.finishing.parts import missing_ranges
 from app.service.intake import Journaler
@@ -41,8 +42,7 @@ from app.service.repair.scrubbing import Scrubber
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.deliveries import Deliveries
-from app.service.surroundings import Surroundings
-from app.service.threads import Stage, repeat
+from app.service.threads import Worker, repeat
 
 log = logger(__name__)
 
@@ -74,13 +74,14 @@ class Gateway:
 
     def __init__(
         self,
-        around: Surroundings,
+        context: ServiceContext,
         receivers: Mapping[str, Receiver],
         senders: Mapping[str, Sender],
         archive: ContentStore | None = None,
     ) -> None:
-        self.settings, self.clock, self.metrics, self.bell = around.settings, around.clock, around.metrics, around.bell
-        self.journal, self.catalog, self.store = around.journal, around.catalog, around.store
+        self.settings, self.clock = context.settings, context.clock
+        self.metrics, self.notifier = context.metrics, context.notifier
+        self.journal, self.catalog, self.store = context.journal, context.catalog, context.store
         self.receivers = receivers
         self.draining = False
         self._opened: OrderedDict[str, Content] = OrderedDict()
@@ -89,36 +90,36 @@ class Gateway:
         self._stop = Event()
         self._tables: TableStore | None = None
         self._opening_tables = Lock()
-        self._assembling, self._journaler = _assembling(around)
-        self._archiver = None if archive is None else Archiver(around, archive)
-        self._recorder = Recorder(around.catalog, around.store)
-        self._damages = Damages(around)
-        self._around = around
-        self._times = ReceivingTime(around, receivers, lambda: self._journaler.holding)
+        self._assembling, self._journaler = _assembling(context)
+        self._archiver = None if archive is None else Archiver(context, archive)
+        self._recorder = Recorder(context.catalog, context.store)
+        self._damages = Damages(context)
+        self._context = context
+        self._times = ReceivingTime(context, receivers, lambda: self._journaler.holding)
         before = self._recorder.record_before_retiring
-        self._sweeper = Sweeper(around, self._may_go, self._times, self._assembling.between, before)
-        self._settler = Settler(around, self._damages, self._stop)
-        self._scrubber = Scrubber(around, self._damages, self._whole, self._stop)
-        self.deliveries = Deliveries(around, senders, self.check_room)
+        self._sweeper = Sweeper(context, self._may_go, self._times, self._assembling.between, before)
+        self._settler = Settler(context, self._damages, self._stop)
+        self._scrubber = Scrubber(context, self._damages, self._whole, self._stop)
+        self.deliveries = Deliveries(context, senders, self.check_room)
         self._receiving = [
-            Stage(f"receive {name}", self._receive(name, receiver)) for name, receiver in receivers.items()
+            Worker(f"receive {name}", self._receive(name, receiver)) for name, receiver in receivers.items()
         ]
-        self._stages = {
-            "journal": Stage("journal", self._journaler.run),
-            **{stage.name: stage for stage in self._assembling.stages},
-            "receiving time": Stage("receiving time", lambda: repeat(STEP_SECONDS, self._stop, self._times.step)),
+        self._workers = {
+            "journal": Worker("journal", self._journaler.run),
+            **{worker.name: worker for worker in self._assembling.workers},
+            "receiving time": Worker("receiving time", lambda: repeat(STEP_SECONDS, self._stop, self._times.step)),
             # By itself, as what takes long must not keep messages from whoever waits for sealed segments.
-            "seal": Stage("seal", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.seal_old_segment)),
-            "record": Stage("record", lambda: repeat(RECORD_SECONDS, self._stop, self._recorder.attempt)),
-            "scrub": Stage("scrub", self._scrubber.run if around.settings.scrub.enabled else lambda: None),
-            "sweep": Stage("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
-            "lock": Stage("lock", self._keep_lock),
-            "settle": Stage("settle", lambda: repeat(SWEEP_SECONDS, self._stop, self._settler.settle)),
-            **{f"send {name}": Stage(f"send {name}", outbox.run) for name, outbox in self.deliveries.outboxes.items()},
+            "seal": Worker("seal", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.seal_old_segment)),
+            "record": Worker("record", lambda: repeat(RECORD_SECONDS, self._stop, self._recorder.attempt)),
+            "scrub": Worker("scrub", self._scrubber.run if context.settings.scrub.enabled else lambda: None),
+            "sweep": Worker("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
+            "lock": Worker("lock", self._keep_lock),
+            "settle": Worker("settle", lambda: repeat(SWEEP_SECONDS, self._stop, self._settler.settle)),
+            **{f"send {name}": Worker(f"send {name}", outbox.run) for name, outbox in self.deliveries.outboxes.items()},
         }
         if self._archiver is not None:
             archive_all = self._archiver.archive
-            self._stages["archive"] = Stage("archive", lambda: repeat(ARCHIVE_SECONDS, self._stop, archive_all))
+            self._workers["archive"] = Worker("archive", lambda: repeat(ARCHIVE_SECONDS, self._stop, archive_all))
         self._observe()
 
     # --- life -----------------------------------------------------------------------------------------------------
@@ -127,14 +128,14 @@ class Gateway:
         """Does what an earlier process left, then lets messages in. Raises OurError when the catalog and the journal do
         not belong together, or when another gateway has the catalog."""
         log.info("starting", assembler=self.settings.assembler)
-        claim(self._around)
+        claim(self._context)
         for name in self.deliveries.outboxes:
             if (repeats := self.deliveries.repeats(name)) is not None:
                 log.info("messages may repeat", destination=name, repeats=repeats)
         self._assembling.recover()
         self._sweeper.drop_abandoned_uploads()
-        for stage in self._stages.values():
-            stage.start()
+        for worker in self._workers.values():
+            worker.start()
         for receiving in self._receiving:
             receiving.start()
         self._recovered = True
@@ -142,7 +143,7 @@ class Gateway:
     def drain(self) -> None:
         """Says that the end is near: not ready any more, event streams end."""
         self.draining = True
-        self.bell.ring()
+        self.notifier.notify()
 
     def stop(self) -> None:
         """Stops taking, finishes what was taken as far as it is journalled, and closes everything."""
@@ -153,16 +154,16 @@ class Gateway:
         self._journaler.stop()
         for receiving in self._receiving:
             receiving.join(STOP_SECONDS)
-        self._stages["journal"].join(STOP_SECONDS)
+        self._workers["journal"].join(STOP_SECONDS)
         self._assembling.stop()
-        for stage in self._stages.values():
-            stage.join(STOP_SECONDS)
+        for worker in self._workers.values():
+            worker.join(STOP_SECONDS)
         self._save_times()
         self.journal.close()
         self.catalog.close()
 
     def health(self) -> Health:
-        failed = [stage.name for stage in (*self._stages.values(), *self._receiving) if stage.failed]
+        failed = [worker.name for worker in (*self._workers.values(), *self._receiving) if worker.failed]
         checks: dict[str, dict[str, Any]] = {
             "stages": {"ok": not failed, "failed": failed},
             "journal": {"ok": self._journaler.holding is None, "holding": self._journaler.holding},
@@ -237,7 +238,7 @@ class Gateway:
         deleted = self.catalog.attachment(attachment_id)  # it may have been finished or settled meanwhile
         if deleted is not None and deleted.object_name is not None:
             self.store.delete(deleted.object_name)
-        self.bell.ring()
+        self.notifier.notify()
         return True
 
     def quarantined_body(self, record: QuarantineRecord) -> bytes:
@@ -300,11 +301,11 @@ class Gateway:
 
     def wait_events(self, after: int, timeout: float) -> list[EventRecord]:
         """Events behind a number; waits up to `timeout` seconds for the first."""
-        heard = self.bell.rings
+        seen = self.notifier.notifications
         events = self.catalog.events_after(after, EVENTS_AT_ONCE)
         if events or self.draining:
             return events
-        self.bell.wait(heard, timeout)
+        self.notifier.wait(seen, timeout)
         return self.catalog.events_after(after, EVENTS_AT_ONCE)
 
     # --- building -------------------------------------------------------------------------------------------------
@@ -312,7 +313,7 @@ class Gateway:
     def _keep_lock(self) -> None:
         """Ends everything when another gateway has taken over: brokers give it what is not acknowledged."""
         try:
-            keep_lock(self._around, self._stop)
+            keep_lock(self._context, self._stop)
         except CatalogTaken:
             self._journaler.stop()
             self._stop.set()
@@ -349,11 +350,11 @@ class Gateway:
         return (now - oldest[0].last_received_at) / 1e6 if oldest else 0.0
 
 
-def _assembling(around: Surroundings) -> tuple[Assembling, Journaler]:
-    if around.settings.assembler == "spark":
-        return Landing(around), Journaler(around)
-    embedded = Embedded(around)
-    return embedded, Journaler(around, embedded.forward)
+def _assembling(context: ServiceContext) -> tuple[Assembling, Journaler]:
+    if context.settings.assembler == "spark":
+        return Landing(context), Journaler(context)
+    embedded = Embedded(context)
+    return embedded, Journaler(context, embedded.forward)
 
 
 def _connected(peer: Receiver | Sender) -> Callable[[], float]:

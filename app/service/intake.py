@@ -25,7 +25,7 @@ from app.model.message import (
     properties_length,
 )
 from app.observe import logger
-from app.service.surroundings import Surroundings
+from app.service.context import ServiceContext
 
 log = logger(__name__)
 
@@ -58,8 +58,8 @@ class _Stored(NamedTuple):
 class Journaler:
     """The intake of all receivers; `run` is the journal's one writing thread. What was written goes on to `forward`."""
 
-    def __init__(self, around: Surroundings, forward: Forward = lambda _positions, _messages: None) -> None:
-        self._journal, self._metrics, self._limits = around.journal, around.metrics, around.settings.limits
+    def __init__(self, context: ServiceContext, forward: Forward = lambda _positions, _messages: None) -> None:
+        self._journal, self._metrics, self._limits = context.journal, context.metrics, context.settings.limits
         self._forward = forward
         self._waiting: deque[_Submission] = deque()
         self._changed = Condition()

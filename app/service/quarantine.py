@@ -15,7 +15,7 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, QuarantineCopy, QuarantineRecord
 from app.observe import logger
 from app.ports import ContentStore, JournalReader, QuarantineCatalog
-from app.service.surroundings import Surroundings
+from app.service.context import ServiceContext
 
 log = logger(__name__)
 
@@ -107,11 +107,11 @@ def quarantined_message(
     return unpack_descriptor(copy.descriptor, body)
 
 
-def copy_quarantined(around: Surroundings, segment: int) -> None:
+def copy_quarantined(context: ServiceContext, segment: int) -> None:
     """Copies messages of up to `limits.quarantine_body` from segments before this one, the oldest first. Larger ones
     keep their segment until retention removes their entries."""
     below = Position(segment, 0, 0).pack()
-    entries = around.catalog.uncopied_quarantine(below, around.settings.limits.quarantine_body, COPIED_AT_ONCE)
+    entries = context.catalog.uncopied_quarantine(below, context.settings.limits.quarantine_body, COPIED_AT_ONCE)
     if not entries:
         return
     copies: list[QuarantineCopy] = []
@@ -119,21 +119,21 @@ def copy_quarantined(around: Surroundings, segment: int) -> None:
     gone: list[str] = []
     for entry in entries:
         try:
-            message = around.journal.read(Position.unpack(entry.position))
+            message = context.journal.read(Position.unpack(entry.position))
         except (KeyError, DamagedError):
             gone.append(entry.id)
             continue
-        copies.append(_copy(around, entry, message, objects))
-    around.catalog.copied_quarantine(copies, objects, gone)
+        copies.append(_copy(context, entry, message, objects))
+    context.catalog.copied_quarantine(copies, objects, gone)
     log.info("quarantine_copied", count=len(copies), objects=len(objects), gone=len(gone))
 
 
 def _copy(
-    around: Surroundings, entry: QuarantineRecord, message: PhysicalMessage, objects: dict[str, str]
+    context: ServiceContext, entry: QuarantineRecord, message: PhysicalMessage, objects: dict[str, str]
 ) -> QuarantineCopy:
     if (small := small_copy(entry.id, message)) is not None:
         return small
     name = objects[entry.id] = copy_name(entry.id)
-    with around.store.create(name) as target:
+    with context.store.create(name) as target:
         target.write(message.body)
     return QuarantineCopy(entry.id, pack_descriptor(message), None)

@@ -1,4 +1,4 @@
-"""The threads of a process: stages, how they wake each other, and how often Python collects garbage."""
+"""The threads of a process: workers, how they wake each other, and how often Python collects garbage."""
 
 import gc
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from app.observe import Recurring, logger
 log = logger(__name__)
 
 
-class Stage:
-    """Runs `work` in a daemon thread until it returns. A stage that raises is logged and stays `failed` for ever."""
+class Worker:
+    """Runs `work` in a daemon thread until it returns. A worker that raises is logged and stays `failed`."""
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         self.name, self.failed = name, False
@@ -33,13 +33,13 @@ class Stage:
             self._work()
         except Exception:
             self.failed = True
-            log.exception("stage failed", stage=self.name)
+            log.exception("worker_failed", worker=self.name)
 
 
 def repeat(every: float, stop: Event, work: Callable[[], None]) -> None:
     """Calls `work` every so many seconds until `stop` is set. What it raises is logged once, and the next call tries
     again."""
-    fault = Recurring(log, "periodic_work", stage=current_thread().name)
+    fault = Recurring(log, "periodic_work", worker=current_thread().name)
     while not stop.wait(every):
         try:
             work()
@@ -49,23 +49,23 @@ def repeat(every: float, stop: Event, work: Callable[[], None]) -> None:
             fault.worked()
 
 
-class Bell:
-    """Wakes every waiter when rung; `rings` counts, so that a ring between two looks is not missed."""
+class Notifier:
+    """Wakes every waiter when notified. `notifications` counts, so that none between two looks is missed."""
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self.rings = 0
+        self.notifications = 0
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         with self._changed:
-            self.rings += 1
+            self.notifications += 1
             self._changed.notify_all()
 
-    def wait(self, heard: int, timeout: float) -> int:
-        """Waits until there were more rings than `heard`, or for so many seconds; returns how many there were."""
+    def wait(self, seen: int, timeout: float) -> int:
+        """Wait until there were more notifications than `seen`, or for so many seconds; return how many there were."""
         with self._changed:
-            self._changed.wait_for(lambda: self.rings > heard, timeout)
-            return self.rings
+            self._changed.wait_for(lambda: self.notifications > seen, timeout)
+            return self.notifications
 
 
 THRESHOLDS = (50_000, 20, 50)

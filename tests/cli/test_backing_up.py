@@ -85,14 +85,14 @@ def test_what_is_journalled_and_not_assembled_is_in_the_backup(
     """Even where a gateway is writing the segment, which has not been sealed."""
     kept.receive(3)
     attached = binary_file(kept.program, "open.bin", kept.program.random.randbytes(100_000))
-    with kept.around() as around:
-        around.journal.append(
+    with kept.context() as context:
+        context.journal.append(
             [m._replace(source=SOURCE, received_at=kept.clock.now()) for m in messages(kept.program, [attached])]
         )
         backups.back_up()
     restored = backups.restore(tmp_path / "elsewhere")
-    with restored.around() as around:
-        assemble(around)
+    with restored.context() as context:
+        assemble(context)
     restored.remember(attached)
     restored.assert_served()
     assert_sound(run, restored)
@@ -132,13 +132,13 @@ def test_a_restored_journal_goes_on_and_the_old_gateway_is_refused(
 ) -> None:
     kept.receive(6)
     backups.back_up()
-    with kept.around() as around:
-        before = around.journal.identity()
+    with kept.context() as context:
+        before = context.journal.identity()
     restored = backups.restore(tmp_path / "elsewhere")
     restored.receive(3)
     restored.assert_served()
-    with restored.around() as around:
-        after = around.journal.identity()
+    with restored.context() as context:
+        after = context.journal.identity()
     assert after.id == before.id
     assert after.epoch > before.epoch + 1000
     said = backups.back_up(code=1)
@@ -149,20 +149,20 @@ def test_deliveries_tables_and_deletions_are_in_the_backup(
     kept: Kept, backups: Backups, tmp_path: Path, run: Run
 ) -> None:
     ids = kept.receive(6, settled=True)
-    with kept.around() as around:
-        made = delivery(around, FILES)
-        around.catalog.add_delivery(made, [NewEvent("delivery.queued", made.id, 1, {})])
-        around.catalog.set_state([ids[0]], AttachmentState.DELETED)
-        around.store.delete(f"attachments/{ids[0]}")
+    with kept.context() as context:
+        made = delivery(context, FILES)
+        context.catalog.add_delivery(made, [NewEvent("delivery.queued", made.id, 1, {})])
+        context.catalog.set_state([ids[0]], AttachmentState.DELETED)
+        context.store.delete(f"attachments/{ids[0]}")
     built = Built(kept.folder)
     built.append(pa.table([pa.array([1.0, 2.0])], pa.schema([field("X", pa.float64())])), library="WORK", member="A B=")
     backups.back_up()
     restored = backups.restore(tmp_path / "elsewhere")
     restored.assert_served(but=[ids[0]])
-    with restored.around() as around:
-        assert around.catalog.delivery(made.id) == made
+    with restored.context() as context:
+        assert context.catalog.delivery(made.id) == made
         for attachment in made.attachments:
-            assert b"".join(around.store.read(attachment.object_name)) is not None
+            assert b"".join(context.store.read(attachment.object_name)) is not None
     assert_sound(run, restored)
     assert [each.num_rows for each in Built(restored.folder).tables.rows("WORK.A B=")] == [2]
 

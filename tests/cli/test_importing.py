@@ -20,7 +20,7 @@ from app.service.gateway import Gateway
 from tests.cli.conftest import Run
 from tests.support.captures import in_hexadecimal, packet, unloaded
 from tests.support.sas_client import Attached, Program, binary_file, disordered, message, text_file
-from tests.support.surroundings import surroundings
+from tests.support.service_context import service_context
 from tests.support.waiting import until
 
 SOURCE = "archive"
@@ -98,8 +98,8 @@ def test_a_capture_becomes_a_journal_that_the_gateway_finishes(
     assert [each._replace(received_at=0) for each in found] == [
         each._replace(source=SOURCE, properties={}) for each in messages
     ]
-    with surroundings(tmp_path, limits={"free_bytes": 0}) as around:
-        gateway = Gateway(around, {}, {})
+    with service_context(tmp_path, limits={"free_bytes": 0}) as context:
+        gateway = Gateway(context, {}, {})
         gateway.start()
         try:
             for each in attached:
@@ -107,7 +107,7 @@ def test_a_capture_becomes_a_journal_that_the_gateway_finishes(
                 assert isinstance(record, AttachmentRecord)
                 content = gateway.content(record)
                 assert b"".join(content.read(0, content.size)) == each.content
-            assert not around.catalog.quarantined(None, None, None, 10).items
+            assert not context.catalog.quarantined(None, None, None, 10).items
         finally:
             gateway.stop()
 
@@ -136,11 +136,11 @@ def test_what_cannot_be_read_stops_or_goes_to_quarantine(run: Run, tmp_path: Pat
         "refused-code": "bad-unload",
         "refused-why": f"{capture}, line 4, byte 6: this is not hexadecimal: 'z'",
     }
-    with surroundings(tmp_path, limits={"free_bytes": 0}) as around:
-        gateway = Gateway(around, {}, {})
+    with service_context(tmp_path, limits={"free_bytes": 0}) as context:
+        gateway = Gateway(context, {}, {})
         gateway.start()
         try:
-            items = around.catalog.quarantined(None, None, None, 10).items
+            items = context.catalog.quarantined(None, None, None, 10).items
             assert "bad-unload" in {each.code for each in items}
         finally:
             gateway.stop()

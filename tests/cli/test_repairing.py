@@ -92,7 +92,7 @@ def test_what_is_sound_is_found_sound_and_repairing_it_changes_nothing(
 
 
 def test_an_empty_place_is_sound(kept: Kept, fsck: Fsck) -> None:
-    with kept.around():
+    with kept.context():
         pass
     assert not fsck.check()
 
@@ -148,8 +148,8 @@ def test_content_that_nothing_can_bring_back_is_quarantined_and_said(kept: Kept,
 def test_content_that_was_marked_damaged_is_put_together_again(kept: Kept, fsck: Fsck) -> None:
     ids = kept.receive(9, settled=True)
     flip(kept.object(ids[3]))
-    with kept.around() as around:
-        assert around.catalog.mark_damaged(ids[3], "its SHA-256 is another")
+    with kept.context() as context:
+        assert context.catalog.mark_damaged(ids[3], "its SHA-256 is another")
     assert fsck.repair().code == 0
     assert kept.record(ids[3]).reason_code is None
     kept.assert_served()
@@ -217,14 +217,14 @@ def test_a_catalog_is_rebuilt_from_nothing(
 ) -> None:
     old = kept.receive(9, settled=True, retired=retired)
     ids = kept.receive(9)
-    with kept.around() as around:
-        around.catalog.set_state(
+    with kept.context() as context:
+        context.catalog.set_state(
             [old[1], ids[1]],
             AttachmentState.DELETED,
             events=[NewEvent("attachment.deleted", each, 1, {}) for each in (old[1], ids[1])],
         )
-        around.store.delete(f"attachments/{old[1]}")
-        Recorder(around.catalog, around.store).record()
+        context.store.delete(f"attachments/{old[1]}")
+        Recorder(context.catalog, context.store).record()
     before = {each: kept.record(each) for each in (*old, *ids)}
     damage(kept)
     assert fsck.check().keys() & {"catalog-missing", "catalog-damaged"}
@@ -285,11 +285,11 @@ def test_numbers_of_lost_segments_are_not_used_again(kept: Kept, fsck: Fsck) -> 
     assert gone
     kept.assert_served(but=gone)
     assert not fsck.check()
-    with kept.around() as around:
+    with kept.context() as context:
         attached = binary_file(kept.program, "later.bin", b"later" * 100)
-        kept.journal(around, [attached])
-        assert max(segment.number for segment in around.journal.segments()) > max(numbers)
-        assemble(around)
+        kept.journal(context, [attached])
+        assert max(segment.number for segment in context.journal.segments()) > max(numbers)
+        assemble(context)
     kept.remember(attached)
     kept.assert_served(but=gone)
 
@@ -297,12 +297,12 @@ def test_numbers_of_lost_segments_are_not_used_again(kept: Kept, fsck: Fsck) -> 
 def test_unfinished_attachments_whose_parts_are_gone_expire_and_finish_when_sent_again(kept: Kept, fsck: Fsck) -> None:
     attached = binary_file(kept.program, "late.bin", kept.program.random.randbytes(100_000))
     sent = [m._replace(source=SOURCE, received_at=1) for m in messages(kept.program, [attached])]
-    with kept.around() as around:
-        around.journal.append(sent[:4])
-        around.journal.seal()
-        around.journal.append(sent[4:5])
-        around.journal.seal()
-        assemble(around)
+    with kept.context() as context:
+        context.journal.append(sent[:4])
+        context.journal.seal()
+        context.journal.append(sent[4:5])
+        context.journal.seal()
+        assemble(context)
     kept.segments()[0].unlink()
     assert fsck.check() == {"parts-missing": 1}
     assert fsck.repair().code == 0
@@ -337,10 +337,10 @@ def test_a_damaged_segment_whose_content_is_settled_is_set_aside(
 
 
 def test_damage_in_content_that_only_the_journal_has_costs_what_lies_there(kept: Kept, fsck: Fsck) -> None:
-    with kept.around() as around:
+    with kept.context() as context:
         attached = [binary_file(kept.program, f"{n}", kept.program.random.randbytes(60_000)) for n in range(3)]
-        kept.journal(around, attached)
-        assemble(around)
+        kept.journal(context, attached)
+        assemble(context)
     ids = [kept.remember(each) for each in attached]
     path = kept.segments()[0]
     at = path.read_bytes().index(attached[1].content[100:200])
@@ -375,18 +375,18 @@ def test_records_are_made_anew(kept: Kept, fsck: Fsck, damage: Callable[[Path], 
 
 
 def test_uploads_of_no_delivery_go_and_deliveries_without_content_fail(kept: Kept, fsck: Fsck) -> None:
-    with kept.around() as around:
-        made = delivery(around, FILES[-3:])
-        around.catalog.add_delivery(made, [])
-        with around.store.create("outgoing/nobody/0") as target:
+    with kept.context() as context:
+        made = delivery(context, FILES[-3:])
+        context.catalog.add_delivery(made, [])
+        with context.store.create("outgoing/nobody/0") as target:
             target.write(b"x")
     flip(kept.folder / "content" / "outgoing" / "d" / "3")
     assert fsck.check() == {"upload-damaged": 1}
     result = fsck.repair()
     assert fsck.found(result) == {"upload-damaged": 1, "upload-orphaned": 1}
     assert result.code == 0
-    with kept.around() as around:
-        failed = around.catalog.delivery(made.id)
+    with kept.context() as context:
+        failed = context.catalog.delivery(made.id)
         assert failed is not None
         assert failed.state is DeliveryState.FAILED
         assert "SHA-256" in (failed.reason or "")
@@ -396,7 +396,7 @@ def test_uploads_of_no_delivery_go_and_deliveries_without_content_fail(kept: Kep
 
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), flip, lambda path: os.truncate(path, 100)])
 def test_a_table_that_cannot_be_read_is_told_of(kept: Kept, fsck: Fsck, damage: Callable[[Path], None]) -> None:
-    with kept.around():
+    with kept.context():
         pass
     built = Built(kept.folder)
     built.append(
@@ -445,12 +445,12 @@ def test_segments_are_retired_only_when_all_is_recorded(kept: Kept) -> None:
     def fail() -> None:
         raise OSError("no room")
 
-    with kept.around() as around:
-        before = len(around.journal.segments())
+    with kept.context() as context:
+        before = len(context.journal.segments())
         assert before > 1
         with pytest.raises(OSError, match="no room"):
-            Sweeper(around, before_retiring=fail).retire_segments()
-        assert len(around.journal.segments()) == before
+            Sweeper(context, before_retiring=fail).retire_segments()
+        assert len(context.journal.segments()) == before
 
 
 def test_an_unfinished_attachment_goes_on_when_its_header_and_the_catalog_are_gone(kept: Kept, fsck: Fsck) -> None:
@@ -459,23 +459,23 @@ def test_an_unfinished_attachment_goes_on_when_its_header_and_the_catalog_are_go
     header, application, *rest = [
         m._replace(source=SOURCE, received_at=kept.clock.now()) for m in messages(kept.program, [attached])
     ]
-    with kept.around() as around:
+    with kept.context() as context:
         for some in ([header, application], rest[:2]):
-            around.journal.append(some)
-            around.journal.seal()
-        assemble(around)
-        Recorder(around.catalog, around.store).record_before_retiring()
-        around.journal.retire(min(segment.number for segment in around.journal.segments()))
+            context.journal.append(some)
+            context.journal.seal()
+        assemble(context)
+        Recorder(context.catalog, context.store).record_before_retiring()
+        context.journal.retire(min(segment.number for segment in context.journal.segments()))
     lose(kept)
     assert fsck.rebuild().code == 0
     each = kept.remember(attached)
     assert kept.record(each).state is AttachmentState.RECEIVING
-    with kept.around() as around:
-        around.journal.append(rest[2:])
-        assemble(around)
+    with kept.context() as context:
+        context.journal.append(rest[2:])
+        assemble(context)
     kept.assert_served()
-    with kept.around() as around:
-        (message,) = around.catalog.messages(None, None, 10).items
+    with kept.context() as context:
+        (message,) = context.catalog.messages(None, None, 10).items
         assert message.application_body == bytes(application.body)
         assert message.complete_at is not None
     assert not fsck.check()
@@ -487,10 +487,10 @@ def test_an_unfinished_attachment_goes_on_when_its_header_and_the_catalog_are_go
 def send_again(kept: Kept, attachments: Sequence[str]) -> None:
     """The messages of these attachments come once more, each attachment in its own message's order."""
     sent = [m for each in attachments for m in kept.messages[each]]
-    with kept.around() as around:
-        claim(around)
-        around.journal.append([m._replace(source=SOURCE, received_at=kept.clock.now()) for m in sent])
-        assemble(around)
+    with kept.context() as context:
+        claim(context)
+        context.journal.append([m._replace(source=SOURCE, received_at=kept.clock.now()) for m in sent])
+        assemble(context)
 
 
 def receive_one_by_one(kept: Kept, count: int, *, settled: int) -> list[str]:
@@ -499,14 +499,14 @@ def receive_one_by_one(kept: Kept, count: int, *, settled: int) -> list[str]:
     for number in range(count):
         attached = binary_file(kept.program, f"{number}", kept.program.random.randbytes(60_000))
         sent = messages(kept.program, [attached])
-        with kept.around() as around:
-            around.journal.append([m._replace(source=SOURCE, received_at=kept.clock.now()) for m in sent])
-            around.journal.seal()
-            assemble(around)
+        with kept.context() as context:
+            context.journal.append([m._replace(source=SOURCE, received_at=kept.clock.now()) for m in sent])
+            context.journal.seal()
+            assemble(context)
             kept.clock.advance(60)
             if number < settled:
-                Settler(around).settle()
-            Recorder(around.catalog, around.store).record()
+                Settler(context).settle()
+            Recorder(context.catalog, context.store).record()
         ids.append(kept.remember(attached))
         kept.messages[ids[-1]] = sent
     return ids
@@ -515,9 +515,9 @@ def receive_one_by_one(kept: Kept, count: int, *, settled: int) -> list[str]:
 def receive_a_half(kept: Kept) -> str:
     attached = binary_file(kept.program, "half", kept.program.random.randbytes(100_000))
     sent = messages(kept.program, [attached])
-    with kept.around() as around:
-        around.journal.append([m._replace(source=SOURCE, received_at=kept.clock.now()) for m in sent[:3]])
-        assemble(around)
+    with kept.context() as context:
+        context.journal.append([m._replace(source=SOURCE, received_at=kept.clock.now()) for m in sent[:3]])
+        assemble(context)
     each = kept.remember(attached)
     kept.messages[each] = sent
     return each
@@ -574,8 +574,8 @@ def test_a_segment_cut_behind_what_is_assembled_is_repaired_once_and_sent_again(
     result = fsck.repair()
     assert fsck.found(result)["journal-behind"] == 1
     assert not fsck.check()
-    with kept.around() as around:
-        claim(around)
+    with kept.context() as context:
+        claim(context)
     kept.assert_served(but=[half])
     send_again(kept, [half])
     kept.assert_served()
@@ -595,19 +595,19 @@ def test_lost_content_that_is_sent_again_begins_anew(kept: Kept, fsck: Fsck) -> 
 
 def test_what_retention_dropped_is_dropped_again_when_a_rebuilt_catalog_brings_it_back(kept: Kept, fsck: Fsck) -> None:
     receive_one_by_one(kept, 2, settled=2)
-    with kept.around() as around:
+    with kept.context() as context:
         (header, *_) = messages(kept.program, [binary_file(kept.program, "x", b"x")])
-        around.journal.append([header._replace(source=SOURCE, msg_type=200_000, received_at=kept.clock.now())])
-        assemble(around)
-        made = replace(delivery(around, FILES[-1:]), state=DeliveryState.SENT)
-        around.catalog.add_delivery(made, [NewEvent("delivery.sent", made.id, kept.clock.now(), {})])
-        Recorder(around.catalog, around.store).record()
-        (entry,) = around.catalog.quarantined(None, None, None, 10).items
+        context.journal.append([header._replace(source=SOURCE, msg_type=200_000, received_at=kept.clock.now())])
+        assemble(context)
+        made = replace(delivery(context, FILES[-1:]), state=DeliveryState.SENT)
+        context.catalog.add_delivery(made, [NewEvent("delivery.sent", made.id, kept.clock.now(), {})])
+        Recorder(context.catalog, context.store).record()
+        (entry,) = context.catalog.quarantined(None, None, None, 10).items
     kept.clock.advance(400 * 86_400)
     for _ in range(2):
-        with kept.around() as around:
-            Retaining(around, RetentionClock(around.clock)).retain()
-            assert around.catalog.quarantine_entry(entry.id) is None
-            assert around.catalog.delivery(made.id) is None
+        with kept.context() as context:
+            Retaining(context, RetentionClock(context.clock)).retain()
+            assert context.catalog.quarantine_entry(entry.id) is None
+            assert context.catalog.delivery(made.id) is None
         lose(kept)
         fsck.rebuild()

@@ -197,8 +197,8 @@ def test_no_character_set_is_the_clients(
     """IBM MQ: CodedCharSetId (MQLONG): for client applications MQCCSI_Q_MGR is filled in from the client's locale;
     Choosing client or server CCSID: MQCCSID overrides it."""
     program = CONNECT + "queue = mq.Queue(connection, queues[0], mq.CMQC.MQOO_OUTPUT)\nqueue.put(b'', mq.MD())\n"
-    surroundings = target.environment | {"MQCCSID": ccsid, "LC_ALL": "C.UTF-8"}
-    subprocess.run([sys.executable, "-c", program, *target.arguments(), queue], env=surroundings, check=True)
+    service_context = target.environment | {"MQCCSID": ccsid, "LC_ALL": "C.UTF-8"}
+    subprocess.run([sys.executable, "-c", program, *target.arguments(), queue], env=service_context, check=True)
     assert session.get(session.source(queue)).md.CodedCharSetId == expected
 
 

@@ -34,18 +34,18 @@ from app.pipeline.job import Job, open_job
 from app.pipeline.references import What, messages
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
+from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
 from app.service.finishing.parts import missing_ranges
 from app.service.sending.dry_run import count_messages
 from app.service.sending.errors import CannotSend
 from app.service.sending.framer import Cutter
-from app.service.surroundings import Surroundings
 from app.settings import Settings
 from tests.support.found import assert_same, by_the_gateway, in_folder, settings
 from tests.support.outgoing import FILES, SOURCE, delivery
 from tests.support.references import Announcing, all_references, batches, journalled
 from tests.support.sas_client import disordered
-from tests.support.surroundings import surroundings
+from tests.support.service_context import service_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,16 +72,16 @@ class FramingContract:
         return FramingOptions(32_000, "big-4-excluded-packed", 1208, 273, framing=self.framing.traits.name)
 
     def delivery(
-        self, around: Surroundings, files: Sequence[tuple[AttachmentKind, str, bytes]] = SMALL
+        self, context: ServiceContext, files: Sequence[tuple[AttachmentKind, str, bytes]] = SMALL
     ) -> DeliveryRecord:
         """Files to send, and what belongs to them as far as the framing carries it."""
         carried = [each for each in files if each[0] in self.framing.kinds]
-        made = delivery(around, carried)
+        made = delivery(context, carried)
         return made if self.framing.application_message else replace(made, application_body=None)
 
-    def written(self, around: Surroundings, **options: Any) -> list[PhysicalMessage]:
+    def written(self, context: ServiceContext, **options: Any) -> list[PhysicalMessage]:
         made = self.options._replace(**options)
-        sent = Cutter(made, around.store).cut(self.delivery(around))
+        sent = Cutter(made, context.store).cut(self.delivery(context))
         return [each._replace(body=bytes(each.body), received_at=1 + at) for at, each in enumerate(sent)]
 
     # --- what it is called and what it is asked ---------------------------------------------------------------------
@@ -102,9 +102,9 @@ class FramingContract:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def test_what_it_writes_is_the_same_each_time(self, tmp_path: Path) -> None:
-        with surroundings(tmp_path) as around:
-            sent = self.written(around)
-            assert sent == self.written(around), "an interrupted delivery goes on with the same messages"
+        with service_context(tmp_path) as context:
+            sent = self.written(context)
+            assert sent == self.written(context), "an interrupted delivery goes on with the same messages"
             assert len({message.message_id for message in sent}) == len(sent)
             assert {(message.source, message.framing) for message in sent} == {(SOURCE, self.framing.traits.name)}
             assert max(len(message.body) for message in sent) <= self.options.body_limit
@@ -113,38 +113,38 @@ class FramingContract:
 
     @pytest.mark.parametrize("option", CHANGED)
     def test_only_its_own_options_change_what_it_writes(self, tmp_path: Path, option: str) -> None:
-        with surroundings(tmp_path) as around:
-            is_same = self.written(around) == self.written(around, **{option: CHANGED[option]})
+        with service_context(tmp_path) as context:
+            is_same = self.written(context) == self.written(context, **{option: CHANGED[option]})
         assert is_same == (option not in self.framing.options)
 
     def test_what_it_does_not_carry_is_refused(self, tmp_path: Path) -> None:
-        with surroundings(tmp_path) as around:
-            made = self.delivery(around)
+        with service_context(tmp_path) as context:
+            made = self.delivery(context)
             for kind in set(AttachmentKind) - self.framing.kinds:
                 other = replace(made, attachments=(replace(made.attachments[0], kind=kind),))
                 with pytest.raises(CannotSend, match=f"the framing {self.framing.traits.name} carries no "):
-                    next(Cutter(self.options, around.store).cut(other))
+                    next(Cutter(self.options, context.store).cut(other))
             if not self.framing.application_message:
                 with pytest.raises(CannotSend, match="carries no application message"):
-                    next(Cutter(self.options, around.store).cut(replace(made, application_body=b"x")))
+                    next(Cutter(self.options, context.store).cut(replace(made, application_body=b"x")))
 
     def test_messages_of_each_attachment_are_known_by_its_key(self, tmp_path: Path) -> None:
-        with surroundings(tmp_path) as around:
-            made = self.delivery(around)
-            counting = count_messages(self.options, around.store, made)
+        with service_context(tmp_path) as context:
+            made = self.delivery(context)
+            counting = count_messages(self.options, context.store, made)
             next(counting)
             with pytest.raises(StopIteration) as counted:
                 next(counting)
             total, of_each = counted.value.value
-            assert total == len(list(Cutter(self.options, around.store).cut(made)))
+            assert total == len(list(Cutter(self.options, context.store).cut(made)))
             assert set(of_each) == {attachment.correl_id for attachment in made.attachments}
             assert all(of_each.values())
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def test_headers_are_what_announces(self, tmp_path: Path) -> None:
-        with surroundings(tmp_path) as around:
-            for message in self.written(around):
+        with service_context(tmp_path) as context:
+            for message in self.written(context):
                 event = self.framing.read(message, dialect.ALL)
                 assert self.framing.is_header(message) == isinstance(event, Announced)
                 if not isinstance(event, Announced):
@@ -153,8 +153,8 @@ class FramingContract:
     @pytest.mark.parametrize("seed", range(3))
     def test_a_batch_means_what_its_messages_mean(self, tmp_path: Path, seed: int) -> None:
         random = Random(seed)
-        with surroundings(tmp_path / "of") as around:
-            sent = [damaged(each, random) if not random.randrange(5) else each for each in self.written(around)]
+        with service_context(tmp_path / "of") as context:
+            sent = [damaged(each, random) if not random.randrange(5) else each for each in self.written(context)]
         if seed:
             random.shuffle(sent)
         archive = journalled(tmp_path / "journal", sent)
@@ -181,8 +181,8 @@ class FramingContract:
             return error.code, error.row, error.at, error.why
 
     def test_a_message_cut_at_any_byte_is_an_event_or_their_error(self, tmp_path: Path) -> None:
-        with surroundings(tmp_path) as around:
-            for message in self.written(around)[:6]:
+        with service_context(tmp_path) as context:
+            for message in self.written(context)[:6]:
                 for at in range(min(len(message.body), 300)):
                     self._meaning(message._replace(body=message.body[:at]))
 
@@ -191,24 +191,24 @@ class FramingContract:
     @pytest.mark.parametrize("body_limit", [1024, 5000, 32_000])
     @pytest.mark.parametrize("order", ["as sent", "disordered", "backwards"])
     def test_what_is_written_comes_back(self, tmp_path: Path, order: str, body_limit: int) -> None:
-        with surroundings(tmp_path) as around:
-            sent = ordered(self.written(around, body_limit=body_limit), order)
-            receive(around, [sent])
-            self.check(around, records(around))
-            assert not around.catalog.quarantined(None, None, None, 10).items
+        with service_context(tmp_path) as context:
+            sent = ordered(self.written(context, body_limit=body_limit), order)
+            receive(context, [sent])
+            self.check(context, records(context))
+            assert not context.catalog.quarantined(None, None, None, 10).items
 
     def test_a_host_that_begins_again_and_again_comes_to_the_same(self, tmp_path: Path) -> None:
-        with surroundings(tmp_path) as around:
-            sent = disordered(self.written(around, body_limit=2000), Random(2))
-            receive(around, [sent[start : start + 7] for start in range(0, len(sent), 7)])
-            self.check(around, records(around))
+        with service_context(tmp_path) as context:
+            sent = disordered(self.written(context, body_limit=2000), Random(2))
+            receive(context, [sent[start : start + 7] for start in range(0, len(sent), 7)])
+            self.check(context, records(context))
 
     @pytest.mark.parametrize("order", ["as sent", "disordered", "backwards"])
     def test_the_pipeline_finds_the_same(self, tmp_path: Path, order: str) -> None:
-        with surroundings(tmp_path / "embedded") as around:
-            sent = ordered(self.written(around, body_limit=3000), order)
-            receive(around, [sent])
-            mine = {record.id: record for record in records(around)}
+        with service_context(tmp_path / "embedded") as context:
+            sent = ordered(self.written(context, body_limit=3000), order)
+            receive(context, [sent])
+            mine = {record.id: record for record in records(context)}
         results = in_the_pipeline(tmp_path / "pipeline", sent)
         finished = {result.finished.id: result.finished for result in results if result.finished is not None}
         assert finished.keys() == mine.keys()
@@ -219,32 +219,32 @@ class FramingContract:
     @pytest.mark.parametrize("seed", range(4))
     def test_what_has_not_come_is_told_and_then_taken(self, tmp_path: Path, seed: int) -> None:
         random = Random(seed)
-        with surroundings(tmp_path) as around:
-            sent = self.written(around, body_limit=1024)
+        with service_context(tmp_path) as context:
+            sent = self.written(context, body_limit=1024)
             long = max(around_parts(self.framing, sent), key=len)
             lost = random.choice(long[:-1])
-            receive(around, [[message for message in sent if message is not lost]])
-            (record,) = [each for each in records(around) if each.state is AttachmentState.RECEIVING]
+            receive(context, [[message for message in sent if message is not lost]])
+            (record,) = [each for each in records(context) if each.state is AttachmentState.RECEIVING]
             assert ARRANGEMENTS[self.framing.arrangement] is arrangement_of(record)
             number = long.index(lost) + 1
-            assert missing_ranges(record, around.catalog, around.journal, 10) == [(number, number)]
-            receive(around, [[lost]])
-            self.check(around, records(around))
+            assert missing_ranges(record, context.catalog, context.journal, 10) == [(number, number)]
+            receive(context, [[lost]])
+            self.check(context, records(context))
 
     def test_a_part_with_other_bytes_is_quarantined(self, tmp_path: Path) -> None:
-        with surroundings(tmp_path) as around:
-            sent = self.written(around, body_limit=1024)
+        with service_context(tmp_path) as context:
+            sent = self.written(context, body_limit=1024)
             part = max(around_parts(self.framing, sent), key=len)[1]
             other = part._replace(body=bytes(part.body)[:-1] + bytes([part.body[-1] ^ 1]))
-            receive(around, [[*sent, other]])
-            (entry,) = around.catalog.quarantined(None, None, None, 10).items
+            receive(context, [[*sent, other]])
+            (entry,) = context.catalog.quarantined(None, None, None, 10).items
             assert entry.code == "conflicting-part"
-            self.check(around, records(around))
+            self.check(context, records(context))
 
     def test_spark_finds_what_the_gateway_finds(self, tmp_path: Path, spark: "SparkSession") -> None:
         journal, alone, batched = tmp_path / "journal", tmp_path / "alone", tmp_path / "batched"
-        with surroundings(tmp_path / "of") as around:
-            sent = disordered(self.written(around, body_limit=4000), Random(3))
+        with service_context(tmp_path / "of") as context:
+            sent = disordered(self.written(context, body_limit=4000), Random(3))
         with closing(ArrowJournal(journal, segment_bytes=1 << 18)) as opened:
             for start in range(0, len(sent), 40):
                 opened.append(sent[start : start + 40])
@@ -256,7 +256,7 @@ class FramingContract:
         assert committed.finished == len([each for each in SMALL if each[0] in self.framing.kinds])
         assert_same(in_folder(batched, journal), by_the_gateway(alone, journal), settled=True)
 
-    def check(self, around: Surroundings, found: Iterable[AttachmentRecord]) -> None:
+    def check(self, context: ServiceContext, found: Iterable[AttachmentRecord]) -> None:
         """All that was sent is finished, byte for byte."""
         sent = {name: (kind, content) for kind, name, content in SMALL if kind in self.framing.kinds}
         by_name = {record.qualifier_2: record for record in found}
@@ -295,20 +295,20 @@ def damaged(message: PhysicalMessage, random: Random) -> PhysicalMessage:
     )
 
 
-def receive(around: Surroundings, slices: Iterable[Sequence[PhysicalMessage]]) -> None:
+def receive(context: ServiceContext, slices: Iterable[Sequence[PhysicalMessage]]) -> None:
     """The stages of a new process for each slice, one after the other in this thread."""
     for some in slices:
         complete: dict[str, Finished | None] = {}
         for start in range(0, len(some), 50):
-            around.journal.append(some[start : start + 50])
-        Assembler(around, complete.update).recover()
-        finisher = Finisher(around)
+            context.journal.append(some[start : start + 50])
+        Assembler(context, complete.update).recover()
+        finisher = Finisher(context)
         for attachment, found in complete.items():
             finisher.finish(attachment, found)
 
 
-def records(around: Surroundings) -> list[AttachmentRecord]:
-    return list(around.catalog.attachments(AttachmentFilter(), None, 1000).items)
+def records(context: ServiceContext) -> list[AttachmentRecord]:
+    return list(context.catalog.attachments(AttachmentFilter(), None, 1000).items)
 
 
 def in_the_pipeline(folder: Path, sent: Sequence[PhysicalMessage]) -> list[Result]:

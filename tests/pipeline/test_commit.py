@@ -11,46 +11,46 @@ from app.model.records import AttachmentRecord
 from app.pipeline.commit import Committer
 from app.pipeline.finishing import Result
 from app.pipeline.job import Job, open_job
-from app.service.surroundings import Surroundings
+from app.service.context import ServiceContext
 from app.tables.quality import Increment
-from tests.support.surroundings import surroundings
+from tests.support.service_context import service_context
 
 
 @pytest.fixture
-def around(tmp_path: Path) -> Iterator[Surroundings]:
-    with surroundings(tmp_path) as around:
-        yield around
+def context(tmp_path: Path) -> Iterator[ServiceContext]:
+    with service_context(tmp_path) as context:
+        yield context
 
 
-def committer(around: Surroundings) -> Committer:
-    opened = open_job(Job.of(around.settings, str(around.settings.data / "journal"), in_place=False, tables=False))
-    return Committer(opened, around.catalog, around.clock, lambda _tasks: [])
+def committer(context: ServiceContext) -> Committer:
+    opened = open_job(Job.of(context.settings, str(context.settings.data / "journal"), in_place=False, tables=False))
+    return Committer(opened, context.catalog, context.clock, lambda _tasks: [])
 
 
 def received(reached: int, identifier: str) -> Result:
     return Result(reached, Increment("s", 0), AttachmentRecord(identifier, "s", identifier.encode()))
 
 
-def test_batches_follow_each_other(around: Surroundings) -> None:
-    ours = committer(around)
+def test_batches_follow_each_other(context: ServiceContext) -> None:
+    ours = committer(context)
     assert ours.commit([]) is None
     for reached in (5, 9):
         committed = ours.commit([received(reached, f"a{reached}")])
         assert committed is not None
         assert (committed.reached, committed.was_known) == (reached, False)
-        assert around.catalog.progress() == ours.progress == reached
-    again = committer(around).commit([received(9, "a9")])
+        assert context.catalog.progress() == ours.progress == reached
+    again = committer(context).commit([received(9, "a9")])
     assert again is not None
     assert again.was_known
 
 
-def test_two_drivers_are_one_too_many(around: Surroundings) -> None:
-    ours, theirs = committer(around), committer(around)
+def test_two_drivers_are_one_too_many(context: ServiceContext) -> None:
+    ours, theirs = committer(context), committer(context)
     theirs.commit([received(5, "a5")])
     with pytest.raises(OurError, match="somebody else commits"):
         ours.commit([received(7, "a7")])
-    assert around.catalog.progress() == 5
-    assert around.catalog.attachment("a7") is None
-    found = around.catalog.attachment("a5")
+    assert context.catalog.progress() == 5
+    assert context.catalog.attachment("a7") is None
+    found = context.catalog.attachment("a5")
     assert found is not None
     assert found.state is AttachmentState.RECEIVING

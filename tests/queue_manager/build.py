@@ -69,7 +69,7 @@ def _build(folder: Path) -> None:
             *("-I", folder / "inc", "-o", folder / "lib64" / name, SOURCES / "mqi.c"),
         )
     # pymqi finds its client library by where it lies itself: the folder still changes its name.
-    surroundings = {"MQ_FILE_PATH": str(folder), "LDFLAGS": "-Wl,-rpath,$ORIGIN/../../lib64"}
+    service_context = {"MQ_FILE_PATH": str(folder), "LDFLAGS": "-Wl,-rpath,$ORIGIN/../../lib64"}
     for package in CLIENT_LIBRARIES:
         requirement = folder / f"{package}.lock"
         requirement.write_text(_locked(package))
@@ -78,7 +78,7 @@ def _build(folder: Path) -> None:
             *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir"),
             *("--no-deps", "--no-build-isolation", "--require-hashes", "--target", folder / package),
             *("--requirement", requirement),
-            environment=surroundings,
+            environment=service_context,
         )
 
 
@@ -91,9 +91,9 @@ def _locked(package: str) -> str:
 
 
 def _run(*command: str | Path, environment: dict[str, str] | None = None) -> None:
-    surroundings = {**os.environ, **(environment or {})}
+    service_context = {**os.environ, **(environment or {})}
     done = subprocess.run(
-        command, check=False, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, check=False, env=service_context, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout}")

@@ -45,9 +45,9 @@ def fetch(folder: Path) -> Path:
     """Fetch the source distribution of the ibmmq in the lock file; return its folder of tests."""
     version = re.search(r"^ibmmq==(\S+)", LOCK.read_text(), re.MULTILINE)
     assert version is not None
-    surroundings = os.environ | {"MQ_FILE_PATH": str(build())}
+    service_context = os.environ | {"MQ_FILE_PATH": str(build())}
     wanted = ("--no-deps", "--no-binary", "ibmmq", "--dest", str(folder), f"ibmmq=={version[1]}")
-    subprocess.run([*_PIP, "download", *wanted], env=surroundings, check=True)
+    subprocess.run([*_PIP, "download", *wanted], env=service_context, check=True)
     packages = ("ddt", "mock", "testfixtures")
     subprocess.run([*_PIP, "install", "--target", str(folder / "packages"), *packages], check=True)
     # Beside OpenTelemetry ibmmq puts no MQRFH2, which is nothing that the queue manager could help.
@@ -66,9 +66,9 @@ def run(folder: Path) -> Iterator[tuple[str, str]]:
         mq.put(load("ibmmq"), manager, "DEV.QUEUE.2", [PhysicalMessage("", "", 8)])
         manager.alter("DEV.QUEUE.2", descr="a queue of the test")
         manager.restart(users={"admin": "password", "app": "password"})
-        surroundings = environment("ibmmq")
-        surroundings["PYTHONPATH"] += os.pathsep + str(folder / "packages")
-        surroundings |= {
+        service_context = environment("ibmmq")
+        service_context["PYTHONPATH"] += os.pathsep + str(folder / "packages")
+        service_context |= {
             "PY_IBMMQ_TEST_QM_NAME": manager.name,
             "PY_IBMMQ_TEST_QM_HOST": "127.0.0.1",
             "PY_IBMMQ_TEST_QM_PORT": str(manager.port),
@@ -88,7 +88,7 @@ def run(folder: Path) -> Iterator[tuple[str, str]]:
             ".",
             ".",
         )
-        done = subprocess.run(command, cwd=tests, env=surroundings, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=tests, env=service_context, capture_output=True, text=True, check=False)
     for found in _OUTCOME.finditer(done.stdout):
         yield found["test"], found["outcome"]
 

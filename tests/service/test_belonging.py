@@ -13,30 +13,30 @@ from app.model.errors import CatalogError, CatalogTaken, OurError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Checkpoint, JournalIdentity
 from app.service.belonging import claim, keep_lock
-from app.service.surroundings import Surroundings
-from tests.support.surroundings import surroundings
+from app.service.context import ServiceContext
+from tests.support.service_context import service_context
 
 
 @pytest.fixture
-def around(tmp_path: Path) -> Iterator[Surroundings]:
-    with surroundings(tmp_path) as made:
+def context(tmp_path: Path) -> Iterator[ServiceContext]:
+    with service_context(tmp_path) as made:
         (position,) = made.journal.append([PhysicalMessage("here", "sas_queue", body=b"x")])
         made.catalog.checkpoint(Checkpoint(progress=position.pack()))
         yield made
 
 
-def with_journal(around: Surroundings, **told: Any) -> Surroundings:
+def with_journal(context: ServiceContext, **told: Any) -> ServiceContext:
     """The same with a journal that tells other things."""
-    real = around.journal
+    real = context.journal
     asked = {"identity": real.identity(), "end": real.end(), "segments": real.segments(), **told}
     journal: Any = SimpleNamespace(**{name: lambda value=value: value for name, value in asked.items()})
-    return replace(around, journal=journal)
+    return replace(context, journal=journal)
 
 
-def test_a_catalog_of_before_is_bound_and_stays_so(around: Surroundings) -> None:
-    claim(around)
-    assert around.catalog.journal_identity() == around.journal.identity()
-    claim(around)
+def test_a_catalog_of_before_is_bound_and_stays_so(context: ServiceContext) -> None:
+    claim(context)
+    assert context.catalog.journal_identity() == context.journal.identity()
+    claim(context)
 
 
 @pytest.mark.parametrize(
@@ -48,21 +48,21 @@ def test_a_catalog_of_before_is_bound_and_stays_so(around: Surroundings) -> None
         ({"segments": [], "end": Position(9, 0, 0)}, "journal segment 1 is missing from"),
     ],
 )
-def test_what_does_not_belong_together_is_said(around: Surroundings, told: dict[str, Any], says: str) -> None:
-    claim(around)
-    before = around.catalog.journal_identity()
+def test_what_does_not_belong_together_is_said(context: ServiceContext, told: dict[str, Any], says: str) -> None:
+    claim(context)
+    before = context.catalog.journal_identity()
     with pytest.raises(OurError, match=says) as refused:
-        claim(with_journal(around, **told))
+        claim(with_journal(context, **told))
     assert "`attachment-gateway " in str(refused.value)
     assert "\n" not in str(refused.value)
-    assert around.catalog.journal_identity() == before
+    assert context.catalog.journal_identity() == before
 
 
 def test_a_database_that_is_away_is_waited_for_and_another_gateway_is_not(
-    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.service.belonging.LOCK_SECONDS", 0.01)
-    claim(around)
+    claim(context)
     answers: list[Exception | None] = [
         CatalogError("away"),
         None,
@@ -73,11 +73,11 @@ def test_a_database_that_is_away_is_waited_for_and_another_gateway_is_not(
     def lock() -> None:
         answer = answers.pop(0)
         if not answers:
-            around.catalog.bind(JournalIdentity("c" * 32, 1))
+            context.catalog.bind(JournalIdentity("c" * 32, 1))
         if answer is not None:
             raise answer
 
-    monkeypatch.setattr(around.catalog, "lock", lock)
+    monkeypatch.setattr(context.catalog, "lock", lock)
     with pytest.raises(CatalogTaken, match="for good"):
-        keep_lock(around, Event())
+        keep_lock(context, Event())
     assert not answers

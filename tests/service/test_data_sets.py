@@ -24,11 +24,11 @@ from app.framing import sas_queue
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, FramingOptions
+from app.service.context import ServiceContext
 from app.service.sending.framer import Cutter
-from app.service.surroundings import Surroundings
 from tests.service.test_round_trip import content, receive, received
 from tests.support.outgoing import cut, delivery
-from tests.support.surroundings import surroundings
+from tests.support.service_context import service_context
 
 BIG = Dialect()
 VARIABLES = [
@@ -48,7 +48,7 @@ def row(amount: str, day: float, span: float, customer: bytes, float_format: Flo
 
 
 def messages(
-    around: Surroundings,
+    context: ServiceContext,
     bodies: Sequence[bytes],
     ccsid: int = 1208,
     encoding: int = 273,
@@ -60,7 +60,7 @@ def messages(
     def given(_: Any) -> Iterator[bytes]:
         return iter(bodies)
 
-    sent = delivery(around, [(AttachmentKind.DATA_SET, "WORK.SALES", b"")])
+    sent = delivery(context, [(AttachmentKind.DATA_SET, "WORK.SALES", b"")])
     options = FramingOptions(32_000, dialect.name, CCSIDS[charset], encoding)
     return [message._replace(ccsid=ccsid) for message in sas_queue.messages(sent, options, given)]
 
@@ -81,11 +81,11 @@ def bodies_of(
     ]
 
 
-def stored(around: Surroundings, sent: Sequence[PhysicalMessage]) -> tuple[pa.Table, AttachmentRecord]:
-    receive(around, list(sent))
-    record = received(around, 1)
+def stored(context: ServiceContext, sent: Sequence[PhysicalMessage]) -> tuple[pa.Table, AttachmentRecord]:
+    receive(context, list(sent))
+    record = received(context, 1)
     assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
-    table = pq.read_table(io.BytesIO(content(around, record)))
+    table = pq.read_table(io.BytesIO(content(context, record)))
     table.validate(full=True)
     return table, record
 
@@ -101,8 +101,8 @@ def test_a_data_set_with_all_there_is_comes_back_by_its_bytes(tmp_path: Path) ->
         row("FFFFFF0000000000", float("nan"), 90_000, "Ångst".encode().ljust(8)),
         row("FFFFFE0000000000", -138_061, 86_400, b"        "),
     ]
-    with surroundings(tmp_path) as around:
-        table, record = stored(around, messages(around, bodies_of(rows)))
+    with service_context(tmp_path) as context:
+        table, record = stored(context, messages(context, bodies_of(rows)))
         assert (record.observations, record.variables) == (3003, 4)
         assert {field.name: str(field.type) for field in table.schema} == {
             "amount": "double",
@@ -122,8 +122,8 @@ def test_a_data_set_with_all_there_is_comes_back_by_its_bytes(tmp_path: Path) ->
             "customer__bytes": [b"\xc5ngstr\xf6m", None, None],
         }
         assert (said(table, "library"), said(table, "member"), said(table, "label")) == ("WORK", "SALES", "Sales")
-        again = delivery(around, [(AttachmentKind.DATA_SET, "WORK.SALES", content(around, record))])
-        sent = [bytes(message.body) for message in Cutter(cut(), around.store).cut(again)]
+        again = delivery(context, [(AttachmentKind.DATA_SET, "WORK.SALES", content(context, record))])
+        sent = [bytes(message.body) for message in Cutter(cut(), context.store).cut(again)]
     observed = [body[4:] for body in sent if body[:4] == bytes([0, 0, 0, 3])]
     assert b"".join(observed)[: LENGTH * 3003] == b"".join(rows)
 
@@ -133,9 +133,9 @@ def test_ibm_floats_and_ebcdic_by_the_descriptor(tmp_path: Path) -> None:
         row("421F800000000000", 23_435, 3600, "Müller".encode("cp037").ljust(8, b"\x40"), "ibm"),
         row("C100000000000000", 23_435, 3600, "Ada".encode("cp037").ljust(8, b"\x40"), "ibm"),
     ]
-    with surroundings(tmp_path) as around:
-        sent = messages(around, bodies_of(rows, charset="cp037"), ccsid=37, encoding=785, charset="cp037")
-        table, _ = stored(around, sent)
+    with service_context(tmp_path) as context:
+        sent = messages(context, bodies_of(rows, charset="cp037"), ccsid=37, encoding=785, charset="cp037")
+        table, _ = stored(context, sent)
     assert table["amount"].to_pylist() == [31.5, None]
     assert table["amount__missing"].to_pylist() == [None, ".A"]
     assert table["customer"].to_pylist() == ["Müller", "Ada"]
@@ -145,16 +145,16 @@ def test_ibm_floats_and_ebcdic_by_the_descriptor(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("ccsid", "encoding", "floats"), [(37, 0, "ibm"), (37, 273, "ieee"), (1208, 0, "ieee")])
 def test_the_float_format_where_little_is_said(tmp_path: Path, ccsid: int, encoding: int, floats: str) -> None:
     charset = "cp037" if ccsid == 37 else "utf-8"
-    with surroundings(tmp_path) as around:
-        sent = messages(around, bodies_of([], charset=charset), ccsid=ccsid, encoding=encoding, charset=charset)
-        table, _ = stored(around, sent)
+    with service_context(tmp_path) as context:
+        sent = messages(context, bodies_of([], charset=charset), ccsid=ccsid, encoding=encoding, charset=charset)
+        table, _ = stored(context, sent)
     assert said(table, "float") == floats
 
 
 def test_texts_of_no_declared_character_set_are_read_as_some(tmp_path: Path) -> None:
     rows = [row("3FF8000000000000", 0, 0, b"\xc5ngstr\xf6m"), row("FFFFFD0000000000", 0, 0, b"Ada     ")]
-    with surroundings(tmp_path) as around:
-        table, _ = stored(around, messages(around, bodies_of(rows), ccsid=0))
+    with service_context(tmp_path) as context:
+        table, _ = stored(context, messages(context, bodies_of(rows), ccsid=0))
     assert table["customer"].to_pylist() == ["Ångström", "Ada"]
     assert "customer__bytes" not in table.column_names
     assert said(table, "encoding") == "latin-1"
@@ -163,18 +163,18 @@ def test_texts_of_no_declared_character_set_are_read_as_some(tmp_path: Path) -> 
 
 def test_ebcdic_without_a_codec_is_read_as_far_as_all_of_it_agrees(tmp_path: Path) -> None:
     rows = [row("421F800000000000", 0, 0, "ADA 1815".encode("cp500"), "ibm")]
-    with surroundings(tmp_path) as around:
-        sent = messages(around, bodies_of(rows, charset="cp500"), ccsid=1025, encoding=785, charset="cp500")
-        table, _ = stored(around, sent)
+    with service_context(tmp_path) as context:
+        sent = messages(context, bodies_of(rows, charset="cp500"), ccsid=1025, encoding=785, charset="cp500")
+        table, _ = stored(context, sent)
     assert table.column_names == ["amount", "day", "span", "customer"]
     assert (table["amount"].to_pylist(), table["customer"].to_pylist()) == ([31.5], ["ADA 1815"])
     assert "CCSID 1025" in said(table, "warnings")
 
 
 def test_a_descriptor_that_contradicts_the_messages_is_a_warning(tmp_path: Path) -> None:
-    with surroundings(tmp_path) as around:
+    with service_context(tmp_path) as context:
         rows = [row("3FF8000000000000", 0, 0, b"Ada     ")]
-        table, _ = stored(around, messages(around, bodies_of(rows), encoding=546))
+        table, _ = stored(context, messages(context, bodies_of(rows), encoding=546))
     assert table["amount"].to_pylist() == [1.5]
     assert "Encoding 546" in said(table, "warnings")
 
@@ -184,9 +184,9 @@ def test_indexes_and_constraints_are_kept(tmp_path: Path) -> None:
     constraints = bytes(range(256))
     bodies = bodies_of([], sort_variables=1, collating="ASCII", read_flag=1, read_password=b"abcd")
     bodies += [*indexes.write_indexes([index], BIG), *indexes.write_constraints(constraints, BIG)]
-    with surroundings(tmp_path) as around:
-        table, record = stored(around, messages(around, bodies))
-        parquet = content(around, record)
+    with service_context(tmp_path) as context:
+        table, record = stored(context, messages(context, bodies))
+        parquet = content(context, record)
     assert json.loads(said(table, "indexes")) == [
         {"name": "by_day", "variables": ["day", "customer"], "flags": 1, "upercmx": 5}
     ]
@@ -197,26 +197,26 @@ def test_indexes_and_constraints_are_kept(tmp_path: Path) -> None:
 
 def test_indexes_that_cannot_be_read_cost_nothing(tmp_path: Path) -> None:
     bodies = [*bodies_of([]), bytes([0, 0, 0, 4]) + b"\xff" * 11, bytes([0, 0, 0, 5]) + bytes(2 << 20)]
-    with surroundings(tmp_path) as around:
-        table, _ = stored(around, messages(around, bodies))
+    with service_context(tmp_path) as context:
+        table, _ = stored(context, messages(context, bodies))
     assert said(table, "warnings").splitlines()[1] == f"{(2 << 20) + 4:,} bytes of constraints were not kept"
     assert "indexes could not be read" in said(table, "warnings")
 
 
 def test_a_second_definition_that_differs_is_a_conflict(tmp_path: Path) -> None:
     first, other = bodies_of([]), bodies_of([], label="another")
-    with surroundings(tmp_path) as around:
-        receive(around, messages(around, [*first, first[0]]))
-        assert received(around, 1).state is AttachmentState.FINISHED
-    with surroundings(tmp_path / "other") as around:
-        receive(around, messages(around, [*first, other[0]]))
-        record = received(around, 1)
+    with service_context(tmp_path) as context:
+        receive(context, messages(context, [*first, first[0]]))
+        assert received(context, 1).state is AttachmentState.FINISHED
+    with service_context(tmp_path / "other") as context:
+        receive(context, messages(context, [*first, other[0]]))
+        record = received(context, 1)
     assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, "conflicting-definition")
 
 
 def test_the_definitions_version_is_kept_and_sent_again(tmp_path: Path) -> None:
-    with surroundings(tmp_path) as around:
-        table, _ = stored(around, messages(around, bodies_of([], version=3)))
+    with service_context(tmp_path) as context:
+        table, _ = stored(context, messages(context, bodies_of([], version=3)))
     assert said(table, "version") == "3"
     lengths = {"customer": 8}
     again, _ = encode.describe(table.schema, charset="utf-8", observations=0, character_lengths=lengths)
@@ -253,12 +253,12 @@ def test_hostile_definitions_are_refused_before_memory_is_taken(tmp_path: Path, 
     fields, variables, why = HOSTILE[name]
     bodies = bodies_of([], **fields)[:1]
     bodies += [*dataset.write_variables(variables, BIG, "utf-8"), bytes([0, 0, 0, 3]) + ROW]
-    with surroundings(tmp_path) as around:
+    with service_context(tmp_path) as context:
         tracemalloc.start()
-        receive(around, messages(around, bodies))
+        receive(context, messages(context, bodies))
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        record = received(around, 1)
+        record = received(context, 1)
     assert record.state is AttachmentState.QUARANTINED
     assert why in (record.reason or "")
     assert peak < 8 << 20
@@ -266,7 +266,7 @@ def test_hostile_definitions_are_refused_before_memory_is_taken(tmp_path: Path, 
 
 def test_more_bytes_of_variables_than_variables_have_are_refused(tmp_path: Path) -> None:
     bodies = [*bodies_of([]), *[bytes([0, 0, 0, 2]) + bytes(30_000)] * 10]
-    with surroundings(tmp_path) as around:
-        receive(around, messages(around, bodies))
-        record = received(around, 1)
+    with service_context(tmp_path) as context:
+        receive(context, messages(context, bodies))
+        record = received(context, 1)
     assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, "variable-count")

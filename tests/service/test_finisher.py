@@ -12,25 +12,25 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import DamagedError, OurError
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, Damage, GroupProgress, PartRun
+from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
-from app.service.surroundings import Surroundings
-from tests.support.surroundings import surroundings
+from tests.support.service_context import service_context
 from tests.support.waiting import until
 
 DEADLINE = 30.0
 
 
 @pytest.fixture
-def around(tmp_path: Path) -> Iterator[Surroundings]:
-    with surroundings(tmp_path) as made:
+def context(tmp_path: Path) -> Iterator[ServiceContext]:
+    with service_context(tmp_path) as made:
         yield made
 
 
-def complete(around: Surroundings, count: int, start: int = 0) -> list[str]:
+def complete(context: ServiceContext, count: int, start: int = 0) -> list[str]:
     """Complete attachments, each a group of one message."""
     numbers = range(start, start + count)
     bodies = [PhysicalMessage("here", "mq_group", body=str(number).encode()) for number in numbers]
-    positions = [position.pack() for position in around.journal.append(bodies)]
+    positions = [position.pack() for position in context.journal.append(bodies)]
     records = [
         AttachmentRecord(
             f"a{number:05}",
@@ -47,22 +47,22 @@ def complete(around: Surroundings, count: int, start: int = 0) -> list[str]:
         for number, position in zip(numbers, positions, strict=True)
     ]
     runs = {record.id: [PartRun(1, 1, record.first_position)] for record in records}
-    around.catalog.checkpoint(Checkpoint(attachments=records, part_runs=runs))
+    context.catalog.checkpoint(Checkpoint(attachments=records, part_runs=runs))
     return [record.id for record in records]
 
 
-def counts(around: Surroundings) -> dict[str, int]:
-    return around.catalog.counts()["attachments"]
+def counts(context: ServiceContext) -> dict[str, int]:
+    return context.catalog.counts()["attachments"]
 
 
-def sample(around: Surroundings, name: str) -> float:
-    return around.metrics.registry.get_sample_value(f"attachment_gateway_{name}") or 0.0
+def sample(context: ServiceContext, name: str) -> float:
+    return context.metrics.registry.get_sample_value(f"attachment_gateway_{name}") or 0.0
 
 
-def test_assembly_waits_while_the_queue_is_full(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assembly_waits_while_the_queue_is_full(context: ServiceContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.service.finishing.finisher.QUEUED", 10)
-    ids = complete(around, 40)
-    finisher, may_finish = Finisher(around), Event()
+    ids = complete(context, 40)
+    finisher, may_finish = Finisher(context), Event()
     finish = finisher.finish
     monkeypatch.setattr(finisher, "finish", lambda *given: (may_finish.wait(DEADLINE), finish(*given)))
     finishing = Thread(target=finisher.run)
@@ -70,32 +70,32 @@ def test_assembly_waits_while_the_queue_is_full(around: Surroundings, monkeypatc
     until(lambda: finisher._is_running)
     assembling = Thread(target=lambda: finisher.put(dict.fromkeys(ids)))
     assembling.start()
-    until(lambda: sample(around, "finishing_waiting") == 10)
+    until(lambda: sample(context, "finishing_waiting") == 10)
     assembling.join(0.3)
     assert assembling.is_alive(), "it waits"
-    assert sample(around, "finishing_waiting") == 10
-    assert sample(around, "finishing_oldest_seconds") >= 0.3
+    assert sample(context, "finishing_waiting") == 10
+    assert sample(context, "finishing_oldest_seconds") >= 0.3
     monkeypatch.setattr("app.service.finishing.finisher.LATE_SECONDS", 0.1)
     assert not finisher.check()["ok"]
     may_finish.set()
     assembling.join(DEADLINE)
     assert not assembling.is_alive()
-    until(lambda: counts(around)["finished"] == 40, DEADLINE)
+    until(lambda: counts(context)["finished"] == 40, DEADLINE)
     assert finisher.check()["waiting"] == 0
     finisher.stop()
     finishing.join(DEADLINE)
 
 
-def test_the_end_does_not_wait_for_room(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_does_not_wait_for_room(context: ServiceContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.service.finishing.finisher.QUEUED", 5)
-    ids = complete(around, 20)
-    finisher, may_finish = Finisher(around), Event()
+    ids = complete(context, 20)
+    finisher, may_finish = Finisher(context), Event()
     monkeypatch.setattr(finisher, "finish", lambda *_: may_finish.wait(DEADLINE))
     finishing, assembling = Thread(target=finisher.run), Thread(target=lambda: finisher.put(dict.fromkeys(ids)))
     finishing.start()
     until(lambda: finisher._is_running)
     assembling.start()
-    until(lambda: sample(around, "finishing_waiting") == 5)
+    until(lambda: sample(context, "finishing_waiting") == 5)
     finisher.stop()
     assembling.join(5)
     assert not assembling.is_alive()
@@ -105,46 +105,46 @@ def test_the_end_does_not_wait_for_room(around: Surroundings, monkeypatch: pytes
 
 
 def test_what_was_left_is_fetched_in_pieces_and_takes_turns(
-    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.service.finishing.finisher.QUEUED", 50)
     monkeypatch.setattr("app.service.finishing.finisher.FETCHED", 20)
-    left = complete(around, 150)
+    left = complete(context, 150)
     asked: list[int] = []
-    complete_attachments = around.catalog.complete_attachments
+    complete_attachments = context.catalog.complete_attachments
 
     def watched(limit: int | None = None, after: AttachmentRecord | None = None) -> list[AttachmentRecord]:
         page = complete_attachments(limit, after)
         asked.append(len(page))
         return page
 
-    monkeypatch.setattr(around.catalog, "complete_attachments", watched)
-    finisher = Finisher(around)
+    monkeypatch.setattr(context.catalog, "complete_attachments", watched)
+    finisher = Finisher(context)
     finisher.recover()
     finisher.put(dict.fromkeys(left))  # as recovery does, before the finisher's thread runs
-    assert sample(around, "finishing_waiting") == 50
+    assert sample(context, "finishing_waiting") == 50
     finishing = Thread(target=finisher.run)
     finishing.start()
-    finisher.put(dict.fromkeys(complete(around, 30, 1000)))
-    until(lambda: counts(around).get("finished") == 180, DEADLINE)
+    finisher.put(dict.fromkeys(complete(context, 30, 1000)))
+    until(lambda: counts(context).get("finished") == 180, DEADLINE)
     assert max(asked) <= 20
     finisher.stop()
     finishing.join(DEADLINE)
 
 
-def test_failures_are_told_once_and_at_their_end(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_are_told_once_and_at_their_end(context: ServiceContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.service.finishing.finisher.RETRY_SECONDS", 0.02)
-    ids = complete(around, 30)
+    ids = complete(context, 30)
     failing = [True]
-    finish = around.catalog.finish
+    finish = context.catalog.finish
 
     def fails(*given: Any) -> bool:
         if failing:
             raise OurError("no space left")
         return finish(*given)
 
-    monkeypatch.setattr(around.catalog, "finish", fails)
-    finisher = Finisher(around)
+    monkeypatch.setattr(context.catalog, "finish", fails)
+    finisher = Finisher(context)
     finishing = Thread(target=finisher.run)
     with capture_logs() as logs:
         finishing.start()
@@ -152,7 +152,7 @@ def test_failures_are_told_once_and_at_their_end(around: Surroundings, monkeypat
         until(lambda: finisher.check()["failing"] == 30, DEADLINE)
         assert not finisher.check()["ok"]
         failing.clear()
-        until(lambda: counts(around).get("finished") == 30, DEADLINE)
+        until(lambda: counts(context).get("finished") == 30, DEADLINE)
         until(lambda: finisher.check()["ok"], DEADLINE)
         finisher.stop()
         finishing.join(DEADLINE)
@@ -163,26 +163,26 @@ def test_failures_are_told_once_and_at_their_end(around: Surroundings, monkeypat
 
 
 def test_a_part_that_cannot_be_read_back_quarantines_its_attachment(
-    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (attachment,) = complete(around, 1)
-    bodies = around.journal.bodies
+    (attachment,) = complete(context, 1)
+    bodies = context.journal.bodies
     damage = Damage(1, 0, 0, "its checksum differs")
 
     def damaged(_positions: object) -> Any:
         raise DamagedError.of(damage)
 
-    monkeypatch.setattr(around.journal, "bodies", damaged)
-    finisher = Finisher(around)
+    monkeypatch.setattr(context.journal, "bodies", damaged)
+    finisher = Finisher(context)
     with capture_logs() as logs:
         finisher.finish(attachment)
-    record = around.catalog.attachment(attachment)
+    record = context.catalog.attachment(attachment)
     assert record is not None
     assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, "damaged-part")
     assert "journal segment 1, batch 0, row 0: its checksum differs" in (record.reason or "")
-    (entry,) = around.catalog.quarantined(None, "kept", None, 10).items
+    (entry,) = context.catalog.quarantined(None, "kept", None, 10).items
     assert (entry.code, entry.correl_id, entry.position) == ("damaged-part", record.correl_id, 1 << 32)
-    (told,) = [event for event in around.catalog.events_after(0, 10) if event.type == "attachment.quarantined"]
+    (told,) = [event for event in context.catalog.events_after(0, 10) if event.type == "attachment.quarantined"]
     assert told.data["code"] == "damaged-part"
     assert [entry["event"] for entry in logs] == ["part_damaged"]
-    monkeypatch.setattr(around.journal, "bodies", bodies)
+    monkeypatch.setattr(context.journal, "bodies", bodies)

@@ -20,12 +20,12 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachment
 from app.ports import AttachmentFilter, Progress, SendFailed
 from app.service.content.settling import Settler
+from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.framer import Cutter
-from app.service.surroundings import Surroundings
 from tests.support.outgoing import FILES, SOURCE, cut, delivery
-from tests.support.surroundings import ManualClock, receive_for, surroundings
+from tests.support.service_context import ManualClock, receive_for, service_context
 from tests.support.waiting import until
 
 DEADLINE = 20.0
@@ -51,10 +51,10 @@ class UnreliableSender(MemorySender):
 class Service:
     """A running gateway that sends to the queue it receives from."""
 
-    def __init__(self, gateway: Gateway, around: Surroundings, clock: ManualClock, name: str) -> None:
-        self.gateway, self.around, self.clock, self.queue = gateway, around, clock, queue(name)
+    def __init__(self, gateway: Gateway, context: ServiceContext, clock: ManualClock, name: str) -> None:
+        self.gateway, self.context, self.clock, self.queue = gateway, context, clock, queue(name)
         self.endpoint = {"transport": "memory", "queue": name}
-        self.sweeper, self.settler = Sweeper(around), Settler(around)
+        self.sweeper, self.settler = Sweeper(context), Settler(context)
 
     def send(self, content: bytes, name: str = "a.bin") -> DeliveryRecord:
         delivery_id = uuid4().hex
@@ -131,13 +131,13 @@ def service(
     endpoint = {"transport": "memory", "queue": name}
     quick = {"retry_first": "50ms", "retry_longest": "100ms"}
     settings = {"limits": {"free_bytes": 0}, "destinations": {DESTINATION: endpoint | quick}, **settings}
-    with surroundings(folder, clock, sources={SOURCE: endpoint}, **settings) as around:
+    with service_context(folder, clock, sources={SOURCE: endpoint}, **settings) as context:
         receiver = MemoryReceiver(SOURCE, "sas_queue", QueueSettings(queue=name))
         sender = UnreliableSender(MemoryDestinationSettings(queue=name), plan, permanent=permanent)
-        gateway = Gateway(around, {SOURCE: receiver}, {DESTINATION: sender})
+        gateway = Gateway(context, {SOURCE: receiver}, {DESTINATION: sender})
         gateway.start()
         try:
-            yield Service(gateway, around, clock, name)
+            yield Service(gateway, context, clock, name)
         finally:
             gateway.stop()
 
@@ -294,8 +294,8 @@ def test_an_attachment_without_news_expires_and_a_late_part_revives_it(start: St
 
 def one_attachment(service: Service) -> list[PhysicalMessage]:
     """The physical messages of one small attachment: header, application message, description, records, count."""
-    sent = delivery(service.around, FILES[8:9])
-    return list(Cutter(cut(), service.around.store).cut(sent))
+    sent = delivery(service.context, FILES[8:9])
+    return list(Cutter(cut(), service.context.store).cut(sent))
 
 
 def test_a_deleted_attachment_stays_deleted(start: Start) -> None:
@@ -357,10 +357,10 @@ def test_what_was_uploaded_for_no_delivery_is_forgotten(start: Start) -> None:
     service = start()
     sent = service.send(b"taken")
     until(lambda: service.delivery(sent).state is DeliveryState.SENT, DEADLINE)
-    with service.around.store.create("outgoing/0123/0") as target:
+    with service.context.store.create("outgoing/0123/0") as target:
         target.write(b"a client or this process went away")
     service = start()
-    assert list(service.around.store.names("outgoing/")) == [sent.attachments[0].object_name]
+    assert list(service.context.store.names("outgoing/")) == [sent.attachments[0].object_name]
 
 
 def test_a_quiet_segment_is_sealed_in_time(start: Start) -> None:
@@ -383,7 +383,7 @@ def test_what_settles_while_it_is_deleted_leaves_no_object(start: Start, monkeyp
 
     monkeypatch.setattr(service.gateway.catalog, "set_state", settled_just_before)
     assert service.gateway.delete_attachment(record.id)
-    assert list(service.around.store.names("attachments/")) == []
+    assert list(service.context.store.names("attachments/")) == []
 
 
 @pytest.mark.parametrize("last", ["application", "count"])

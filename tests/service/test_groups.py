@@ -18,18 +18,18 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Finished, FramingOptions, GroupedAs
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
+from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
 from app.service.gateway import Gateway
 from app.service.sending.errors import CannotSend
 from app.service.sending.framer import Cutter
-from app.service.surroundings import Surroundings
 from tests.service.test_gateway import UnreliableSender
 from tests.service.test_round_trip import content, receive
 from tests.support.loads import messages, mixed
 from tests.support.mq_client import Sent, alone, any_bodies, group, segmented
 from tests.support.outgoing import FILES, SOURCE, delivery
 from tests.support.sas_client import Program, disordered
-from tests.support.surroundings import ManualClock, surroundings
+from tests.support.service_context import ManualClock, service_context
 from tests.support.waiting import until
 
 SAS = "sas"
@@ -43,8 +43,8 @@ def named(source: str, sent: Sequence[PhysicalMessage]) -> list[PhysicalMessage]
     return [message._replace(source=source, received_at=1) for message in sent]
 
 
-def received(around: Surroundings, identifier: bytes) -> AttachmentRecord:
-    record = around.catalog.attachment(attachment_id(SOURCE, identifier))
+def received(context: ServiceContext, identifier: bytes) -> AttachmentRecord:
+    record = context.catalog.attachment(attachment_id(SOURCE, identifier))
     assert record is not None
     return record
 
@@ -60,11 +60,11 @@ def files(random: Random) -> list[Sent]:
     return made
 
 
-def assert_received(around: Surroundings, sent: Sequence[Sent]) -> None:
+def assert_received(context: ServiceContext, sent: Sequence[Sent]) -> None:
     for each in sent:
-        record = received(around, each.identifier)
+        record = received(context, each.identifier)
         assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
-        assert content(around, record) == each.content
+        assert content(context, record) == each.content
         assert record.storage == "journal"
         assert record.parts_received == record.parts_expected == len(each.messages)
         name = each.messages[0].properties.get("filename")
@@ -73,41 +73,41 @@ def assert_received(around: Surroundings, sent: Sequence[Sent]) -> None:
 
 @pytest.mark.parametrize("grouped", ["messages", "segments"])
 def test_what_is_cut_comes_back(tmp_path: Path, grouped: GroupedAs) -> None:
-    with surroundings(tmp_path) as around:
-        sent = replace(delivery(around, FILES), application_body=None)
-        cut = list(Cutter(how(grouped), around.store).cut(sent))
-        assert cut == list(Cutter(how(grouped), around.store).cut(replace(sent, messages_sent=9)))
+    with service_context(tmp_path) as context:
+        sent = replace(delivery(context, FILES), application_body=None)
+        cut = list(Cutter(how(grouped), context.store).cut(sent))
+        assert cut == list(Cutter(how(grouped), context.store).cut(replace(sent, messages_sent=9)))
         assert max(len(message.body) for message in cut) == 32_000
-        receive(around, disordered(cut, Random(3)))
+        receive(context, disordered(cut, Random(3)))
         for number, (kind, name, expected) in enumerate(FILES, 1):
-            record = received(around, bytes([number]) * 16 + bytes(8))
+            record = received(context, bytes([number]) * 16 + bytes(8))
             assert (record.state, record.reason) == (AttachmentState.FINISHED, None), name
             assert (record.kind, record.qualifier_2, record.description) == (kind, name, f"the {number}th")
-            assert content(around, record) == expected, name
+            assert content(context, record) == expected, name
             text = kind is AttachmentKind.TEXT_FILE
             assert record.content_type == ("text/plain; charset=utf-8" if text else "application/octet-stream")
-        assert not around.catalog.quarantined(None, None, None, 10).items
+        assert not context.catalog.quarantined(None, None, None, 10).items
 
 
-def test_read_early_or_late_the_same_is_found(tmp_path: Path) -> None:
+def test_read_as_parts_come_or_afterwards_the_same_is_found(tmp_path: Path) -> None:
     found = []
     for order in (1, -1):
         random = Random(4)
-        with surroundings(tmp_path / str(order)) as around:
+        with service_context(tmp_path / str(order)) as context:
             sent = files(random)
-            receive(around, named(SOURCE, [message for each in sent for message in each.messages])[::order])
-            assert_received(around, sent)
-            records = [received(around, each.identifier) for each in sent]
+            receive(context, named(SOURCE, [message for each in sent for message in each.messages])[::order])
+            assert_received(context, sent)
+            records = [received(context, each.identifier) for each in sent]
             found.append([(each.storage, each.sha256, each.content_type, each.kind) for each in records])
     assert found[0] == found[1]
 
 
-def test_what_is_read_early_is_not_read_again(tmp_path: Path) -> None:
-    with surroundings(tmp_path) as around:
+def test_what_is_read_as_it_comes_is_not_read_again(tmp_path: Path) -> None:
+    with service_context(tmp_path) as context:
         sent = group(Random(5), [[b"a"], [b"b", b"c"], [b""]])
         complete: dict[str, Finished | None] = {}
-        around.journal.append(named(SOURCE, sent.messages))
-        Assembler(around, complete.update).recover()
+        context.journal.append(named(SOURCE, sent.messages))
+        Assembler(context, complete.update).recover()
         (early,) = complete.values()
         assert early is not None
         assert (early.size, early.sha256, len(early.extents)) == (3, sent.sha256, 3)
@@ -122,24 +122,24 @@ def test_a_host_that_dies_again_and_again_loses_nothing_and_repeats_nothing(tmp_
     sent, attached = files(random), mixed(program, 6)
     both = named(SOURCE, [message for each in sent for message in each.messages])
     stream = disordered([*both, *named(SAS, messages(program, attached))], random, 0.2)
-    with surroundings(tmp_path) as around:
+    with service_context(tmp_path) as context:
         while stream:
             for _ in range(random.randint(1, 3)):
                 size = random.randint(1, 20)
                 if stream:
-                    around.journal.append(stream[:size])
+                    context.journal.append(stream[:size])
                 stream = stream[size:]
             complete: dict[str, Finished | None] = {}
-            Assembler(around, complete.update).recover()
+            Assembler(context, complete.update).recover()
             if random.random() < 0.5:
                 for attachment, found in complete.items():
-                    Finisher(around).finish(attachment, found)
-        for record in around.catalog.complete_attachments():
-            Finisher(around).finish(record.id)
-        assert_received(around, sent)
-        states = [each.state for each in around.catalog.attachments(AttachmentFilter(), None, 99).items]
+                    Finisher(context).finish(attachment, found)
+        for record in context.catalog.complete_attachments():
+            Finisher(context).finish(record.id)
+        assert_received(context, sent)
+        states = [each.state for each in context.catalog.attachments(AttachmentFilter(), None, 99).items]
         assert states == [AttachmentState.FINISHED] * (len(sent) + len(attached))
-        assert not around.catalog.quarantined(None, None, None, 10).items
+        assert not context.catalog.quarantined(None, None, None, 10).items
 
 
 @contextmanager
@@ -153,14 +153,14 @@ def running(folder: Path, plan: Sequence[int | None] = (), max_body: int = 32_00
         "sources": {SOURCE: endpoint},
         "destinations": {"back": back},
     }
-    with surroundings(folder, clock, **settings) as around:
+    with service_context(folder, clock, **settings) as context:
         receiver = MemoryReceiver(SOURCE, "mq_group", QueueSettings(queue=queue))
         to_queue = MemoryDestinationSettings(queue=queue, max_body=ByteSize(max_body))
-        gateway = Gateway(around, {SOURCE: receiver}, {"back": UnreliableSender(to_queue, plan, permanent=False)})
+        gateway = Gateway(context, {SOURCE: receiver}, {"back": UnreliableSender(to_queue, plan, permanent=False)})
         gateway.start()
 
         def ended(contents: list[tuple[AttachmentKind, str, bytes]]) -> str:
-            sent = replace(delivery(around, contents), destination="back", application_body=None)
+            sent = replace(delivery(context, contents), destination="back", application_body=None)
             gateway.deliveries.enqueue(sent)
 
             def state() -> str | None:
@@ -193,29 +193,29 @@ def test_names_that_leave_no_room_for_bytes_cannot_be_sent(tmp_path: Path) -> No
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
-def quarantined(around: Surroundings) -> list[tuple[str, str]]:
-    return [(record.code, record.why) for record in around.catalog.quarantined(None, "kept", None, 99).items]
+def quarantined(context: ServiceContext) -> list[tuple[str, str]]:
+    return [(record.code, record.why) for record in context.catalog.quarantined(None, "kept", None, 99).items]
 
 
 def test_segments_that_overlap_quarantine_the_group(tmp_path: Path) -> None:
-    with surroundings(tmp_path) as around:
+    with service_context(tmp_path) as context:
         sent = segmented(Random(6), [b"aaaa", b"bbbb", b"cccc"])
         first, second, last = named(SOURCE, sent.messages)
-        receive(around, [first, second._replace(offset=2), last])
-        record = received(around, sent.identifier)
+        receive(context, [first, second._replace(offset=2), last])
+        record = received(context, sent.identifier)
         assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, "bad-group")
         why = "message 1 has a part at offset 2, where byte 4 of message 1 belongs"
         assert record.reason == f"offset: {why}"
-        assert quarantined(around) == [("bad-group", why)]
-        gateway = Gateway(around, {}, {})
-        (kept,) = around.catalog.quarantined(None, "kept", None, 9).items
+        assert quarantined(context) == [("bad-group", why)]
+        gateway = Gateway(context, {}, {})
+        (kept,) = context.catalog.quarantined(None, "kept", None, 9).items
         assert gateway.replay_quarantine(kept.id)
-        assert received(around, sent.identifier).state is AttachmentState.COMPLETE
+        assert received(context, sent.identifier).state is AttachmentState.COMPLETE
         assert not gateway.replay_quarantine("0" * 16)
 
 
 def test_what_contradicts_goes_to_quarantine_and_the_group_comes_out(tmp_path: Path) -> None:
-    with surroundings(tmp_path) as around:
+    with service_context(tmp_path) as context:
         sent = group(Random(7), [[b"one"], [b"two"], [b"three"]])
         first, second, last = named(SOURCE, sent.messages)
         wrong = [
@@ -226,10 +226,10 @@ def test_what_contradicts_goes_to_quarantine_and_the_group_comes_out(tmp_path: P
             first._replace(msg_type=4),
             first._replace(group_id=b""),
         ]
-        receive(around, [first, second, *wrong[:1], second, *wrong[3:], last, *wrong[1:3]])
-        assert content(around, received(around, sent.identifier)) == sent.content
-        assert received(around, sent.identifier).duplicates == 2
-        assert sorted(code for code, _ in quarantined(around)) == sorted(
+        receive(context, [first, second, *wrong[:1], second, *wrong[3:], last, *wrong[1:3]])
+        assert content(context, received(context, sent.identifier)) == sent.content
+        assert received(context, sent.identifier).duplicates == 2
+        assert sorted(code for code, _ in quarantined(context)) == sorted(
             [
                 "conflicting-part",
                 "conflicting-last",
@@ -244,21 +244,21 @@ def test_what_contradicts_goes_to_quarantine_and_the_group_comes_out(tmp_path: P
 def test_the_character_set_of_the_source_counts_where_messages_say_none(tmp_path: Path) -> None:
     endpoint = {"transport": "memory", "queue": "q", "framing": "mq_group", "ccsid": 819}
     for order in (1, -1):
-        with surroundings(tmp_path / str(order), sources={SOURCE: endpoint}) as around:
+        with service_context(tmp_path / str(order), sources={SOURCE: endpoint}) as context:
             sent = group(Random(8), [[b"a"], [b"b"]], text=True)
-            receive(around, [message._replace(ccsid=0) for message in named(SOURCE, sent.messages)][::order])
-            assert received(around, sent.identifier).content_type == "text/plain; charset=iso-8859-1"
+            receive(context, [message._replace(ccsid=0) for message in named(SOURCE, sent.messages)][::order])
+            assert received(context, sent.identifier).content_type == "text/plain; charset=iso-8859-1"
 
 
 def test_what_is_missing_is_told(tmp_path: Path) -> None:
-    with surroundings(tmp_path) as around:
+    with service_context(tmp_path) as context:
         sent = group(Random(9), [[b"1"], [b"2a", b"2b", b"2c"], [b"3"], [b"4a", b"4b"], [b"5"]])
         one, two_a, two_b, _, three, four_a, four_b, five = named(SOURCE, sent.messages)
-        gateway = Gateway(around, {}, {})
+        gateway = Gateway(context, {}, {})
 
         def missing(*arrived: PhysicalMessage) -> list[tuple[int, int]]:
-            receive(around, list(arrived))
-            return gateway.missing_ranges(received(around, sent.identifier), 10)
+            receive(context, list(arrived))
+            return gateway.missing_ranges(received(context, sent.identifier), 10)
 
         assert missing(two_a) == [(1, 2)]
         assert missing(four_b) == [(1, 4)]
@@ -268,10 +268,10 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
 
 
 def test_a_delivery_that_a_group_cannot_carry_cannot_be_sent(tmp_path: Path) -> None:
-    with surroundings(tmp_path) as around:
-        sent = delivery(around, FILES[:1])
+    with service_context(tmp_path) as context:
+        sent = delivery(context, FILES[:1])
         with pytest.raises(CannotSend, match="no application message"):
-            next(Cutter(how(), around.store).cut(sent))
-        table = delivery(around, [(AttachmentKind.DATA_SET, "WORK.A", b"PAR1")])
+            next(Cutter(how(), context.store).cut(sent))
+        table = delivery(context, [(AttachmentKind.DATA_SET, "WORK.A", b"PAR1")])
         with pytest.raises(CannotSend, match="no data sets"):
-            next(Cutter(how(), around.store).cut(replace(table, application_body=None)))
+            next(Cutter(how(), context.store).cut(replace(table, application_body=None)))

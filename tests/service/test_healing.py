@@ -14,12 +14,12 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Finished
 from app.service.assembling.assembler import Assembler
 from app.service.content.access import open_content
+from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
 from app.service.gateway import Gateway
-from app.service.surroundings import Surroundings
 from tests.support.mq_client import any_bodies, group
 from tests.support.sas_client import Program, binary_file, message, text_file
-from tests.support.surroundings import surroundings
+from tests.support.service_context import service_context
 
 SOURCE = "orders"
 
@@ -43,13 +43,13 @@ def made(kind: str) -> tuple[bytes, bytes, list[PhysicalMessage]]:
     )
 
 
-def assemble(around: Surroundings, messages: list[PhysicalMessage]) -> None:
+def assemble(context: ServiceContext, messages: list[PhysicalMessage]) -> None:
     """As the gateway does it, one stage after the other."""
-    around.journal.append(messages)
+    context.journal.append(messages)
     complete: dict[str, Finished | None] = {}
-    Assembler(around, complete.update).recover()
+    Assembler(context, complete.update).recover()
     for attachment, found in complete.items():
-        Finisher(around).finish(attachment, found)
+        Finisher(context).finish(attachment, found)
 
 
 def damage(folder: Path, bodies: list[bytes]) -> None:
@@ -61,14 +61,14 @@ def damage(folder: Path, bodies: list[bytes]) -> None:
     segment.write_bytes(data)
 
 
-def record(around: Surroundings, key: bytes) -> AttachmentRecord:
-    found = around.catalog.attachment(attachment_id(SOURCE, key))
+def record(context: ServiceContext, key: bytes) -> AttachmentRecord:
+    found = context.catalog.attachment(attachment_id(SOURCE, key))
     assert found is not None
     return found
 
 
-def content(around: Surroundings, found: AttachmentRecord) -> bytes:
-    opened = open_content(found, around.catalog, around.store, around.journal)
+def content(context: ServiceContext, found: AttachmentRecord) -> bytes:
+    opened = open_content(found, context.catalog, context.store, context.journal)
     return b"".join(opened.read(0, opened.size))
 
 
@@ -79,41 +79,41 @@ def test_a_damaged_part_that_comes_again_heals(tmp_path: Path, kind: str, when: 
     key, sent, messages = made(kind)
     early, last = messages[:-1], messages[-1:]
     hurt = sorted((each for each in early), key=lambda each: len(each.body))[-how_many:]
-    with surroundings(tmp_path) as around:
-        assemble(around, early)
-        assert record(around, key).state is AttachmentState.RECEIVING
+    with service_context(tmp_path) as context:
+        assemble(context, early)
+        assert record(context, key).state is AttachmentState.RECEIVING
     damage(tmp_path, [bytes(each.body) for each in hurt])
-    with surroundings(tmp_path) as around, capture_logs() as logs:
+    with service_context(tmp_path) as context, capture_logs() as logs:
         if when == "complete":
-            assemble(around, last)
-            found = record(around, key)
+            assemble(context, last)
+            found = record(context, key)
             assert (found.state, found.reason_code) == (AttachmentState.QUARANTINED, "damaged-part")
-            (entry,) = around.catalog.quarantined(None, None, None, 10).items
+            (entry,) = context.catalog.quarantined(None, None, None, 10).items
             assert (entry.code, entry.correl_id) == ("damaged-part", key)
-        assemble(around, messages)  # all is sent again, also what is whole
-        found = record(around, key)
+        assemble(context, messages)  # all is sent again, also what is whole
+        found = record(context, key)
         assert found.state is AttachmentState.FINISHED, found.reason
         assert found.sha256 == sha256(sent).hexdigest()
-        assert content(around, found) == sent
-    with surroundings(tmp_path) as around:
-        assert content(around, record(around, key)) == sent
+        assert content(context, found) == sent
+    with service_context(tmp_path) as context:
+        assert content(context, record(context, key)) == sent
     assert [entry["event"] for entry in logs].count("damaged_part_replaced") == how_many
 
 
 def test_a_damaged_part_is_read_again_when_an_operator_asks(tmp_path: Path) -> None:
     """The disk may answer again, or the segment be repaired."""
     key, sent, messages = made("binary")
-    with surroundings(tmp_path) as around:
-        assemble(around, messages[:-1])
+    with service_context(tmp_path) as context:
+        assemble(context, messages[:-1])
     (segment,) = (tmp_path / "journal").glob("*.arrows")
     whole = segment.read_bytes()
     damage(tmp_path, [bytes(max(messages, key=lambda each: len(each.body)).body)])
-    with surroundings(tmp_path) as around:
-        assemble(around, messages[-1:])
+    with service_context(tmp_path) as context:
+        assemble(context, messages[-1:])
         segment.write_bytes(whole)
-        (entry,) = around.catalog.quarantined(None, None, None, 10).items
-        gateway = Gateway(around, {}, {})
+        (entry,) = context.catalog.quarantined(None, None, None, 10).items
+        gateway = Gateway(context, {}, {})
         assert gateway.replay_quarantine(entry.id)
-        assert record(around, key).state is AttachmentState.COMPLETE
-        Finisher(around).finish(attachment_id(SOURCE, key))
-        assert content(around, record(around, key)) == sent
+        assert record(context, key).state is AttachmentState.COMPLETE
+        Finisher(context).finish(attachment_id(SOURCE, key))
+        assert content(context, record(context, key)) == sent

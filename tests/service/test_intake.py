@@ -10,9 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.model.message import UNREADABLE, PhysicalMessage, Position
+from app.service.context import ServiceContext
 from app.service.intake import Journaler
-from app.service.surroundings import Surroundings
-from tests.support.surroundings import surroundings
+from tests.support.service_context import service_context
 
 DEADLINE = 20.0
 
@@ -35,10 +35,12 @@ class Forwarded:
 
 
 @contextmanager
-def journaler(folder: Path, **settings: Any) -> Iterator[tuple[Journaler, Forwarded, Surroundings, Callable[[], None]]]:
-    with surroundings(folder, **settings) as around:
+def journaler(
+    folder: Path, **settings: Any
+) -> Iterator[tuple[Journaler, Forwarded, ServiceContext, Callable[[], None]]]:
+    with service_context(folder, **settings) as context:
         forwarded = Forwarded()
-        made = Journaler(around, forwarded)
+        made = Journaler(context, forwarded)
         thread = Thread(target=made.run)
 
         def finish() -> None:
@@ -49,22 +51,22 @@ def journaler(folder: Path, **settings: Any) -> Iterator[tuple[Journaler, Forwar
             assert not thread.is_alive()
 
         try:
-            yield made, forwarded, around, thread.start
+            yield made, forwarded, context, thread.start
         finally:
             finish()
 
 
-def journalled(around: Surroundings) -> list[PhysicalMessage]:
-    return [each._replace(body=bytes(each.body)) for _, batch in around.journal.replay(None) for each in batch]
+def journalled(context: ServiceContext) -> list[PhysicalMessage]:
+    return [each._replace(body=bytes(each.body)) for _, batch in context.journal.replay(None) for each in batch]
 
 
 def test_what_is_acknowledged_is_in_the_journal(tmp_path: Path) -> None:
-    with journaler(tmp_path) as (intake, forwarded, around, start):
+    with journaler(tmp_path) as (intake, forwarded, context, start):
         start()
         found: list[int] = []
         done = Event()
         for number in range(50):
-            intake.submit([message(number)], lambda: found.append(len(journalled(around))))
+            intake.submit([message(number)], lambda: found.append(len(journalled(context))))
         intake.submit([message(50)], done.set)
         assert done.wait(DEADLINE)
         assert all(there > number for number, there in enumerate(found))
@@ -82,7 +84,7 @@ def test_what_waits_together_is_written_together(tmp_path: Path) -> None:
 
 
 def test_a_submission_beyond_the_backlog_waits(tmp_path: Path) -> None:
-    with journaler(tmp_path, limits={"backlog_bytes": 1 << 20}) as (intake, _, around, start):
+    with journaler(tmp_path, limits={"backlog_bytes": 1 << 20}) as (intake, _, context, start):
         intake.submit([message(1, 1 << 20)], lambda: None)
         entered = Event()
 
@@ -96,28 +98,28 @@ def test_a_submission_beyond_the_backlog_waits(tmp_path: Path) -> None:
         start()
         assert entered.wait(DEADLINE)
         late.join(DEADLINE)
-    assert around.metrics.registry.get_sample_value("attachment_gateway_backlog_bytes") == 0
+    assert context.metrics.registry.get_sample_value("attachment_gateway_backlog_bytes") == 0
 
 
 def test_nothing_is_acknowledged_while_there_is_no_room(tmp_path: Path) -> None:
-    with journaler(tmp_path, limits={"free_bytes": 1 << 60}) as (intake, forwarded, around, start):
+    with journaler(tmp_path, limits={"free_bytes": 1 << 60}) as (intake, forwarded, context, start):
         acknowledged = Event()
         intake.submit([message(1)], acknowledged.set)
         start()
         assert not acknowledged.wait(0.2)
         assert "fewer than the limit" in (intake.holding or "")
-        assert around.metrics.registry.get_sample_value("attachment_gateway_taking") == 0
+        assert context.metrics.registry.get_sample_value("attachment_gateway_taking") == 0
     assert not acknowledged.is_set()
     assert not forwarded.messages
 
 
 def test_a_message_without_an_envelope_goes_to_the_journal_with_its_reason(tmp_path: Path) -> None:
-    with journaler(tmp_path) as (intake, forwarded, around, start):
+    with journaler(tmp_path) as (intake, forwarded, context, start):
         start()
         done = Event()
         intake.refuse(message(1), "bad-envelope", "the payload is no MQ image", done.set)
         assert done.wait(DEADLINE)
-        (kept,) = journalled(around)
+        (kept,) = journalled(context)
     assert kept.framing == UNREADABLE
     assert kept.properties == {"refused-code": "bad-envelope", "refused-why": "the payload is no MQ image"}
     assert forwarded.messages == [kept]
@@ -130,9 +132,9 @@ def flood(pairs: int, body: bytes = b"?") -> PhysicalMessage:
 
 
 def test_properties_are_counted_by_the_backlog(tmp_path: Path) -> None:
-    with journaler(tmp_path, limits={"backlog_bytes": 1 << 20}) as (intake, _, around, start):
+    with journaler(tmp_path, limits={"backlog_bytes": 1 << 20}) as (intake, _, context, start):
         intake.submit([flood(1000)] * 5, lambda: None)
-        backlog = around.metrics.registry.get_sample_value("attachment_gateway_backlog_bytes") or 0
+        backlog = context.metrics.registry.get_sample_value("attachment_gateway_backlog_bytes") or 0
         assert backlog >= 5 * 1000 * (10 + 20)
         entered = Event()
 
@@ -146,7 +148,7 @@ def test_properties_are_counted_by_the_backlog(tmp_path: Path) -> None:
         start()
         assert entered.wait(DEADLINE)
         late.join(DEADLINE)
-    assert around.metrics.registry.get_sample_value("attachment_gateway_backlog_bytes") == 0
+    assert context.metrics.registry.get_sample_value("attachment_gateway_backlog_bytes") == 0
 
 
 def test_batches_are_as_small_as_their_properties_ask(tmp_path: Path) -> None:
@@ -161,13 +163,13 @@ def test_batches_are_as_small_as_their_properties_ask(tmp_path: Path) -> None:
 
 
 def test_a_message_with_too_many_properties_goes_to_quarantine_without_them(tmp_path: Path) -> None:
-    with journaler(tmp_path, limits={"properties_bytes": "4 KiB"}) as (intake, forwarded, around, start):
+    with journaler(tmp_path, limits={"properties_bytes": "4 KiB"}) as (intake, forwarded, context, start):
         start()
         done = Event()
         within, beyond = flood(136), flood(137)
         intake.submit([within, beyond], done.set)
         assert done.wait(DEADLINE)
-        first, second = journalled(around)
+        first, second = journalled(context)
     assert first == within
     assert (second.framing, second.body) == (UNREADABLE, b"?")
     assert second.properties["refused-code"] == "properties-too-large"
@@ -179,14 +181,14 @@ def test_a_message_with_too_many_properties_goes_to_quarantine_without_them(tmp_
 def test_a_message_that_cannot_be_written_stops_no_other(tmp_path: Path) -> None:
     lone = PhysicalMessage("orders", "sas_queue", 7, body=b"a", properties={"name": "\ud800"})
     large = PhysicalMessage("orders", "sas_queue", 1 << 70, body=b"b")
-    with capture_logs() as logs, journaler(tmp_path) as (intake, forwarded, around, start):
+    with capture_logs() as logs, journaler(tmp_path) as (intake, forwarded, context, start):
         done = Event()
         sent = [*map(message, range(20)), lone, *map(message, range(20, 30)), large, message(30)]
         intake.submit(sent, lambda: None)
         start()
         intake.submit([message(31)], done.set)
         assert done.wait(DEADLINE)
-        kept = journalled(around)
+        kept = journalled(context)
     assert [each for each in kept if each.framing != UNREADABLE] == [message(number) for number in range(32)]
     refused = [each for each in kept if each.framing == UNREADABLE]
     assert [each.body for each in refused] == [b"a", b"b"]
@@ -198,15 +200,15 @@ def test_a_message_that_cannot_be_written_stops_no_other(tmp_path: Path) -> None
 
 def test_a_journal_that_fails_for_every_message_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.service.intake.RETRY_SECONDS", 0.05)
-    with journaler(tmp_path) as (intake, forwarded, around, start):
-        append, broken = around.journal.append, [True]
+    with journaler(tmp_path) as (intake, forwarded, context, start):
+        append, broken = context.journal.append, [True]
 
         def fails(messages: Sequence[PhysicalMessage]) -> list[Position]:
             if broken:
                 raise TypeError("not today")
             return append(messages)
 
-        monkeypatch.setattr(around.journal, "append", fails)
+        monkeypatch.setattr(context.journal, "append", fails)
         done = Event()
         intake.submit([message(number) for number in range(3)], done.set)
         start()

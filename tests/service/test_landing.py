@@ -21,14 +21,14 @@ from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
+from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.service.retention.sweeper import Sweeper
-from app.service.surroundings import Surroundings
 from app.settings import Settings
 from app.web.api import create_app
 from tests.support.beside import JobBeside, journal_in
 from tests.support.sas_client import Attached, Program, binary_file, message, text_file
-from tests.support.surroundings import ManualClock, surroundings
+from tests.support.service_context import ManualClock, service_context
 from tests.support.waiting import until
 from tests.web.stock import serving
 
@@ -38,11 +38,11 @@ SOURCE = "orders"
 class Landing:
     """A running gateway, the job beside it, and the program that sends to it."""
 
-    def __init__(self, folder: Path, around: Surroundings, gateway: Gateway, clock: ManualClock, name: str) -> None:
-        self.folder, self.around, self.gateway, self.clock = folder, around, gateway, clock
+    def __init__(self, folder: Path, context: ServiceContext, gateway: Gateway, clock: ManualClock, name: str) -> None:
+        self.folder, self.context, self.gateway, self.clock = folder, context, gateway, clock
         self.queue, self.program = queue(name), Program(Random(3))
-        self.job = JobBeside(around.settings, clock)
-        self.catalog = around.catalog
+        self.job = JobBeside(context.settings, clock)
+        self.catalog = context.catalog
         self.sent: list[PhysicalMessage] = []
 
     def file(self, name: str = "a.bin", size: int = 100_000) -> Attached:
@@ -62,7 +62,7 @@ class Landing:
     def seal(self) -> None:
         """Time passes, and the gateway seals by itself."""
         self.clock.advance(6)
-        until(lambda: all(segment.sealed_at is not None for segment in self.around.journal.segments()))
+        until(lambda: all(segment.sealed_at is not None for segment in self.context.journal.segments()))
 
     def record(self, attached: Attached) -> AttachmentRecord:
         record = self.catalog.attachment(attachment_id(SOURCE, attached.definition.correl_id))
@@ -106,12 +106,12 @@ def landing(folder: Path, name: str, settings: dict[str, Any]) -> Iterator[Landi
     clock = ManualClock()
     sources = {SOURCE: {"transport": "memory", "queue": name}}
     settings = {"assembler": "spark", "sources": sources, "limits": {"free_bytes": 0}, **settings}
-    with surroundings(folder, clock, **settings) as around:
-        url = around.settings.journal.archive_url
+    with service_context(folder, clock, **settings) as context:
+        url = context.settings.journal.archive_url
         receiver = MemoryReceiver(SOURCE, "sas_queue", QueueSettings(queue=name))
-        gateway = Gateway(around, {SOURCE: receiver}, {}, None if url is None else ObjectStore(url))
+        gateway = Gateway(context, {SOURCE: receiver}, {}, None if url is None else ObjectStore(url))
         gateway.start()
-        running = Landing(folder, around, gateway, clock, name)
+        running = Landing(folder, context, gateway, clock, name)
         try:
             yield running
         finally:
@@ -165,13 +165,13 @@ def test_content_that_was_deleted_does_not_come_back_with_a_job_that_begins_anew
     kept, dropped = (text_file(landing.program, name, b"line\n" * 10) for name in ("kept.txt", "dropped.txt"))
     landing.land(landing.messages(kept, dropped))
     landing.job.run()
-    assert len(list(landing.around.store.names())) == 2
+    assert len(list(landing.context.store.names())) == 2
     assert landing.gateway.delete_attachment(landing.record(dropped).id)
-    with closing(JobBeside(landing.around.settings, landing.clock)) as anew:
+    with closing(JobBeside(landing.context.settings, landing.clock)) as anew:
         committed = anew.run()
     assert committed is not None
     assert committed.was_known
-    assert list(landing.around.store.names("attachments/")) == [landing.record(kept).object_name]
+    assert list(landing.context.store.names("attachments/")) == [landing.record(kept).object_name]
 
 
 def test_how_far_the_job_is_behind(start: Start) -> None:
@@ -200,7 +200,7 @@ def test_a_replayed_message_is_journalled_anew(start: Start, monkeypatch: pytest
     landing.job.run()
     (again,) = landing.catalog.quarantined(None, "kept", None, 9).items
     assert again.position > kept.position
-    monkeypatch.setattr(landing.around.journal, "free_bytes", lambda: -1)
+    monkeypatch.setattr(landing.context.journal, "free_bytes", lambda: -1)
     monkeypatch.setattr("app.service.intake.ROOM_CHECK_SECONDS", 0)
     monkeypatch.setattr("app.service.assembling.hosts.REPLAY_SECONDS", 0.1)
     for _ in range(2):
@@ -261,12 +261,12 @@ KEPT_BRIEFLY = {"retention": {"journal": "60s"}, "content": {"settle_after": "0s
 
 def sweep(landing: Landing) -> list[int]:
     """What is left of the journal when everything in it has been done and time has passed."""
-    if landing.around.settings.assembler == "spark":
+    if landing.context.settings.assembler == "spark":
         landing.job.run()
     until(lambda: not landing.catalog.complete_attachments())
     landing.clock.advance(120)
-    Sweeper(landing.around, landing.gateway._may_go).sweep()
-    return [segment.number for segment in landing.around.journal.segments()]
+    Sweeper(landing.context, landing.gateway._may_go).sweep()
+    return [segment.number for segment in landing.context.journal.segments()]
 
 
 @pytest.mark.parametrize("assembler", ["embedded", "spark"])

@@ -12,7 +12,7 @@ from app.model.identity import message_id
 from app.ports import AttachmentFilter
 from tests.support.host import SOURCE, Host
 from tests.support.sas_client import binary_file
-from tests.support.surroundings import ManualClock, receive_for, surroundings
+from tests.support.service_context import ManualClock, receive_for, service_context
 
 
 def expire_and_retire(host: Host) -> None:
@@ -29,8 +29,8 @@ def expire_and_retire(host: Host) -> None:
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
     clock = ManualClock()
-    with surroundings(tmp_path, clock) as around:
-        yield Host(around, clock)
+    with service_context(tmp_path, clock) as context:
+        yield Host(context, clock)
 
 
 def test_a_header_for_an_application_message_that_is_gone(host: Host) -> None:
@@ -40,11 +40,11 @@ def test_a_header_for_an_application_message_that_is_gone(host: Host) -> None:
     host.receive([header, *rest])
     assert host.record(attached).state is AttachmentState.FINISHED
     identifier = message_id(SOURCE, header.correl_id)
-    waiting = host.around.catalog.message(identifier)
+    waiting = host.context.catalog.message(identifier)
     assert waiting is not None
     assert waiting.application_body is None
     host.receive([application])
-    answered = host.around.catalog.message(identifier)
+    answered = host.context.catalog.message(identifier)
     assert answered is not None
     assert answered.application_body == application.body
     assert answered.complete_at is not None
@@ -88,9 +88,9 @@ def test_parts_that_were_lost_with_their_segment_may_be_sent_again(host: Host, *
     attached = binary_file(host.program, "a", b"x" * 200_000)
     *others, last, count = host.messages(attached)
     host.receive(others)
-    host.around.journal.seal()
+    host.context.journal.seal()
     host.receive([last])
-    host.around.journal.retire(1)
+    host.context.journal.retire(1)
     if restarted:
         host.assembler._forget()
     host.receive([*others, last, count])
@@ -100,11 +100,11 @@ def test_parts_that_were_lost_with_their_segment_may_be_sent_again(host: Host, *
 def test_a_complete_attachment_whose_parts_are_lost_begins_a_new_life(host: Host) -> None:
     attached = binary_file(host.program, "a", b"x" * 200_000)
     sent = host.messages(attached)
-    host.around.journal.append(sent)
+    host.context.journal.append(sent)
     host.assembler.recover()
-    host.around.journal.seal()
-    host.around.journal.append(host.messages(binary_file(host.program, "news", b"")))
-    host.around.journal.retire(1)
+    host.context.journal.seal()
+    host.context.journal.append(host.messages(binary_file(host.program, "news", b"")))
+    host.context.journal.retire(1)
     host.receive([])
     record = host.record(attached)
     assert (record.state, record.parts_received) == (AttachmentState.RECEIVING, 0)
@@ -125,6 +125,6 @@ def test_finished_content_that_cannot_be_stored_keeps_no_room_from_being_made(
         receive_for(host.times, host.clock, 8)
         host.sweeper.seal_old_segment()
         host.sweeper.sweep()
-    states = [each.state for each in host.around.catalog.attachments(AttachmentFilter(), None, 9).items]
+    states = [each.state for each in host.context.catalog.attachments(AttachmentFilter(), None, 9).items]
     assert sorted(states) == [AttachmentState.EXPIRED, AttachmentState.FINISHED]
-    assert all(segment.sealed_at is not None for segment in host.around.journal.segments())
+    assert all(segment.sealed_at is not None for segment in host.context.journal.segments())

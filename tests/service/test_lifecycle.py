@@ -13,11 +13,11 @@ from adapters.memory import MemoryReceiver, QueueSettings, queue
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DeliveryRecord, NewEvent
+from app.service.context import ServiceContext
 from app.service.gateway import Gateway
-from app.service.surroundings import Surroundings
 from tests.support.host import SOURCE, Host
 from tests.support.sas_client import Program, binary_file, message
-from tests.support.surroundings import ManualClock, receive_for, surroundings
+from tests.support.service_context import ManualClock, receive_for, service_context
 from tests.support.waiting import until
 
 DEADLINE = 60.0
@@ -36,8 +36,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
         def begin(sources: tuple[str, ...] = (SOURCE,), **settings: Any) -> Host:
             clock = ManualClock()
-            around = stack.enter_context(surroundings(tmp_path, clock, segment_bytes=SMALL, **settings))
-            return Host(around, clock, sources)
+            context = stack.enter_context(service_context(tmp_path, clock, segment_bytes=SMALL, **settings))
+            return Host(context, clock, sources)
 
         yield begin
 
@@ -45,9 +45,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
 @contextmanager
 def gateway(folder: Path, clock: ManualClock, name: str) -> Iterator[Gateway]:
     settings = {"sources": {SOURCE: {"transport": "memory", "queue": name}}, "limits": {"free_bytes": 0}}
-    with surroundings(folder, clock, segment_bytes=SMALL, **settings) as around:
+    with service_context(folder, clock, segment_bytes=SMALL, **settings) as context:
         receiver = MemoryReceiver(SOURCE, "sas_queue", QueueSettings(queue=name))
-        built = Gateway(around, {SOURCE: receiver}, {})
+        built = Gateway(context, {SOURCE: receiver}, {})
         built._sweeper.sweep()  # as early as can be
         built.start()
         try:
@@ -110,7 +110,7 @@ def test_when_the_grace_period_is_over_nothing_is_kept(start: Start) -> None:
     assert (gone.state, gone.parts_received) == (AttachmentState.EXPIRED, 0)
     assert Position.unpack(gone.first_position).segment not in host.segments()
     host.days(8)
-    assert host.around.catalog.attachment(gone.id) is None
+    assert host.context.catalog.attachment(gone.id) is None
     host.receive(host.messages(attached))
     host.assert_whole(attached)
 
@@ -126,7 +126,7 @@ def test_a_trickle_of_poison_keeps_no_segment(start: Start) -> None:
     assert len(host.segments()) > 39
     host.days(0.2)
     assert len(host.segments()) <= 1
-    assert list(host.around.store.names("quarantine/")) == []
+    assert list(host.context.store.names("quarantine/")) == []
     assert [host.quarantined(entry).body for entry in host.entries()] == [b"%06d" % number for number in range(44)]
 
 
@@ -163,12 +163,12 @@ def test_large_messages_are_copied_to_the_content_store(start: Start) -> None:
     kept = Position.unpack(entries[-1].position).segment
     assert {kept} <= set(host.segments()) <= {kept, max(host.segments())}
     objects = {entry.object_name for entry in entries if entry.object_name is not None}
-    assert set(host.around.store.names("quarantine/")) == objects
+    assert set(host.context.store.names("quarantine/")) == objects
     assert len(objects) == 3
     host.days(5)
     assert host.entries() == []
     assert kept not in host.segments()
-    assert list(host.around.store.names("quarantine/")) == []
+    assert list(host.context.store.names("quarantine/")) == []
 
 
 def test_refused_content_keeps_its_parts_as_long_as_quarantine(start: Start) -> None:
@@ -202,7 +202,7 @@ def test_a_noisy_source_pushes_out_nobody_elses_quarantine(start: Start) -> None
     host.days(0.1)
     assert [entry.size for entry in host.entries("noisy")] == [2, 2, 3995]
     assert [entry.source for entry in host.entries("quiet")] == ["quiet"]
-    dropped = host.around.metrics.registry.get_sample_value
+    dropped = host.context.metrics.registry.get_sample_value
     assert dropped("attachment_gateway_dropped_total", {"what": "quarantine"}) == 6
     assert dropped("attachment_gateway_dropped_bytes_total", {"what": "quarantine"}) == 12
 
@@ -219,13 +219,13 @@ def test_the_oldest_content_goes_first_and_never_what_is_not_settled(start: Star
     assert [host.record(each).state for each in files] == ["deleted"] * 2 + ["finished"] * 2
     assert host.record(files[0]).reason_code == "retention"
     names = {f"attachments/{host.record(each).id}" for each in files}
-    assert len(names.intersection(host.around.store.names("attachments/"))) == 2
+    assert len(names.intersection(host.context.store.names("attachments/"))) == 2
     host.clock.leap(20 * 86_400)
     host.days(0.1)
     assert [host.record(each).state for each in files] == ["deleted"] * 2 + ["finished"] * 2, "only the clock was set"
     host.days(10)
     assert [host.record(each).state for each in files] == ["deleted"] * 4
-    assert not names.intersection(host.around.store.names("attachments/"))
+    assert not names.intersection(host.context.store.names("attachments/"))
 
 
 def test_the_disk_reaches_a_steady_state(start: Start, tmp_path: Path) -> None:
@@ -246,13 +246,13 @@ def test_the_disk_reaches_a_steady_state(start: Start, tmp_path: Path) -> None:
         early = max(size[kind] for size in sizes[MONTH // 3 : 2 * MONTH // 3])
         late = max(size[kind] for size in sizes[2 * MONTH // 3 :])
         assert late <= 1.05 * early, what
-    kept = {what: each.number for what, each in host.around.catalog.kept().items()}
+    kept = {what: each.number for what, each in host.context.catalog.kept().items()}
     assert kept["content"] <= 6 * FILES
     assert kept["quarantine"] <= 6 * (GARBAGE + 1)
     assert kept["deliveries"] <= 6 * 2
     assert kept["attachments"] <= 10 * FILES
     assert kept["messages"] <= 12 * FILES
-    assert host.around.catalog.counts()["attachments"]["receiving"] <= 4 * FILES
+    assert host.context.catalog.counts()["attachments"]["receiving"] <= 4 * FILES
 
 
 def traffic(host: Host, day: int) -> None:
@@ -264,22 +264,22 @@ def traffic(host: Host, day: int) -> None:
     sent += [garbage(host, b"%d %d" % (day, number)) for number in range(GARBAGE)]
     host.receive([*sent, garbage(host, bytes(20_000))])
     for number in range(2):
-        deliver(host.around, f"{day}-{number}")
+        deliver(host.context, f"{day}-{number}")
 
 
 def garbage(host: Host, body: bytes) -> PhysicalMessage:
     return PhysicalMessage(SOURCE, "sas_queue", 7, body=body, received_at=host.clock.now())
 
 
-def deliver(around: Surroundings, name: str) -> None:
-    now = around.clock.now()
+def deliver(context: ServiceContext, name: str) -> None:
+    now = context.clock.now()
     record = DeliveryRecord(name, "pier", bytes(24), bytes(24), (), now, now, DeliveryState.SENT)
-    around.catalog.add_delivery(record, [NewEvent("delivery.sent", name, now, {})])
+    context.catalog.add_delivery(record, [NewEvent("delivery.sent", name, now, {})])
 
 
 def measured(host: Host, folder: Path) -> tuple[int, int, int]:
     """Bytes of the journal, of the catalog and of the content."""
-    journal = sum(segment.size for segment in host.around.journal.segments())
+    journal = sum(segment.size for segment in host.context.journal.segments())
     catalog = sum(path.stat().st_size for path in folder.glob("catalog.sqlite"))
     content = sum(path.stat().st_size for path in (folder / "content").rglob("*") if path.is_file())
     return journal, catalog, content

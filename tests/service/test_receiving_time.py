@@ -7,11 +7,11 @@ import pytest
 
 from app.model.message import PhysicalMessage
 from app.model.records import Checkpoint
+from app.service.context import ServiceContext
 from app.service.retention import receiving_time
 from app.service.retention.receiving_time import LONGEST_STEP, SETTLING_SECONDS, ReceivingTime
-from app.service.surroundings import Surroundings
 from tests.support.intake import Collector
-from tests.support.surroundings import Connected, ManualClock, receive_for, surroundings
+from tests.support.service_context import Connected, ManualClock, receive_for, service_context
 
 SOURCE = "orders"
 DAY = 86_400 * 1_000_000
@@ -20,15 +20,15 @@ DAY = 86_400 * 1_000_000
 class Place:
     """One source, whose connection a test makes and breaks, and the clock."""
 
-    def __init__(self, around: Surroundings, clock: ManualClock) -> None:
-        self.around, self.clock = around, clock
+    def __init__(self, context: ServiceContext, clock: ManualClock) -> None:
+        self.context, self.clock = context, clock
         self.receiver = Connected()
         self.holding: str | None = None
         self.begin()
 
     def begin(self) -> None:
         """A process begins."""
-        self.times = ReceivingTime(self.around, {SOURCE: self.receiver}, lambda: self.holding)
+        self.times = ReceivingTime(self.context, {SOURCE: self.receiver}, lambda: self.holding)
 
     def seconds(self, seconds: int) -> float:
         """How many of these are counted."""
@@ -39,16 +39,16 @@ class Place:
         return (self.times.counted(SOURCE) - before) / 1e6
 
     def journal(self, *, assembled: bool) -> None:
-        (position,) = self.around.journal.append([PhysicalMessage(SOURCE, "sas_queue", body=b"x")])
+        (position,) = self.context.journal.append([PhysicalMessage(SOURCE, "sas_queue", body=b"x")])
         if assembled:
-            self.around.catalog.checkpoint(Checkpoint(progress=position.pack()))
+            self.context.catalog.checkpoint(Checkpoint(progress=position.pack()))
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     clock = ManualClock()
-    with surroundings(tmp_path, clock, expiry={"unfinished": "7d"}) as around:
-        yield Place(around, clock)
+    with service_context(tmp_path, clock, expiry={"unfinished": "7d"}) as context:
+        yield Place(context, clock)
 
 
 def test_the_first_moments_do_not_count(place: Place) -> None:
@@ -120,7 +120,7 @@ def test_marks_are_few_and_remembered(place: Place) -> None:
         place.journal(assembled=True)
         receive_for(place.times, place.clock, 1)
     place.times.save()
-    marks = place.around.catalog.receiving_marks()
+    marks = place.context.catalog.receiving_marks()
     assert 100 < len(marks) < 140
     before = place.times.mark_before(SOURCE, 7 * DAY)
     assert before is not None

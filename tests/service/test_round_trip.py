@@ -20,33 +20,33 @@ from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Finished
 from app.service.assembling.assembler import Assembler
 from app.service.content.access import open_content
+from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
 from app.service.sending.framer import Cutter
-from app.service.surroundings import Surroundings
 from tests.support.outgoing import FILES, SOURCE, cut, delivery
-from tests.support.surroundings import surroundings
+from tests.support.service_context import service_context
 
 
-def receive(around: Surroundings, messages: list[PhysicalMessage]) -> None:
+def receive(context: ServiceContext, messages: list[PhysicalMessage]) -> None:
     """The service's stages, one after the other in this thread."""
     complete: dict[str, Finished | None] = {}
-    assembler = Assembler(around, complete.update)
+    assembler = Assembler(context, complete.update)
     for start in range(0, len(messages), 50):
-        around.journal.append(messages[start : start + 50])
+        context.journal.append(messages[start : start + 50])
     assert assembler.recover() == len(messages)
-    finisher = Finisher(around)
+    finisher = Finisher(context)
     for attachment, found in complete.items():
         finisher.finish(attachment, found)
 
 
-def received(around: Surroundings, number: int) -> AttachmentRecord:
-    record = around.catalog.attachment(attachment_id(SOURCE, bytes([number]) * 16))
+def received(context: ServiceContext, number: int) -> AttachmentRecord:
+    record = context.catalog.attachment(attachment_id(SOURCE, bytes([number]) * 16))
     assert record is not None
     return record
 
 
-def content(around: Surroundings, record: AttachmentRecord) -> bytes:
-    found = open_content(record, around.catalog, around.store, around.journal)
+def content(context: ServiceContext, record: AttachmentRecord) -> bytes:
+    found = open_content(record, context.catalog, context.store, context.journal)
     assert found.size == record.size
     whole = b"".join(found.read(0, found.size))
     assert record.sha256 == sha256(whole).hexdigest()
@@ -55,22 +55,22 @@ def content(around: Surroundings, record: AttachmentRecord) -> bytes:
 
 @pytest.mark.parametrize("dialect", [dialect.name for dialect in DIALECTS])
 def test_every_dialect_brings_the_same_bytes(tmp_path: Path, dialect: str) -> None:
-    with surroundings(tmp_path) as around:
-        sent = delivery(around, FILES)
-        messages = list(Cutter(cut(dialect), around.store).cut(sent))
+    with service_context(tmp_path) as context:
+        sent = delivery(context, FILES)
+        messages = list(Cutter(cut(dialect), context.store).cut(sent))
         assert max(len(message.body) for message in messages) <= 32_000
         Random(3).shuffle(messages)
-        receive(around, messages + messages[::7])
+        receive(context, messages + messages[::7])
         for number, (kind, name, expected) in enumerate(FILES, 1):
-            record = received(around, number)
+            record = received(context, number)
             assert (record.state, record.reason) == (AttachmentState.FINISHED, None), name
             assert (record.kind, record.qualifier_2, record.minor_version) == (kind, name, number)
-            assert content(around, record) == expected, name
-        message = around.catalog.message(message_id(SOURCE, b"H" * 24))
+            assert content(context, record) == expected, name
+        message = context.catalog.message(message_id(SOURCE, b"H" * 24))
         assert message is not None
         assert message.application_body == b"what it is about"
         assert message.complete_at is not None
-        assert not around.catalog.quarantined(None, None, None, 10).items
+        assert not context.catalog.quarantined(None, None, None, 10).items
 
 
 @pytest.mark.parametrize("dialect", ["big-4-excluded-packed", "little-8-absent-aligned"])
@@ -83,14 +83,14 @@ def test_a_data_set_keeps_its_table(tmp_path: Path, dialect: str) -> None:
     )
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
-    with surroundings(tmp_path) as around:
-        sent = delivery(around, [(AttachmentKind.DATA_SET, "WORK.SALES", sink.getvalue().to_pybytes())])
-        receive(around, list(Cutter(cut(dialect), around.store).cut(sent)))
-        record = received(around, 1)
+    with service_context(tmp_path) as context:
+        sent = delivery(context, [(AttachmentKind.DATA_SET, "WORK.SALES", sink.getvalue().to_pybytes())])
+        receive(context, list(Cutter(cut(dialect), context.store).cut(sent)))
+        record = received(context, 1)
         assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
         assert (record.qualifier_1, record.qualifier_2) == ("WORK", "SALES")
         assert (record.observations, record.variables) == (9000, 2)
-        back = pq.read_table(pa.BufferReader(content(around, record)))
+        back = pq.read_table(pa.BufferReader(content(context, record)))
     assert back.to_pydict() == table.to_pydict()
 
 
@@ -108,39 +108,39 @@ def test_a_data_set_keeps_its_table(tmp_path: Path, dialect: str) -> None:
 def test_a_text_file_has_the_character_set_that_its_sender_declares(
     tmp_path: Path, ccsid: int, content_type: str
 ) -> None:
-    with surroundings(tmp_path) as around:
-        messages = Cutter(cut(), around.store).cut(delivery(around, FILES[:1]))
-        receive(around, [message._replace(ccsid=ccsid) for message in messages])
-        assert received(around, 1).content_type == content_type
+    with service_context(tmp_path) as context:
+        messages = Cutter(cut(), context.store).cut(delivery(context, FILES[:1]))
+        receive(context, [message._replace(ccsid=ccsid) for message in messages])
+        assert received(context, 1).content_type == content_type
 
 
 def test_the_same_delivery_is_cut_the_same_way(tmp_path: Path) -> None:
-    with surroundings(tmp_path) as around:
-        sent = delivery(around, FILES)
-        cutter = Cutter(cut(body_limit=5000, record_length=500), around.store)
+    with service_context(tmp_path) as context:
+        sent = delivery(context, FILES)
+        cutter = Cutter(cut(body_limit=5000, record_length=500), context.store)
         assert list(cutter.cut(sent)) == list(cutter.cut(replace(sent, messages_sent=9)))
 
 
 def test_content_can_be_read_from_any_place(tmp_path: Path) -> None:
-    with surroundings(tmp_path) as around:
-        sent = delivery(around, FILES)
-        receive(around, list(Cutter(cut(), around.store).cut(sent)))
-        record, expected = received(around, 11), FILES[10][2]
+    with service_context(tmp_path) as context:
+        sent = delivery(context, FILES)
+        receive(context, list(Cutter(cut(), context.store).cut(sent)))
+        record, expected = received(context, 11), FILES[10][2]
         assert record.storage == "journal"
-        found = open_content(record, around.catalog, around.store, around.journal)
+        found = open_content(record, context.catalog, context.store, context.journal)
         for offset, length in [(0, 0), (0, 1), (31_995, 2), (63_000, 200_000), (300_000, 1), (300_001, 0)]:
             assert b"".join(found.read(offset, length)) == expected[offset : offset + length]
 
 
 @pytest.mark.parametrize("dialect", ["big-4-excluded-packed", "little-8-included-aligned"])
-def test_read_early_or_late_the_same_is_found(tmp_path: Path, dialect: str) -> None:
+def test_read_as_parts_come_or_afterwards_the_same_is_found(tmp_path: Path, dialect: str) -> None:
     found = []
     for order in (1, -1):
-        with surroundings(tmp_path / str(order)) as around:
-            messages = list(Cutter(cut(dialect), around.store).cut(delivery(around, FILES)))
-            receive(around, messages[::order])
-            records = [received(around, number) for number in range(1, len(FILES) + 1)]
-            assert [content(around, record) for record in records] == [file for _, _, file in FILES]
+        with service_context(tmp_path / str(order)) as context:
+            messages = list(Cutter(cut(dialect), context.store).cut(delivery(context, FILES)))
+            receive(context, messages[::order])
+            records = [received(context, number) for number in range(1, len(FILES) + 1)]
+            assert [content(context, record) for record in records] == [file for _, _, file in FILES]
             found.append([(each.storage, each.sha256, each.content_type, each.dialects) for each in records])
     assert found[0] == found[1]
 

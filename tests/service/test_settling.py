@@ -12,29 +12,29 @@ from app.model.errors import StoreFull
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished
 from app.service.content.settling import Settler
-from app.service.surroundings import Surroundings
-from tests.support.surroundings import ManualClock, surroundings
+from app.service.context import ServiceContext
+from tests.support.service_context import ManualClock, service_context
 
 BODY = b"content " * 100
 
 
-def finished(around: Surroundings, number: int, extents: tuple[Extent, ...], digest: str | None = None) -> str:
+def finished(context: ServiceContext, number: int, extents: tuple[Extent, ...], digest: str | None = None) -> str:
     record = AttachmentRecord(f"a{number:04}", "here", number.to_bytes(16, "big"), AttachmentState.COMPLETE)
-    around.catalog.checkpoint(Checkpoint(attachments=[record]))
+    context.catalog.checkpoint(Checkpoint(attachments=[record]))
     size, digest = sum(extent.length for extent in extents), digest or sha256(BODY).hexdigest()
-    found = Finished(record.id, size, digest, "text/plain", "journal", around.clock.now(), extents=extents)
-    assert around.catalog.finish(found, [])
-    assert isinstance(around.clock, ManualClock)
-    around.clock.advance(0.001)
+    found = Finished(record.id, size, digest, "text/plain", "journal", context.clock.now(), extents=extents)
+    assert context.catalog.finish(found, [])
+    assert isinstance(context.clock, ManualClock)
+    context.clock.advance(0.001)
     return record.id
 
 
-def in_the_journal(around: Surroundings) -> tuple[Extent, ...]:
-    return tuple(around.journal.extents(around.journal.append([PhysicalMessage("here", "sas_queue", body=BODY)])))
+def in_the_journal(context: ServiceContext) -> tuple[Extent, ...]:
+    return tuple(context.journal.extents(context.journal.append([PhysicalMessage("here", "sas_queue", body=BODY)])))
 
 
-def storage(around: Surroundings, attachment: str) -> str | None:
-    found = around.catalog.attachment(attachment)
+def storage(context: ServiceContext, attachment: str) -> str | None:
+    found = context.catalog.attachment(attachment)
     assert found is not None
     return found.storage
 
@@ -44,23 +44,23 @@ def test_a_hundred_whose_segment_is_missing_do_not_stop_the_next(
 ) -> None:
     now = 1000.0
     monkeypatch.setattr("app.service.content.settling.monotonic", lambda: now)
-    with surroundings(tmp_path, content={"settle_after": 0}) as around, capture_logs() as logs:
-        lost = [finished(around, number, (Extent(99, 4096, len(BODY)),)) for number in range(250)]
-        good = [finished(around, number, in_the_journal(around)) for number in range(1000, 1150)]
-        settler = Settler(around)
+    with service_context(tmp_path, content={"settle_after": 0}) as context, capture_logs() as logs:
+        lost = [finished(context, number, (Extent(99, 4096, len(BODY)),)) for number in range(250)]
+        good = [finished(context, number, in_the_journal(context)) for number in range(1000, 1150)]
+        settler = Settler(context)
         for _ in range(3):
             settler.settle()
-        assert {storage(around, each) for each in good} == {"store"}
-        assert {storage(around, each) for each in lost} == {"journal"}
-        assert sorted(around.store.names("attachments/")) == [f"attachments/{each}" for each in good]
+        assert {storage(context, each) for each in good} == {"store"}
+        assert {storage(context, each) for each in lost} == {"journal"}
+        assert sorted(context.store.names("attachments/")) == [f"attachments/{each}" for each in good]
         check = settler.check()
         assert (check["ok"], check["failing"]) == (False, 250)
         assert "missing" in check["error"]
-        assert around.metrics.registry.get_sample_value("attachment_gateway_settling_failing") == 250
+        assert context.metrics.registry.get_sample_value("attachment_gateway_settling_failing") == 250
         told = [entry for entry in logs if entry["event"] == "settling_failed"]
         assert 1 <= len(told) <= 5, "one line each reason, not each attachment"
 
-        around.catalog.set_state(lost, AttachmentState.DELETED)
+        context.catalog.set_state(lost, AttachmentState.DELETED)
         settler.settle()
         assert settler.check() == {"ok": True, "failing": 0, "error": None}
         (over,) = [entry for entry in logs if entry["event"] == "settling_recovered"]
@@ -70,17 +70,17 @@ def test_a_hundred_whose_segment_is_missing_do_not_stop_the_next(
 def test_one_that_fails_is_tried_again_later_and_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr("app.service.content.settling.monotonic", lambda: now)
-    with surroundings(tmp_path, content={"settle_after": 0}) as around:
-        finished(around, 1, (Extent(99, 4096, len(BODY)),))
+    with service_context(tmp_path, content={"settle_after": 0}) as context:
+        finished(context, 1, (Extent(99, 4096, len(BODY)),))
         tried: list[float] = []
-        views = around.journal.views
+        views = context.journal.views
 
         def watched(extents: Iterable[Extent]) -> Iterator[memoryview]:
             tried.append(now)
             return views(extents)
 
-        monkeypatch.setattr(around.journal, "views", watched)
-        settler = Settler(around)
+        monkeypatch.setattr(context.journal, "views", watched)
+        settler = Settler(context)
         for _ in range(600):
             settler.settle()
             now += 1
@@ -88,24 +88,24 @@ def test_one_that_fails_is_tried_again_later_and_later(tmp_path: Path, monkeypat
 
 
 def test_bytes_that_are_not_those_received_are_not_settled_but_marked(tmp_path: Path) -> None:
-    with surroundings(tmp_path, content={"settle_after": 0}) as around, capture_logs() as logs:
-        wrong = finished(around, 1, in_the_journal(around), sha256(b"something else").hexdigest())
-        good = finished(around, 2, in_the_journal(around))
-        settler = Settler(around)
+    with service_context(tmp_path, content={"settle_after": 0}) as context, capture_logs() as logs:
+        wrong = finished(context, 1, in_the_journal(context), sha256(b"something else").hexdigest())
+        good = finished(context, 2, in_the_journal(context))
+        settler = Settler(context)
         settler.settle()
         settler.settle()
-        record = around.catalog.attachment(wrong)
+        record = context.catalog.attachment(wrong)
         assert record is not None
         assert (record.storage, record.reason_code) == ("journal", "damaged-content")
-        assert storage(around, good) == "store"
-        assert list(around.store.names("attachments/")) == [f"attachments/{good}"]
+        assert storage(context, good) == "store"
+        assert list(context.store.names("attachments/")) == [f"attachments/{good}"]
     assert [entry["event"] for entry in logs].count("content_damaged") == 1
 
 
 def test_a_full_store_ends_the_round_and_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with surroundings(tmp_path, content={"settle_after": 0}) as around, capture_logs() as logs:
-        all_of_them = [finished(around, number, in_the_journal(around)) for number in range(20)]
-        create, room = around.store.create, [3]
+    with service_context(tmp_path, content={"settle_after": 0}) as context, capture_logs() as logs:
+        all_of_them = [finished(context, number, in_the_journal(context)) for number in range(20)]
+        create, room = context.store.create, [3]
 
         def limited(name: str) -> object:
             if not room[0]:
@@ -113,31 +113,31 @@ def test_a_full_store_ends_the_round_and_is_told_once(tmp_path: Path, monkeypatc
             room[0] -= 1
             return create(name)
 
-        monkeypatch.setattr(around.store, "create", limited)
-        settler = Settler(around)
+        monkeypatch.setattr(context.store, "create", limited)
+        settler = Settler(context)
         for _ in range(4):
             settler.settle()
-        assert [storage(around, each) for each in all_of_them] == ["store"] * 3 + ["journal"] * 17
+        assert [storage(context, each) for each in all_of_them] == ["store"] * 3 + ["journal"] * 17
         assert settler.check() == {"ok": False, "failing": 0, "error": "no space left"}
         room[0] = 100
         settler.settle()
-        assert {storage(around, each) for each in all_of_them} == {"store"}
+        assert {storage(context, each) for each in all_of_them} == {"store"}
     assert [entry["event"] for entry in logs] == ["settling_failed", "settling_recovered"]
 
 
 def test_what_was_copied_or_deleted_meanwhile_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with surroundings(tmp_path, content={"settle_after": 0}) as around, capture_logs() as logs:
-        copied, deleted = (finished(around, number, in_the_journal(around)) for number in (1, 2))
-        before = around.catalog.unsettled_attachments(around.clock.now(), 10)
-        Settler(around).settle()
-        around.catalog.set_state([deleted], AttachmentState.DELETED)
-        late = Settler(around)
+    with service_context(tmp_path, content={"settle_after": 0}) as context, capture_logs() as logs:
+        copied, deleted = (finished(context, number, in_the_journal(context)) for number in (1, 2))
+        before = context.catalog.unsettled_attachments(context.clock.now(), 10)
+        Settler(context).settle()
+        context.catalog.set_state([deleted], AttachmentState.DELETED)
+        late = Settler(context)
         pages = iter([before])
-        monkeypatch.setattr(around.catalog, "unsettled_attachments", lambda *_: next(pages))
+        monkeypatch.setattr(context.catalog, "unsettled_attachments", lambda *_: next(pages))
         late.settle()
-        assert storage(around, copied) == "store"
+        assert storage(context, copied) == "store"
         assert late.check() == {"ok": True, "failing": 0, "error": None}
-        record = around.catalog.attachment(copied)
+        record = context.catalog.attachment(copied)
         assert record is not None
         assert record.reason_code is None
         assert not [entry for entry in logs if entry["log_level"] in {"warning", "error"}]

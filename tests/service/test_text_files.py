@@ -16,7 +16,7 @@ from app.service.sending.framer import Cutter
 from tests.service.test_round_trip import content, receive, received
 from tests.support.outgoing import cut, delivery
 from tests.support.sas_client import Attached, Program, message
-from tests.support.surroundings import surroundings
+from tests.support.service_context import service_context
 
 CHARACTER_SETS = [
     (367, "ascii"),
@@ -49,16 +49,16 @@ def test_text_goes_out_and_comes_back_byte_for_byte(tmp_path: Path, ccsid: int, 
     assert codec_of(ccsid) == charset
     made = [text for _, text in zip(range(FILES_A_MESSAGE), texts(random, charset), strict=False)]
     how = cut()._replace(ccsid=ccsid, dialect=random.choice(DIALECTS).name)
-    with surroundings(tmp_path) as around:
+    with service_context(tmp_path) as context:
         files = [(AttachmentKind.TEXT_FILE, f"{n}.txt", text.encode(charset)) for n, text in enumerate(made)]
-        messages = list(Cutter(how, around.store).cut(delivery(around, files)))
+        messages = list(Cutter(how, context.store).cut(delivery(context, files)))
         assert {message.ccsid for message in messages} == {ccsid}
         random.shuffle(messages)
-        receive(around, messages)
+        receive(context, messages)
         for place, expected in enumerate(made, 1):
-            record = received(around, place)
+            record = received(context, place)
             assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
-            found = content(around, record)
+            found = content(context, record)
             assert found == expected.encode(charset)
             assert text_codec(record.content_type) == charset
             decoder = TextDecoder(charset)
@@ -84,11 +84,11 @@ def test_line_ends_are_those_of_the_texts_own_character_set(
     description = files.write_file_description(files.FileDescription(80, 0), dialect)
     definition = AttachmentDefinition(AttachmentKind.TEXT_FILE, b"\1" * 16, "FILENAME", "a.txt")
     attached = Attached(definition, (description, *files.write_records(records, dialect, 32_000)), expected)
-    with surroundings(tmp_path) as around:
-        receive(around, [sent._replace(source="orders") for sent in message(program, [attached])])
-        record = received(around, 1)
+    with service_context(tmp_path) as context:
+        receive(context, [sent._replace(source="orders") for sent in message(program, [attached])])
+        record = received(context, 1)
         assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
-        assert content(around, record) == expected
+        assert content(context, record) == expected
 
 
 @pytest.mark.parametrize("kind", [AttachmentKind.TEXT_FILE, AttachmentKind.BINARY_FILE])
@@ -98,10 +98,10 @@ def test_what_the_sender_says_of_a_file_is_kept_and_compared(tmp_path: Path, kin
     description = files.write_file_description(files.FileDescription(2, 77_777), program.dialect)
     definition = AttachmentDefinition(kind, b"\1" * 16, "FILENAME", "a")
     attached = Attached(definition, (description, *files.write_records([b"abc"], program.dialect, 32_000)), b"abc")
-    with surroundings(tmp_path) as around:
+    with service_context(tmp_path) as context:
         sent = [each._replace(source="orders") for each in message(program, [attached])]
-        receive(around, sent if early else sent[::-1])
-        record = received(around, 1)
+        receive(context, sent if early else sent[::-1])
+        record = received(context, 1)
     assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
     assert (record.record_length, record.announced_size) == (2, 77_777)
     assert [warning.split(",")[0] for warning in record.warnings] == [

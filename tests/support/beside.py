@@ -15,7 +15,7 @@ from app.pipeline.finishing import finish
 from app.pipeline.job import Opened
 from app.pipeline.references import from_batch, references
 from app.ports import Clock
-from app.service.surroundings import Stores
+from app.service.context import Stores
 from app.settings import Settings
 from tests.support.references import LIMIT, Announcing, batches
 

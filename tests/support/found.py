@@ -20,9 +20,9 @@ from app.observe import Metrics
 from app.ports import AttachmentFilter, Catalog, Journal, Page
 from app.service.content.access import open_content
 from app.service.content.settling import Settler
+from app.service.context import ServiceContext
 from app.service.finishing.parts import missing_ranges
 from app.service.gateway import Gateway
-from app.service.surroundings import Surroundings
 from app.settings import Settings
 from app.tables.quality import QUALITY, summed
 from tests.support.waiting import until
@@ -60,21 +60,21 @@ def by_the_gateway(folder: Path, journal: Path) -> Found:
     chosen = settings(folder)
     store = ObjectStore(chosen.content_url)
     with closing(ArrowJournal(journal)) as opened, closing(SqlCatalog(chosen.catalog_url)) as catalog:
-        around = Surroundings(
+        context = ServiceContext(
             settings=chosen, journal=opened, catalog=catalog, store=store, clock=SystemClock(), metrics=Metrics()
         )
-        gateway = Gateway(around, {}, {})
+        gateway = Gateway(context, {}, {})
         gateway.start()
         until(lambda: not catalog.complete_attachments(), 120)
-        until(lambda: _settled(around), 120)
+        until(lambda: _settled(context), 120)
         found = _found(catalog, store, opened)
         gateway.stop()
     return found
 
 
-def _settled(around: Surroundings) -> bool:
-    Settler(around).settle()
-    return not around.catalog.unsettled_attachments(around.clock.now(), 1)
+def _settled(context: ServiceContext) -> bool:
+    Settler(context).settle()
+    return not context.catalog.unsettled_attachments(context.clock.now(), 1)
 
 
 def in_folder(folder: Path, journal: Path) -> Found:

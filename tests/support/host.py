@@ -9,13 +9,13 @@ from app.model.records import AttachmentRecord, Finished, QuarantineRecord
 from app.service.assembling.assembler import Assembler
 from app.service.content.access import open_content
 from app.service.content.settling import Settler
+from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
 from app.service.quarantine import quarantined_message
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
-from app.service.surroundings import Surroundings
 from tests.support.sas_client import Attached, Program, binary_file, message
-from tests.support.surroundings import Connected, ManualClock, receive_for
+from tests.support.service_context import Connected, ManualClock, receive_for
 
 SOURCE = "orders"
 
@@ -23,21 +23,21 @@ SOURCE = "orders"
 class Host:
     """Takes messages of some sources, and lets time pass."""
 
-    def __init__(self, around: Surroundings, clock: ManualClock, sources: Sequence[str] = (SOURCE,)) -> None:
-        self.around, self.clock, self.program = around, clock, Program(Random(5))
+    def __init__(self, context: ServiceContext, clock: ManualClock, sources: Sequence[str] = (SOURCE,)) -> None:
+        self.context, self.clock, self.program = context, clock, Program(Random(5))
         self.complete: dict[str, Finished | None] = {}
-        self.assembler = Assembler(around, self.complete.update)
-        self.times = ReceivingTime(around, {source: Connected() for source in sources})
-        self.sweeper = Sweeper(around, times=self.times, between=self.assembler._change)
+        self.assembler = Assembler(context, self.complete.update)
+        self.times = ReceivingTime(context, {source: Connected() for source in sources})
+        self.sweeper = Sweeper(context, times=self.times, between=self.assembler._change)
 
     def messages(self, *attached: Attached) -> list[PhysicalMessage]:
         now = self.clock.now()
         return [each._replace(source=SOURCE, received_at=now) for each in message(self.program, attached)]
 
     def receive(self, messages: Sequence[PhysicalMessage]) -> None:
-        self.around.journal.append(messages)
+        self.context.journal.append(messages)
         self.assembler.recover()
-        finisher = Finisher(self.around, self.assembler._change)
+        finisher = Finisher(self.context, self.assembler._change)
         while self.complete:
             finisher.finish(*self.complete.popitem())
 
@@ -56,27 +56,27 @@ class Host:
         self.receive_file(1)
         self.times.step()
         for _ in range(2):
-            Settler(self.around).settle()
+            Settler(self.context).settle()
             self.sweeper.sweep()
             self.clock.advance(11)
 
     def record(self, attached: Attached) -> AttachmentRecord:
-        record = self.around.catalog.attachment(attachment_id(SOURCE, attached.definition.correl_id))
+        record = self.context.catalog.attachment(attachment_id(SOURCE, attached.definition.correl_id))
         assert record is not None
         return record
 
     def entries(self, source: str = SOURCE) -> list[QuarantineRecord]:
         """Of quarantine, oldest first."""
-        return self.around.catalog.quarantined(source, None, None, 10_000).items[::-1]
+        return self.context.catalog.quarantined(source, None, None, 10_000).items[::-1]
 
     def quarantined(self, entry: QuarantineRecord) -> PhysicalMessage:
-        return quarantined_message(entry, self.around.catalog, self.around.store, self.around.journal)
+        return quarantined_message(entry, self.context.catalog, self.context.store, self.context.journal)
 
     def segments(self) -> list[int]:
-        return [segment.number for segment in self.around.journal.segments()]
+        return [segment.number for segment in self.context.journal.segments()]
 
     def assert_whole(self, attached: Attached) -> None:
         record = self.record(attached)
         assert record.state == "finished", record
-        content = open_content(record, self.around.catalog, self.around.store, self.around.journal)
+        content = open_content(record, self.context.catalog, self.context.store, self.context.journal)
         assert b"".join(content.read(0, content.size)) == attached.content

@@ -15,14 +15,14 @@ from app.model.records import AttachmentRecord
 from app.service.assembling.assembler import Assembler
 from app.service.content.access import open_content
 from app.service.content.settling import Settler
+from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
 from app.service.repair.recording import Recorder
 from app.service.retention.sweeper import Sweeper
-from app.service.surroundings import Surroundings
 from app.settings import Settings
 from tests.support.loads import messages, mixed
 from tests.support.sas_client import Attached, Program
-from tests.support.surroundings import ManualClock, surroundings
+from tests.support.service_context import ManualClock, service_context
 
 SOURCE = "orders"
 AT_ONCE: dict[str, Any] = {
@@ -47,25 +47,25 @@ class Kept:
         self.configuration.write_text(f'data = "{folder}"\n')
 
     @contextmanager
-    def around(self, **settings: Any) -> Iterator[Surroundings]:
+    def context(self, **settings: Any) -> Iterator[ServiceContext]:
         """What the service stands on, as a gateway opens it."""
-        with surroundings(self.folder, self.clock, **(AT_ONCE | settings)) as around:
-            around.catalog.bind(around.journal.identity())
-            yield around
+        with service_context(self.folder, self.clock, **(AT_ONCE | settings)) as context:
+            context.catalog.bind(context.journal.identity())
+            yield context
 
     def receive(self, count: int = 9, *, settled: bool = False, retired: bool = False) -> list[str]:
         """Attachments of every kind, each message's physical messages in a segment of their own."""
         attachments = mixed(self.program, count)
-        with self.around() as around:
-            self.journal(around, attachments)
-            assemble(around)
+        with self.context() as context:
+            self.journal(context, attachments)
+            assemble(context)
             self.clock.advance(60)
             if settled:
-                Settler(around).settle()
-            recorder = Recorder(around.catalog, around.store)
+                Settler(context).settle()
+            recorder = Recorder(context.catalog, context.store)
             recorder.record()
             if retired:
-                Sweeper(around, before_retiring=recorder.record_before_retiring).retire_segments()
+                Sweeper(context, before_retiring=recorder.record_before_retiring).retire_segments()
         return [self.remember(each) for each in attachments]
 
     def remember(self, attached: Attached) -> str:
@@ -73,27 +73,27 @@ class Kept:
         self.sent[found] = attached
         return found
 
-    def journal(self, around: Surroundings, attachments: Sequence[Attached]) -> None:
+    def journal(self, context: ServiceContext, attachments: Sequence[Attached]) -> None:
         at = 0
         while at < len(attachments):
             some = attachments[at : at + 3]
             now = self.clock.now()
-            around.journal.append([m._replace(source=SOURCE, received_at=now) for m in messages(self.program, some)])
-            around.journal.seal()
+            context.journal.append([m._replace(source=SOURCE, received_at=now) for m in messages(self.program, some)])
+            context.journal.seal()
             self.clock.advance(1)
             at += 3
 
     def assert_served(self, *, but: Sequence[str] = ()) -> None:
         """Each attachment is finished and comes out as it was sent, but for some, of which nothing comes out."""
-        with self.around() as around:
-            found = {each: around.catalog.attachment(each) for each in self.sent}
+        with self.context() as context:
+            found = {each: context.catalog.attachment(each) for each in self.sent}
             for each, record in found.items():
                 assert record is not None, each
                 if each in but:
                     assert record.state != "finished", record
                     continue
                 assert record.state == "finished", record
-                content = open_content(record, around.catalog, around.store, around.journal)
+                content = open_content(record, context.catalog, context.store, context.journal)
                 data = b"".join(content.read(0, content.size))
                 attached = self.sent[each]
                 if isinstance(attached.content, bytes):
@@ -102,8 +102,8 @@ class Kept:
                     assert pq.read_table(BytesIO(data)).to_pydict() == attached.content.to_pydict()
 
     def record(self, attachment: str) -> AttachmentRecord:
-        with self.around() as around:
-            record = around.catalog.attachment(attachment)
+        with self.context() as context:
+            record = context.catalog.attachment(attachment)
             assert record is not None
             return record
 
@@ -114,11 +114,11 @@ class Kept:
         return sorted((self.folder / "journal").glob("*.arrows"))
 
 
-def assemble(around: Surroundings) -> None:
+def assemble(context: ServiceContext) -> None:
     """Assembles what is in the journal, and finishes what is complete."""
     complete: list[str] = []
-    Assembler(around, complete.extend).recover()
-    finisher = Finisher(around)
+    Assembler(context, complete.extend).recover()
+    finisher = Finisher(context)
     for each in complete:
         finisher.finish(each)
 

@@ -5,7 +5,7 @@ from random import Random
 
 from app.model.attachment import AttachmentKind
 from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
-from app.service.surroundings import Surroundings
+from app.service.context import ServiceContext
 
 SOURCE = "orders"
 RANDOM = Random(7)
@@ -31,12 +31,12 @@ def cut(
     return FramingOptions(body_limit, dialect, 1208, 273, record_length)
 
 
-def delivery(around: Surroundings, contents: list[tuple[AttachmentKind, str, bytes]]) -> DeliveryRecord:
+def delivery(context: ServiceContext, contents: list[tuple[AttachmentKind, str, bytes]]) -> DeliveryRecord:
     """A delivery of these contents, which are stored; attachment n has a correlid of 16 bytes n."""
     attachments = []
     for number, (kind, name, content) in enumerate(contents, 1):
         object_name = f"outgoing/d/{number}"
-        with around.store.create(object_name) as target:
+        with context.store.create(object_name) as target:
             target.write(content)
         library, _, member = name.rpartition(".") if kind is AttachmentKind.DATA_SET else ("FILENAME", "", name)
         attachments.append(

@@ -29,8 +29,8 @@ from app.model.records import (
 )
 from app.observe import Metrics
 from app.ports import Progress
+from app.service.context import ServiceContext
 from app.service.gateway import Gateway
-from app.service.surroundings import Surroundings
 from app.settings import Settings
 from app.web.protocol import configuration
 from tests.support.waiting import until
@@ -100,7 +100,7 @@ class Stock:
         self.clock = Clock()
         self.recorder = Recorder()
         senders = dict.fromkeys(self.settings.destinations, self.recorder)
-        around = Surroundings(
+        context = ServiceContext(
             settings=self.settings,
             journal=self.journal,
             catalog=self.catalog,
@@ -108,7 +108,7 @@ class Stock:
             clock=self.clock,
             metrics=Metrics(),
         )
-        self.gateway = Gateway(around, {}, senders)
+        self.gateway = Gateway(context, {}, senders)
         self._count = 0
 
     def attachment(self, **fields: Any) -> AttachmentRecord:

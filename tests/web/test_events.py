@@ -14,7 +14,7 @@ from tests.web.stock import Stock
 
 def happen(stock: Stock, *numbers: int) -> None:
     stock.catalog.add_events([NewEvent("attachment.finished", f"a{n}", n * 1_000_000, {"size": n}) for n in numbers])
-    stock.gateway.bell.ring()
+    stock.gateway.notifier.notify()
 
 
 class Listener:
@@ -74,8 +74,8 @@ def test_many_clients_hear_all_from_where_they_were(
         listeners = [Listener(response) for response in streams]
         happen(stock, *range(21, 31))
         for listener, (_, _, first) in zip(listeners, asked, strict=True):
-            heard = [event["id"] for event in listener.events(31 - first)]
-            assert heard == [str(n) for n in range(first, 31)]
+            seen = [event["id"] for event in listener.events(31 - first)]
+            assert seen == [str(n) for n in range(first, 31)]
 
 
 def test_a_client_further_back_than_what_is_kept(
@@ -84,8 +84,8 @@ def test_a_client_further_back_than_what_is_kept(
     monkeypatch.setattr(events, "AT_ONCE", 7)
     happen(stock, *range(1, 31))
     with http.stream("GET", "/v1/events", params={"after": 2}) as response:
-        heard = [event["id"] for event in Listener(response).events(28)]
-    assert heard == [str(n) for n in range(3, 31)]
+        seen = [event["id"] for event in Listener(response).events(28)]
+    assert seen == [str(n) for n in range(3, 31)]
 
 
 def test_a_comment_keeps_the_connection(stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_the_stream_ends_when_the_gateway_drains(stock: Stock, http: httpx.Clien
     with http.stream("GET", "/v1/events") as response:
         listener = Listener(response)
         stock.gateway.draining = True
-        stock.gateway.bell.ring()
+        stock.gateway.notifier.notify()
         assert listener.rest() == []
 
 

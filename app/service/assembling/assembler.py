@@ -5,7 +5,7 @@ which holds the journal position that it includes: start-up replays the journal 
 same state. A checkpoint is made when there is nothing more to do, or after `CHECKPOINT_SECONDS`.
 
 When the catalog fails (a full disk, a database that is away), what is in memory is given up and the journal is replayed
-once the catalog works again. Meanwhile the queue before this stage fills, and the brokers wait.
+once the catalog works again. Meanwhile the queue before this thread fills, and the brokers wait.
 """
 
 from collections import deque
@@ -42,11 +42,11 @@ from app.model.records import (
     changed,
 )
 from app.observe import Recurring, logger
+from app.service.context import Change, ServiceContext
 from app.service.events import complete_messages, quarantine_event
-from app.service.finishing.early import EarlyReader
+from app.service.finishing.incremental import IncrementalReader
 from app.service.finishing.parts import held_parts, segments_of, without_gone
 from app.service.quarantine import quarantine_entry
-from app.service.surroundings import Change, Surroundings
 
 CHECKPOINT_SECONDS = 0.25
 QUEUED_BATCHES = 3
@@ -83,7 +83,7 @@ class _Unsaved:
 class _Messages(NamedTuple):
     """The message that was just applied, and those before it that the journal still has."""
 
-    around: Surroundings
+    context: ServiceContext
     at: int
     applied: PhysicalMessage
 
@@ -93,13 +93,13 @@ class _Messages(NamedTuple):
         if position == self.at:
             return self.applied
         try:
-            return self.around.journal.read(Position.unpack(position))
+            return self.context.journal.read(Position.unpack(position))
         except KeyError:
             log.warning("a message that waited is no longer in the journal", position=position)
             return None
         except DamagedError as error:
             log.error("message_damaged", position=position, reason=str(error))  # noqa: TRY400 - a fault of the disk
-            self.around.metrics.damage.labels("assembly").inc()
+            self.context.metrics.damage.labels("assembly").inc()
             return None
 
     def body(self, position: int) -> bytes | memoryview:
@@ -107,7 +107,7 @@ class _Messages(NamedTuple):
         if position == self.at:
             return self.applied.body
         try:
-            (body,) = self.around.journal.bodies([Position.unpack(position)])
+            (body,) = self.context.journal.bodies([Position.unpack(position)])
         except KeyError as gone:
             raise DamagedError("its place in the journal is gone") from gone
         return body
@@ -118,23 +118,23 @@ class Assembler:
 
     def __init__(
         self,
-        around: Surroundings,
+        context: ServiceContext,
         finish: Callable[[Mapping[str, Finished | None]], None],
         finish_what_is_left: Callable[[], None] = lambda: None,
     ) -> None:
-        self._around, self._finish, self._finish_what_is_left = around, finish, finish_what_is_left
-        limits = around.settings.limits
+        self._context, self._finish, self._finish_what_is_left = context, finish, finish_what_is_left
+        limits = context.settings.limits
         self._limits = Limits(limits.parts, limits.attachments_a_message)
         self._configured = {
             name: dialect.mask_of(dialect.Dialect.parse(source.dialect))
-            for name, source in around.settings.sources.items()
+            for name, source in context.settings.sources.items()
             if source.dialect is not None
         }
         self._queue: Queue[_Work | None] = Queue(QUEUED_BATCHES)
         self._changes: deque[Change] = deque(maxlen=CHANGES_WAITING)
         self._stopping = StopSignal()
         self._dialects: dict[str, int] = {}
-        self._early = EarlyReader(around.journal)
+        self._incremental = IncrementalReader(context.journal)
         self._fault = Recurring(log, "assembly")
         self._forget()
 
@@ -157,10 +157,12 @@ class Assembler:
 
     def recover(self) -> int:
         """Replays what the journal holds behind the catalog's last checkpoint; returns how many messages there were."""
-        progress = self._around.catalog.progress()
-        self._dialects = {**self._around.catalog.source_dialects(), **self._configured}
+        progress = self._context.catalog.progress()
+        self._dialects = {**self._context.catalog.source_dialects(), **self._configured}
         replayed = 0
-        for positions, messages in self._around.journal.replay(None if progress is None else Position.unpack(progress)):
+        for positions, messages in self._context.journal.replay(
+            None if progress is None else Position.unpack(progress)
+        ):
             self._assemble(list(zip(positions, messages, strict=True)))
             self._save_if_due()
             replayed += len(positions)
@@ -174,7 +176,7 @@ class Assembler:
                 if not self._start_over():
                     return
         finally:
-            self._early.close()
+            self._incremental.close()
 
     def _assemble_all(self) -> bool:
         """Assembles what is put until the end; False when something failed."""
@@ -205,7 +207,7 @@ class Assembler:
         self.save()
         for key in change():
             if (gone := self._assembly.attachments.pop(key, None)) is not None:
-                self._early.leave(gone.record.id)
+                self._incremental.leave(gone.record.id)
         self._assembly.messages.clear()
 
     def _next(self) -> _Work | None:
@@ -240,7 +242,7 @@ class Assembler:
 
     def _forget(self) -> None:
         self._assembly = Assembly(self._limits)
-        self._early.forget()
+        self._incremental.forget()
         self._unsaved = _Unsaved()
         self._saved_at = monotonic()
         self._reached = -1
@@ -267,23 +269,23 @@ class Assembler:
                 if self._without_gone(key, effects[0].first):
                     effects = apply(message.source, event, at, message.received_at)
             if isinstance(event, _PARTS) and not (effects and isinstance(effects[0], _NO_PART)):
-                self._read_early(event, at, message)
+                self._read_incrementally(event, at, message)
             for effect in effects:
                 self._carry_out(effect, at, message)
-        self._early.let_go()
+        self._incremental.let_go()
         self._reached = max(self._reached, work[-1][0].pack())
         self._unsaved.progress = self._reached
 
-    def _read_early(self, part: PartArrived | GroupPart, at: int, message: PhysicalMessage) -> None:
+    def _read_incrementally(self, part: PartArrived | GroupPart, at: int, message: PhysicalMessage) -> None:
         record = self._assembly.attachments[message.source, part.correl_id].record
         if isinstance(part, PartArrived):
-            self._early.part(record, part.sequence, message, Position.unpack(at))
+            self._incremental.part(record, part.sequence, message, Position.unpack(at))
         else:
-            self._early.group_part(record.id, part, self._around.described(message), Position.unpack(at))
+            self._incremental.group_part(record.id, part, self._context.described(message), Position.unpack(at))
 
     def _read(self, message: PhysicalMessage) -> Event:
         known = self._dialects.get(message.source, dialect.ALL)
-        event = read_event(self._around.described(message), known)
+        event = read_event(self._context.described(message), known)
         if isinstance(event, Announced):
             self._remember(message.source, event.dialects)
         return event
@@ -298,9 +300,9 @@ class Assembler:
 
     def _load(self, readable: Sequence[tuple[int, PhysicalMessage, Event]]) -> None:
         """Brings what the catalog knows of these events' correlids into the machine: attachments, then messages."""
-        catalog, held, messages = self._around.catalog, self._assembly.attachments, self._assembly.messages
+        catalog, held, messages = self._context.catalog, self._assembly.attachments, self._assembly.messages
         wanted = _by_source(self._unknown_keys(readable))
-        segments = segments_of(self._around.journal) if wanted else set()
+        segments = segments_of(self._context.journal) if wanted else set()
         for source, correl_ids in wanted.items():
             for correl_id, record in catalog.attachments_by_key(source, correl_ids).items():
                 held[source, correl_id] = self._held(record, segments)
@@ -318,7 +320,7 @@ class Assembler:
 
     def _held(self, record: AttachmentRecord, segments: set[int]) -> Attachment:
         """An attachment with the parts that the journal has: others, which are gone, may come again."""
-        record, parts, _ = held_parts(record, self._around.catalog, segments)
+        record, parts, _ = held_parts(record, self._context.catalog, segments)
         return Attachment(record, parts)
 
     def _without_gone(self, key: Key, first: int | None) -> bool:
@@ -327,10 +329,10 @@ class Assembler:
         held = self._assembly.attachments.get(key)
         if first is None or held is None or held.record.state is not AttachmentState.RECEIVING:
             return False
-        segments = segments_of(self._around.journal)
+        segments = segments_of(self._context.journal)
         if Position.unpack(first).segment in segments:
             return False
-        self._early.leave(held.record.id)
+        self._incremental.leave(held.record.id)
         held.record = without_gone(changed(held.record, group=held.group), held.parts, segments)
         if held.group is not None:
             held.group, held.bytes_received = None, 0
@@ -342,16 +344,16 @@ class Assembler:
     def _carry_out(self, effect: Effect, at: int, message: PhysicalMessage) -> None:
         match effect:
             case Completed(attachment, parts):
-                self._unsaved.completed[attachment] = self._early.take(attachment, parts)
+                self._unsaved.completed[attachment] = self._incremental.take(attachment, parts)
             case _:
-                self._carry_out_consequence(interpret(effect, _Messages(self._around, at, message)), message.source)
+                self._carry_out_consequence(interpret(effect, _Messages(self._context, at, message)), message.source)
 
     def _carry_out_consequence(self, consequence: Consequence | None, source: str) -> None:
         match consequence:
             case Rejected(position, message, error):
                 self._quarantine(position, message, error)
             case Duplicate():
-                self._around.metrics.duplicates.labels(source).inc()
+                self._context.metrics.duplicates.labels(source).inc()
             case Unreadable(attachment, first, again, damage):
                 self._heal(attachment, first, again, damage)
             case Answered(address, answer):
@@ -360,15 +362,15 @@ class Assembler:
 
     def _heal(self, attachment: str, first: int, again: int, error: DamagedError) -> None:
         """Takes what came again in the place of what is damaged."""
-        self._early.leave(attachment)
-        self._around.metrics.damage.labels("assembly").inc()
+        self._incremental.leave(attachment)
+        self._context.metrics.damage.labels("assembly").inc()
         is_to_finish = self._assembly.replace_part(attachment, first, again)
         log.warning("damaged_part_replaced", attachment=attachment, by=Position.unpack(again), reason=str(error))
         if is_to_finish:
             self._unsaved.healed.append(attachment)
 
     def _quarantine(self, position: int, message: PhysicalMessage, error: TheirError) -> None:
-        self._around.metrics.quarantined.labels(message.source, error.code).inc()
+        self._context.metrics.quarantined.labels(message.source, error.code).inc()
         record, copy = quarantine_entry(position, message, error)
         self._unsaved.quarantine.append(record)
         if copy is not None:
@@ -393,21 +395,21 @@ class Assembler:
         checkpoint.quarantine_copies = unsaved.quarantine_copies
         checkpoint.source_dialects = unsaved.dialects
         checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
-        self._around.catalog.checkpoint(checkpoint)
-        self._assembly.forget_beyond(self._around.settings.limits.attachments_in_memory)
+        self._context.catalog.checkpoint(checkpoint)
+        self._assembly.forget_beyond(self._context.settings.limits.attachments_in_memory)
         if unsaved.healed:
-            self._around.catalog.set_state(unsaved.healed, AttachmentState.COMPLETE)
+            self._context.catalog.set_state(unsaved.healed, AttachmentState.COMPLETE)
             unsaved.completed.update(dict.fromkeys(unsaved.healed))
         if unsaved.completed:
             self._finish(unsaved.completed)
         self._complete_messages(answered)
-        self._around.bell.ring()
+        self._context.notifier.notify()
 
     def _complete_messages(self, answered: list[MessageRecord]) -> None:
         """Messages whose application message has come may be complete now."""
         attachments = [attachment for message in answered for attachment in message.attachments]
         alone = [message.id for message in answered if not message.attachments]
-        complete_messages(self._around.catalog, attachments, self._around.clock.now(), alone)
+        complete_messages(self._context.catalog, attachments, self._context.clock.now(), alone)
 
 
 def _by_source(keys: Iterable[Key]) -> dict[str, list[bytes]]:

@@ -12,10 +12,10 @@ from app.model.errors import JournalFull
 from app.model.message import PhysicalMessage, Position
 from app.observe import logger
 from app.service.assembling.assembler import Assembler
+from app.service.context import Change, ServiceContext, at_once
 from app.service.finishing.finisher import Finisher
 from app.service.intake import Journaler
-from app.service.surroundings import Change, Surroundings, at_once
-from app.service.threads import Stage, repeat
+from app.service.threads import Worker, repeat
 
 log = logger(__name__)
 
@@ -29,13 +29,13 @@ Mark = Callable[[], object]
 class Assembling(Protocol):
     """What the gateway asks of whoever puts attachments together."""
 
-    stages: list[Stage]
+    workers: list[Worker]
 
     def recover(self) -> None:
         """Does what an earlier process left. Call it before anything is journalled."""
 
     def stop(self) -> None:
-        """Ends the stages, as soon as they have done what was journalled."""
+        """End the workers, as soon as they have done what was journalled."""
 
     def between(self, change: Change) -> None:
         """Has a change made of what is assembled, when no message is."""
@@ -53,13 +53,13 @@ class Assembling(Protocol):
 class Embedded:
     """Assembles and finishes in threads of this process."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._finisher = Finisher(around, self.between)
-        self._assembler = Assembler(around, self._finisher.put, self._finisher.recover)
+    def __init__(self, context: ServiceContext) -> None:
+        self._finisher = Finisher(context, self.between)
+        self._assembler = Assembler(context, self._finisher.put, self._finisher.recover)
         self.forward = self._assembler.put
-        self._assemble, self._finish = self.stages = [
-            Stage("assemble", self._assembler.run),
-            Stage("finish", self._finisher.run),
+        self._assemble, self._finish = self.workers = [
+            Worker("assemble", self._assembler.run),
+            Worker("finish", self._finisher.run),
         ]
 
     def recover(self) -> None:
@@ -109,23 +109,23 @@ class Behind(NamedTuple):
 class Landing:
     """Leaves assembly to a job that reads sealed segments and writes the catalog."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
         self._stopping = Event()
         self._heard = 0
         self._reached: int | None = None
         self._reached_before: int | None = None
-        self.stages = [Stage("listen", lambda: repeat(LISTEN_SECONDS, self._stopping, self._listen))]
-        around.metrics.assembly_behind_segments.set_function(lambda: self.behind().segments)
-        around.metrics.assembly_behind_seconds.set_function(lambda: self.behind().seconds)
+        self.workers = [Worker("listen", lambda: repeat(LISTEN_SECONDS, self._stopping, self._listen))]
+        context.metrics.assembly_behind_segments.set_function(lambda: self.behind().segments)
+        context.metrics.assembly_behind_seconds.set_function(lambda: self.behind().seconds)
 
     def recover(self) -> None:
         """Nothing: the job goes on where it was."""
 
     def stop(self) -> None:
         self._stopping.set()
-        for stage in self.stages:
-            stage.join(STOP_SECONDS)
+        for worker in self.workers:
+            worker.join(STOP_SECONDS)
 
     def between(self, change: Change) -> None:
         """The job's own state follows by `app.service.retention.expiry`."""
@@ -144,23 +144,23 @@ class Landing:
 
     def behind(self) -> Behind:
         """The job takes segments whole: one that its progress lies in is done."""
-        progress = self._around.catalog.progress()
+        progress = self._context.catalog.progress()
         reached = -1 if progress is None else Position.unpack(progress).segment
         waiting = [
             segment.sealed_at
-            for segment in self._around.journal.segments()
+            for segment in self._context.journal.segments()
             if segment.sealed_at is not None and segment.number > reached
         ]
         if not waiting:
             return Behind()
-        return Behind(len(waiting), max(0, self._around.clock.now() - min(waiting)) / 1e6)
+        return Behind(len(waiting), max(0, self._context.clock.now() - min(waiting)) / 1e6)
 
     def _listen(self) -> None:
-        """Rings the bell for what the job has logged, and follows its progress."""
-        progress = self._around.catalog.progress()
+        """Notify those who wait for events of what the job has logged, and follow its progress."""
+        progress = self._context.catalog.progress()
         if progress != self._reached:
             self._reached_before, self._reached = self._reached, progress
-        newest = self._around.catalog.last_event()
+        newest = self._context.catalog.last_event()
         if newest != self._heard:
             self._heard = newest
-            self._around.bell.ring()
+            self._context.notifier.notify()

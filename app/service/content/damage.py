@@ -15,8 +15,8 @@ from app.model.errors import CatalogError, DamagedError
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord
 from app.observe import logger
 from app.service.content.access import Content
+from app.service.context import ServiceContext
 from app.service.events import damage_event
-from app.service.surroundings import Surroundings
 
 log = logger(__name__)
 
@@ -26,24 +26,24 @@ SHOWN = 10
 class Damages:
     """The finished attachments whose content this process has found damaged."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
         self._found: dict[str, str] = {}
         self._lock = Lock()
-        around.metrics.damaged_attachments.set_function(lambda: len(self._found))
+        context.metrics.damaged_attachments.set_function(lambda: len(self._found))
 
     def found(self, record: AttachmentRecord, error: DamagedError, where: str) -> None:
         """Report damage, the first time of each attachment with a log line, an event and a mark."""
-        self._around.metrics.damage.labels(where).inc()
+        self._context.metrics.damage.labels(where).inc()
         with self._lock:
             is_new = record.id not in self._found
             self._found[record.id] = str(error)
         if is_new:
             log.error("content_damaged", attachment=record.id, where=where, reason=str(error))
-            event = damage_event(record.id, str(error), self._around.clock.now())
+            event = damage_event(record.id, str(error), self._context.clock.now())
             with suppress(CatalogError):  # a damaged disk may be the catalog's, too
-                self._around.catalog.mark_damaged(record.id, str(error), [event])
-            self._around.bell.ring()
+                self._context.catalog.mark_damaged(record.id, str(error), [event])
+            self._context.notifier.notify()
 
     def require_deleted(self, record: AttachmentRecord, gone: KeyError) -> None:
         """Report content that is gone, unless it was deleted or copied after `record` was read. Raises DamagedError."""
@@ -53,7 +53,7 @@ class Damages:
 
     def lost(self, record: AttachmentRecord, gone: KeyError) -> DamagedError | None:
         """Return what to say of content that is gone; None when it was deleted or copied after `record` was read."""
-        now = self._around.catalog.attachment(record.id)
+        now = self._context.catalog.attachment(record.id)
         if now is None or now.state is not AttachmentState.FINISHED or now.storage != record.storage:
             return None
         return DamagedError(f"what it lies in is missing ({gone})", name=record.object_name)
@@ -64,7 +64,7 @@ class Damages:
             was_found = self._found.pop(record.id, None)
         if was_found is not None or record.reason_code == DAMAGED_CONTENT:
             with suppress(CatalogError):
-                self._around.catalog.mark_damaged(record.id, None)
+                self._context.catalog.mark_damaged(record.id, None)
             log.info("content_sound_again", attachment=record.id)
 
     def check(self) -> dict[str, Any]:

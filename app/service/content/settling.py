@@ -16,7 +16,7 @@ from app.model.records import AttachmentRecord
 from app.observe import Recurring, logger
 from app.service.content.access import object_name, open_content
 from app.service.content.damage import Damages
-from app.service.surroundings import Surroundings
+from app.service.context import ServiceContext
 from app.settings import microseconds
 
 log = logger(__name__)
@@ -37,13 +37,13 @@ class _Failed(NamedTuple):
 class Settler:
     """Copies finished content, round by round."""
 
-    def __init__(self, around: Surroundings, damages: Damages | None = None, stop: Event | None = None) -> None:
-        self._around = around
-        self._damages = damages or Damages(around)
+    def __init__(self, context: ServiceContext, damages: Damages | None = None, stop: Event | None = None) -> None:
+        self._context = context
+        self._damages = damages or Damages(context)
         self._stop = stop or Event()
         self._failed: dict[str, _Failed] = {}
         self._fault = Recurring(log, "settling")
-        around.metrics.settling_failing.set_function(lambda: len(self._failed))
+        context.metrics.settling_failing.set_function(lambda: len(self._failed))
 
     def settle(self) -> None:
         """Copy all that has been finished long enough and is not waiting for another try."""
@@ -61,11 +61,11 @@ class Settler:
         return {"ok": self._fault.error is None, "failing": len(self._failed), "error": self._fault.error}
 
     def _pages(self) -> Iterator[list[AttachmentRecord]]:
-        before = self._around.clock.now() - microseconds(self._around.settings.content.settle_after)
+        before = self._context.clock.now() - microseconds(self._context.settings.content.settle_after)
         last: AttachmentRecord | None = None
         seen: set[str] = set()
         while not self._stop.is_set():
-            page = self._around.catalog.unsettled_attachments(before, AT_ONCE, last)
+            page = self._context.catalog.unsettled_attachments(before, AT_ONCE, last)
             if page:
                 yield page
             seen.update(record.id for record in page if record.id in self._failed)
@@ -87,9 +87,9 @@ class Settler:
                     copied[record.id] = object_name(record.id)
         finally:
             if copied:
-                settled = self._around.catalog.settle(copied)
+                settled = self._context.catalog.settle(copied)
                 for deleted in copied.keys() - settled:
-                    self._around.store.delete(copied[deleted])
+                    self._context.store.delete(copied[deleted])
 
     def _try(self, record: AttachmentRecord) -> bool:
         try:
@@ -113,9 +113,9 @@ class Settler:
         return True
 
     def _write(self, record: AttachmentRecord) -> None:
-        content = open_content(record, self._around.catalog, self._around.store, self._around.journal)
+        content = open_content(record, self._context.catalog, self._context.store, self._context.journal)
         digest = sha256()
-        with self._around.store.create(object_name(record.id)) as target:
+        with self._context.store.create(object_name(record.id)) as target:
             for piece in content.read(0, content.size):
                 digest.update(piece)
                 target.write(piece)

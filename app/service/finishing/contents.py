@@ -9,9 +9,9 @@ from app.model.errors import DamagedError, TheirError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_PART, PARTS_GONE, AttachmentRecord, Finished, RefusedContent
 from app.ports import JournalReader
+from app.service.context import Stores
 from app.service.finishing.files import content_of
 from app.service.quarantine import Entry, damaged_part, quarantine_entry
-from app.service.surroundings import Stores
 from app.wire import WireError
 
 

@@ -27,10 +27,10 @@ from app.model.records import (
     Finished,
 )
 from app.observe import Recurring, logger
+from app.service.context import Between, ServiceContext, at_once
 from app.service.events import complete_messages, finished_event, refusal_event
 from app.service.finishing.contents import Spoilt, read_content, spoilt_entries
 from app.service.finishing.parts import held_parts, segments_of
-from app.service.surroundings import Between, Surroundings, at_once
 
 log = logger(__name__)
 
@@ -59,8 +59,8 @@ class _Failed(NamedTuple):
 class Finisher:
     """A queue of complete attachments and the thread that finishes them."""
 
-    def __init__(self, around: Surroundings, between: Between = at_once) -> None:
-        self._around, self._between = around, between
+    def __init__(self, context: ServiceContext, between: Between = at_once) -> None:
+        self._context, self._between = context, between
         self._queue: deque[_Waiting] = deque()
         self._fetched: deque[_Waiting] = deque()
         self._is_fetched_next = False
@@ -71,13 +71,13 @@ class Finisher:
         self._is_left = False
         """Whether the catalog may have complete attachments that are not queued."""
         self._left_after: AttachmentRecord | None = None
-        metrics = around.metrics
+        metrics = context.metrics
         metrics.finishing_waiting.set_function(self._waiting)
         metrics.finishing_oldest_seconds.set_function(self._oldest)
         metrics.finishing_failing.set_function(lambda: len(self._failed))
 
     def put(self, complete: Mapping[str, Finished | None]) -> None:
-        """Queues complete attachments, with what reading them early has found out; waits while the queue is full.
+        """Queue complete attachments, with what was found out as their parts came; wait while the queue is full.
 
         Before `run` and after `stop` nobody makes room: what is not queued then is found in the catalog.
         """
@@ -98,7 +98,7 @@ class Finisher:
         with self._changed:
             self._leave()
             self._changed.notify_all()
-        recent = self._around.catalog.messages(None, None, RECENT_MESSAGES).items
+        recent = self._context.catalog.messages(None, None, RECENT_MESSAGES).items
         waiting = [message for message in recent if message.complete_at is None]
         self._complete_messages([attachment for message in waiting for attachment in message.attachments])
 
@@ -163,7 +163,7 @@ class Finisher:
 
     def _fetch(self, after: AttachmentRecord | None) -> None:
         try:
-            page = self._around.catalog.complete_attachments(FETCHED, after)
+            page = self._context.catalog.complete_attachments(FETCHED, after)
         except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
             self._fault.failed(error)
             with self._changed:
@@ -212,31 +212,31 @@ class Finisher:
 
         Its parts are read unless `found` says what is in them and where they still are.
         """
-        record = self._around.catalog.attachment(attachment_id)
+        record = self._context.catalog.attachment(attachment_id)
         if record is not None and record.state is AttachmentState.FINISHED:
             self._complete_messages([record.id])  # an earlier try may have failed just before that
             return
         if record is None or record.state is not AttachmentState.COMPLETE:
             return
         if found is not None and self._is_there(found):
-            self._accept(record, replace(found, finished_at=self._around.clock.now()))
+            self._accept(record, replace(found, finished_at=self._context.clock.now()))
             return
-        runs = self._around.catalog.part_runs(record.id)
-        _, parts, is_all_there = held_parts(record, self._around.catalog, segments_of(self._around.journal))
+        runs = self._context.catalog.part_runs(record.id)
+        _, parts, is_all_there = held_parts(record, self._context.catalog, segments_of(self._context.journal))
         if not is_all_there or record.parts_expected is None or (record.parts_expected and not parts.count):
             self._restart(record)
             return
         try:
-            finished = read_content(record, parts, self._around)
+            finished = read_content(record, parts, self._context)
         except Spoilt as spoilt:
-            if spoilt.error.code == DAMAGED_PART and self._around.catalog.part_runs(record.id) != runs:
+            if spoilt.error.code == DAMAGED_PART and self._context.catalog.part_runs(record.id) != runs:
                 self.finish(attachment_id)  # a part was replaced by one that was sent again
             elif spoilt.error.code == PARTS_GONE:
                 self._restart(record)
             else:
                 self._refuse(record, spoilt)
         else:
-            self._accept(record, replace(finished, finished_at=self._around.clock.now()))
+            self._accept(record, replace(finished, finished_at=self._context.clock.now()))
 
     def _restart(self, record: AttachmentRecord) -> None:
         """Its parts are gone: when they are sent again, it begins anew."""
@@ -245,44 +245,44 @@ class Finisher:
 
     def _restarted(self, record: AttachmentRecord) -> list[Key]:
         why = "its parts are no longer in the journal; sent again, it begins anew"
-        self._around.catalog.restart([record.id], AttachmentState.COMPLETE, why)
+        self._context.catalog.restart([record.id], AttachmentState.COMPLETE, why)
         return [(record.source, record.correl_id)]
 
     def _is_there(self, found: Finished) -> bool:
-        """Whether the journal has all that was read early: the segments of what had expired may be gone."""
-        held = {segment.number for segment in self._around.journal.segments()}
+        """Whether the journal has all that was read as it came: the segments of what had expired may be gone."""
+        held = {segment.number for segment in self._context.journal.segments()}
         return held.issuperset(extent.segment for extent in found.extents)
 
     def _accept(self, record: AttachmentRecord, finished: Finished) -> None:
-        if self._around.catalog.finish(finished, [finished_event(record, finished)]):
+        if self._context.catalog.finish(finished, [finished_event(record, finished)]):
             self._count(record, AttachmentState.FINISHED)
             self._complete_messages([record.id])
         elif finished.object_name is not None:
-            self._around.store.delete(finished.object_name)
-        self._around.bell.ring()
+            self._context.store.delete(finished.object_name)
+        self._context.notifier.notify()
 
     def _refuse(self, record: AttachmentRecord, spoilt: Spoilt) -> None:
         if (state := follow(record.state, Input.CONTENT_REFUSED)) is None:
             return
         refused = spoilt.refused(record)
         if refused.code == DAMAGED_PART:
-            self._around.metrics.damage.labels("finishing").inc()
+            self._context.metrics.damage.labels("finishing").inc()
             log.error("part_damaged", attachment=record.id, position=spoilt.first, reason=spoilt.error.why)
-        if entries := spoilt_entries(record, spoilt, self._around.journal):
+        if entries := spoilt_entries(record, spoilt, self._context.journal):
             copies = [copy for _, copy in entries if copy is not None]
-            self._around.catalog.checkpoint(
+            self._context.catalog.checkpoint(
                 Checkpoint(quarantine=[entry for entry, _ in entries], quarantine_copies=copies)
             )
-        events = [refusal_event(refused, self._around.clock.now())]
-        self._around.catalog.set_state(
+        events = [refusal_event(refused, self._context.clock.now())]
+        self._context.catalog.set_state(
             [record.id], state, reason_code=refused.code, reason=refused.reason, events=events
         )
-        self._around.metrics.quarantined.labels(record.source, refused.code).inc()
+        self._context.metrics.quarantined.labels(record.source, refused.code).inc()
         self._count(record, state)
-        self._around.bell.ring()
+        self._context.notifier.notify()
 
     def _count(self, record: AttachmentRecord, state: AttachmentState) -> None:
-        self._around.metrics.attachments.labels(state, record.kind.word if record.kind else "unknown").inc()
+        self._context.metrics.attachments.labels(state, record.kind.word if record.kind else "unknown").inc()
 
     def _complete_messages(self, attachment_ids: list[str]) -> None:
-        complete_messages(self._around.catalog, attachment_ids, self._around.clock.now())
+        complete_messages(self._context.catalog, attachment_ids, self._context.clock.now())

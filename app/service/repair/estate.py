@@ -10,7 +10,7 @@ from app import plugins
 from app.model.errors import OurError
 from app.observe import Metrics
 from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalReader, TableStore
-from app.service.surroundings import Surroundings
+from app.service.context import ServiceContext
 from app.settings import Settings
 
 
@@ -47,9 +47,9 @@ class Estate:
     tables: Callable[[], TableStore]
     clock: Clock
 
-    def surroundings(self, catalog: Catalog, journal: Journal) -> Surroundings:
+    def service_context(self, catalog: Catalog, journal: Journal) -> ServiceContext:
         """Return what the service's own functions stand on."""
-        return Surroundings(
+        return ServiceContext(
             settings=self.settings,
             journal=journal,
             catalog=catalog,

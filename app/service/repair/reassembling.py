@@ -17,8 +17,8 @@ from app.model.message import MAX_BATCHES_A_SEGMENT, PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Checkpoint, Extent, Finished, PartRun
 from app.ports import Catalog, ContentStore, Journal, Segment
 from app.service.assembling.assembler import Assembler
+from app.service.context import ServiceContext, Stores
 from app.service.finishing.contents import Spoilt, read_content
-from app.service.surroundings import Stores, Surroundings
 
 
 class Wanted(NamedTuple):
@@ -54,26 +54,26 @@ class Scratch(NamedTuple):
 
 
 @contextmanager
-def reassembled(wanted: Iterable[Wanted], around: Surroundings) -> Iterator[Scratch]:
+def reassembled(wanted: Iterable[Wanted], context: ServiceContext) -> Iterator[Scratch]:
     """Put attachments together from what is left of their segments; the scratch place goes when the block ends."""
     asked = list(wanted)
-    with TemporaryDirectory(prefix="repair-", dir=around.settings.data) as folder:
+    with TemporaryDirectory(prefix="repair-", dir=context.settings.data) as folder:
         catalog = plugins.catalog()(f"sqlite:///{folder}/catalog.sqlite")
         try:
             store = plugins.content_store()(Path(folder) / "content")
             numbers = {number for each in asked for number in range(each.first, each.last + 1)}
             scratch = replace(
-                around, journal=cast("Journal", _Some(around.journal, numbers)), catalog=catalog, store=store
+                context, journal=cast("Journal", _Some(context.journal, numbers)), catalog=catalog, store=store
             )
             known = [begun(each.record) for each in asked if each.record is not None]
             catalog.checkpoint(
                 Checkpoint(
                     attachments=[record for record in known if record is not None],
-                    source_dialects=around.catalog.source_dialects(),
+                    source_dialects=context.catalog.source_dialects(),
                 )
             )
             Assembler(scratch, lambda _complete: None).recover()
-            stores = Stores(settings=around.settings, journal=around.journal, store=store, in_place=False)
+            stores = Stores(settings=context.settings, journal=context.journal, store=store, in_place=False)
             yield Scratch({each.id: _again(each.id, catalog, stores) for each in asked}, store)
         finally:
             catalog.close()

@@ -33,6 +33,7 @@ from app.observe import logger
 from app.ports import Journal
 from app.service.assembling.assembler import Assembler
 from app.service.content.access import object_name
+from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
 from app.service.repair import records
 from app.service.repair.estate import Estate, Progress
@@ -41,7 +42,6 @@ from app.service.repair.recording import Recorder
 from app.service.repair.records import Dropped
 from app.service.repair.rows import Row
 from app.service.repair.walking import OPEN, attachments_in, batched
-from app.service.surroundings import Surroundings
 
 log = logger(__name__)
 
@@ -80,14 +80,14 @@ def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
         scratch = f"sqlite:///{folder}/catalog.sqlite"
         catalog = plugins.catalog()(scratch)
         try:
-            around = estate.surroundings(catalog, journal)
-            in_doubt = _load(around, None if old.is_foreign else _first(journal), rebuilt, progress)
-            _replay(around, rebuilt, progress)
-            _finish(around, rebuilt, progress)
-            _load_what_follows(around, old)
-            _lose(around, in_doubt, rebuilt)
-            _expire(around, old.unfinished, rebuilt)
-            rebuilt.orphaned = _orphaned(around)
+            context = estate.service_context(catalog, journal)
+            in_doubt = _load(context, None if old.is_foreign else _first(journal), rebuilt, progress)
+            _replay(context, rebuilt, progress)
+            _finish(context, rebuilt, progress)
+            _load_what_follows(context, old)
+            _lose(context, in_doubt, rebuilt)
+            _expire(context, old.unfinished, rebuilt)
+            rebuilt.orphaned = _orphaned(context)
             catalog.bind(journal.identity())
             catalog.flush()
         finally:
@@ -121,28 +121,30 @@ def _first(journal: Journal) -> int | None:
     return min((segment.number for segment in journal.segments()), default=None)
 
 
-def _load(around: Surroundings, first: int | None, rebuilt: Rebuilt, progress: Progress) -> list[AttachmentRecord]:
+def _load(context: ServiceContext, first: int | None, rebuilt: Rebuilt, progress: Progress) -> list[AttachmentRecord]:
     """Take what the records tell and the journal, which has segments from `first` on (None: nothing of the records),
     may not; return finished attachments that the journal is to bring."""
     progress.begin("records", None)
     in_doubt: list[AttachmentRecord] = []
-    for some in batched(records.rows(around.store, _damaged)):
+    for some in batched(records.rows(context.store, _damaged)):
         checkpoint = Checkpoint()
         for row in some:
-            taken = _taken(row, around, first, in_doubt)
+            taken = _taken(row, context, first, in_doubt)
             if isinstance(taken, AttachmentRecord):
                 checkpoint.attachments.append(taken)
             elif isinstance(taken, MessageRecord):
                 checkpoint.messages.append(taken)
             elif isinstance(taken, DeliveryRecord):
-                around.catalog.add_delivery(taken, [])
+                context.catalog.add_delivery(taken, [])
             rebuilt.recorded += taken is not None
-        around.catalog.checkpoint(checkpoint)
+        context.catalog.checkpoint(checkpoint)
         progress.advance(len(some))
     return in_doubt
 
 
-def _taken(row: Row | Dropped, around: Surroundings, first: int | None, in_doubt: list[AttachmentRecord]) -> Row | None:
+def _taken(
+    row: Row | Dropped, context: ServiceContext, first: int | None, in_doubt: list[AttachmentRecord]
+) -> Row | None:
     """Return the row to begin with; None for one that the journal brings, or that is not to come back."""
     if isinstance(row, MessageRecord):
         return None if _is_held(row.header_position, first) else row
@@ -151,7 +153,7 @@ def _taken(row: Row | Dropped, around: Surroundings, first: int | None, in_doubt
     if not isinstance(row, AttachmentRecord):
         return None
     if row.state is AttachmentState.FINISHED:
-        if _is_stored(row, around):
+        if _is_stored(row, context):
             return replace(row, storage="store", object_name=object_name(row.id), reason_code=None, reason=None)
         in_doubt.append(row)
     elif row.state is AttachmentState.DELETED or (row.state not in OPEN and not _is_held(row.first_position, first)):
@@ -164,9 +166,9 @@ def _is_held(position: int, first: int | None) -> bool:
     return first is not None and Position.unpack(position).segment >= first
 
 
-def _is_stored(row: AttachmentRecord, around: Surroundings) -> bool:
+def _is_stored(row: AttachmentRecord, context: ServiceContext) -> bool:
     try:
-        return around.store.size(object_name(row.id)) == row.size
+        return context.store.size(object_name(row.id)) == row.size
     except KeyError:
         return False
 
@@ -175,29 +177,29 @@ def _damaged(error: OurError) -> None:
     log.error("records_damaged", reason=str(error))
 
 
-def _replay(around: Surroundings, rebuilt: Rebuilt, progress: Progress) -> None:
+def _replay(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> None:
     progress.begin("journal", None)
-    rebuilt.replayed = Assembler(around, lambda _complete: None).recover()
+    rebuilt.replayed = Assembler(context, lambda _complete: None).recover()
     progress.advance(rebuilt.replayed)
 
 
-def _load_what_follows(around: Surroundings, old: _Old) -> None:
+def _load_what_follows(context: ServiceContext, old: _Old) -> None:
     """Add to messages that the journal brought what it no longer has of them, and to quarantine what became of it. Of a
     quarantined message in another journal, the place means nothing here."""
-    for some in batched(records.rows(around.store, _damaged)):
+    for some in batched(records.rows(context.store, _damaged)):
         messages = [row for row in some if isinstance(row, MessageRecord)]
         quarantine = [row for row in some if isinstance(row, QuarantineRecord)]
         if old.is_foreign:
-            new = [row for row in quarantine if around.catalog.quarantine_entry(row.id) is None]
+            new = [row for row in quarantine if context.catalog.quarantine_entry(row.id) is None]
             quarantine = [replace(row, position=0, in_journal=False) for row in new]
-        around.catalog.checkpoint(Checkpoint(messages=messages, quarantine=quarantine))
+        context.catalog.checkpoint(Checkpoint(messages=messages, quarantine=quarantine))
 
 
-def _finish(around: Surroundings, rebuilt: Rebuilt, progress: Progress) -> None:
+def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> None:
     """Finish what is complete. What cannot be finished now is tried again by the gateway."""
     progress.begin("content", None)
-    finisher = Finisher(around)
-    for record in [*attachments_in(around.catalog, AttachmentState.COMPLETE)]:
+    finisher = Finisher(context)
+    for record in [*attachments_in(context.catalog, AttachmentState.COMPLETE)]:
         try:
             finisher.finish(record.id)
         except OurError as error:
@@ -207,10 +209,10 @@ def _finish(around: Surroundings, rebuilt: Rebuilt, progress: Progress) -> None:
         progress.advance(1)
 
 
-def _lose(around: Surroundings, in_doubt: list[AttachmentRecord], rebuilt: Rebuilt) -> None:
+def _lose(context: ServiceContext, in_doubt: list[AttachmentRecord], rebuilt: Rebuilt) -> None:
     """Mark what was finished once, and has come neither from the store nor from the journal."""
     for some in batched(in_doubt):
-        now = {record.id: record for record in around.catalog.attachments_by_id([each.id for each in some])}
+        now = {record.id: record for record in context.catalog.attachments_by_id([each.id for each in some])}
         for record in _not_back(some, now):
             rebuilt.lost += 1
             state = AttachmentState.QUARANTINED
@@ -218,9 +220,9 @@ def _lose(around: Surroundings, in_doubt: list[AttachmentRecord], rebuilt: Rebui
                 lost = replace(
                     record, state=state, reason_code=CONTENT_LOST, reason=_GONE, storage=None, object_name=None
                 )
-                around.catalog.checkpoint(Checkpoint(attachments=[lost]))
+                context.catalog.checkpoint(Checkpoint(attachments=[lost]))
             else:
-                around.catalog.set_state([record.id], state, reason_code=CONTENT_LOST, reason=_GONE)
+                context.catalog.set_state([record.id], state, reason_code=CONTENT_LOST, reason=_GONE)
             log.error("attachment_lost", attachment=record.id, name=record.qualifier_2, source=record.source)
 
 
@@ -231,22 +233,22 @@ def _not_back(recorded: list[AttachmentRecord], now: dict[str, AttachmentRecord]
             yield record
 
 
-def _expire(around: Surroundings, unfinished: list[AttachmentRecord], rebuilt: Rebuilt) -> None:
+def _expire(context: ServiceContext, unfinished: list[AttachmentRecord], rebuilt: Rebuilt) -> None:
     """List what was unfinished, and of which nothing is left in the journal."""
     for some in batched(unfinished):
-        known = {record.id for record in around.catalog.attachments_by_id([each.id for each in some])}
+        known = {record.id for record in context.catalog.attachments_by_id([each.id for each in some])}
         gone = [record for record in some if record.id not in known]
         said = {**NOTHING_CAME, "state": AttachmentState.EXPIRED, "reason_code": PARTS_GONE, "reason": _PARTS_GONE}
-        around.catalog.checkpoint(Checkpoint(attachments=[changed(record, **said) for record in gone]))
+        context.catalog.checkpoint(Checkpoint(attachments=[changed(record, **said) for record in gone]))
         rebuilt.lost += len(gone)
         for record in gone:
             log.error("attachment_lost", attachment=record.id, name=record.qualifier_2, source=record.source)
 
 
-def _orphaned(around: Surroundings) -> int:
+def _orphaned(context: ServiceContext) -> int:
     """Return how many objects are content of attachments that nothing knows any more."""
-    names = around.store.names(FOLDER)
+    names = context.store.names(FOLDER)
     return sum(
-        len(some) - len(around.catalog.attachments_by_id([name.removeprefix(FOLDER) for name in some]))
+        len(some) - len(context.catalog.attachments_by_id([name.removeprefix(FOLDER) for name in some]))
         for some in batched(names)
     )

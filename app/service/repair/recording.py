@@ -38,7 +38,7 @@ class Recorder:
         self._fault = Recurring(log, "catalog_record")
 
     def attempt(self) -> None:
-        """As `record`, for a stage that is to go on: a failure is logged and stands in `check`."""
+        """As `record`, for a worker that is to go on: a failure is logged and stands in `check`."""
         try:
             self.record()
         except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it

@@ -14,10 +14,10 @@ from app.model.errors import DamagedError, TheirError
 from app.model.records import CONTENT_LOST, AttachmentRecord, Checkpoint, Finished, RefusedContent
 from app.ports import ContentStore
 from app.service.content.access import object_name
+from app.service.context import ServiceContext
 from app.service.events import finished_event, refusal_event
 from app.service.repair.contents import measure
 from app.service.repair.reassembling import Again, Wanted, reassembled
-from app.service.surroundings import Surroundings
 
 ASIDE = "aside/"
 AT_ONCE = 100
@@ -34,53 +34,53 @@ class Restored(NamedTuple):
 
 def restore_content(
     attachment_ids: Iterable[str],
-    around: Surroundings,
+    context: ServiceContext,
     on_done: Callable[[int], None] = lambda _: None,
     *,
     give_up: bool = True,
 ) -> list[Restored]:
     """Put the content of attachments in place again; what cannot be is quarantined, unless nobody is to `give_up` yet.
     Rows that were closed otherwise meanwhile are left alone."""
-    records = around.catalog.attachments_by_id(list(attachment_ids))
+    records = context.catalog.attachments_by_id(list(attachment_ids))
     ordered = sorted(records, key=lambda record: record.first_position)
     outcomes: list[Restored] = []
     for at in range(0, len(ordered), AT_ONCE):
         some = ordered[at : at + AT_ONCE]
-        with reassembled(map(Wanted.of, some), around) as scratch:
+        with reassembled(map(Wanted.of, some), context) as scratch:
             for record in some:
-                outcome = _restored(record, scratch.found[record.id], scratch.store, around)
+                outcome = _restored(record, scratch.found[record.id], scratch.store, context)
                 if not outcome.done and give_up:
-                    _lose(record, outcome.why, around)
+                    _lose(record, outcome.why, context)
                 outcomes.append(outcome)
                 on_done(1)
     return outcomes
 
 
-def _restored(record: AttachmentRecord, again: Again, scratch: ContentStore, around: Surroundings) -> Restored:
+def _restored(record: AttachmentRecord, again: Again, scratch: ContentStore, context: ServiceContext) -> Restored:
     found = again.finished
     if found is None:
         return Restored(record.id, done=False, why=again.why)
     if record.sha256 is not None and found.sha256 != record.sha256:
         why = f"its parts now give SHA-256 {found.sha256}, was {record.sha256}"
         return Restored(record.id, done=False, why=why)
-    now = around.catalog.attachment(record.id)
+    now = context.catalog.attachment(record.id)
     if now is None or now.state not in (AttachmentState.FINISHED, AttachmentState.QUARANTINED):
         return Restored(record.id, done=True, why="it was deleted meanwhile")
-    put_in_place(found, scratch, around)
+    put_in_place(found, scratch, context)
     if now.state is AttachmentState.QUARANTINED:
-        around.catalog.set_state([record.id], AttachmentState.COMPLETE)
-        finished = replace(found, finished_at=record.finished_at or around.clock.now())
-        around.catalog.finish(finished, [finished_event(record, finished)])
+        context.catalog.set_state([record.id], AttachmentState.COMPLETE)
+        finished = replace(found, finished_at=record.finished_at or context.clock.now())
+        context.catalog.finish(finished, [finished_event(record, finished)])
     else:
-        around.catalog.settle({record.id: object_name(record.id)})
-        around.catalog.mark_damaged(record.id, None)
+        context.catalog.settle({record.id: object_name(record.id)})
+        context.catalog.mark_damaged(record.id, None)
     return Restored(record.id, done=True)
 
 
-def put_in_place(found: Finished, scratch: ContentStore, around: Surroundings) -> None:
+def put_in_place(found: Finished, scratch: ContentStore, context: ServiceContext) -> None:
     """Copy content that was put together in a scratch place. Raises DamagedError when it is not what it was there."""
     name = object_name(found.id)
-    with around.store.create(name) as target:
+    with context.store.create(name) as target:
         digest = measure(_written(scratch, name, target.write), lambda _: None)
         if digest.sha256 != found.sha256:
             raise DamagedError(f"{name} changed while it was copied", name=name)
@@ -92,16 +92,16 @@ def _written(store: ContentStore, name: str, write: Callable[[memoryview], None]
         yield piece
 
 
-def _lose(record: AttachmentRecord, why: str, around: Surroundings) -> None:
+def _lose(record: AttachmentRecord, why: str, context: ServiceContext) -> None:
     reason = str(
         TheirError(CONTENT_LOST, "", -1, f"its content is gone or damaged, and cannot be put together again: {why}")
     )
-    event = refusal_event(RefusedContent(record.id, CONTENT_LOST, reason), around.clock.now())
+    event = refusal_event(RefusedContent(record.id, CONTENT_LOST, reason), context.clock.now())
     state = AttachmentState.QUARANTINED
-    around.catalog.set_state([record.id], state, reason_code=CONTENT_LOST, reason=reason, events=[event])
-    around.catalog.restart([record.id], state, reason)
-    set_aside(object_name(record.id), around.store)
-    around.bell.ring()
+    context.catalog.set_state([record.id], state, reason_code=CONTENT_LOST, reason=reason, events=[event])
+    context.catalog.restart([record.id], state, reason)
+    set_aside(object_name(record.id), context.store)
+    context.notifier.notify()
 
 
 def set_aside(name: str, store: ContentStore) -> bool:
@@ -117,28 +117,28 @@ def set_aside(name: str, store: ContentStore) -> bool:
     return True
 
 
-def restore_rows(recorded: Sequence[AttachmentRecord], around: Surroundings) -> None:
+def restore_rows(recorded: Sequence[AttachmentRecord], context: ServiceContext) -> None:
     """Give the catalog rows again of finished attachments whose objects are there."""
     rows = [replace(record, storage="store", object_name=object_name(record.id)) for record in recorded]
-    around.catalog.checkpoint(Checkpoint(attachments=rows))
+    context.catalog.checkpoint(Checkpoint(attachments=rows))
 
 
-def restore_rows_from_journal(attachment_ids: Sequence[str], around: Surroundings) -> list[Restored]:
+def restore_rows_from_journal(attachment_ids: Sequence[str], context: ServiceContext) -> list[Restored]:
     """Give the catalog rows again of attachments whose messages are in the journal."""
     if not attachment_ids:
         return []
-    segments = [segment.number for segment in around.journal.segments()]
+    segments = [segment.number for segment in context.journal.segments()]
     wanted = [Wanted(each, min(segments, default=0), max(segments, default=0)) for each in attachment_ids]
     outcomes = []
-    with reassembled(wanted, around) as scratch:
+    with reassembled(wanted, context) as scratch:
         for each, again in scratch.found.items():
             if again.record is None:
                 outcomes.append(Restored(each, done=False, why=again.why))
                 continue
-            around.catalog.checkpoint(Checkpoint(attachments=[again.record], part_runs={each: again.runs}))
+            context.catalog.checkpoint(Checkpoint(attachments=[again.record], part_runs={each: again.runs}))
             if again.finished is not None:
-                put_in_place(again.finished, scratch.store, around)
-                finished = replace(again.finished, finished_at=around.clock.now())
-                around.catalog.finish(finished, [finished_event(again.record, finished)])
+                put_in_place(again.finished, scratch.store, context)
+                finished = replace(again.finished, finished_at=context.clock.now())
+                context.catalog.finish(finished, [finished_event(again.record, finished)])
             outcomes.append(Restored(each, done=True))
     return outcomes

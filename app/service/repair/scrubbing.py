@@ -1,4 +1,4 @@
-"""A slow stage that reads what lies still: sealed journal segments, then settled content, and all of it again.
+"""A slow worker that reads what lies still: sealed journal segments, then settled content, and all of it again.
 
 Damaged content is put together again from the journal at once where that is possible; otherwise it stays marked, and is
 tried again with the next pass. Where a pass was is kept in a file, so that restarts do not begin it anew.
@@ -18,8 +18,8 @@ from app.model.records import AttachmentRecord
 from app.observe import Recurring, logger
 from app.ports import AttachmentFilter, BadCursor, Segment
 from app.service.content.damage import Damages
+from app.service.context import ServiceContext
 from app.service.repair.restoring import restore_content
-from app.service.surroundings import Surroundings
 from app.settings import microseconds
 
 log = logger(__name__)
@@ -53,18 +53,18 @@ class Scrubber:
 
     def __init__(
         self,
-        around: Surroundings,
+        context: ServiceContext,
         damages: Damages,
         read: Callable[[AttachmentRecord], Iterator[memoryview]],
         stop: Event,
     ) -> None:
-        self._around, self._damages, self._read, self._stop = around, damages, read, stop
-        self._rate = around.settings.scrub.rate
-        self._file = around.settings.data / "scrub.json"
+        self._context, self._damages, self._read, self._stop = context, damages, read, stop
+        self._rate = context.settings.scrub.rate
+        self._file = context.settings.data / "scrub.json"
         self._progress = _load(self._file)
         self._fault = Recurring(log, "scrub")
-        around.metrics.scrub_damaged_segments.set_function(lambda: len(self._progress.damaged_segments))
-        around.metrics.scrub_ended.set_function(lambda: self._progress.ended_at / 1e6)
+        context.metrics.scrub_damaged_segments.set_function(lambda: len(self._progress.damaged_segments))
+        context.metrics.scrub_ended.set_function(lambda: self._progress.ended_at / 1e6)
 
     def run(self) -> None:
         """Read until `stop` is set."""
@@ -80,9 +80,9 @@ class Scrubber:
 
     def step(self) -> bool:
         """Read what is next; return whether there was anything to do."""
-        now, progress = self._around.clock.now(), self._progress
+        now, progress = self._context.clock.now(), self._progress
         if not progress.is_under_way:
-            if now - progress.begun_at < microseconds(self._around.settings.scrub.interval):
+            if now - progress.begun_at < microseconds(self._context.settings.scrub.interval):
                 return False
             self._progress = progress = Progress(begun_at=now, ended_at=min(progress.ended_at, now - 1))
         if not progress.in_content:
@@ -93,7 +93,7 @@ class Scrubber:
                 self._verify(segment)
                 progress.segment = segment.number
         elif self._page():
-            progress.ended_at = max(self._around.clock.now(), progress.begun_at)
+            progress.ended_at = max(self._context.clock.now(), progress.begun_at)
             progress.segment, progress.in_content, progress.cursor = 0, False, None
             log.info("scrub_ended", damaged_segments=len(progress.damaged_segments))
         self._save()
@@ -113,16 +113,16 @@ class Scrubber:
 
     def _next_segment(self) -> Segment | None:
         behind = self._progress.segment
-        sealed = (each for each in self._around.journal.segments() if each.sealed_at is not None)
+        sealed = (each for each in self._context.journal.segments() if each.sealed_at is not None)
         return next((each for each in sealed if each.number > behind), None)
 
     def _verify(self, segment: Segment) -> None:
         with suppress(KeyError):  # retired meanwhile
-            damage = self._around.journal.verify(segment.number)
-            self._around.metrics.scrub_bytes.labels("journal").inc(segment.size)
+            damage = self._context.journal.verify(segment.number)
+            self._context.metrics.scrub_bytes.labels("journal").inc(segment.size)
             if damage:
                 self._progress.damaged_segments[str(segment.number)] = str(damage[0])
-                self._around.metrics.damage.labels("scrub").inc()
+                self._context.metrics.damage.labels("scrub").inc()
                 log.error("segment_damaged", segment=segment.number, places=len(damage), first=str(damage[0]))
         self._stop.wait(segment.size / self._rate)
 
@@ -130,9 +130,9 @@ class Scrubber:
         """Read a page of attachments; return whether it was the last."""
         which = AttachmentFilter(AttachmentState.FINISHED)
         try:
-            page = self._around.catalog.attachments(which, self._progress.cursor, _AT_ONCE)
+            page = self._context.catalog.attachments(which, self._progress.cursor, _AT_ONCE)
         except BadCursor:
-            page = self._around.catalog.attachments(which, None, _AT_ONCE)
+            page = self._context.catalog.attachments(which, None, _AT_ONCE)
         for record in page.items:
             if self._stop.is_set():
                 return False
@@ -150,23 +150,23 @@ class Scrubber:
     def _read_slowly(self, record: AttachmentRecord) -> None:
         try:
             for piece in self._read(record):
-                self._around.metrics.scrub_bytes.labels("content").inc(len(piece))
+                self._context.metrics.scrub_bytes.labels("content").inc(len(piece))
                 if self._stop.wait(len(piece) / self._rate):
                     return
         except KeyError as gone:
             self._damages.require_deleted(record, gone)
 
     def _restore(self, record: AttachmentRecord, error: DamagedError) -> None:
-        self._around.metrics.damage.labels("scrub").inc()
+        self._context.metrics.damage.labels("scrub").inc()
         try:
-            outcomes = restore_content([record.id], self._around, give_up=False)
+            outcomes = restore_content([record.id], self._context, give_up=False)
         except OurError as failure:
             log.warning("content_not_restored", attachment=record.id, reason=str(failure))
             return
         for outcome in outcomes:
             if outcome.done:
                 self._damages.sound(record)
-                self._around.metrics.scrub_restored.inc()
+                self._context.metrics.scrub_restored.inc()
                 log.warning("content_restored", attachment=record.id, damage=str(error))
             else:
                 log.error("content_not_restored", attachment=record.id, reason=outcome.why)

@@ -14,9 +14,9 @@ from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, ReceivingMark
 from app.observe import logger
 from app.ports import ContentStore
+from app.service.context import Between, ServiceContext, at_once
 from app.service.events import expiry_event
 from app.service.retention.receiving_time import ReceivingTime
-from app.service.surroundings import Between, Surroundings, at_once
 from app.settings import microseconds
 
 log = logger(__name__)
@@ -33,8 +33,8 @@ nothing has come after that position has expired, and nothing is kept of it."""
 class Expiring:
     """One call of each method does what is due."""
 
-    def __init__(self, around: Surroundings, times: ReceivingTime, between: Between = at_once) -> None:
-        self._around, self._times, self._between = around, times, between
+    def __init__(self, context: ServiceContext, times: ReceivingTime, between: Between = at_once) -> None:
+        self._context, self._times, self._between = context, times, between
         self._done: dict[str, ReceivingMark] = {}
         self._told: dict[str, int] = {}
 
@@ -42,42 +42,42 @@ class Expiring:
         """Receiving attachments without news for `expiry.unfinished` become expired."""
         expired: list[str] = []
         for source in self._times.sources:
-            mark = self._times.mark_before(source, microseconds(self._around.settings.expiry.unfinished))
+            mark = self._times.mark_before(source, microseconds(self._context.settings.expiry.unfinished))
             if mark is None or self._done.get(source) == mark:
                 continue
-            silent = self._around.catalog.silent_attachments(source, mark.position, AT_ONCE)
+            silent = self._context.catalog.silent_attachments(source, mark.position, AT_ONCE)
             expired += self._expire(source, silent)
             if len(silent) < AT_ONCE:
                 self._done[source] = mark
         if expired:
             log.info("attachment_expired", count=len(expired), ids=expired[:IDS_LOGGED])
-            self._around.bell.ring()
+            self._context.notifier.notify()
 
     def _expire(self, source: str, silent: list[AttachmentRecord]) -> list[str]:
         if not silent:
             return []
-        now, longest = self._around.clock.now(), self._around.settings.expiry.unfinished
+        now, longest = self._context.clock.now(), self._context.settings.expiry.unfinished
         reasons = [
             f"nothing of it came since {_spoken(record.last_received_at)}, for {longest} in which its source could"
             f" receive; expired at {_spoken(now)}"
             for record in silent
         ]
         events = [expiry_event(record, now) for record in silent]
-        expired = self._around.catalog.expire(silent, self._times.counted(source), reasons, events)
+        expired = self._context.catalog.expire(silent, self._times.counted(source), reasons, events)
         for record in silent:
             if record.id in expired:
                 kind = record.kind.word if record.kind else "unknown"
-                self._around.metrics.attachments.labels(AttachmentState.EXPIRED, kind).inc()
+                self._context.metrics.attachments.labels(AttachmentState.EXPIRED, kind).inc()
         return [record.id for record in silent if record.id in expired]
 
     def let_go(self) -> None:
         """The parts of what expired longer ago than `expiry.grace` need not be kept any more."""
-        grace = microseconds(self._around.settings.expiry.grace)
-        if self._around.settings.assembler == "spark":
-            self._tell(microseconds(self._around.settings.expiry.unfinished) + grace)
+        grace = microseconds(self._context.settings.expiry.grace)
+        if self._context.settings.assembler == "spark":
+            self._tell(microseconds(self._context.settings.expiry.unfinished) + grace)
         for source in self._times.sources:
             before = self._times.counted(source) - grace
-            if over := self._around.catalog.expired_before(source, before, AT_ONCE):
+            if over := self._context.catalog.expired_before(source, before, AT_ONCE):
                 self._between(partial(self._let_go, over))
 
     def _tell(self, age: int) -> None:
@@ -85,15 +85,15 @@ class Expiring:
         marks = {source: self._times.mark_before(source, age) for source in self._times.sources}
         positions = {source: mark.position for source, mark in marks.items() if mark is not None}
         if positions and positions != self._told:
-            write_let_go(self._around.store, positions)
+            write_let_go(self._context.store, positions)
             self._told = positions
 
     def _let_go(self, over: list[AttachmentRecord]) -> Iterable[Key]:
-        grace = self._around.settings.expiry.grace
+        grace = self._context.settings.expiry.grace
         reason = f"it expired, and its parts were let go {grace} later; sent again, it begins anew"
-        gone = self._around.catalog.restart([record.id for record in over], AttachmentState.EXPIRED, reason)
+        gone = self._context.catalog.restart([record.id for record in over], AttachmentState.EXPIRED, reason)
         if gone:
-            self._around.metrics.dropped.labels("expired").inc(len(gone))
+            self._context.metrics.dropped.labels("expired").inc(len(gone))
             log.info("expired_parts_released", count=len(gone), ids=gone[:IDS_LOGGED])
         ids = set(gone)
         return [(record.source, record.correl_id) for record in over if record.id in ids]

@@ -21,7 +21,7 @@ from threading import Lock
 from app.model.message import PhysicalMessage
 from app.model.records import ReceivingMark
 from app.ports import Intake, Receiver
-from app.service.surroundings import Surroundings
+from app.service.context import ServiceContext
 from app.settings import microseconds
 
 LONGEST_STEP = 10.0
@@ -97,27 +97,27 @@ class ReceivingTime:
 
     def __init__(
         self,
-        around: Surroundings,
+        context: ServiceContext,
         receivers: Mapping[str, Receiver],
         holding: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._around, self._holding = around, holding
+        self._context, self._holding = context, holding
         self._sources = {name: _Source(receiver) for name, receiver in receivers.items()}
-        self._longest = around.settings.expiry.unfinished.total_seconds()
-        self._counted = around.catalog.receiving_time()
+        self._longest = context.settings.expiry.unfinished.total_seconds()
+        self._counted = context.catalog.receiving_time()
         self._marks: dict[str, list[ReceivingMark]] = {}
-        for mark in around.catalog.receiving_marks():
+        for mark in context.catalog.receiving_marks():
             self._marks.setdefault(mark.source, []).append(mark)
         self._waiting: deque[tuple[int, dict[str, int]]] = deque()
         self._new_marks: list[ReceivingMark] = []
         self._lock, self._stepping = Lock(), Lock()
-        self._last = self._saved_at = around.clock.monotonic()
+        self._last = self._saved_at = context.clock.monotonic()
         for name in receivers:
-            around.metrics.receiving_seconds.labels(name).set_function(partial(self._seconds, name))
+            context.metrics.receiving_seconds.labels(name).set_function(partial(self._seconds, name))
 
     def intake(self, source: str, intake: Intake) -> Intake:
         """The intake to give to the receiver of a source."""
-        self._sources[source].intake = watched = WatchedIntake(intake, self._around.clock.monotonic)
+        self._sources[source].intake = watched = WatchedIntake(intake, self._context.clock.monotonic)
         return watched
 
     def counted(self, source: str) -> int:
@@ -143,25 +143,25 @@ class ReceivingTime:
             self._step()
 
     def _step(self) -> None:
-        now = self._around.clock.monotonic()
+        now = self._context.clock.monotonic()
         passed = max(0, int(min(now - self._last, LONGEST_STEP) * 1e6))
         self._last = now
         holding = self._holding() is not None
         can = [name for name, source in self._sources.items() if source.can_receive(now, holding, self._longest)]
-        end = self._around.journal.end()
+        end = self._context.journal.end()
         self._wait(-1 if end is None else end.pack(), dict.fromkeys(can, passed))
-        progress = self._around.catalog.progress()
+        progress = self._context.catalog.progress()
         self._count(-1 if progress is None else progress)
         if now - self._saved_at >= SAVE_SECONDS:
             self.save()
 
     def save(self) -> None:
         """Keeps what was counted."""
-        self._saved_at = self._around.clock.monotonic()
+        self._saved_at = self._context.clock.monotonic()
         with self._lock:
             marks, self._new_marks = self._new_marks, []
         oldest = {source: marks[0].counted for source, marks in self._marks.items() if marks}
-        self._around.catalog.save_receiving_time(self._counted, marks, oldest)
+        self._context.catalog.save_receiving_time(self._counted, marks, oldest)
 
     def _wait(self, end: int, passed: dict[str, int]) -> None:
         if len(self._waiting) >= STEPS_WAITING:
@@ -184,7 +184,7 @@ class ReceivingTime:
         marks.append(mark)
         with self._lock:
             self._new_marks.append(mark)
-        expiry = self._around.settings.expiry
+        expiry = self._context.settings.expiry
         needed = mark.counted - microseconds(expiry.unfinished) - microseconds(expiry.grace)
         while len(marks) > 1 and marks[1].counted <= needed:
             del marks[0]

@@ -15,8 +15,8 @@ from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, QuarantineRecord
 from app.observe import logger
 from app.ports import Clock
+from app.service.context import Between, ServiceContext, at_once
 from app.service.events import deletion_event
-from app.service.surroundings import Between, Surroundings, at_once
 from app.settings import microseconds
 
 log = logger(__name__)
@@ -61,9 +61,9 @@ class _Step:
 class Retaining:
     """One call of `retain` does what is due."""
 
-    def __init__(self, around: Surroundings, clock: RetentionClock, between: Between = at_once) -> None:
-        self._around, self._clock, self._between = around, clock, between
-        self._retention = around.settings.retention
+    def __init__(self, context: ServiceContext, clock: RetentionClock, between: Between = at_once) -> None:
+        self._context, self._clock, self._between = context, clock, between
+        self._retention = context.settings.retention
         self._counted_at: float | None = None
         self._steps = [
             _Step("content", self.drop_content),
@@ -76,7 +76,7 @@ class Retaining:
 
     def retain(self) -> None:
         """A step that fails keeps no other from making room."""
-        now = self._around.clock.monotonic()
+        now = self._context.clock.monotonic()
         for step in self._steps:
             if now < step.due:
                 continue
@@ -91,14 +91,14 @@ class Retaining:
             self._count()
 
     def _count(self) -> None:
-        for what, kept in self._around.catalog.kept().items():
-            self._around.metrics.kept.labels(what).set(kept.number)
-            self._around.metrics.kept_bytes.labels(what).set(kept.size)
+        for what, kept in self._context.catalog.kept().items():
+            self._context.metrics.kept.labels(what).set(kept.number)
+            self._context.metrics.kept_bytes.labels(what).set(kept.size)
 
     def _dropped(self, what: str, count: int, size: int = 0) -> None:
         if count:
-            self._around.metrics.dropped.labels(what).inc(count)
-            self._around.metrics.dropped_bytes.labels(what).inc(size)
+            self._context.metrics.dropped.labels(what).inc(count)
+            self._context.metrics.dropped_bytes.labels(what).inc(size)
             log.info("retention_applied", what=what, count=count, bytes=size)
 
     # --- content ----------------------------------------------------------------------------------------------------
@@ -108,18 +108,20 @@ class Retaining:
         old = self._old_content()
         if not old:
             return False
-        now = self._around.clock.now()
+        now = self._context.clock.now()
         why = "its content was kept for as long, or as much of it, as retention says"
         events = [deletion_event(each, now, reason=why) for each in old]
         ids = [each.id for each in old]
-        self._around.catalog.set_state(ids, AttachmentState.DELETED, reason_code="retention", reason=why, events=events)
-        self._around.store.delete_all([each.object_name for each in old if each.object_name is not None])
-        self._around.bell.ring()
+        self._context.catalog.set_state(
+            ids, AttachmentState.DELETED, reason_code="retention", reason=why, events=events
+        )
+        self._context.store.delete_all([each.object_name for each in old if each.object_name is not None])
+        self._context.notifier.notify()
         self._dropped("content", len(old), sum(each.size or 0 for each in old))
         return True
 
     def _old_content(self) -> list[AttachmentRecord]:
-        catalog = self._around.catalog
+        catalog = self._context.catalog
         before = self._clock.before(self._retention.content)
         old = [] if before is None else catalog.oldest_content(before, AT_ONCE)
         if old or self._retention.content_bytes is None:
@@ -136,7 +138,7 @@ class Retaining:
         ages = ((_ROWS, self._retention.attachments), ((AttachmentState.EXPIRED,), self._retention.expired))
         for states, age in ages:
             if (before := self._clock.before(age)) is not None:
-                attachments, messages = self._around.catalog.drop_attachments(states, before, AT_ONCE)
+                attachments, messages = self._context.catalog.drop_attachments(states, before, AT_ONCE)
                 self._dropped("attachments", attachments)
                 self._dropped("messages", messages)
                 if messages:
@@ -149,14 +151,14 @@ class Retaining:
         before = self._clock.before(self._retention.quarantine)
         if before is None:
             return
-        if refused := self._around.catalog.refused_attachments(before, AT_ONCE):
+        if refused := self._context.catalog.refused_attachments(before, AT_ONCE):
             self._between(lambda: self._let_go(refused))
 
     def _let_go(self, refused: list[AttachmentRecord]) -> Iterable[Key]:
         gone: list[str] = []
         for each in refused:
             why = f"{each.reason}; its parts were kept for {self._retention.quarantine} and are gone"
-            gone += self._around.catalog.restart([each.id], AttachmentState.QUARANTINED, why)
+            gone += self._context.catalog.restart([each.id], AttachmentState.QUARANTINED, why)
         self._dropped("refused", len(gone))
         return [(each.source, each.correl_id) for each in refused]
 
@@ -165,7 +167,7 @@ class Retaining:
         before = self._clock.before(self._retention.content)
         if before is None:
             return False
-        dropped = self._around.catalog.drop_messages(before, AT_ONCE)
+        dropped = self._context.catalog.drop_messages(before, AT_ONCE)
         if dropped:
             self._between(_nothing)
         self._dropped("messages", dropped)
@@ -178,26 +180,26 @@ class Retaining:
         before = self._clock.before(self._retention.deliveries)
         if before is None:
             return False
-        ended = self._around.catalog.ended_deliveries(before, AT_ONCE)
+        ended = self._context.catalog.ended_deliveries(before, AT_ONCE)
         outgoing = [attachment for delivery in ended for attachment in delivery.attachments if attachment.object_name]
-        self._around.store.delete_all([attachment.object_name for attachment in outgoing])
-        self._around.catalog.drop_deliveries([delivery.id for delivery in ended])
+        self._context.store.delete_all([attachment.object_name for attachment in outgoing])
+        self._context.catalog.drop_deliveries([delivery.id for delivery in ended])
         self._dropped("deliveries", len(ended), sum(attachment.size for attachment in outgoing))
         return len(ended) == AT_ONCE
 
     def drop_quarantine(self) -> bool:
         """Entries that are old, or of a source that has too many of them."""
         has_more = False
-        for source, kept in self._around.catalog.quarantine_by_source().items():
+        for source, kept in self._context.catalog.quarantine_by_source().items():
             old = self._old_entries(source, kept.number, kept.size)
-            self._around.store.delete_all([entry.object_name for entry in old if entry.object_name is not None])
-            self._around.catalog.drop_quarantine([entry.id for entry in old])
+            self._context.store.delete_all([entry.object_name for entry in old if entry.object_name is not None])
+            self._context.catalog.drop_quarantine([entry.id for entry in old])
             self._dropped("quarantine", len(old), sum(entry.size for entry in old))
             has_more = has_more or len(old) == AT_ONCE
         return has_more
 
     def _old_entries(self, source: str, count: int, size: int) -> list[QuarantineRecord]:
-        oldest = self._around.catalog.oldest_quarantine
+        oldest = self._context.catalog.oldest_quarantine
         before = self._clock.before(self._retention.quarantine)
         if before is not None and (old := oldest(source, before, AT_ONCE)):
             return old
@@ -206,15 +208,15 @@ class Retaining:
         too_much = 0 if most_bytes is None else max(0, size - most_bytes)
         if not too_many and not too_much:
             return []
-        entries = oldest(source, self._around.clock.now() + 1, AT_ONCE)
+        entries = oldest(source, self._context.clock.now() + 1, AT_ONCE)
         return entries[: max(too_many, len(_until(too_much, entries)))]
 
     def drop_events(self) -> bool:
         """Events that are old or too many."""
         before = self._clock.before(self._retention.events)
-        dropped = self._around.catalog.prune_events(before or 0, self._retention.events_count, EVENTS_AT_ONCE)
+        dropped = self._context.catalog.prune_events(before or 0, self._retention.events_count, EVENTS_AT_ONCE)
         if dropped:
-            self._around.metrics.dropped.labels("events").inc(dropped)
+            self._context.metrics.dropped.labels("events").inc(dropped)
         return dropped >= EVENTS_AT_ONCE
 
 

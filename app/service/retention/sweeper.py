@@ -5,11 +5,11 @@ from collections.abc import Callable
 from app.model.message import Position
 from app.observe import Recurring, logger
 from app.ports import Segment
+from app.service.context import Between, ServiceContext, at_once
 from app.service.quarantine import copy_quarantined
 from app.service.retention.expiry import Expiring
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.removal import Retaining, RetentionClock
-from app.service.surroundings import Between, Surroundings, at_once
 from app.settings import microseconds
 
 log = logger(__name__)
@@ -21,18 +21,18 @@ class Sweeper:
 
     def __init__(
         self,
-        around: Surroundings,
+        context: ServiceContext,
         may_go: Callable[[Segment], bool] = lambda _segment: True,
         times: ReceivingTime | None = None,
         between: Between = at_once,
         before_retiring: Callable[[], None] = lambda: None,
     ) -> None:
-        self._around, self._may_go, self._before_retiring = around, may_go, before_retiring
+        self._context, self._may_go, self._before_retiring = context, may_go, before_retiring
         self._faults: dict[str, Recurring] = {}
-        self._clock = RetentionClock(around.clock)
-        expiring = Expiring(around, times or ReceivingTime(around, {}), between)
+        self._clock = RetentionClock(context.clock)
+        expiring = Expiring(context, times or ReceivingTime(context, {}), between)
         self.expire, self.let_go = expiring.expire, expiring.let_go
-        self.retain = Retaining(around, self._clock, between).retain
+        self.retain = Retaining(context, self._clock, between).retain
 
     def sweep(self) -> None:
         """Every step by itself: one that fails, on a full disk say, must not keep the others from making room."""
@@ -53,24 +53,24 @@ class Sweeper:
 
     def seal_old_segment(self) -> None:
         """Seals a segment that is old enough and that no append comes to end."""
-        before = self._around.clock.now() - microseconds(self._around.settings.journal.segment_age)
-        segments = self._around.journal.segments()
+        before = self._context.clock.now() - microseconds(self._context.settings.journal.segment_age)
+        segments = self._context.journal.segments()
         if any(segment.sealed_at is None and segment.created_at < before for segment in segments):
-            self._around.journal.seal()
+            self._context.journal.seal()
 
     def retire_segments(self) -> None:
         """Removes sealed journal segments that nothing needs and that are older than `retention.journal`.
 
         Whoever writes the catalog may go on meanwhile: what was assembled is asked before what is needed.
         """
-        progress = self._around.catalog.progress()
-        before = self._clock.before(self._around.settings.retention.journal)
+        progress = self._context.catalog.progress()
+        before = self._clock.before(self._context.settings.retention.journal)
         if progress is None or before is None:
             return
         assembled = Position.unpack(progress).segment
         old = [
             segment.number
-            for segment in self._around.journal.segments()
+            for segment in self._context.journal.segments()
             if segment.number < assembled
             and segment.sealed_at is not None
             and segment.sealed_at < before
@@ -78,17 +78,17 @@ class Sweeper:
         ]
         if not old:
             return
-        copy_quarantined(self._around, max(old) + 1)
-        needed = self._around.catalog.needed_segments(old)
+        copy_quarantined(self._context, max(old) + 1)
+        needed = self._context.catalog.needed_segments(old)
         going = [number for number in old if number not in needed]
         if going:
             self._before_retiring()
         for number in going:
-            self._around.journal.retire(number)
+            self._context.journal.retire(number)
             log.info("journal segment retired", segment=number)
 
     def drop_abandoned_uploads(self) -> None:
         """Forgets what was uploaded for deliveries that a killed process never took. Call it before uploads begin."""
-        for name in list(self._around.store.names("outgoing/")):
-            if self._around.catalog.delivery(name.split("/")[1]) is None:
-                self._around.store.delete(name)
+        for name in list(self._context.store.names("outgoing/")):
+            if self._context.catalog.delivery(name.split("/")[1]) is None:
+                self._context.store.delete(name)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from app.model.attachment import DeliveryState
 from app.model.records import DeliveryRecord
 from app.ports import IdempotencyConflict, Sender
+from app.service.context import ServiceContext
 from app.service.conversion import finished
 from app.service.events import delivery_event
 from app.service.sending.drafts import MessageDraft, find_destination, new_delivery
@@ -24,7 +25,6 @@ from app.service.sending.upload_conversion import (
     run_here,
     target_of,
 )
-from app.service.surroundings import Surroundings
 from app.settings import Destination
 
 
@@ -50,18 +50,20 @@ class Accepted(NamedTuple):
 class Deliveries:
     """The outgoing messages of all destinations. `check_room` raises StoreFull if so many bytes more have no room."""
 
-    def __init__(self, around: Surroundings, senders: Mapping[str, Sender], check_room: Callable[[int], None]) -> None:
-        self._around, self._check_room = around, check_room
-        self._catalog, self._store, self._clock = around.catalog, around.store, around.clock
+    def __init__(
+        self, context: ServiceContext, senders: Mapping[str, Sender], check_room: Callable[[int], None]
+    ) -> None:
+        self._context, self._check_room = context, check_room
+        self._catalog, self._store, self._clock = context.catalog, context.store, context.clock
         self.outboxes: Mapping[str, Outbox] = {
-            name: Outbox(name, sender, lambda how, delivery: Cutter(how, around.store).cut(delivery), around)
+            name: Outbox(name, sender, lambda how, delivery: Cutter(how, context.store).cut(delivery), context)
             for name, sender in senders.items()
         }
 
     @property
     def destinations(self) -> Mapping[str, Destination]:
         """Return the settings of every destination by name."""
-        return self._around.settings.destinations
+        return self._context.settings.destinations
 
     def submit(self, submission: Submission, run: Run = run_here) -> Accepted:
         """Queue a message; `run` converts its data sets. Removes its objects when it is not queued.
@@ -107,7 +109,7 @@ class Deliveries:
         """Take a delivery whose content is stored. Raises IdempotencyConflict."""
         self._catalog.add_delivery(delivery, [delivery_event(delivery)])
         self.outboxes[delivery.destination].wake()
-        self._around.bell.ring()
+        self._context.notifier.notify()
 
     def repeats(self, destination: str) -> str | None:
         """Return which messages may arrive twice at a destination; None if none can, or if it is not configured."""
@@ -116,7 +118,7 @@ class Deliveries:
 
     def _prepare(self, submission: Submission, run: Run) -> Preparation:
         destination = find_destination(self.destinations, submission.message.destination)
-        most_bytes = self._around.settings.limits.upload_bytes
+        most_bytes = self._context.settings.limits.upload_bytes
 
         def convert(part: StoredPart, request: ConversionRequest, object_name: str) -> ConvertedFile:
             target = target_of(destination, most_bytes)

@@ -21,10 +21,10 @@ from app.model.message import PhysicalMessage, footprint
 from app.model.records import DeliveryRecord, FramingOptions
 from app.observe import Recurring, logger
 from app.ports import Progress, Sender, SendFailed
+from app.service.context import ServiceContext
 from app.service.events import delivery_event
 from app.service.sending.errors import CannotSend
-from app.service.surroundings import Surroundings
-from app.service.threads import Bell
+from app.service.threads import Notifier
 from app.settings import Destination, microseconds
 
 log = logger(__name__)
@@ -60,11 +60,11 @@ def cut_of(destination: Destination, body_limit: int) -> FramingOptions:
 class Outbox:
     """Sends the deliveries of one destination."""
 
-    def __init__(self, name: str, sender: Sender, cut: Cutting, around: Surroundings) -> None:
+    def __init__(self, name: str, sender: Sender, cut: Cutting, context: ServiceContext) -> None:
         self.name, self.sender = name, sender
-        self._cut, self._around = cut, around
-        self._settings = around.settings.destinations[name]
-        self._wake = Bell()
+        self._cut, self._context = cut, context
+        self._settings = context.settings.destinations[name]
+        self._wake = Notifier()
         self._stop = Event()
         self._fault = Recurring(log, "deliveries", destination=name)
         self._delayed = Recurring(log, "sending", logging.WARNING, destination=name)
@@ -77,19 +77,19 @@ class Outbox:
 
     def wake(self) -> None:
         """There may be something to send."""
-        self._wake.ring()
+        self._wake.notify()
 
     def stop(self) -> None:
         self._stop.set()
-        self._wake.ring()
+        self._wake.notify()
 
     def run(self) -> None:
         """Sends what is due until `stop`."""
         try:
             while not self._stop.is_set():
-                heard = self._wake.rings
+                seen = self._wake.notifications
                 if not self._send_due():
-                    self._wake.wait(heard, self._pause())
+                    self._wake.wait(seen, self._pause())
         finally:
             self.sender.close()
 
@@ -97,9 +97,9 @@ class Outbox:
         """Attempts what is due; False when there was nothing, or when the catalog fails and a pause is in order."""
         try:
             self._tidy()
-            now = self._around.clock.now()
+            now = self._context.clock.now()
             latest = now + microseconds(self._settings.retry_longest)
-            due = self._around.catalog.due_deliveries(self.name, now, DUE_AT_ONCE, latest)
+            due = self._context.catalog.due_deliveries(self.name, now, DUE_AT_ONCE, latest)
             for delivery in due:
                 self._attempt(delivery)
                 if self._stop.is_set():
@@ -156,11 +156,11 @@ class Outbox:
         if not confirmed:
             return
         sent = run.delivery.messages_sent + len(confirmed)
-        run.delivery = replace(run.delivery, messages_sent=sent, updated_at=self._around.clock.now())
+        run.delivery = replace(run.delivery, messages_sent=sent, updated_at=self._context.clock.now())
         self._confirmed[run.delivery.id] = sent
         self._fruitless_from[run.delivery.id] = run.delivery.attempts
-        self._around.metrics.count_sent(self.name, len(confirmed), sum(len(message.body) for message in confirmed))
-        self._around.catalog.update_delivery(run.delivery)
+        self._context.metrics.count_sent(self.name, len(confirmed), sum(len(message.body) for message in confirmed))
+        self._context.catalog.update_delivery(run.delivery)
 
     def _settle_cut(self, delivery: DeliveryRecord) -> tuple[DeliveryRecord, FramingOptions]:
         """The delivery with the cut that holds for all its attempts, written down before the first message goes."""
@@ -174,7 +174,7 @@ class Outbox:
                 raise CannotSend("the broker's messages have no room for the names of its attachments")
             cut = cut_of(settings, limit)
             delivery = replace(delivery, cut=cut)
-            self._around.catalog.update_delivery(delivery)
+            self._context.catalog.update_delivery(delivery)
             return delivery, cut
         if room < delivery.cut.body_limit:
             begun = delivery.cut.body_limit
@@ -191,7 +191,7 @@ class Outbox:
             return
         first, longest = self._settings.retry_first, self._settings.retry_longest
         pause = min(microseconds(longest), microseconds(first) << min(max(fruitless - 1, 0), 30))
-        again = self._around.clock.now() + int(pause * uniform(0.5, 1.0))  # noqa: S311 - jitter keeps no secret
+        again = self._context.clock.now() + int(pause * uniform(0.5, 1.0))  # noqa: S311 - jitter keeps no secret
         self._delayed.failed(str(error), delivery=delivery.id)
         self._enter(replace(delivery, next_attempt_at=again), DeliveryState.QUEUED, str(error))
 
@@ -215,15 +215,15 @@ class Outbox:
             self._tidy_at = None
 
     def _is_open(self, delivery_id: str) -> bool:
-        delivery = self._around.catalog.delivery(delivery_id)
+        delivery = self._context.catalog.delivery(delivery_id)
         return delivery is not None and delivery.state in (DeliveryState.QUEUED, DeliveryState.SENDING)
 
     def _enter(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> DeliveryRecord:
-        delivery = replace(delivery, state=state, reason=reason, updated_at=self._around.clock.now())
+        delivery = replace(delivery, state=state, reason=reason, updated_at=self._context.clock.now())
         event = delivery_event(delivery, attempts=delivery.attempts, reason=reason)
-        self._around.catalog.update_delivery(delivery, [event])
-        self._around.metrics.deliveries.labels(state).inc()
-        self._around.bell.ring()
+        self._context.catalog.update_delivery(delivery, [event])
+        self._context.metrics.deliveries.labels(state).inc()
+        self._context.notifier.notify()
         return delivery
 
 

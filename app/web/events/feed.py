@@ -46,7 +46,7 @@ class Feed:
                 yield self
             finally:
                 self._end()
-                self._gateway.bell.ring()
+                self._gateway.notifier.notify()
                 await following
 
     async def _follow(self, executor: ThreadPoolExecutor) -> None:

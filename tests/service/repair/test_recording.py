@@ -20,13 +20,13 @@ from app.model.records import (
     NewEvent,
     QuarantineRecord,
 )
+from app.service.context import ServiceContext
 from app.service.repair import records
 from app.service.repair.recording import Recorder
 from app.service.repair.records import Dropped, Header, RecordFile
 from app.service.repair.rows import Row, from_json, kind_of, line, to_json
-from app.service.surroundings import Surroundings
 from tests.support.outgoing import FILES, delivery
-from tests.support.surroundings import surroundings
+from tests.support.service_context import service_context
 
 SOURCE = "orders"
 ATTACHMENT = AttachmentRecord(
@@ -54,25 +54,25 @@ QUARANTINED = QuarantineRecord("0" * 16, SOURCE, 7, "bad-count", "row", 3, "why"
 
 
 @pytest.fixture
-def around(tmp_path: Path) -> Iterator[Surroundings]:
-    with surroundings(tmp_path) as found:
+def context(tmp_path: Path) -> Iterator[ServiceContext]:
+    with service_context(tmp_path) as found:
         yield found
 
 
-def finish(around: Surroundings, record: AttachmentRecord = ATTACHMENT) -> AttachmentRecord:
+def finish(context: ServiceContext, record: AttachmentRecord = ATTACHMENT) -> AttachmentRecord:
     complete = replace(record, state=AttachmentState.COMPLETE)
-    around.catalog.checkpoint(Checkpoint(progress=record.last_position, attachments=[complete], messages=[MESSAGE]))
+    context.catalog.checkpoint(Checkpoint(progress=record.last_position, attachments=[complete], messages=[MESSAGE]))
     found = Finished(
         record.id, 5, "5" * 64, "application/octet-stream", "store", 3, object_name=f"attachments/{record.id}"
     )
-    assert around.catalog.finish(found, [NewEvent("attachment.finished", record.id, 3, {})])
-    finished = around.catalog.attachment(record.id)
+    assert context.catalog.finish(found, [NewEvent("attachment.finished", record.id, 3, {})])
+    finished = context.catalog.attachment(record.id)
     assert finished is not None
     return finished
 
 
-def recorded(around: Surroundings) -> dict[str, Row | Dropped]:
-    return {row.id: row for row in records.rows(around.store)}
+def recorded(context: ServiceContext) -> dict[str, Row | Dropped]:
+    return {row.id: row for row in records.rows(context.store)}
 
 
 def many(count: int) -> list[AttachmentRecord]:
@@ -80,8 +80,8 @@ def many(count: int) -> list[AttachmentRecord]:
     return [replace(ATTACHMENT, id=attachment_id(SOURCE, key), correl_id=key) for key in keys]
 
 
-def test_every_kind_of_row_is_the_same_behind_json(around: Surroundings) -> None:
-    sent = delivery(around, FILES[:3])
+def test_every_kind_of_row_is_the_same_behind_json(context: ServiceContext) -> None:
+    sent = delivery(context, FILES[:3])
     for row in (
         ATTACHMENT,
         MESSAGE,
@@ -100,131 +100,131 @@ def test_what_a_later_version_adds_is_left_out_and_what_an_earlier_one_lacks_is_
 
 
 @pytest.mark.parametrize("by_round", [True, False])
-def test_what_has_ended_is_recorded_with_its_message(around: Surroundings, by_round: bool) -> None:
-    recorder = Recorder(around.catalog, around.store)
+def test_what_has_ended_is_recorded_with_its_message(context: ServiceContext, by_round: bool) -> None:
+    recorder = Recorder(context.catalog, context.store)
     if by_round:
         recorder.record()
-    finished = finish(around)
-    sent = delivery(around, FILES[:3])
-    around.catalog.add_delivery(sent, [NewEvent("delivery.queued", sent.id, 1, {})])
-    around.catalog.checkpoint(
+    finished = finish(context)
+    sent = delivery(context, FILES[:3])
+    context.catalog.add_delivery(sent, [NewEvent("delivery.queued", sent.id, 1, {})])
+    context.catalog.checkpoint(
         Checkpoint(quarantine=[QUARANTINED], events=[NewEvent("message.quarantined", QUARANTINED.id, 9, {})])
     )
     recorder.record()
-    found = recorded(around)
+    found = recorded(context)
     assert found[finished.id] == finished
     assert found[MESSAGE.id] == MESSAGE
     assert found[sent.id] == sent
-    assert found[QUARANTINED.id] == around.catalog.quarantine_entry(QUARANTINED.id)
+    assert found[QUARANTINED.id] == context.catalog.quarantine_entry(QUARANTINED.id)
     assert len(found) == 4
 
 
-def test_a_round_with_nothing_new_writes_nothing(around: Surroundings) -> None:
-    recorder = Recorder(around.catalog, around.store)
+def test_a_round_with_nothing_new_writes_nothing(context: ServiceContext) -> None:
+    recorder = Recorder(context.catalog, context.store)
     recorder.record()
-    assert records.files(around.store) == []
-    finish(around)
+    assert records.files(context.store) == []
+    finish(context)
     recorder.record()
     recorder.record()
-    Recorder(around.catalog, around.store).record()
-    assert len(records.files(around.store)) == 1
+    Recorder(context.catalog, context.store).record()
+    assert len(records.files(context.store)) == 1
 
 
-def test_the_newest_record_of_a_row_holds(around: Surroundings) -> None:
-    recorder = Recorder(around.catalog, around.store)
+def test_the_newest_record_of_a_row_holds(context: ServiceContext) -> None:
+    recorder = Recorder(context.catalog, context.store)
     recorder.record()
-    finish(around)
+    finish(context)
     recorder.record()
     event = NewEvent("attachment.deleted", ATTACHMENT.id, 4, {})
-    around.catalog.set_state([ATTACHMENT.id], AttachmentState.DELETED, events=[event])
+    context.catalog.set_state([ATTACHMENT.id], AttachmentState.DELETED, events=[event])
     recorder.record()
-    found = recorded(around)[ATTACHMENT.id]
+    found = recorded(context)[ATTACHMENT.id]
     assert isinstance(found, AttachmentRecord)
     assert found.state is AttachmentState.DELETED
 
 
-def test_a_row_that_the_catalog_has_dropped_is_recorded_as_dropped(around: Surroundings) -> None:
-    recorder = Recorder(around.catalog, around.store)
+def test_a_row_that_the_catalog_has_dropped_is_recorded_as_dropped(context: ServiceContext) -> None:
+    recorder = Recorder(context.catalog, context.store)
     recorder.record()
-    finish(around)
+    finish(context)
     recorder.record()
     event = NewEvent("attachment.dropped", ATTACHMENT.id, 4, {})
-    around.catalog.checkpoint(Checkpoint(removed_attachments=[ATTACHMENT.id], events=[event]))
+    context.catalog.checkpoint(Checkpoint(removed_attachments=[ATTACHMENT.id], events=[event]))
     recorder.record()
-    assert recorded(around)[ATTACHMENT.id] == Dropped("attachment", ATTACHMENT.id)
+    assert recorded(context)[ATTACHMENT.id] == Dropped("attachment", ATTACHMENT.id)
 
 
-def test_another_process_goes_on_where_the_last_one_was(around: Surroundings) -> None:
+def test_another_process_goes_on_where_the_last_one_was(context: ServiceContext) -> None:
     first, second = many(2)
-    finish(around, first)
-    Recorder(around.catalog, around.store).record()
-    finish(around, second)
-    Recorder(around.catalog, around.store).record()
-    newest = records.files(around.store)[-1]
-    lines = [*records.rows(around.store)]
+    finish(context, first)
+    Recorder(context.catalog, context.store).record()
+    finish(context, second)
+    Recorder(context.catalog, context.store).record()
+    newest = records.files(context.store)[-1]
+    lines = [*records.rows(context.store)]
     assert newest.number == 2
     assert {row.id for row in lines} == {first.id, second.id, MESSAGE.id}
-    records_of_second = {row.id for row in records.rows(around.store) if row.id == second.id}
+    records_of_second = {row.id for row in records.rows(context.store) if row.id == second.id}
     assert records_of_second == {second.id}
 
 
 @pytest.mark.parametrize("loss", ["pruned", "newer"])
-def test_where_the_events_do_not_fit_all_is_recorded(around: Surroundings, loss: str) -> None:
+def test_where_the_events_do_not_fit_all_is_recorded(context: ServiceContext, loss: str) -> None:
     first, second = many(2)
-    finish(around, first)
+    finish(context, first)
     if loss == "pruned":
-        records.write(around.store, RecordFile(1, 0), Header(0), [])
-        around.catalog.add_events([NewEvent("x", "x", 10, {})])
-        around.catalog.prune_events(5)
+        records.write(context.store, RecordFile(1, 0), Header(0), [])
+        context.catalog.add_events([NewEvent("x", "x", 10, {})])
+        context.catalog.prune_events(5)
     else:
-        records.write(around.store, RecordFile(1, 0), Header(1_000_000), [])
-    finish(around, second)
-    Recorder(around.catalog, around.store).record()
-    assert {first.id, second.id, MESSAGE.id} <= recorded(around).keys()
+        records.write(context.store, RecordFile(1, 0), Header(1_000_000), [])
+    finish(context, second)
+    Recorder(context.catalog, context.store).record()
+    assert {first.id, second.id, MESSAGE.id} <= recorded(context).keys()
 
 
-def test_objects_are_merged_and_say_the_same(around: Surroundings) -> None:
-    recorder = Recorder(around.catalog, around.store)
+def test_objects_are_merged_and_say_the_same(context: ServiceContext) -> None:
+    recorder = Recorder(context.catalog, context.store)
     made = many(3 * records.MERGED + 5)
     for each in made:
-        finish(around, each)
+        finish(context, each)
         recorder.record()
     event = NewEvent("attachment.deleted", made[0].id, 4, {})
-    around.catalog.set_state([made[0].id], AttachmentState.DELETED, events=[event])
+    context.catalog.set_state([made[0].id], AttachmentState.DELETED, events=[event])
     recorder.record()
-    found = records.files(around.store)
+    found = records.files(context.store)
     assert len(found) == 3 + 6
-    rows = recorded(around)
+    rows = recorded(context)
     assert {each.id for each in made} <= rows.keys()
     deleted = rows[made[0].id]
     assert isinstance(deleted, AttachmentRecord)
     assert deleted.state is AttachmentState.DELETED
-    assert len([*records.rows(around.store)]) == len(made) + 1
+    assert len([*records.rows(context.store)]) == len(made) + 1
 
 
-def test_a_damaged_object_is_told_of_and_costs_what_lies_in_it(around: Surroundings, tmp_path: Path) -> None:
-    recorder = Recorder(around.catalog, around.store)
+def test_a_damaged_object_is_told_of_and_costs_what_lies_in_it(context: ServiceContext, tmp_path: Path) -> None:
+    recorder = Recorder(context.catalog, context.store)
     first, second = many(2)
     for each in (first, second):
-        finish(around, each)
+        finish(context, each)
         recorder.record()
-    path = Path(around.store.local_path(records.files(around.store)[1].name) or "")
+    path = Path(context.store.local_path(records.files(context.store)[1].name) or "")
     data = bytearray(path.read_bytes())
-    sound, damaged = [*records.rows(around.store)], 0
+    sound, damaged = [*records.rows(context.store)], 0
     for at in range(12, len(data)):
         flipped = bytearray(data)
         flipped[at] ^= 0x10
         path.write_bytes(flipped)
         told: list[OurError] = []
-        found = [*records.rows(around.store, told.append)]
+        found = [*records.rows(context.store, told.append)]
         if not told:  # a bit that fills up a byte
             assert found == sound
             continue
         damaged += 1
         assert {row.id for row in found} == {first.id, MESSAGE.id}
         with pytest.raises(OurError):
-            [*records.rows(around.store)]
+            [*records.rows(context.store)]
     assert damaged > (len(data) - 12) * 0.98
     path.write_bytes(data[:-4])
     with pytest.raises(OurError, match="too early"):
-        [*records.rows(around.store)]
+        [*records.rows(context.store)]

@@ -11,8 +11,8 @@ import pytest
 from app.model.records import DAMAGED_CONTENT, AttachmentRecord
 from app.service.content.access import open_content
 from app.service.content.damage import Damages, WatchedContent
+from app.service.context import ServiceContext
 from app.service.repair.scrubbing import Scrubber
-from app.service.surroundings import Surroundings
 from tests.support.kept import Kept, flip
 
 FAST = {"scrub": {"rate": "1 GiB", "interval": "1d"}}
@@ -24,16 +24,16 @@ def kept(tmp_path: Path) -> Kept:
 
 
 @contextmanager
-def scrubbing(kept: Kept) -> Iterator[tuple[Scrubber, Surroundings]]:
-    with kept.around(**FAST) as around:
-        damages = Damages(around)
+def scrubbing(kept: Kept) -> Iterator[tuple[Scrubber, ServiceContext]]:
+    with kept.context(**FAST) as context:
+        damages = Damages(context)
 
         def whole(record: AttachmentRecord) -> Iterator[memoryview]:
-            content = open_content(record, around.catalog, around.store, around.journal)
+            content = open_content(record, context.catalog, context.store, context.journal)
             watched = WatchedContent(content, record, damages)
             return watched.read(0, watched.size)
 
-        yield Scrubber(around, damages, whole, Event()), around
+        yield Scrubber(context, damages, whole, Event()), context
 
 
 def run(scrubber: Scrubber) -> int:
@@ -45,9 +45,9 @@ def run(scrubber: Scrubber) -> int:
 
 def test_a_pass_reads_all_and_the_next_begins_after_the_interval(kept: Kept) -> None:
     kept.receive(9, settled=True)
-    with scrubbing(kept) as (scrubber, around):
+    with scrubbing(kept) as (scrubber, context):
         assert run(scrubber) == 3 + 1 + 1  # segments, their end, a page
-        text = around.metrics.text().decode()
+        text = context.metrics.text().decode()
         assert 'attachment_gateway_scrub_bytes_total{what="journal"}' in text
         assert 'attachment_gateway_scrub_bytes_total{what="content"}' in text
         assert scrubber.check()["ok"]
@@ -61,9 +61,9 @@ def test_damaged_content_is_restored_from_the_journal(kept: Kept) -> None:
     flip(kept.object(ids[2]))
     kept.object(ids[3]).unlink()
     kept.object(ids[6]).write_bytes(b"")
-    with scrubbing(kept) as (scrubber, around):
+    with scrubbing(kept) as (scrubber, context):
         run(scrubber)
-        assert "attachment_gateway_scrub_restored_total 3.0" in around.metrics.text().decode()
+        assert "attachment_gateway_scrub_restored_total 3.0" in context.metrics.text().decode()
     kept.assert_served()
     assert all(kept.record(each).reason_code is None for each in ids)
 
@@ -92,10 +92,10 @@ def kept_code(kept: Kept, attachment: str) -> str | None:
 def test_a_damaged_segment_is_told_of(kept: Kept) -> None:
     kept.receive(9, settled=True)
     flip(kept.segments()[1])
-    with scrubbing(kept) as (scrubber, around):
+    with scrubbing(kept) as (scrubber, context):
         run(scrubber)
         assert not scrubber.check()["ok"]
-        assert "attachment_gateway_scrub_damaged_segments 1.0" in around.metrics.text().decode()
+        assert "attachment_gateway_scrub_damaged_segments 1.0" in context.metrics.text().decode()
 
 
 def test_another_process_goes_on_where_the_pass_was(kept: Kept) -> None:

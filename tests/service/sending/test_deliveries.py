@@ -11,6 +11,7 @@ import pytest
 from adapters.memory import MemoryDestinationSettings, MemorySender
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import StoreFull
+from app.service.context import ServiceContext
 from app.service.sending.deliveries import Deliveries, Submission, folder_of
 from app.service.sending.drafts import (
     ApplicationMessageDraft,
@@ -28,8 +29,7 @@ from app.service.sending.errors import (
     UnsuitableDataSets,
 )
 from app.service.sending.parts import PartWriter, StoredPart
-from app.service.surroundings import Surroundings
-from tests.support.surroundings import surroundings
+from tests.support.service_context import service_context
 
 DESTINATIONS: dict[str, Any] = {
     "partner": {"transport": "memory", "queue": "partner"},
@@ -42,18 +42,18 @@ FILE, DATA_SET = AttachmentKind.BINARY_FILE, AttachmentKind.DATA_SET
 class Sending:
     """Deliveries whose outboxes do not run, and submissions for them."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self.around = around
+    def __init__(self, context: ServiceContext) -> None:
+        self.context = context
         senders = {name: MemorySender(MemoryDestinationSettings(queue=name)) for name in DESTINATIONS}
         self.room = 1 << 30
-        self.deliveries = Deliveries(around, senders, self._check_room)
+        self.deliveries = Deliveries(context, senders, self._check_room)
 
     def _check_room(self, wanted: int) -> None:
         if wanted > self.room or self.room == 0:
             raise StoreFull("no room")
 
     def stored(self, number: int, delivery_id: str, data: bytes, file_name: str) -> StoredPart:
-        writer = PartWriter(self.around.store, f"{folder_of(delivery_id)}/{number}")
+        writer = PartWriter(self.context.store, f"{folder_of(delivery_id)}/{number}")
         writer.write(memoryview(data))
         return writer.finish(f"p{number}", file_name, "")
 
@@ -69,13 +69,13 @@ class Sending:
         return Submission(delivery_id, message, {part.name: part for part in parts}, **more)
 
     def objects(self) -> list[str]:
-        return sorted(self.around.store.names())
+        return sorted(self.context.store.names())
 
 
 @pytest.fixture
 def sending(tmp_path: Path) -> Iterator[Sending]:
-    with surroundings(tmp_path, destinations=DESTINATIONS) as around:
-        yield Sending(around)
+    with service_context(tmp_path, destinations=DESTINATIONS) as context:
+        yield Sending(context)
 
 
 def test_a_file_becomes_a_queued_delivery(sending: Sending) -> None:
@@ -84,8 +84,8 @@ def test_a_file_becomes_a_queued_delivery(sending: Sending) -> None:
     assert (accepted.delivery.state, accepted.warnings, accepted.is_replayed) == (DeliveryState.QUEUED, [], False)
     assert (sent.object_name, sent.size, sent.sha256) == ("outgoing/1/0", 3, sha256(b"abc").hexdigest())
     assert (sent.qualifier_1, sent.qualifier_2) == ("FILENAME", "a.bin")
-    assert sending.around.catalog.delivery("1") == accepted.delivery
-    assert [event.type for event in sending.around.catalog.events_after(0, 9)] == ["delivery.queued"]
+    assert sending.context.catalog.delivery("1") == accepted.delivery
+    assert [event.type for event in sending.context.catalog.events_after(0, 9)] == ["delivery.queued"]
 
 
 def test_a_data_set_replaces_its_file(sending: Sending) -> None:
@@ -93,7 +93,7 @@ def test_a_data_set_replaces_its_file(sending: Sending) -> None:
     (sent,) = accepted.delivery.attachments
     assert (sent.qualifier_1, sent.qualifier_2) == ("WORK", "SALES")
     assert sending.objects() == [sent.object_name] == ["outgoing/1/data-set-0"]
-    assert b"".join(sending.around.store.read(sent.object_name))[:4] == b"PAR1"
+    assert b"".join(sending.context.store.read(sent.object_name))[:4] == b"PAR1"
 
 
 def test_every_fault_of_every_file_is_reported_with_its_place(sending: Sending) -> None:
@@ -112,7 +112,7 @@ def test_every_fault_of_every_file_is_reported_with_its_place(sending: Sending) 
         (("attachments", 3, "data_set"), "not ok"),
     ]
     assert sending.objects() == []
-    assert sending.around.catalog.delivery("1") is None
+    assert sending.context.catalog.delivery("1") is None
 
 
 def test_what_is_changed_is_a_warning_with_its_place(sending: Sending) -> None:
@@ -127,7 +127,7 @@ def test_the_same_key_sends_once(sending: Sending) -> None:
         return sending.deliveries.submit(asked)
 
     first = submit("1", "same").delivery
-    sending.around.catalog.update_delivery(replace(first, state=DeliveryState.SENT, attempts=3, messages_sent=4))
+    sending.context.catalog.update_delivery(replace(first, state=DeliveryState.SENT, attempts=3, messages_sent=4))
     again = submit("2", "same")
     assert again.is_replayed
     assert again.delivery == first
@@ -146,7 +146,7 @@ def test_a_dry_run_counts_and_keeps_nothing(sending: Sending) -> None:
     attachments = sum(told.attachment_messages[each.correl_id] for each in (file, data_set))
     assert told.messages == attachments + 2  # the header and the application message
     assert sending.objects() == []
-    assert sending.around.catalog.delivery("1") is None
+    assert sending.context.catalog.delivery("1") is None
 
 
 def test_a_dry_run_of_what_cannot_be_sent_keeps_nothing(sending: Sending) -> None:
@@ -165,7 +165,7 @@ def test_no_room_while_a_data_set_is_stored(sending: Sending) -> None:
 
 
 def test_a_part_that_is_abandoned_leaves_nothing(sending: Sending) -> None:
-    writer = PartWriter(sending.around.store, "outgoing/1/0")
+    writer = PartWriter(sending.context.store, "outgoing/1/0")
     writer.write(memoryview(b"abc"))
     writer.abandon()
     assert sending.objects() == []

@@ -17,16 +17,16 @@ from app.codecs.sas.dialect import DIALECTS
 from app.dataset import side
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
+from app.service.context import ServiceContext
 from app.service.sending.framer import Cutter
 from app.service.sending.outbox import cut_of
 from app.service.sending.parts import StoredPart
 from app.service.sending.upload_conversion import ConversionRequest, ConvertedFile, convert_and_store, target_of
-from app.service.surroundings import Surroundings
 from app.settings import Destination
 from app.tables.read.wishes import VariableWish, Wishes
 from tests.service.test_round_trip import content, receive, received
 from tests.support.outgoing import delivery
-from tests.support.surroundings import surroundings
+from tests.support.service_context import service_context
 from tests.support.tables import visits
 from tests.tables.out.making import made
 
@@ -48,17 +48,17 @@ def destination(dialect: str, encoding: int, ccsid: int = 1208, **more: Any) -> 
 
 
 def prepared(
-    around: Surroundings, data: bytes, name: str, to: Destination, request: ConversionRequest = AS_FOUND
+    context: ServiceContext, data: bytes, name: str, to: Destination, request: ConversionRequest = AS_FOUND
 ) -> ConvertedFile:
     """A file that was uploaded, made a data set for a destination."""
-    with around.store.create("outgoing/d/upload") as target:
+    with context.store.create("outgoing/d/upload") as target:
         target.write(data)
     uploaded = StoredPart("upload", name, "", "outgoing/d/upload", len(data), "")
-    return convert_and_store(around.store, uploaded, request, target_of(to, 1 << 30), "outgoing/d/1")
+    return convert_and_store(context.store, uploaded, request, target_of(to, 1 << 30), "outgoing/d/1")
 
 
-def queued(around: Surroundings, made_of: ConvertedFile) -> DeliveryRecord:
-    empty = delivery(around, [])
+def queued(context: ServiceContext, made_of: ConvertedFile) -> DeliveryRecord:
+    empty = delivery(context, [])
     attachment = OutgoingAttachment(
         bytes([1]) * 16,
         AttachmentKind.DATA_SET,
@@ -74,17 +74,17 @@ def queued(around: Surroundings, made_of: ConvertedFile) -> DeliveryRecord:
     return replace(empty, attachments=(attachment,))
 
 
-def there_and_back(around: Surroundings, made_of: ConvertedFile, cut: FramingOptions) -> pa.Table:
+def there_and_back(context: ServiceContext, made_of: ConvertedFile, cut: FramingOptions) -> pa.Table:
     """The table of a data set that was sent, received in any order and decoded."""
     assert made_of.definition.errors == ()
-    messages = list(Cutter(cut, around.store).cut(queued(around, made_of)))
+    messages = list(Cutter(cut, context.store).cut(queued(context, made_of)))
     assert max(len(message.body) for message in messages) <= cut.body_limit
     Random(5).shuffle(messages)
-    receive(around, messages)
-    record = received(around, 1)
+    receive(context, messages)
+    record = received(context, 1)
     assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
     assert (record.qualifier_1, record.qualifier_2) == (made_of.definition.library, made_of.definition.member)
-    return pq.read_table(BytesIO(content(around, record)))
+    return pq.read_table(BytesIO(content(context, record)))
 
 
 def values(table: pa.Table) -> dict[str, list[Any]]:
@@ -102,9 +102,9 @@ def test_every_format_of_file_arrives_as_the_same_table(tmp_path: Path, name: st
     table = visits()
     data = made(table, name) if name == "xpt" else made(table, name, missing="column")
     to = destination(*how)
-    with surroundings(tmp_path) as around:
-        sent = prepared(around, data, f"visits.{EXTENSIONS.get(name, 'bin' if name == 'xpt' else 'json')}", to)
-        again = there_and_back(around, sent, cut_of(to, 2000))
+    with service_context(tmp_path) as context:
+        sent = prepared(context, data, f"visits.{EXTENSIONS.get(name, 'bin' if name == 'xpt' else 'json')}", to)
+        again = there_and_back(context, sent, cut_of(to, 2000))
     assert values(again) == values(table)
 
 
@@ -124,10 +124,10 @@ def test_every_dialect_and_character_set(tmp_path: Path, dialect: str, ccsid: in
     )
     asked = ConversionRequest(wishes=wishes)
     asked = replace(asked, options=replace(asked.options, tags=True))
-    with surroundings(tmp_path) as around:
-        sent = prepared(around, data, "c:\\in\\sales 2024.csv", to, asked)
+    with service_context(tmp_path) as context:
+        sent = prepared(context, data, "c:\\in\\sales 2024.csv", to, asked)
         assert (sent.format, sent.definition.observations) == ("csv", 2)
-        again = there_and_back(around, sent, cut_of(to, 1024))
+        again = there_and_back(context, sent, cut_of(to, 1024))
     assert again["Name"].to_pylist() == [text, f"{text} x"]
     assert again["Amount"].to_pylist() == [1.5, None]
     assert again["Amount__missing"].to_pylist() == [None, ".B"]
@@ -140,26 +140,26 @@ def test_every_dialect_and_character_set(tmp_path: Path, dialect: str, ccsid: in
 
 def test_a_delivery_is_cut_the_same_way_each_time(tmp_path: Path) -> None:
     to = destination(*IBM)
-    with surroundings(tmp_path) as around:
-        sent = queued(around, prepared(around, made(visits(), "csv", missing="column"), "v.csv", to))
-        cutter = Cutter(cut_of(to, 1024), around.store)
+    with service_context(tmp_path) as context:
+        sent = queued(context, prepared(context, made(visits(), "csv", missing="column"), "v.csv", to))
+        cutter = Cutter(cut_of(to, 1024), context.store)
         assert list(cutter.cut(sent)) == list(cutter.cut(replace(sent, messages_sent=3)))
 
 
 def test_what_has_errors_is_not_stored(tmp_path: Path) -> None:
-    with surroundings(tmp_path) as around:
-        refused = prepared(around, "a b,c\n1,€\n".encode(), "x.csv", destination(*IBM, ccsid=37))
+    with service_context(tmp_path) as context:
+        refused = prepared(context, "a b,c\n1,€\n".encode(), "x.csv", destination(*IBM, ccsid=37))
         assert [(fault.variable, fault.code) for fault in refused.definition.errors] == [
             ("a b", "name"),
             ("c", "value"),
         ]
-        assert list(around.store.names()) == ["outgoing/d/upload"]
+        assert list(context.store.names()) == ["outgoing/d/upload"]
 
 
 def test_a_data_set_without_observations(tmp_path: Path) -> None:
     to = destination(*IEEE_BIG)
-    with surroundings(tmp_path) as around:
-        again = there_and_back(around, prepared(around, b"a,b\n", "empty.csv", to), cut_of(to, 32_000))
+    with service_context(tmp_path) as context:
+        again = there_and_back(context, prepared(context, b"a,b\n", "empty.csv", to), cut_of(to, 32_000))
     assert (again.num_rows, again.column_names) == (0, ["a", "b"])
 
 
@@ -173,12 +173,12 @@ class RemoteStore(ObjectStore):
 @pytest.mark.parametrize("name", ["csv", "parquet", "arrow"])
 def test_objects_need_not_be_local_files(tmp_path: Path, name: str) -> None:
     to = destination(*IEEE_BIG)
-    with surroundings(tmp_path) as around:
-        remote = replace(around, store=RemoteStore(tmp_path / "remote"))
+    with service_context(tmp_path) as context:
+        remote = replace(context, store=RemoteStore(tmp_path / "remote"))
         sent = prepared(remote, made(visits(), name, missing="column"), f"v.{name}", to)
         messages = list(Cutter(cut_of(to, 2000), remote.store).cut(queued(remote, sent)))
-        local = prepared(around, made(visits(), name, missing="column"), f"v.{name}", to)
-        assert messages == list(Cutter(cut_of(to, 2000), around.store).cut(queued(around, local)))
+        local = prepared(context, made(visits(), name, missing="column"), f"v.{name}", to)
+        assert messages == list(Cutter(cut_of(to, 2000), context.store).cut(queued(context, local)))
 
 
 INDEXES = (
@@ -201,10 +201,10 @@ def indexed(dialect: str, charset: str = "utf-8") -> bytes:
 @pytest.mark.parametrize("how", [IEEE_BIG, IEEE_LITTLE, IBM], ids=["big", "little", "ibm"])
 def test_indexes_and_constraints_come_back(tmp_path: Path, how: tuple[str, int]) -> None:
     to = destination(*how)
-    with surroundings(tmp_path) as around:
-        sent = prepared(around, indexed(to.dialect), "a.parquet", to)
+    with service_context(tmp_path) as context:
+        sent = prepared(context, indexed(to.dialect), "a.parquet", to)
         assert sent.definition.warnings == ()
-        again = there_and_back(around, sent, cut_of(to, 2000))
+        again = there_and_back(context, sent, cut_of(to, 2000))
     said = again.schema.metadata
     assert (said[b"sas.indexes"].decode(), said[b"sas.constraints"].decode()) == (INDEXES, CONSTRAINTS)
 
@@ -214,9 +214,9 @@ def test_indexes_and_constraints_come_back(tmp_path: Path, how: tuple[str, int])
 )
 def test_constraints_of_another_kind_of_machine_are_not_sent(tmp_path: Path, dialect: str, charset: str) -> None:
     to = destination(*IEEE_BIG)
-    with surroundings(tmp_path) as around:
-        sent = prepared(around, indexed(dialect, charset), "a.parquet", to)
-        again = there_and_back(around, sent, cut_of(to, 2000))
+    with service_context(tmp_path) as context:
+        sent = prepared(context, indexed(dialect, charset), "a.parquet", to)
+        again = there_and_back(context, sent, cut_of(to, 2000))
     (warning,) = sent.definition.warnings
     assert warning.code == "constraints"
     assert "5,120 bytes of integrity constraints are not sent" in warning.why
@@ -227,8 +227,8 @@ def test_constraints_of_another_kind_of_machine_are_not_sent(tmp_path: Path, dia
 def test_indexes_follow_their_variables_to_new_names(tmp_path: Path) -> None:
     to = destination(*IEEE_BIG)
     wishes = Wishes(variables={"name": VariableWish("Name", "PATIENT"), "visit": VariableWish("Visit", "WHEN")})
-    with surroundings(tmp_path) as around:
-        sent = prepared(around, indexed(to.dialect), "a.parquet", to, ConversionRequest(wishes=wishes))
+    with service_context(tmp_path) as context:
+        sent = prepared(context, indexed(to.dialect), "a.parquet", to, ConversionRequest(wishes=wishes))
     assert [(index.name, index.variables) for index in sent.definition.indexes] == [
         ("PATIENT", ["PATIENT"]),
         ("BOTH", ["PATIENT", "WHEN"]),

@@ -57,7 +57,7 @@ class _Reading:
         return self.digest, held
 
 
-class EarlyReader:
+class IncrementalReader:
     """The files that are being read as they come. Hashing has a thread of its own, a few batches behind."""
 
     def __init__(self, journal: Journal) -> None:

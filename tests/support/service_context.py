@@ -14,9 +14,9 @@ from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.observe import Metrics
 from app.ports import Intake
+from app.service.context import ServiceContext
 from app.service.retention import receiving_time
 from app.service.retention.receiving_time import ReceivingTime
-from app.service.surroundings import Surroundings
 from app.settings import Settings
 
 
@@ -66,16 +66,16 @@ def receive_for(times: ReceivingTime, clock: ManualClock, days: float) -> None:
 
 
 @contextmanager
-def surroundings(
+def service_context(
     folder: Path, clock: ManualClock | None = None, *, segment_bytes: int = 1 << 20, **settings: Any
-) -> Iterator[Surroundings]:
-    """Surroundings on real adapters; `settings` are tables of the configuration."""
+) -> Iterator[ServiceContext]:
+    """ServiceContext on real adapters; `settings` are tables of the configuration."""
     clock = clock or ManualClock()
     journal = ArrowJournal(folder / "journal", segment_bytes=segment_bytes, segment_age=3600.0, clock=clock)
     catalog = SqlCatalog(f"sqlite:///{folder / 'catalog.sqlite'}")
     store = ObjectStore(folder / "content")
     try:
-        yield Surroundings(
+        yield ServiceContext(
             settings=Settings(data=folder, **settings),
             journal=journal,
             catalog=catalog,

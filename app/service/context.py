@@ -1,4 +1,4 @@
-"""What every stage of the service stands on."""
+"""What every part of the service is given: settings, adapters of the ports, metrics."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from app.assembly.collecting import Key
 from app.model.message import PhysicalMessage
 from app.observe import Metrics
 from app.ports import Catalog, Clock, ContentStore, Journal, JournalReader
-from app.service.threads import Bell
+from app.service.threads import Notifier
 from app.settings import Settings
 
 
@@ -32,14 +32,14 @@ class Stores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings(Stores):
-    """The settings, the adapters of the storing ports, and the bell that rings when the event log may have grown."""
+class ServiceContext(Stores):
+    """The settings, the adapters of the storing ports, and the notifier of everybody who waits for the event log."""
 
     journal: Journal
     catalog: Catalog
     clock: Clock
     metrics: Metrics
-    bell: Bell = field(default_factory=Bell)
+    notifier: Notifier = field(default_factory=Notifier)
 
 
 Change = Callable[[], Iterable[Key]]
