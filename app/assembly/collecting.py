@@ -97,9 +97,12 @@ class Attachment:
         state = self.record.state
         if state in DONE or not self.parts.replace(first, again):
             return False
-        return state is AttachmentState.COMPLETE or (
-            state is AttachmentState.QUARANTINED and self.record.reason_code == DAMAGED_PART
-        )
+        return state is AttachmentState.COMPLETE or self.waits_for_parts
+
+    @property
+    def waits_for_parts(self) -> bool:
+        """Whether it is quarantined because a part could not be read back."""
+        return self.record.state is AttachmentState.QUARANTINED and self.record.reason_code == DAMAGED_PART
 
     def completed(self, parts: int) -> tuple[Effect, ...]:
         """All of it is there, in so many parts."""

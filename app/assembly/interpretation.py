@@ -32,9 +32,11 @@ class Rejected(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """A message that changes nothing: an earlier one with the same bytes has its place."""
+    """A message that changes nothing: an earlier one with the same bytes has its place. `attachment` is what it is a
+    part of; None of a header or an application message."""
 
     position: int
+    attachment: str | None = None
 
 
 class Unreadable(NamedTuple):
@@ -73,14 +75,14 @@ def _compare(effect: Repeated, messages: Messages) -> Consequence:
     """Compare a message that came again with the earlier one: other bytes are a conflict, and the first ones stay."""
     attachment, first, again = effect
     if first is None:
-        return Duplicate(again)
+        return Duplicate(again, attachment)
     try:
         is_same = messages.body(first) == messages.body(again)
     except DamagedError as error:
         return Duplicate(again) if attachment is None else Unreadable(attachment, first, again, error)
     message = None if is_same else messages.message(again)
     if message is None:
-        return Duplicate(again)
+        return Duplicate(again, attachment)
     why = "its place is taken by an earlier message with other bytes"
     return Rejected(again, message, TheirError("conflicting-part", "body", -1, why))
 

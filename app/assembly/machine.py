@@ -105,11 +105,20 @@ class Assembly:
     def replace_part(self, attachment_id: str, first: int, again: int) -> bool:
         """The part at position `first`, which cannot be read back, came again, and is at `again`. True when the
         attachment is to be finished (again) with it; the host has that done behind its next checkpoint."""
+        attachment = self._just_changed(attachment_id)
+        return attachment is not None and attachment.replace_part(first, again)
+
+    def waits_for_parts(self, attachment_id: str) -> bool:
+        """Tell whether an attachment, which has just got a part again, is quarantined because one could not be read."""
+        attachment = self._just_changed(attachment_id)
+        return attachment is not None and attachment.waits_for_parts
+
+    def _just_changed(self, attachment_id: str) -> Attachment | None:
         for key in reversed(self._changed):
             attachment = self.attachments.get(key)
             if attachment is not None and attachment.record.id == attachment_id:
-                return attachment.replace_part(first, again)
-        return False
+                return attachment
+        return None
 
     def take_changes(self) -> Checkpoint:
         """What has changed since the last call.

@@ -117,3 +117,22 @@ def test_a_damaged_part_is_read_again_when_an_operator_asks(tmp_path: Path) -> N
         assert record(context, key).state is AttachmentState.COMPLETE
         Finisher(context).finish(attachment_id(SOURCE, key))
         assert content(context, record(context, key)) == sent
+
+
+def test_a_part_that_can_be_read_again_heals_when_it_is_sent_again(tmp_path: Path) -> None:
+    """The copy in the journal is whole again; what comes is a duplicate, and finishing is tried with it."""
+    key, sent, messages = made("binary")
+    with service_context(tmp_path) as context:
+        assemble(context, messages[:-1])
+    (segment,) = (tmp_path / "journal").glob("*.arrows")
+    whole = segment.read_bytes()
+    damage(tmp_path, [bytes(max(messages, key=lambda each: len(each.body)).body)])
+    with service_context(tmp_path) as context:
+        assemble(context, messages[-1:])
+        assert record(context, key).reason_code == "damaged-part"
+        segment.write_bytes(whole)
+    with service_context(tmp_path) as context:
+        assemble(context, messages)
+        found = record(context, key)
+        assert (found.state, found.reason_code) == (AttachmentState.FINISHED, None)
+        assert content(context, found) == sent

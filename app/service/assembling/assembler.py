@@ -352,8 +352,10 @@ class Assembler:
         match consequence:
             case Rejected(position, message, error):
                 self._quarantine(position, message, error)
-            case Duplicate():
+            case Duplicate(_, attachment):
                 self._context.metrics.duplicates.labels(source).inc()
+                if attachment is not None and self._assembly.waits_for_parts(attachment):
+                    self._unsaved.healed.append(attachment)  # what could not be read can be read again, it seems
             case Unreadable(attachment, first, again, damage):
                 self._heal(attachment, first, again, damage)
             case Answered(address, answer):
@@ -398,7 +400,7 @@ class Assembler:
         self._context.catalog.checkpoint(checkpoint)
         self._assembly.forget_beyond(self._context.settings.limits.attachments_in_memory)
         if unsaved.healed:
-            self._context.catalog.set_state(unsaved.healed, AttachmentState.COMPLETE)
+            self._context.catalog.set_state([*dict.fromkeys(unsaved.healed)], AttachmentState.COMPLETE)
             unsaved.completed.update(dict.fromkeys(unsaved.healed))
         if unsaved.completed:
             self._finish(unsaved.completed)
