@@ -1,6 +1,5 @@
 """Headers in front of the data: what the queue manager checks of them when a message is put."""
 
-import importlib.util
 import struct
 from types import ModuleType
 from typing import Any
@@ -8,10 +7,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.calls import Session
-from tests.conformance.headers import dead_letter_header, properties
+from tests.conformance.headers import BESIDE_OPENTELEMETRY, dead_letter_header, properties
 from tests.conformance.target import Target
-
-BESIDE_OPENTELEMETRY = importlib.util.find_spec("opentelemetry") is not None
 
 
 @pytest.fixture(autouse=True)

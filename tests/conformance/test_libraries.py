@@ -1,6 +1,5 @@
 """What pymqi and ibmmq do by themselves, as far as a program over them depends on it."""
 
-import importlib.util
 import subprocess
 import sys
 import threading
@@ -9,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from tests.conformance.calls import LONG_WAIT, Session
-from tests.conformance.headers import GROUP, properties
+from tests.conformance.headers import BESIDE_OPENTELEMETRY, GROUP, properties
 from tests.conformance.target import CONNECT, Target
 from tests.support.mqi import Library
 from tests.support.waiting import until
@@ -104,7 +103,7 @@ def test_ibmmq_reads_headers_beside_opentelemetry(target: Target, session: Sessi
     session.put(session.destination(queue), b"not an MQRFH2", version=1, Format=b"MQHRF2")
     command = [sys.executable, "-c", CONNECT + GETTER, *target.arguments(), queue]
     printed = subprocess.check_output(command, env=target.environment, text=True)
-    refuses = target.library == "ibmmq" and importlib.util.find_spec("opentelemetry") is not None
+    refuses = target.library == "ibmmq" and BESIDE_OPENTELEMETRY
     assert printed.strip() == ("refused" if refuses else repr(b"not an MQRFH2"))
     assert session.bodies(session.source(queue)) == []
 
@@ -125,7 +124,7 @@ def test_ibmmq_puts_no_headers_beside_opentelemetry(
     body = properties(c, b"<usr><colour>blue</colour></usr>") + b"data"
     command = [sys.executable, "-c", CONNECT + PUTTER, *target.arguments(), queue]
     printed = subprocess.check_output(command, env=target.environment, input=body)
-    refuses = target.library == "ibmmq" and importlib.util.find_spec("opentelemetry") is not None
+    refuses = target.library == "ibmmq" and BESIDE_OPENTELEMETRY
     assert printed.strip() == (b"refused" if refuses else b"")
     assert len(session.bodies(session.source(queue))) == (0 if refuses else 1)
 

@@ -20,6 +20,7 @@ BUILDS = Path(sys.prefix) / "mqi"
 
 CLIENT_LIBRARIES = {"pymqi": "libmqic_r.so", "ibmmq": "libmqm_r.so"}
 """By package, the client library that it asks the dynamic linker for."""
+_LIBRARY = tuple(SOURCES / name for name in ("client.h", "mqi.c", "properties.c"))
 
 
 def build() -> Path:
@@ -48,7 +49,7 @@ def build() -> Path:
 
 def _fingerprint() -> str:
     digest = sha256(sys.version.encode())
-    for path in (Path(__file__), LOCK, SOURCES / "mqi.c", *sorted((SOURCES / "include").iterdir())):
+    for path in (Path(__file__), LOCK, *_LIBRARY, *sorted((SOURCES / "include").iterdir())):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -66,7 +67,8 @@ def _build(folder: Path) -> None:
     for name in CLIENT_LIBRARIES.values():
         _run(
             *("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-pthread", f"-Wl,-soname,{name}"),
-            *("-I", folder / "inc", "-o", folder / "lib64" / name, SOURCES / "mqi.c"),
+            *("-I", folder / "inc", "-o", folder / "lib64" / name),
+            *(path for path in _LIBRARY if path.suffix == ".c"),
         )
     # pymqi finds its client library by where it lies itself: the folder still changes its name.
     service_context = {"MQ_FILE_PATH": str(folder), "LDFLAGS": "-Wl,-rpath,$ORIGIN/../../lib64"}

@@ -10,7 +10,7 @@
  * MQCONNX"; a handle that is not shared is given up when its thread ends).
  */
 #define _GNU_SOURCE
-#include "cmqc.h"
+#include "client.h"
 #include "cmqbc.h"
 #include "cmqxc.h"
 
@@ -24,10 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-enum verb { CONN = 1, DISC, OPEN, CLOSE, PUT, PUT1, GET, CMIT, BACK, BEGIN, INQ, SET };
 enum { MAX_CONNECTIONS = 1024, MAX_PARTS = 6, SHARED = MQCNO_HANDLE_SHARE_BLOCK | MQCNO_HANDLE_SHARE_NO_BLOCK };
 
 typedef struct {
@@ -42,9 +40,6 @@ static Connection connections[MAX_CONNECTIONS]; /* by handle; 0 is no handle */
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t thread_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-#define FAIL(reason_) do { *comp = MQCC_FAILED; *reason = (reason_); return; } while (0)
-#define PART(data, size) (struct iovec){(data), (size)}
 
 /* --- frames ----------------------------------------------------------------------------------------------------- */
 
@@ -153,8 +148,8 @@ static Connection *enter(MQHCONN handle, PMQLONG comp, PMQLONG reason) {
   return 0;
 }
 
-static void call(MQHCONN handle, enum verb verb, const struct iovec *out, int outs, const struct iovec *in, int ins,
-                 PMQLONG comp, PMQLONG reason) {
+void call(MQHCONN handle, enum verb verb, const struct iovec *out, int outs, const struct iovec *in, int ins,
+          PMQLONG comp, PMQLONG reason) {
   Connection *c = enter(handle, comp, reason);
   if (!c) return;
   exchange(c, verb, out, outs, in, ins, comp, reason);
@@ -319,7 +314,8 @@ void MQCONNX(const char *name, PMQCNO cno, PMQHCONN handle, PMQLONG comp, PMQLON
     FAIL(MQRC_MAX_CONNS_LIMIT_REACHED);
   }
   Connection *c = &connections[new];
-  struct iovec out[] = {PART(&request, sizeof request), PART(security ? security->CSPUserIdPtr : 0, request.user_length),
+  struct iovec out[] = {PART(&request, sizeof request),
+                        PART(security ? security->CSPUserIdPtr : 0, request.user_length),
                         PART(security ? security->CSPPasswordPtr : 0, request.password_length),
                         PART(request.token_length ? security->TokenPtr : 0, request.token_length),
                         PART(request.peer_length ? channel->SSLPeerNamePtr : 0, request.peer_length)};
@@ -352,14 +348,14 @@ void MQDISC(PMQHCONN handle, PMQLONG comp, PMQLONG reason) {
 
 /* --- objects and messages --------------------------------------------------------------------------------------- */
 
-static int has_id(const void *structure, const char *id) { return structure && !memcmp(structure, id, 4); }
+int has_id(const void *structure, const char *id) { return structure && !memcmp(structure, id, 4); }
 
 static size_t length_of(const void *structure, const size_t *lengths, int versions) {
   MQLONG version = ((const MQMD *)structure)->Version; /* the second word of every structure */
   return lengths[version < 1 ? 0 : version > versions ? versions - 1 : version - 1];
 }
 
-static size_t md_length(const void *md) { return length_of(md, (const size_t[]){324, 364}, 2); }
+size_t md_length(const void *md) { return length_of(md, (const size_t[]){324, 364}, 2); }
 static size_t od_length(const void *od) { return length_of(od, (const size_t[]){168, 208, 344, 424}, 4); }
 static size_t gmo_length(const void *gmo) { return length_of(gmo, (const size_t[]){72, 80, 100, 112}, 4); }
 static size_t pmo_length(const void *pmo) { return length_of(pmo, (const size_t[]){128, 160, 184}, 3); }
@@ -441,31 +437,7 @@ void MQSET(MQHCONN handle, MQHOBJ object, MQLONG count, PMQLONG selectors, MQLON
   call(handle, SET, out, 4, 0, 0, comp, reason);
 }
 
-/* --- message handles: they can be had, as ibmmq wants one for each put, and never hold a property ------------------- */
-
-void MQCRTMH(MQHCONN handle, PMQVOID options, PMQHMSG message, PMQLONG comp, PMQLONG reason) {
-  static MQHMSG last = MQHM_NONE;
-  (void)handle, (void)options;
-  *message = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
-  *comp = MQCC_OK;
-  *reason = MQRC_NONE;
-}
-
-void MQDLTMH(MQHCONN handle, PMQHMSG message, PMQVOID options, PMQLONG comp, PMQLONG reason) {
-  (void)handle, (void)options;
-  *message = MQHM_UNUSABLE_HMSG;
-  *comp = MQCC_OK;
-  *reason = MQRC_NONE;
-}
-
-void MQINQMP(MQHCONN handle, MQHMSG message, PMQVOID options, PMQVOID name, PMQVOID pd, PMQLONG type, MQLONG size,
-             PMQVOID value, PMQLONG length, PMQLONG comp, PMQLONG reason) {
-  (void)handle, (void)message, (void)options, (void)name, (void)pd, (void)type, (void)size, (void)value;
-  *length = 0;
-  FAIL(MQRC_PROPERTY_NOT_AVAILABLE);
-}
-
-/* --- what this library does not offer: message properties, publish and subscribe, callbacks, bags ----------------- */
+/* --- what this library does not offer: publish and subscribe, callbacks, bags ------------------------------------- */
 
 #define REFUSED(name, ...) \
   void name(__VA_ARGS__, PMQLONG comp, PMQLONG reason) { FAIL(MQRC_FUNCTION_NOT_SUPPORTED); }
@@ -476,8 +448,6 @@ REFUSED(MQSUBRQ, MQHCONN c, MQHOBJ sub, MQLONG action, PMQVOID options)
 REFUSED(MQSTAT, MQHCONN c, MQLONG type, PMQVOID status)
 REFUSED(MQCB, MQHCONN c, MQLONG operation, PMQVOID cbd, MQHOBJ object, PMQVOID md, PMQVOID gmo)
 REFUSED(MQCTL, MQHCONN c, MQLONG operation, PMQVOID options)
-REFUSED(MQSETMP, MQHCONN c, MQHMSG m, PMQVOID options, PMQVOID name, PMQVOID pd, MQLONG type, MQLONG size, PMQVOID value)
-REFUSED(MQDLTMP, MQHCONN c, MQHMSG m, PMQVOID options, PMQVOID name)
 REFUSED(mqCreateBag, MQLONG options, PMQHBAG bag)
 REFUSED(mqDeleteBag, PMQHBAG bag)
 REFUSED(mqAddInquiry, MQHBAG bag, MQLONG selector)

@@ -62,7 +62,14 @@ enum {
   MQRC_FUNCTION_NOT_SUPPORTED = 2298,
   MQRC_KEY_REPOSITORY_ERROR = 2381,
   MQRC_STRING_TRUNCATED = 2311,
-  MQRC_PROPERTY_NOT_AVAILABLE = 2471,
+  MQRC_CMHO_ERROR = 2461,
+  MQRC_DMHO_ERROR = 2462,
+  MQRC_SMPO_ERROR = 2463,
+  MQRC_IMPO_ERROR = 2464,
+  MQRC_DMPO_ERROR = 2481,
+  MQRC_PD_ERROR = 2482,
+  MQRC_BMHO_ERROR = 2489,
+  MQRC_MHBO_ERROR = 2501,
   MQRC_HOST_NOT_AVAILABLE = 2538,
   MQRCCF_COMMAND_FAILED = 3008
 };
@@ -87,6 +94,7 @@ enum {
 };
 
 enum { MQIA_FIRST = 1, MQIA_LAST = 2000, MQENC_NATIVE = 546, MQCCSI_APPL = -3, MQVS_NULL_TERMINATED = -1 };
+enum { MQVL_NULL_TERMINATED = -1 };
 enum { MQIMPO_INQ_FIRST = 0, MQPD_SUPPORT_OPTIONAL = 1, MQCOPY_DEFAULT = 22 };
 enum {
   MQTYPE_NULL = 2,
@@ -262,6 +270,26 @@ typedef struct tagMQCMHO {
   MQLONG Version, Options;
 } MQCMHO, *PMQCMHO;
 
+typedef struct tagMQDMHO {
+  MQCHAR4 StrucId;
+  MQLONG Version, Options;
+} MQDMHO, *PMQDMHO;
+
+typedef struct tagMQDMPO {
+  MQCHAR4 StrucId;
+  MQLONG Version, Options;
+} MQDMPO, *PMQDMPO;
+
+typedef struct tagMQBMHO {
+  MQCHAR4 StrucId;
+  MQLONG Version, Options;
+} MQBMHO, *PMQBMHO;
+
+typedef struct tagMQMHBO {
+  MQCHAR4 StrucId;
+  MQLONG Version, Options;
+} MQMHBO, *PMQMHBO;
+
 typedef struct tagMQSMPO {
   MQCHAR4 StrucId;
   MQLONG Version, Options, ValueEncoding, ValueCCSID;
@@ -321,4 +349,8 @@ void MQSETMP(MQHCONN, MQHMSG, PMQVOID SetPropOpts, PMQVOID Name, PMQVOID PropDes
 void MQINQMP(MQHCONN, MQHMSG, PMQVOID InqPropOpts, PMQVOID Name, PMQVOID PropDesc, PMQLONG Type, MQLONG ValueLength,
              PMQVOID Value, PMQLONG DataLength, PMQLONG CompCode, PMQLONG Reason);
 void MQDLTMP(MQHCONN, MQHMSG, PMQVOID DltPropOpts, PMQVOID Name, PMQLONG CompCode, PMQLONG Reason);
+void MQBUFMH(MQHCONN, MQHMSG, PMQVOID BufMsgHOpts, PMQVOID MsgDesc, MQLONG BufferLength, PMQVOID Buffer,
+             PMQLONG DataLength, PMQLONG CompCode, PMQLONG Reason);
+void MQMHBUF(MQHCONN, MQHMSG, PMQVOID MsgHBufOpts, PMQVOID Name, PMQVOID MsgDesc, MQLONG BufferLength, PMQVOID Buffer,
+             PMQLONG DataLength, PMQLONG CompCode, PMQLONG Reason);
 #endif

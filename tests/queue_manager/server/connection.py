@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 
 from tests.queue_manager.server import constants as mq
+from tests.queue_manager.server import messagecalls
 from tests.queue_manager.server.authority import check_authority, context_authorities
 from tests.queue_manager.server.control import control
 from tests.queue_manager.server.errors import Refused
@@ -17,6 +18,7 @@ from tests.queue_manager.server.getting import Get
 from tests.queue_manager.server.handle import Handle
 from tests.queue_manager.server.inquiring import check_counts, inquire, set_attributes
 from tests.queue_manager.server.manager import QueueManager
+from tests.queue_manager.server.messagehandle import MessageHandle
 from tests.queue_manager.server.opening import close_object, open_object, resolve, resolved_names
 from tests.queue_manager.server.putting import put
 from tests.queue_manager.server.queue import Queue
@@ -52,6 +54,7 @@ class Connection:
         self.max_message_length = 0
         self.waiting: Get | None = None
         self.handles: dict[int, Handle] = {}
+        self.message_handles: dict[int, MessageHandle] = {}
         self._numbers = itertools.count(_FIRST_HANDLE)
         self._ended = False
         manager.connections.add(self)
@@ -289,5 +292,12 @@ _CALLS: dict[Verb, Callable[[Connection, memoryview], Reply | None]] = {
     Verb.MQBEGIN: Connection.begin,
     Verb.MQINQ: Connection.inquire,
     Verb.MQSET: Connection.set,
+    Verb.MQCRTMH: messagecalls.create,
+    Verb.MQDLTMH: messagecalls.delete,
+    Verb.MQSETMP: messagecalls.set_property,
+    Verb.MQINQMP: messagecalls.inquire_property,
+    Verb.MQDLTMP: messagecalls.delete_property,
+    Verb.MQBUFMH: messagecalls.from_buffer,
+    Verb.MQMHBUF: messagecalls.to_buffer,
     Verb.CONTROL: Connection.control,
 }

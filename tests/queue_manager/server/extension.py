@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.grouping import KNOWN_FLAGS
+from tests.queue_manager.server.headers import Description
 from tests.queue_manager.server.structures import (
     DeadLetterHeader,
     DescriptorExtension,
@@ -57,19 +58,9 @@ def fold(descriptor: MessageDescriptor, data: bytes, ccsid: int) -> bytes:
     return data[DescriptorExtension.SIZE :]
 
 
-def extension_of(
-    descriptor: MessageDescriptor,
-    encoding: int | None = None,
-    ccsid: int | None = None,
-) -> bytes:
-    """An MQMDE with what version 1 of the descriptor cannot say, and what it says of the data; of those in another
-    encoding and character set where they were converted."""
-    return _extension(
-        descriptor,
-        descriptor.encoding if encoding is None else encoding,
-        descriptor.coded_char_set_id if ccsid is None else ccsid,
-        descriptor.format,
-    )
+def extension_of(descriptor: MessageDescriptor, description: Description) -> bytes:
+    """An MQMDE with what version 1 of the descriptor cannot say, for data that are described so."""
+    return _extension(descriptor, *description)
 
 
 def move_behind_dead_letter_header(descriptor: MessageDescriptor, data: bytes) -> bytes:

@@ -17,10 +17,14 @@ from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.extension import extension_of
 from tests.queue_manager.server.getoptions import BROWSES, UNDER_CURSOR, check
 from tests.queue_manager.server.handle import Handle, LogicalOrder
+from tests.queue_manager.server.headers import Description, description_of
 from tests.queue_manager.server.matching import Accepts, accepts
+from tests.queue_manager.server.messagecalls import message_handle
+from tests.queue_manager.server.messagehandle import MessageHandle
+from tests.queue_manager.server.propertycontrol import Where, give, where
 from tests.queue_manager.server.queue import Message, Queue
 from tests.queue_manager.server.reporting import report
-from tests.queue_manager.server.structures import GetOptions, MessageDescriptor, is_default, padded
+from tests.queue_manager.server.structures import GetOptions, MessageDescriptor, is_default, padded, unpack_descriptor
 from tests.queue_manager.server.unit import store
 from tests.queue_manager.server.wire import Reply
 
@@ -45,10 +49,13 @@ class Get:
     specific: bool = False
     _accepts: Accepts | None = None
     _timer: asyncio.TimerHandle | None = None
+    _place: Where = "data"
+    """Where properties go."""
 
     def begin(self) -> Reply | None:
         """The reply, or None when the call waits. Raises Refused."""
         check(self.handle, self.wanted, self.options, self.buffer_length)
+        self._place = self._place_of_properties()
         self._check_state()
         if self.options.options & mq.MQGMO_UNLOCK:
             return self._unlock()
@@ -60,6 +67,16 @@ class Get:
         if reply is None:
             self._wait()
         return reply
+
+    def _message_handle(self) -> MessageHandle | None:
+        """The message handle of the call, None when it has none. Raises Refused for one that is not valid."""
+        number = self.options.msg_handle if self.options.version > 3 else mq.MQHM_NONE
+        return None if number == mq.MQHM_NONE else message_handle(self.connection, number)
+
+    def _place_of_properties(self) -> Where:
+        assert self.handle.destination is not None
+        control = self.handle.destination.named.attributes.propctl
+        return where(self.options.options, control, handle=self._message_handle() is not None)
 
     @property
     def _order(self) -> LogicalOrder:
@@ -191,23 +208,27 @@ class Get:
     def _deliver(self, whole: Whole) -> Reply:
         descriptor, message, flags = whole.descriptor, whole.parts[0], self.options.options
         reason = self._inconsistency(message) or whole.warning
-        data = whole.data
+        properties, described, data = give(self._place, description_of(descriptor), whole.data)
         changes: dict[str, Any] = {"version": self.wanted.version}
         if message.expires is not None:
             changes["expiry"] = max(1, round((message.expires - time()) * 10))
         if flags & mq.MQGMO_CONVERT:
-            data, not_converted = self._converted(descriptor, data, changes)
+            described, data, not_converted = self._converted(described, data)
             reason = reason or not_converted
         if self.wanted.version == 1 and not is_default(descriptor):
-            data = extension_of(descriptor, changes.get("encoding"), changes.get("coded_char_set_id")) + data
-            changes["format"], changes["encoding"] = mq.MQFMT_MD_EXTENSION, mq.MQENC_NATIVE
-            changes["coded_char_set_id"] = self.connection.manager.settings.ccsid
+            data = extension_of(descriptor, described) + data
+            ccsid = self.connection.manager.settings.ccsid
+            described = Description(mq.MQENC_NATIVE, ccsid, mq.MQFMT_MD_EXTENSION)
+        changes["encoding"], changes["coded_char_set_id"], changes["format"] = described
         taken = True
         if len(data) > self.buffer_length:
             taken = bool(flags & mq.MQGMO_ACCEPT_TRUNCATED_MSG)
             reason = mq.MQRC_TRUNCATED_MSG_ACCEPTED if taken else mq.MQRC_TRUNCATED_MSG_FAILED
         if taken:
             self._take(whole)
+        filled = self._message_handle()
+        if filled is not None and self._place == "handle":
+            filled.fill(unpack_descriptor(descriptor.packed(**changes)), properties)
         returned = memoryview(data)[: self.buffer_length]
         return Reply(
             mq.MQCC_WARNING if reason else mq.MQCC_OK,
@@ -231,19 +252,15 @@ class Get:
             raise Refused(mq.MQRC_INCONSISTENT_UOW)
         return mq.MQRC_NONE
 
-    def _converted(self, descriptor: MessageDescriptor, data: bytes, changes: dict[str, Any]) -> tuple[bytes, int]:
+    def _converted(self, described: Description, data: bytes) -> tuple[Description, bytes, int]:
         ccsid = self.wanted.coded_char_set_id
         if ccsid in (mq.MQCCSI_Q_MGR, mq.MQCCSI_APPL):
             ccsid = self.connection.manager.settings.ccsid
-        try:
-            converted, encoding, ccsid = convert(descriptor, data, self.wanted.encoding, ccsid)
-        except Refused as refused:
-            return data, refused.reason
+        made, converted, reason = convert(described, data, self.wanted.encoding, ccsid)
         fitted = len(data) <= self.buffer_length and not self.options.options & mq.MQGMO_ACCEPT_TRUNCATED_MSG
         if fitted and len(converted) > self.buffer_length:
-            return data, mq.MQRC_CONVERTED_MSG_TOO_BIG
-        changes["encoding"], changes["coded_char_set_id"] = encoding, ccsid
-        return converted, mq.MQRC_NONE
+            return described, data, mq.MQRC_CONVERTED_MSG_TOO_BIG
+        return made, converted, reason
 
     def _in_unit(self, message: Message) -> bool:
         flags = self.options.options

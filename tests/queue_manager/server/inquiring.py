@@ -21,6 +21,8 @@ _HELD = frozenset({mq.MQQT_LOCAL, mq.MQQT_MODEL})
 _LOCAL = frozenset({mq.MQQT_LOCAL})
 _DEFINITIONS = {"PREDEFINED": 1, "PERMDYN": 2, "TEMPDYN": 3}
 
+_PROPERTY_CONTROLS = {"COMPAT": 0, "NONE": 1, "ALL": 2, "FORCE": 3, "V6COMPAT": 4}
+
 
 class Attribute(NamedTuple):
     """How to read an attribute, and which types of queues have it. Characters have a length."""
@@ -48,7 +50,9 @@ QUEUE: dict[int, Attribute] = {
     20: Attribute(lambda q: q.attributes.type),  # MQIA_Q_TYPE
     22: Attribute(lambda q: q.attributes.bothresh, _HELD),  # MQIA_BACKOUT_THRESHOLD
     23: Attribute(lambda q: int(q.attributes.share), _HELD),  # MQIA_SHAREABILITY
-    190: Attribute(lambda q: 0),  # MQIA_PROPERTY_CONTROL: MQPROP_COMPATIBILITY
+    190: Attribute(
+        lambda q: _PROPERTY_CONTROLS[q.attributes.propctl], _HELD | {mq.MQQT_ALIAS}
+    ),  # MQIA_PROPERTY_CONTROL
     # What this queue manager does nothing with has the value that SYSTEM.DEFAULT.LOCAL.QUEUE gives it.
     21: Attribute(lambda q: 999_999_999, _HELD),  # MQIA_RETENTION_INTERVAL
     24: Attribute(lambda q: 0, _HELD),  # MQIA_TRIGGER_CONTROL: off

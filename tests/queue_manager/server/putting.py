@@ -11,10 +11,14 @@ from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.context import check_context, now, saved_context, set_context
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.extension import extension_of, fold, move_behind_dead_letter_header
+from tests.queue_manager.server.folders import check as check_folders
+from tests.queue_manager.server.folders import with_properties
 from tests.queue_manager.server.grouping import place
 from tests.queue_manager.server.handle import Destination, Handle
-from tests.queue_manager.server.headers import check_headers
+from tests.queue_manager.server.headers import check_headers, description_of
 from tests.queue_manager.server.manager import QueueManager
+from tests.queue_manager.server.messagecalls import message_handle
+from tests.queue_manager.server.messagehandle import MessageHandle, put_properties
 from tests.queue_manager.server.opening import resolved_names
 from tests.queue_manager.server.queue import Message
 from tests.queue_manager.server.reporting import check_report_options, report
@@ -60,6 +64,7 @@ def put(
     """
     manager = connection.manager
     _check_options(manager, options)
+    original, new = _message_handles(connection, options)
     if handle is None and options.options & mq.MQPMO_LOGICAL_ORDER:
         raise Refused(mq.MQRC_OPTIONS_ERROR)
     check_context(options.options, handle)
@@ -79,7 +84,10 @@ def put(
     if syncpoint:
         connection.unit.make_room()
     warning = warning or place(manager, handle, kept, len(data), options.options)
+    data = _add_properties(kept, data, original, new, options.action)
     pieces = [_made(manager, destination, *piece) for piece in _segments(manager, destination, kept, data)]
+    if new is not None:
+        new.descriptor = kept.copy()
     _store(manager, pieces, connection.unit if syncpoint else None, remote=destination.remote)
     _return(manager, destination, descriptor, kept, options)
     return warning
@@ -109,6 +117,30 @@ def _check_options(manager: QueueManager, options: PutOptions) -> None:
         raise Refused(mq.MQRC_OPTIONS_ERROR)
     if manager.quiescing and flags & mq.MQPMO_FAIL_IF_QUIESCING:
         raise Refused(mq.MQRC_Q_MGR_QUIESCING)
+
+
+def _message_handles(
+    connection: "Connection", options: PutOptions
+) -> tuple[MessageHandle | None, MessageHandle | None]:
+    """The original and the new message handle, as far as they are given. Raises Refused for one that is not valid."""
+    numbers = (options.original_msg_handle, options.new_msg_handle) if options.version > 2 else (0, 0)
+    original, new = (None if not number else message_handle(connection, number) for number in numbers)
+    return original, new
+
+
+def _add_properties(
+    kept: MessageDescriptor, data: bytes, original: MessageHandle | None, new: MessageHandle | None, action: int
+) -> bytes:
+    """The data with the properties of the handles in an MQRFH2, which the descriptor then announces."""
+    if original is None and new is None:
+        return data
+    check_folders(description_of(kept), data)
+    properties = put_properties(original, new, action)
+    if new is not None:
+        new.properties = properties
+    description, data = with_properties(description_of(kept), data, properties)
+    kept.encoding, kept.coded_char_set_id, kept.format = description
+    return data
 
 
 def _check_descriptor(descriptor: MessageDescriptor) -> int:
@@ -222,7 +254,7 @@ def _for_transmission(
     """
     embedded = descriptor.copy()
     if not is_default(descriptor):
-        data = extension_of(descriptor) + data
+        data = extension_of(descriptor, description_of(descriptor)) + data
         embedded.format = mq.MQFMT_MD_EXTENSION
         embedded.encoding, embedded.coded_char_set_id = mq.MQENC_NATIVE, manager.settings.ccsid
     header = TransmissionHeader(

@@ -28,6 +28,8 @@ class Attributes:
     defsopt: Literal["SHARED", "EXCL"] = "SHARED"
     hardenbo: bool = True
     usage: Literal["NORMAL", "XMITQ"] = "NORMAL"
+    propctl: Literal["COMPAT", "NONE", "ALL", "FORCE", "V6COMPAT"] = "COMPAT"
+    """What becomes of message properties where an MQGET does not say it."""
     descr: str = ""
     target: str | None = None
     """An alias queue's target."""

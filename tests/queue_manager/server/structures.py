@@ -47,6 +47,11 @@ class Structure:
         missing = cls.SIZE - len(buffer)
         return cls(*cls._struct.unpack_from(bytes(buffer) + bytes(missing) if missing > 0 else buffer))
 
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of the fields."""
+        return list(cls._places)
+
     def copy(self: S) -> S:
         return type(self)(*self._values(self))
 
@@ -128,6 +133,15 @@ class MessageDescriptor(Structure):
     original_length: Long
 
 
+def default_descriptor() -> MessageDescriptor:
+    """An MQMD with the initial values of its fields."""
+    texts = (b" " * 48, b" " * 48, b" " * 12, bytes(32), b" " * 32)
+    origin = (0, b" " * 28, b" " * 8, b" " * 8, b" " * 4)
+    head = (b"MD  ", 2, 0, mq.MQMT_DATAGRAM, mq.MQEI_UNLIMITED, 0, mq.MQENC_NATIVE, mq.MQCCSI_Q_MGR, mq.MQFMT_NONE)
+    kept = (mq.MQPRI_PRIORITY_AS_Q_DEF, mq.MQPER_PERSISTENCE_AS_Q_DEF, mq.MQ_NO_ID, mq.MQ_NO_ID, 0)
+    return MessageDescriptor(*head, *kept, *texts, *origin, *_DEFAULTS)
+
+
 VERSION_2_DEFAULTS = {
     "group_id": mq.MQ_NO_ID,
     "msg_seq_number": 1,
@@ -138,7 +152,7 @@ VERSION_2_DEFAULTS = {
 """The fields that version 1 of MQMD lacks, and what it stands for (IBM MQ, "MQMDE", table 2)."""
 
 version_2_fields = attrgetter(*VERSION_2_DEFAULTS)
-_DEFAULTS = tuple(VERSION_2_DEFAULTS.values())
+_DEFAULTS: tuple[Any, ...] = tuple(VERSION_2_DEFAULTS.values())
 _DEFAULT_END = struct.pack("=24s4i", *_DEFAULTS)
 
 
@@ -298,3 +312,55 @@ class ConnectRequest(Structure):
     token_length: Long
     peer_length: Long
     ccsid: Long
+
+
+@structure
+class Options(Structure):
+    """MQCMHO, MQDMHO, MQDMPO, MQBMHO and MQMHBO, which differ in their identifiers alone."""
+
+    struc_id: Byte4
+    version: Long
+    options: Long
+
+
+@structure
+class SetPropertyOptions(Structure):
+    """MQSMPO."""
+
+    struc_id: Byte4
+    version: Long
+    options: Long
+    value_encoding: Long
+    value_ccsid: Long
+
+
+@structure
+class InquirePropertyOptions(Structure):
+    """MQIMPO."""
+
+    struc_id: Byte4
+    version: Long
+    options: Long
+    requested_encoding: Long
+    requested_ccsid: Long
+    returned_encoding: Long
+    returned_ccsid: Long
+    reserved1: Long
+    name_pointer: LongLong
+    name_offset: Long
+    name_size: Long
+    name_length: Long
+    name_ccsid: Long
+    type_string: Byte8
+
+
+@structure
+class PropertyDescriptor(Structure):
+    """MQPD."""
+
+    struc_id: Byte4
+    version: Long
+    options: Long
+    support: Long
+    context: Long
+    copy_options: Long

@@ -29,6 +29,13 @@ class Verb(IntEnum):
     MQBEGIN = 10
     MQINQ = 11
     MQSET = 12
+    MQCRTMH = 13
+    MQDLTMH = 14
+    MQSETMP = 15
+    MQINQMP = 16
+    MQDLTMP = 17
+    MQBUFMH = 18
+    MQMHBUF = 19
     CONTROL = 99
 
 
