@@ -30,11 +30,31 @@ _OF_PUT = {
     mq.MQPMO_SET_ALL_CONTEXT: "setall",
 }
 
+WORDS = {
+    2: "browse",
+    5: "connect",
+    6: "crt",
+    3: "chg",
+    4: "clr",
+    7: "dlt",
+    8: "dsp",
+    9: "get",
+    10: "inq",
+    11: "put",
+    12: "passall",
+    13: "passid",
+    14: "set",
+    15: "setall",
+    16: "setid",
+}
+"""By MQAUTH number, the word of setmqaut."""
+
 
 def check_authority(manager: "QueueManager", user: str, name: str, *wanted: str) -> None:
     """Raises Refused for a user who may not do all of this to the object of this name."""
-    granted = manager.settings.authorities.get(user)
-    if granted is not None and not set(wanted) <= set(granted.get(name, ())):
+    if user not in manager.settings.authorities:
+        return
+    if not set(wanted) <= set(manager.authorities[user].get(name, ())):
         raise Refused(mq.MQRC_NOT_AUTHORIZED)
 
 

@@ -19,6 +19,7 @@ from tests.queue_manager.server.handle import Handle
 from tests.queue_manager.server.inquiring import check_counts, inquire, set_attributes
 from tests.queue_manager.server.manager import QueueManager
 from tests.queue_manager.server.messagehandle import MessageHandle
+from tests.queue_manager.server.objects import SERVER_CONNECTION
 from tests.queue_manager.server.opening import close_object, open_object, resolve, resolved_names
 from tests.queue_manager.server.putting import put
 from tests.queue_manager.server.queue import Queue
@@ -50,6 +51,10 @@ class Connection:
         self.unit = UnitOfWork(manager.log, manager.settings.max_uncommitted)
         self.user = _ANYONE
         self.application = b" " * 28
+        self.channel = ""
+        """The channel that it came by; empty until it is connected."""
+        self.process = 0
+        self.identifier = manager.new_id()
         self.ccsid = manager.settings.ccsid
         self.max_message_length = 0
         self.waiting: Get | None = None
@@ -135,9 +140,10 @@ class Connection:
         settings = self.manager.settings
         if self.manager.quiescing:
             raise Refused(mq.MQRC_Q_MGR_QUIESCING)
-        if trimmed(request.channel) != settings.channel:
+        channel = self.manager.channels.get(trimmed(request.channel))
+        if channel is None or channel.chltype != SERVER_CONNECTION:
             raise Refused(mq.MQRC_UNKNOWN_CHANNEL_NAME)
-        if trimmed(request.cipher) != settings.cipher:
+        if trimmed(request.cipher) != channel.sslciph:
             raise Refused(mq.MQRC_SSL_INITIALIZATION_ERROR)
         if trimmed(request.queue_manager).removeprefix("*") not in ("", settings.name):
             raise Refused(mq.MQRC_Q_MGR_NAME_ERROR)
@@ -152,9 +158,9 @@ class Connection:
         self.user = user or _ANYONE
         self.ccsid = request.ccsid
         check_authority(self.manager, self.user, "", "connect")
-        self.application = request.application
-        limit = settings.channel_max_message_length
-        self.max_message_length = min(request.max_message_length or limit, limit)
+        self.application, self.process = request.application, request.process
+        self.channel = trimmed(request.channel)
+        self.max_message_length = min(request.max_message_length or channel.maxmsgl, channel.maxmsgl)
         return Reply(parts=(_LONG.pack(settings.one_handle_per_thread),))
 
     def disconnect(self, body: memoryview) -> Reply:
@@ -162,6 +168,11 @@ class Connection:
         self.unit.commit()
         self._close_all()
         return Reply()
+
+    @property
+    def address(self) -> str:
+        """Where it came from."""
+        return self.frames.address
 
     # --- objects --------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.handle import Handle
-from tests.queue_manager.server.manager import COMMAND_QUEUE, QueueManager
+from tests.queue_manager.server.manager import AUTHENTICATION, COMMAND_QUEUE, QueueManager
 from tests.queue_manager.server.queue import Queue
 from tests.queue_manager.server.structures import padded
 
@@ -27,7 +27,7 @@ _PROPERTY_CONTROLS = {"COMPAT": 0, "NONE": 1, "ALL": 2, "FORCE": 3, "V6COMPAT": 
 class Attribute(NamedTuple):
     """How to read an attribute, and which types of queues have it. Characters have a length."""
 
-    read: Callable[[Any], int | str]
+    read: Callable[[Any], Any]
     types: frozenset[int] = _ALL
     length: int = 48
 
@@ -112,6 +112,7 @@ MANAGER: dict[int, Attribute] = {
     2025: Attribute(lambda m: "", length=20),  # MQCA_DEF_XMIT_Q_NAME
     2032: Attribute(lambda m: f"{m.settings.name}_test"),  # MQCA_Q_MGR_IDENTIFIER
     2120: Attribute(lambda m: "09040000", length=8),  # MQCA_VERSION
+    2125: Attribute(lambda m: AUTHENTICATION),  # MQCA_CONN_AUTH
 }
 
 

@@ -74,7 +74,16 @@ class Deleted:
     queue: str
 
 
-Entry = Put | Got | BackedOut | Defined | Deleted
+@dataclass(frozen=True, slots=True)
+class ObjectDefined:
+    """A channel or a namelist with these attributes; without any it is gone."""
+
+    kind: str
+    name: str
+    attributes: dict[str, Any] | None
+
+
+Entry = Put | Got | BackedOut | Defined | Deleted | ObjectDefined
 
 
 class MessageLog:
@@ -188,6 +197,9 @@ def _parts(entry: Entry) -> tuple[Buffer, ...]:
         case Deleted(queue):
             name = queue.encode()
             return (_ENTRY.pack(b"X", 0, len(name)) + name,)
+        case ObjectDefined(kind, called, attributes_or_none):
+            text = json.dumps([kind, called, attributes_or_none]).encode()
+            return (_ENTRY.pack(b"O", 0, len(text)) + text,)
 
 
 def _entries(record: memoryview) -> Iterator[Entry]:
@@ -218,4 +230,5 @@ _READERS: dict[bytes, Callable[[int, memoryview], Entry]] = {
     b"B": lambda number, body: BackedOut(number, _COUNT.unpack(body)[0]),
     b"D": lambda number, body: Defined(*json.loads(bytes(body))),
     b"X": lambda number, body: Deleted(bytes(body).decode()),
+    b"O": lambda number, body: ObjectDefined(*json.loads(bytes(body))),
 }

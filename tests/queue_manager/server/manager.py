@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from time import time_ns
@@ -10,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.faults import Faults
-from tests.queue_manager.server.log import BackedOut, Defined, Deleted, Entry, Got, MessageLog, Put, logged
+from tests.queue_manager.server.log import (
+    BackedOut,
+    Defined,
+    Deleted,
+    Entry,
+    Got,
+    MessageLog,
+    ObjectDefined,
+    Put,
+    logged,
+)
+from tests.queue_manager.server.objects import KINDS, Channel, Namelist, Object
 from tests.queue_manager.server.queue import Attributes, Message, Queue
 from tests.queue_manager.server.reporting import report
 from tests.queue_manager.server.structures import padded, unpack_descriptor
@@ -20,6 +32,8 @@ if TYPE_CHECKING:
     from tests.queue_manager.server.connection import Connection
 
 COMMAND_QUEUE = "SYSTEM.ADMIN.COMMAND.QUEUE"
+AUTHENTICATION = "SYSTEM.DEFAULT.AUTHINFO.IDPWOS"
+"""The authentication information object, of users' passwords."""
 STANDARD_QUEUES = {
     "DEV.QUEUE.1": Attributes(),
     "DEV.QUEUE.2": Attributes(),
@@ -69,6 +83,10 @@ class QueueManager:
     def __init__(self, settings: Settings, folder: Path) -> None:
         self.settings = settings
         self.queues: dict[str, Queue] = {}
+        self.channels: dict[str, Channel] = {}
+        self.namelists: dict[str, Namelist] = {}
+        self.authorities = deepcopy(settings.authorities)
+        """By user and object, what was set by commands, too; until the queue manager ends."""
         self.connections: set[Connection] = set()
         self.faults = Faults()
         self.quiescing = False
@@ -117,6 +135,20 @@ class QueueManager:
     def clear(self, queue: Queue) -> None:
         store(self.log, (), queue.clear())
 
+    # --- channels and namelists -----------------------------------------------------------------------------------
+
+    def define_object(self, name: str, made: Object) -> None:
+        """Makes a channel or a namelist, or gives one that is there new attributes."""
+        self._objects(made)[name] = made
+        self.log.write([ObjectDefined(_kind(made), name, asdict(made))])
+
+    def delete_object(self, name: str, made: Object) -> None:
+        del self._objects(made)[name]
+        self.log.write([ObjectDefined(_kind(made), name, None)])
+
+    def _objects(self, like: Object) -> dict[str, Any]:
+        return self.channels if isinstance(like, Channel) else self.namelists
+
     # --- messages -------------------------------------------------------------------------------------------------
 
     def unique(self) -> int:
@@ -148,11 +180,17 @@ class QueueManager:
 
     def _state(self) -> list[Entry]:
         queues = [queue for queue in self.queues.values() if not queue.temporary]
-        return [*(Defined(q.name, asdict(q.attributes)) for q in queues), *map(logged, self._kept())]
+        objects: list[tuple[str, Object]] = [*self.channels.items(), *self.namelists.items()]
+        return [
+            *(Defined(q.name, asdict(q.attributes)) for q in queues),
+            *(ObjectDefined(_kind(made), name, asdict(made)) for name, made in objects),
+            *map(logged, self._kept()),
+        ]
 
     def _recover(self) -> None:
         """Does again what the log says."""
         self.queues = {name: Queue(name, attributes) for name, attributes in STANDARD_QUEUES.items()}
+        longest, cipher = self.settings.channel_max_message_length, self.settings.cipher
         messages: dict[int, Message] = {}
         last = 0
         for entry in self.log.open():
@@ -169,11 +207,21 @@ class QueueManager:
                     self.queues.setdefault(name, Queue(name, Attributes())).attributes = Attributes(**attributes)
                 case Deleted(name):
                     del self.queues[name]
+                case ObjectDefined(kind, name, attributes):
+                    self._redefine(KINDS[kind](**(attributes or {})), name, there=attributes is not None)
+        self.channels[self.settings.channel] = Channel(sslciph=cipher, maxmsgl=longest)
         for each in self.queues.values():
             each.on_expired = self._expired
         for message in messages.values():
             message.queue.add(message)
         self._numbers = itertools.count(last + 1)
+
+    def _redefine(self, made: Object, name: str, *, there: bool) -> None:
+        """Does again what the log says of a channel or a namelist."""
+        if there:
+            self._objects(made)[name] = made
+        else:
+            self._objects(made).pop(name, None)
 
     # --- state ----------------------------------------------------------------------------------------------------
 
@@ -190,3 +238,7 @@ class QueueManager:
         for connection in list(self.connections):
             connection.end()
         self.log.close()
+
+
+def _kind(made: Object) -> str:
+    return next(kind for kind, type_ in KINDS.items() if isinstance(made, type_))

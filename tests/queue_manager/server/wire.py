@@ -63,6 +63,11 @@ class Frames(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
+    @property
+    def address(self) -> str:
+        """The address of who is connected; empty before that."""
+        return "" if self._transport is None else str(self._transport.get_extra_info("peername")[0])
+
     def connection_lost(self, error: Exception | None) -> None:
         self._on_lost()
 
