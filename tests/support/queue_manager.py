@@ -120,6 +120,15 @@ class QueueManager:
         status: dict[str, Any] = self._control("status", queue=queue)
         return status
 
+    def run_channel(self, transmission_queue: str) -> int:
+        """Takes what is on a transmission queue to the queues that it is for; returns how many messages went.
+
+        They are looked for on this queue manager, which stands for the other one. What cannot be delivered goes to the
+        dead-letter queue.
+        """
+        moved: int = self._control("run_channel", transmission_queue=transmission_queue)
+        return moved
+
     # --- faults ---------------------------------------------------------------------------------------------------
 
     def fault(

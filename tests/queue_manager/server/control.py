@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tests.queue_manager.server import constants as mq
+from tests.queue_manager.server.channelagent import run_channel
 from tests.queue_manager.server.faults import Fault
 from tests.queue_manager.server.queue import Attributes
 from tests.queue_manager.server.wire import Reply, Verb
@@ -50,6 +51,10 @@ def _status(connection: "Connection", queue: str) -> dict[str, Any]:
     }
 
 
+def _run_channel(connection: "Connection", transmission_queue: str) -> int:
+    return run_channel(connection.manager, connection.manager.queues[transmission_queue])
+
+
 def _fault(connection: "Connection", verb: str, **how: Any) -> None:
     connection.manager.faults.plan(Fault(Verb[verb], **how))
 
@@ -68,6 +73,7 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "alter": _alter,
     "clear": _clear,
     "status": _status,
+    "run_channel": _run_channel,
     "fault": _fault,
     "break_connections": _break_connections,
     "quiesce": _quiesce,

@@ -36,11 +36,16 @@ def check_report_options(descriptor: MessageDescriptor, *, remote: bool) -> int:
 
 
 def _asking() -> int:
-    return mq.MQRO_COA | mq.MQRO_COD | mq.MQRO_EXPIRATION | 0x01000000
+    return mq.MQRO_COA | mq.MQRO_COD | mq.MQRO_EXPIRATION | mq.MQRO_EXCEPTION
 
 
-def report(manager: "QueueManager", message: Message, option: int, unit: UnitOfWork | None = None) -> None:
-    """Makes the report that the message asks for by this option, in a unit of work if there is one."""
+def report(
+    manager: "QueueManager", message: Message, option: int, unit: UnitOfWork | None = None, *, feedback: int = 0
+) -> None:
+    """Makes the report that the message asks for by this option, in a unit of work if there is one.
+
+    The feedback of an exception is its reason.
+    """
     original = message.descriptor
     if not original.report & option:
         return
@@ -48,7 +53,7 @@ def report(manager: "QueueManager", message: Message, option: int, unit: UnitOfW
     if queue is None or trimmed(original.reply_to_q_mgr) not in ("", manager.settings.name):
         return
     descriptor = original.copy()
-    descriptor.msg_type, descriptor.feedback, descriptor.report = mq.MQMT_REPORT, _FEEDBACK[option], 0
+    descriptor.msg_type, descriptor.feedback, descriptor.report = mq.MQMT_REPORT, feedback or _FEEDBACK[option], 0
     descriptor.expiry = mq.MQEI_UNLIMITED
     descriptor.msg_id = original.msg_id if original.report & mq.MQRO_PASS_MSG_ID else manager.new_id()
     if not original.report & mq.MQRO_PASS_CORREL_ID:
