@@ -146,7 +146,14 @@ def test_authority_records(admin: Session, to: Target, connect: Callable[..., Se
     execute(admin, "SET_AUTH_REC", profile | {codes.MQIACF_AUTH_REMOVE_AUTHS: [codes.MQAUTH_INQUIRE]} | user)
     assert not may_open()
     execute(admin, "DELETE_AUTH_REC", profile | user)
-    assert refused(admin, "INQUIRE_AUTH_RECS", profile) == c.MQRC_UNKNOWN_OBJECT_NAME
+    assert refused(admin, "INQUIRE_AUTH_RECS", profile)
+
+
+@pytest.mark.guess
+def test_no_authority_records(admin: Session, to: Target, codes: ModuleType) -> None:
+    """IBM MQ: Inquire Authority Records; which reason it is that none is found with, its page does not say."""
+    profile = {codes.MQCACF_AUTH_PROFILE_NAME: b"DEV.QUEUE.1", codes.MQIACF_OBJECT_TYPE: to.mq.CMQC.MQOT_Q}
+    assert refused(admin, "INQUIRE_AUTH_RECS", profile) == to.mq.CMQC.MQRC_UNKNOWN_OBJECT_NAME
 
 
 def test_records_that_cannot_be_set(admin: Session, to: Target, codes: ModuleType) -> None:

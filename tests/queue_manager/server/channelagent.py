@@ -12,6 +12,7 @@ from tests.queue_manager.server import constants as mq
 from tests.queue_manager.server.context import now
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.extension import fold
+from tests.queue_manager.server.headers import description_of
 from tests.queue_manager.server.queue import Message, Queue
 from tests.queue_manager.server.reporting import report
 from tests.queue_manager.server.structures import (
@@ -101,14 +102,13 @@ def _undelivered(
 
 
 def _dead_letter(manager: "QueueManager", made: Message, to: Queue, header: TransmissionHeader, reason: int) -> Message:
-    described = made.descriptor
-    descriptor = described.copy()
+    descriptor = made.descriptor.copy()
     descriptor.format = mq.MQFMT_DEAD_LETTER_HEADER
     descriptor.encoding, descriptor.coded_char_set_id = mq.MQENC_NATIVE, manager.settings.ccsid
     program = padded("amqrmppa", 28)
     names = (header.remote_q_name, padded(trimmed(header.remote_q_mgr_name) or manager.settings.name, 48))
-    description = (described.encoding, described.coded_char_set_id, described.format)
-    dead = DeadLetterHeader(b"DLH ", 1, reason, *names, *description, mq.MQAT_UNIX, program, *now())
+    encoding, ccsid, name = description_of(made.descriptor)
+    dead = DeadLetterHeader(b"DLH ", 1, reason, *names, encoding, ccsid, name, mq.MQAT_UNIX, program, *now())
     return Message(descriptor, dead.packed() + made.data, to, manager.number(), made.expires, made.logged)
 
 
