@@ -102,6 +102,24 @@ def test_properties_in_the_data_are_found_by_the_handle(session: Session, queue:
     assert (value_of(got, "a"), value_of(got, "usr.b")) == (7, "x & y")
 
 
+@pytest.mark.parametrize("folder", ["mq", "usr"])
+def test_segments_without_defined_properties(session: Session, queue: str, folder: str, c: ModuleType) -> None:
+    """IBM MQ: 2443 (098B) MQRC_SEGMENTATION_NOT_ALLOWED: "MQ-defined properties are not valid in the message data"."""
+    made = handle(session)
+    made.properties.set(f"{folder}.Own".encode(), "1")
+    put(session, queue, made)
+    data = get(session, queue, c.MQGMO_PROPERTIES_FORCE_MQRFH2)
+    announced = extension(
+        c, Format=data.md.Format, CodedCharSetId=1208, Encoding=c.MQENC_NATIVE, MsgFlags=c.MQMF_SEGMENTATION_ALLOWED
+    )
+    destination, body = session.destination(queue), announced + data.body
+    if folder == "usr":
+        session.put(destination, body, Format=c.MQFMT_MD_EXTENSION)
+    else:
+        with session.fails(c.MQRC_SEGMENTATION_NOT_ALLOWED):
+            session.put(destination, body, Format=c.MQFMT_MD_EXTENSION)
+
+
 def test_synonyms(session: Session, queue: str, c: ModuleType) -> None:
     """IBM MQ: MQINQMP, Name, properties that have known synonyms; Property name restrictions."""
     put_raw(session, queue, c.MQFMT_RF_HEADER_2, properties(c, b"<jms><Dst>queue:///Q</Dst></jms>"))

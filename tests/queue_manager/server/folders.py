@@ -23,7 +23,8 @@ from tests.queue_manager.server.properties import KEYWORDS, NUMBERS, USER_FOLDER
 _FIXED = LAYOUTS[mq.MQFMT_RF_HEADER_2]
 _CCSID_AT = _FIXED.least - 4
 _LENGTH_AT = 8
-_PROPERTY_FOLDERS = frozenset({USER_FOLDER, "mq", "mq_usr", "mqps", "mqext", "mcd", "jms", "sib", "sib_usr"})
+DEFINED_FOLDER = "mq"
+_PROPERTY_FOLDERS = frozenset({USER_FOLDER, DEFINED_FOLDER, "mq_usr", "mqps", "mqext", "mcd", "jms", "sib", "sib_usr"})
 COMPATIBLE = frozenset({"mcd", "jms", USER_FOLDER, "mqext"})
 """The folders whose properties programs of old expect in an MQRFH2."""
 _BEFORE = frozenset({mq.MQFMT_XMIT_Q_HEADER, mq.MQFMT_RF_HEADER_1, mq.MQFMT_DEAD_LETTER_HEADER})
@@ -83,6 +84,13 @@ class Parsed:
 def may_hold_properties(name: bytes) -> bool:
     """Whether data of this Format can begin with headers at all."""
     return name in LAYOUTS
+
+
+def holds_defined_properties(description: Description, data: bytes) -> bool:
+    """Whether there are properties in the data that IBM MQ defines itself."""
+    return may_hold_properties(description.format) and any(
+        found.path[0] == DEFINED_FOLDER for found in parse(description, data).properties
+    )
 
 
 def parse(description: Description, data: bytes) -> Parsed:
@@ -281,7 +289,7 @@ def _attributes(found: Property) -> str:
         attributes["dt"] = found.unknown_type
     if found.type == mq.MQTYPE_NULL:
         attributes["xsi:nil"] = "true"
-    if found.path[0] == "mq":
+    if found.path[0] == DEFINED_FOLDER:
         attributes |= {name: said for (name, said), support in _SUPPORTS.items() if support == found.support}
     if found.context:
         attributes["context"] = "user"

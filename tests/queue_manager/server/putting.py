@@ -1,7 +1,7 @@
 """MQPUT and MQPUT1: what is checked, what is filled in, and where the message goes.
 
-Sources: IBM MQ, "MQPUT", "MQPUT1", "MQPMO", "MQMD", and the pages of the reasons. In which order a call is checked is
-believed.
+Sources: IBM MQ, "MQPUT", "MQPUT1", "MQPMO", "MQMD", and the pages of the reasons. In which order a call is checked, and
+that the properties of a handle do not count for the length of a message, is believed.
 """
 
 from time import time
@@ -12,7 +12,7 @@ from tests.queue_manager.server.context import check_context, now, saved_context
 from tests.queue_manager.server.errors import Refused
 from tests.queue_manager.server.extension import extension_of, fold, move_behind_dead_letter_header
 from tests.queue_manager.server.folders import check as check_folders
-from tests.queue_manager.server.folders import with_properties
+from tests.queue_manager.server.folders import holds_defined_properties, with_properties
 from tests.queue_manager.server.grouping import place
 from tests.queue_manager.server.handle import Destination, Handle
 from tests.queue_manager.server.headers import check_headers, description_of
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tests.queue_manager.server.connection import Connection
 
 _SMALLEST_SEGMENT = 16
+_SEGMENTS = mq.MQMF_SEGMENTED | mq.MQMF_SEGMENTATION_ALLOWED
 _SYNCPOINTS = mq.MQPMO_SYNCPOINT | mq.MQPMO_NO_SYNCPOINT
 _UNDEFINED_OPTIONS = 0x1 | 0x8 | 0x10
 _MESSAGE_TYPES = {
@@ -81,6 +82,8 @@ def put(
     if descriptor.version > 1:
         check_headers(kept, data)
     _check_size(connection, destination, kept, data)
+    if kept.msg_flags & _SEGMENTS and holds_defined_properties(description_of(kept), data):
+        raise Refused(mq.MQRC_SEGMENTATION_NOT_ALLOWED)
     if syncpoint:
         connection.unit.make_room()
     warning = warning or place(manager, handle, kept, len(data), options.options)
