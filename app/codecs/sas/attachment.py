@@ -117,11 +117,11 @@ def write_count(count: int, dialect: Dialect) -> bytes:
 def _fault(header: AttachmentHeader) -> Fault | None:
     fault = outside("original_msg_type", header.original_msg_type, -INT_LIMIT, INT_LIMIT)
     for index, attachment in enumerate(header.attachments):
-        fault = fault or _attachment_fault(attachment, f"attachments[{index}].")
+        fault = fault or attachment_fault(attachment, f"attachments[{index}].")
     return fault
 
 
-def _attachment_fault(attachment: Attachment, path: str) -> Fault | None:
+def attachment_fault(attachment: Attachment, path: str) -> Fault | None:
     if not isinstance(attachment.type, AttachmentKind):
         return f"{path}type", f"{attachment.type} is no attachment type"
     return control_in(

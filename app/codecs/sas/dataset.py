@@ -101,10 +101,10 @@ def read_definition(body: Buffer, mask: int, charset: str = "latin-1") -> tuple[
     """
 
     def attempt(dialect: Dialect) -> DataSetDefinition | None:
-        return reading.attempt(DataSetDefinition, body, dialect.context(charset), _definition_fault)
+        return reading.attempt(DataSetDefinition, body, dialect.context(charset), definition_fault)
 
     def explain(dialect: Dialect) -> tuple[int, WireError]:
-        return reading.explain(DataSetDefinition, body, dialect.context(charset), _definition_fault)
+        return reading.explain(DataSetDefinition, body, dialect.context(charset), definition_fault)
 
     possible = frames(mask)
     found = survey(attempt, possible, known=mask)
@@ -222,7 +222,7 @@ def _holds(size: int, definition: DataSetDefinition) -> bool:
     return size == 0 if not definition.obs_length else size >= 0 and size % definition.obs_length == 0
 
 
-def _definition_fault(definition: DataSetDefinition) -> Fault | None:
+def definition_fault(definition: DataSetDefinition) -> Fault | None:
     return (
         outside("type", definition.type, MessageKind.DEFINITION, MessageKind.DEFINITION + 1)
         or outside("observations", definition.observations, -1, OBSERVATION_LIMIT)
@@ -244,11 +244,11 @@ def _variables_fault(message: VariableMessage) -> Fault | None:
     for index, variable in enumerate(message.variables):
         if fault is not None:
             break
-        fault = _variable_fault(f"variables[{index}].", variable)
+        fault = variable_fault(f"variables[{index}].", variable)
     return fault
 
 
-def _variable_fault(path: str, variable: Variable) -> Fault | None:
+def variable_fault(path: str, variable: Variable) -> Fault | None:
     if not variable.name.strip():
         return f"{path}name", "a variable without a name"
     return (

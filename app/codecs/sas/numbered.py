@@ -1,0 +1,255 @@
+"""The specification's tables over numbered fields: the attachment layout for TIB/Rendezvous.
+
+A row that the queue layouts write as bytes is a field here, and a text with its length is two. All fields of a message
+have one name, which tells what the message is. They are found by their identifiers, which begin with 1, in any order.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from app.codecs.rendezvous.constants import HEADER_SIZE, MOST_DEPTH
+from app.codecs.rendezvous.fields import message_end, places
+from app.codecs.rendezvous.message import Field, decode_field, encode_message
+from app.codecs.rendezvous.values import size_of
+from app.wire import Layout, Many, Num, Raw, Text, WireError
+from app.wire.kinds import Buffer, Kind, named
+
+L = TypeVar("L", bound=Layout)
+
+Value = tuple[str, Any]
+"""The API's name of a field's type, and the field's value."""
+
+INTEGERS: Final = frozenset({"I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"})
+
+_TYPES: Final = {"i": "I32", "long": "I32", "h": "I16", "I": "U32", "d": "F64"}
+_RANGES: Final = {
+    "i": (-(1 << 31), 1 << 31),
+    "long": (-(1 << 31), 1 << 31),
+    "h": (-(1 << 15), 1 << 15),
+    "I": (0, 1 << 32),
+}
+_OPAQUE_SIZE: Final = 4
+"""Passwords, of four bytes, are opaque; other fields of bytes are strings."""
+_NUMBER_SIZES: Final = {"I16": 2, "I32": 4, "U32": 4, "F64": 8}
+
+
+class Numbered(NamedTuple):
+    """A field, and the byte of its message where it begins."""
+
+    at: int
+    field: Field
+
+
+def message_name(body: Buffer) -> str:
+    """Return the name of the first field, which tells what a message is; empty for none. Raises WireError."""
+    end = message_end(body, 0, len(body))
+    first = next(places(body, HEADER_SIZE, end), None)
+    return (first.name or "") if first else ""
+
+
+def numbered(body: Buffer) -> list[Numbered]:
+    """Return the fields of a whole message by their identifiers, which go from 1 on without a gap.
+
+    A message in which no field has an identifier has them in the order of the wire. Raises WireError.
+    """
+    end = message_end(body, 0, len(body))
+    if end != len(body):
+        raise WireError("length", 0, f"a message of {end} bytes, and {len(body) - end} behind it")
+    found = [
+        Numbered(place.at, decode_field(body, place, f"field[{number}]", MOST_DEPTH))
+        for number, place in enumerate(places(body, HEADER_SIZE, end))
+    ]
+    if not any(each.field.id for each in found):
+        return found
+    found.sort(key=lambda each: each.field.id)
+    for number, each in enumerate(found, 1):
+        if each.field.id != number:
+            raise WireError(f"field {each.field.id}", each.at, f"identifier {each.field.id}, where {number} belongs")
+    return found
+
+
+class Reader:
+    """The fields of a message, taken one after the other. Every method raises WireError."""
+
+    def __init__(self, body: Buffer, charset: str = "latin-1") -> None:
+        self.fields = numbered(body)
+        self.at = 0
+        self._size, self._charset = len(body), charset
+
+    @property
+    def left(self) -> int:
+        """How many fields have not been taken."""
+        return len(self.fields) - self.at
+
+    def place(self, ahead: int = 0) -> int:
+        """Return the byte where the field so many fields ahead begins."""
+        index = self.at + ahead
+        return self.fields[index].at if 0 <= index < len(self.fields) else self._size
+
+    def type_of(self, ahead: int) -> str:
+        """Return the type of the field so many fields ahead: INT for integers, empty behind the last."""
+        index = self.at + ahead
+        if index >= len(self.fields):
+            return ""
+        found = self.fields[index].field.type
+        return "INT" if found in INTEGERS else found
+
+    def field(self, row: str) -> Field:
+        """Take any field."""
+        if not self.left:
+            raise WireError(row, self._size, f"the message ends after {self.at} fields")
+        self.at += 1
+        return self.fields[self.at - 1].field
+
+    def integer(self, row: str, code: str = "i") -> int:
+        """Take an integer of any width whose value fits the row's."""
+        field = self.field(row)
+        low, high = _RANGES[code]
+        if field.type not in INTEGERS:
+            raise WireError(row, self.place(-1), f"{field.type}, where an integer belongs")
+        if not low <= field.value < high:
+            raise WireError(row, self.place(-1), f"{field.value} is not from {low} to {high - 1}")
+        return int(field.value)
+
+    def count(self, row: str, fields_each: int = 1) -> int:
+        """Take the number of something that has at least so many fields, which the message must still have."""
+        number = self.integer(row)
+        if not 0 <= number * fields_each <= self.left:
+            why = f"{number} times {fields_each} fields, where {self.left} are left"
+            raise WireError(row, self.place(-1), why)
+        return number
+
+    def string(self, row: str) -> bytes:
+        """Take the bytes of a string, without its NUL."""
+        field = self.field(row)
+        if field.type == "STRING":
+            return str(field.value).encode("latin-1")
+        if field.type == "OPAQUE":
+            return bytes(field.value)
+        raise WireError(row, self.place(-1), f"{field.type}, where STRING belongs")
+
+    def words(self, row: str) -> str:
+        """Take a string as text in the message's character set."""
+        data = self.string(row)
+        try:
+            return data.decode(self._charset)
+        except UnicodeError as error:
+            raise WireError(row, self.place(-1), f"not {self._charset}: {error}") from None
+
+    def text(self, row: str) -> str:
+        """Take a length and a text; the length may count the NUL."""
+        length = self.integer(f"{row}.length")
+        text = self.words(row)
+        size = len(text.encode(self._charset))
+        if length not in {size, size + 1}:
+            raise WireError(row, self.place(-2), f"a length of {length}, and the text has {size} bytes")
+        return text
+
+    def raw(self, row: str, size: int) -> bytes:
+        """Take bytes of which there are at most so many; those that are not there are zeros."""
+        data = self.string(row)
+        if len(data) > size:
+            raise WireError(row, self.place(-1), f"{len(data)} bytes, where {size} belong")
+        return data.ljust(size, b"\0")
+
+    def table(self, layout: type[L], path: str) -> L:
+        """Take the fields of a layout's rows."""
+        values: dict[str, Any] = {}
+        for name, kind, _ in layout.ROWS:
+            values[name] = self._row(f"{path}{name}", kind, values)
+        return layout(**values)
+
+    def _row(self, row: str, kind: Kind, values: dict[str, Any]) -> Any:
+        match kind:
+            case Num(code, enum):
+                load = named(enum)
+                value = self.integer(row, code)
+                return load(value) if load else value
+            case Raw(size):
+                return self.raw(row, size)
+            case Text():
+                return self.text(row)
+            case Many(of, str(count)):
+                if not 0 <= values[count] * fields_of(of.ROWS) <= self.left:
+                    raise WireError(row, self.place(), f"{values[count]} entries in {self.left} fields")
+                return [self.table(of, f"{row}[{index}].") for index in range(values[count])]  # type: ignore[type-var]
+        raise TypeError(f"{row} is no row of numbered fields: {kind}")
+
+    def end(self, row: str) -> None:
+        """Make sure that all fields have been taken."""
+        if self.left:
+            raise WireError(row, self.place(), f"{self.left} fields too many")
+
+
+def fields_of(rows: Iterable[tuple[str, Kind, str]]) -> int:
+    """Return how many fields rows take; one that is repeated as often as another says takes none by itself."""
+    return sum(2 if isinstance(kind, Text) else not isinstance(kind, Many) for _, kind, _ in rows)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def text_values(text: str, charset: str, row: str, *, or_one: bool = False) -> list[Value]:
+    """Return a length and a text; with `or_one` the length of no text is 1. Raises WireError."""
+    string = string_value(text.encode(charset), row)
+    return [("I32", len(string[1]) or int(or_one)), string]
+
+
+def string_value(data: bytes, row: str) -> Value:
+    """Return bytes as a string. Raises WireError for a NUL, which would end it."""
+    if (nul := data.find(0)) >= 0:
+        raise WireError(row, nul, "a NUL within a string")
+    return "STRING", data.decode("latin-1")
+
+
+def table_values(layout: Layout, charset: str, path: str) -> Iterator[Value]:
+    """Return the fields of a layout's rows. Raises WireError for what a field cannot hold."""
+    for name, kind, _ in layout.ROWS:
+        value, row = getattr(layout, name), f"{path}{name}"
+        match kind:
+            case Num(code):
+                yield _TYPES[code], int(value)
+            case Raw(size) if size == _OPAQUE_SIZE:
+                yield "OPAQUE", bytes(value)
+            case Raw():
+                yield string_value(value.rstrip(b"\0"), row)
+            case Text(_, or_one):
+                yield from text_values(value, charset, row, or_one=or_one)
+            case Many():
+                for index, entry in enumerate(value):
+                    yield from table_values(entry, charset, f"{row}[{index}].")
+
+
+def write_message(name: str, values: Iterable[Value]) -> bytes:
+    """Return a message whose fields have one name and identifiers from 1 on. Raises WireError."""
+    return encode_message([Field(name, number, kind, value) for number, (kind, value) in enumerate(values, 1)])
+
+
+def values_size(name: str, values: Iterable[Value]) -> int:
+    """Return the bytes of fields in a message."""
+    total = 0
+    for kind, value in values:
+        size = _NUMBER_SIZES.get(kind) or len(value) + (kind == "STRING")
+        total += len(name) + 5 + len(size_of(size)) + size
+    return total
+
+
+def grouped(name: str, heads: int, entries: Iterable[Sequence[Value]], limit: int) -> Iterator[list[Sequence[Value]]]:
+    """Group entries so that each group, behind `heads` numbers, fits a message of at most `limit` bytes.
+
+    Raises WireError for an entry that does not fit a message of its own.
+    """
+    head = HEADER_SIZE + values_size(name, [("I32", 0)] * heads)
+    group: list[Sequence[Value]] = []
+    used = head
+    for entry in entries:
+        size = values_size(name, entry)
+        if head + size > limit:
+            raise WireError(name, 0, f"an entry of {size} bytes, where a message has room for {limit - head}")
+        if used + size > limit:
+            yield group
+            group, used = [], head
+        group.append(entry)
+        used += size
+    if group:
+        yield group

@@ -1,0 +1,448 @@
+"""The observations of a data set on TIB/Rendezvous (ATO): a field for each value, with its type before it.
+
+They become rows of bytes, as the queue layouts have them: numbers as 8 bytes, big-endian, and texts filled up with
+blanks. A message is read in one of three ways, which agree. Where every value takes as many bytes as its variable, the
+message is compared with a template (`_regular`). Otherwise its fields are found and gathered all at once (`_general`).
+What is unusual is read field by field, which also finds the place of an error (`_plain`).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from app.codecs.rendezvous.constants import (
+    HEADER_SIZE,
+    LONG_SIZE,
+    MAGIC,
+    MEDIUM_SIZE,
+    SHORT_SIZE_LIMIT,
+    WireType,
+)
+from app.codecs.rendezvous.fields import message_end
+from app.codecs.rendezvous.values import size_of
+from app.codecs.sas.dataset import DOUBLE_SIZE, Variable
+from app.codecs.sas.entries import MESSAGE_LIMIT
+from app.codecs.sas.numbered import Reader
+from app.codecs.sas.words import MessageKind
+from app.wire import WireError
+from app.wire.kinds import Buffer
+
+Bytes = npt.NDArray[np.uint8]
+Integers = npt.NDArray[np.int64]
+
+_NAME: Final = b"ATO"
+_PREFIX: Final = bytes([len(_NAME) + 3]) + _NAME + b"\0"
+_PREFIX_BYTES: Final = np.frombuffer(_PREFIX, np.uint8)
+_TYPE_AT: Final = len(_PREFIX) + 2
+"""Where a field's type stands: behind its name, the NUL and the identifier."""
+_DATA_AT: Final = _TYPE_AT + 2
+_INTEGER_FIELD: Final = _DATA_AT + 4
+_HIGHEST_ID: Final = 65_535
+_BLANK: Final = 0x20
+_NUMERIC: Final = 1
+_CHARACTER: Final = 2
+_READINGS: Final = (1, 0, 2)
+"""What each value repeats: the type of record; nothing; the number of observations and the type of record."""
+
+
+class Shape(NamedTuple):
+    """The values of a row: which of them are numeric, and how many bytes each takes."""
+
+    numeric: tuple[bool, ...]
+    widths: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        return sum(self.widths)
+
+    @classmethod
+    def of(cls, variables: Sequence[Variable]) -> "Shape":
+        """Return the shape of rows of these variables. Every number has 8 bytes, whatever the variable's length."""
+        numeric = tuple(variable.is_numeric for variable in variables)
+        widths = tuple(DOUBLE_SIZE if variable.is_numeric else variable.length for variable in variables)
+        return cls(numeric, widths)
+
+
+class Block(NamedTuple):
+    """The values of one message: the number that it says, how many there are, and their bytes side by side."""
+
+    said: int
+    values: int
+    data: Bytes
+
+
+def read_observations(body: Buffer, shape: Shape, first: int = 0) -> Block:
+    """Return the values in one message, the first of which is value number `first` of its row. Raises WireError."""
+    buffer = np.frombuffer(body, np.uint8)
+    end = message_end(body, 0, len(body))
+    if end == len(body) and shape.widths:
+        found = _regular(buffer, shape, first % len(shape.widths)) or _general(buffer, shape, first)
+        if found is not None:
+            return found
+    return _plain(body, shape, first)
+
+
+# --- every value as wide as its variable ------------------------------------------------------------------------------
+
+
+class _Template(NamedTuple):
+    """The bytes of some values' fields, without identifiers and values."""
+
+    data: Bytes
+    mask: Bytes
+    ids: Integers
+    values: Integers
+    texts: Integers
+    """Columns of `values` that belong to texts."""
+
+
+@lru_cache(maxsize=256)
+def _template(shape: Shape, start: int, count: int, repeats: int) -> _Template:
+    """The fields of `count` values from variable `start` on, round and round."""
+    data, mask = bytearray(), bytearray()
+    ids: list[int] = []
+    values: list[int] = []
+    texts: list[int] = []
+
+    def field(kind: int, size: int, value: bytes | None, behind: bytes = b"") -> None:
+        nonlocal data, mask
+        ids.append(len(data) + len(_PREFIX))
+        head = size_of(size + len(behind))
+        data += _PREFIX + b"\0\0" + bytes([kind]) + head
+        mask += b"\xff" * len(_PREFIX) + b"\0\0\xff" + b"\xff" * len(head)
+        if value is None:
+            values.extend(range(len(data), len(data) + size))
+        data += (bytes(size) if value is None else value) + behind
+        mask += (b"\0" if value is None else b"\xff") * size + b"\xff" * len(behind)
+
+    for index in range(start, start + count):
+        number = index % len(shape.widths)
+        is_numeric, width = shape.numeric[number], shape.widths[number]
+        if repeats == 2:
+            field(WireType.INT, 4, None)
+            del values[-4:]
+        if repeats:
+            field(WireType.INT, 4, MessageKind.OBSERVATIONS.to_bytes(4, "big"))
+        field(WireType.INT, 4, (_NUMERIC if is_numeric else _CHARACTER).to_bytes(4, "big"))
+        if is_numeric:
+            field(WireType.REAL, width, None)
+        else:
+            texts.extend(range(len(values), len(values) + width))
+            field(WireType.STRING, width, None, b"\0")
+    return _Template(
+        np.frombuffer(bytes(data), np.uint8),
+        np.frombuffer(bytes(mask), np.uint8),
+        *(np.array(each, np.int64) for each in (ids, values, texts)),
+    )
+
+
+def _regular(buffer: Bytes, shape: Shape, phase: int) -> Block | None:
+    """Read a message of whole rows, each value as wide as its variable; None for any other."""
+    size = len(buffer) - HEADER_SIZE
+    for repeats in (1, 0):
+        heads = 2 - repeats
+        template = _template(shape, phase, len(shape.widths), repeats)
+        stride, body = len(template.data), size - heads * _INTEGER_FIELD
+        rows, rest = divmod(body, stride)
+        if rest or rows < 1 or heads + rows * len(template.ids) > _HIGHEST_ID:
+            continue
+        said = _heads(buffer, heads)
+        if said is None:
+            continue
+        cells = buffer[HEADER_SIZE + heads * _INTEGER_FIELD :].reshape(rows, stride)
+        if not _has_identifiers(cells, template, heads) or ((cells ^ template.data) & template.mask).any():
+            continue
+        data = np.take(cells, template.values, axis=1)
+        if template.texts.size and not np.take(data, template.texts, axis=1).all():
+            return None
+        return Block(said, rows * len(shape.widths), data.reshape(-1))
+    return None
+
+
+def _heads(buffer: Bytes, heads: int) -> int | None:
+    """The count in front of the values, and the type of record behind it where it stands once."""
+    numbers = []
+    for number in range(heads):
+        at = HEADER_SIZE + number * _INTEGER_FIELD
+        expected = _PREFIX + (number + 1).to_bytes(2, "big") + bytes([WireType.INT, 4])
+        if buffer[at : at + _DATA_AT].tobytes() != expected:
+            return None
+        numbers.append(int.from_bytes(buffer[at + _DATA_AT : at + _INTEGER_FIELD].tobytes(), "big", signed=True))
+    return None if numbers[1:] not in ([], [MessageKind.OBSERVATIONS]) else numbers[0]
+
+
+def _has_identifiers(cells: Bytes, template: _Template, heads: int) -> bool:
+    high = np.take(cells, template.ids, axis=1).astype(np.uint16)
+    found = (high << 8) | np.take(cells, template.ids + 1, axis=1)
+    return bool((found.reshape(-1) == np.arange(heads + 1, heads + 1 + found.size)).all())
+
+
+# --- values of any size -----------------------------------------------------------------------------------------------
+
+
+class _Found(NamedTuple):
+    """The fields of a message in the order of their identifiers."""
+
+    type: Bytes
+    data_at: Integers
+    size: Integers
+
+
+def _general(buffer: Bytes, shape: Shape, first: int) -> Block | None:
+    """Read a message whose fields all have the name ATO and the usual types; None for any other."""
+    found = _fields(buffer)
+    if found is None or found.type[0] != WireType.INT:
+        return None
+    is_value = (found.type == WireType.REAL) | (found.type == WireType.STRING)
+    is_integer = (found.type == WireType.INT) & (found.size == 4)
+    at = np.flatnonzero(is_value)
+    repeats = _repeats(at, len(is_value))
+    if repeats is None or not (is_value | is_integer).all():
+        return None
+    said = int(_integers(buffer, found.data_at[:1])[0])
+    records = found.data_at[1:2] if not repeats else found.data_at[at - 2]
+    if (_integers(buffer, records) != MessageKind.OBSERVATIONS).any():
+        return None
+    variable = (first + np.arange(len(at))) % len(shape.widths)
+    numeric = np.array(shape.numeric)[variable]
+    as_said = (_integers(buffer, found.data_at[at - 1]) == _NUMERIC) == numeric
+    as_typed = (found.type[at] == WireType.REAL) == numeric
+    if not (as_said & as_typed).all():
+        return None
+    data = _gathered(buffer, found.data_at[at], found.size[at], numeric, np.array(shape.widths)[variable])
+    return None if data is None else Block(said, len(at), data)
+
+
+def _fields(buffer: Bytes) -> _Found | None:
+    """Where the fields lie: all that begins as a field may be one; those are, at which the one before ends."""
+    last = len(buffer) - _DATA_AT
+    if last < HEADER_SIZE:
+        return None
+    begins = buffer[: last + 1] == _PREFIX_BYTES[0]
+    for offset in range(1, len(_PREFIX)):
+        begins &= buffer[offset : last + 1 + offset] == _PREFIX_BYTES[offset]
+    begins[:HEADER_SIZE] = False
+    at = np.flatnonzero(begins)
+    if not at.size or at[0] != HEADER_SIZE:
+        return None
+    sizes = _sizes(buffer, at + _TYPE_AT + 1)
+    if sizes is None:
+        return None
+    data_at, size = sizes
+    end = data_at + size
+    if end[-1] != len(buffer) or (end[:-1] != at[1:]).any():
+        chain = _chain(at, end, len(buffer))
+        if chain is None:
+            return None
+        at, data_at, size = at[chain], data_at[chain], size[chain]
+    ids = (buffer[at + len(_PREFIX)].astype(np.int64) << 8) | buffer[at + len(_PREFIX) + 1]
+    expected = np.arange(1, len(ids) + 1)
+    kinds = buffer[at + _TYPE_AT]
+    if (ids != expected).any():
+        order = np.argsort(ids, kind="stable")
+        if (ids[order] != expected).any():
+            return None
+        kinds, data_at, size = kinds[order], data_at[order], size[order]
+    return _Found(kinds, data_at, size)
+
+
+def _sizes(buffer: Bytes, at: Integers) -> tuple[Integers, Integers] | None:
+    """Where the data of fields begin and how many bytes they have, by the sizes that stand at these places."""
+    marks = buffer[at]
+    size = marks.astype(np.int64)
+    data_at = at + 1
+    for mark, width in ((MEDIUM_SIZE, 2), (LONG_SIZE, 4)):
+        chosen = np.flatnonzero(marks == mark)
+        if not chosen.size:
+            continue
+        places = data_at[chosen][:, None] + np.arange(width)
+        number = np.zeros(len(chosen), np.int64)
+        for column in buffer[np.minimum(places, len(buffer) - 1)].T:
+            number = (number << 8) | column
+        size[chosen] = number - width
+        data_at[chosen] += width
+    is_short = data_at == at + 1
+    return None if (is_short & (marks >= SHORT_SIZE_LIMIT)).any() else (data_at, size)
+
+
+def _chain(at: Integers, end: Integers, size: int) -> list[int] | None:
+    """The places that are fields: the first, and each that the one before ends at, up to the end of the message."""
+    following = np.searchsorted(at, end)
+    followers = np.where(at[np.minimum(following, len(at) - 1)] == end, following, -1).tolist()
+    chain, index = [0], 0
+    while end[index] != size:
+        index = followers[index]
+        if index <= chain[-1]:
+            return None
+        chain.append(index)
+    return chain
+
+
+def _repeats(values_at: Integers, fields: int) -> int | None:
+    """What each value repeats, by the places of the values among the fields."""
+    for repeats in _READINGS:
+        each = repeats + 2
+        if (
+            fields == 2 - repeats + each * len(values_at)
+            and (values_at == 1 - repeats + each * np.arange(1, len(values_at) + 1)).all()
+        ):
+            return repeats
+    return None
+
+
+def _integers(buffer: Bytes, at: Integers) -> Integers:
+    """The numbers of 4 bytes at these places."""
+    raw = np.ascontiguousarray(buffer[at[:, None] + np.arange(4)])
+    return raw.view(">i4").reshape(-1).astype(np.int64)
+
+
+def _gathered(
+    buffer: Bytes, at: Integers, size: Integers, numeric: npt.NDArray[np.bool_], width: Integers
+) -> Bytes | None:
+    """The bytes of the values side by side, each as wide as its variable; None where a text needs a closer look."""
+    if (size[numeric] != DOUBLE_SIZE).any():
+        return None
+    last = buffer[np.maximum(at + size - 1, 0)]
+    size = size - (~numeric & (size > 0) & (last == 0))
+    if (size > width).any():
+        return None
+    ends = np.cumsum(width)
+    total = int(ends[-1]) if len(ends) else 0
+    within = np.arange(total) - np.repeat(ends - width, width)
+    is_there = within < np.repeat(size, width)
+    places = np.repeat(at, width) + within
+    data = buffer[np.where(is_there, places, 0)]
+    data[~is_there] = _BLANK
+    return data if data[np.repeat(~numeric, width)].all() else None
+
+
+# --- one field after the other ----------------------------------------------------------------------------------------
+
+
+def _plain(body: Buffer, shape: Shape, first: int) -> Block:
+    reader = Reader(body)
+    said = reader.integer("ATO.count")
+    if not shape.widths:
+        raise WireError("ATO", reader.place(), "observations of a data set without variables")
+    refusal: WireError | None = None
+    for repeats in _READINGS:
+        values, rest = divmod(len(reader.fields) - 2 + repeats, repeats + 2)
+        if rest or values < 0:
+            continue
+        reader.at = 0
+        try:
+            pieces = list(_values(reader, shape, first, repeats, values))
+        except WireError as error:
+            refusal = refusal or error
+            continue
+        return Block(said, values, np.frombuffer(b"".join(pieces), np.uint8))
+    if len(reader.fields) == 1:
+        return Block(said, 0, np.empty(0, np.uint8))
+    raise refusal or WireError("ATO", reader.place(), f"{len(reader.fields)} fields are no whole values")
+
+
+def _values(reader: Reader, shape: Shape, first: int, repeats: int, values: int) -> Iterator[bytes]:
+    names = ["count", "record"]
+    _take(reader, "ATO.", names[: 2 - repeats])
+    for index in range(values):
+        path = f"ATO[{index}]."
+        _take(reader, path, names[2 - repeats :] if repeats else [])
+        number = (first + index) % len(shape.widths)
+        yield _value(reader, path, is_numeric=shape.numeric[number], width=shape.widths[number])
+
+
+def _take(reader: Reader, path: str, names: Sequence[str]) -> None:
+    for name in names:
+        found = reader.integer(f"{path}{name}")
+        if name == "record" and found != MessageKind.OBSERVATIONS:
+            why = f"{found}, where the type of record is {MessageKind.OBSERVATIONS.value}"
+            raise WireError(f"{path}{name}", reader.place(-1), why)
+
+
+def _value(reader: Reader, path: str, *, is_numeric: bool, width: int) -> bytes:
+    if (reader.integer(f"{path}vtype") == _NUMERIC) != is_numeric:
+        kind = "numeric" if is_numeric else "character"
+        raise WireError(f"{path}vtype", reader.place(-1), f"a value of another type than its variable, which is {kind}")
+    if not is_numeric:
+        data = reader.string(f"{path}value")
+        if len(data) > width:
+            raise WireError(f"{path}value", reader.place(-1), f"{len(data)} bytes, where the variable has {width}")
+        return data.ljust(width)
+    number = reader.field(f"{path}value")
+    if number.type != "F64":
+        raise WireError(f"{path}value", reader.place(-1), f"{number.type}, where F64 belongs")
+    return number.written or np.array(number.value, ">f8").tobytes()
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write_observations(
+    rows: Iterable[Buffer], shape: Shape, limit: int = MESSAGE_LIMIT, *, type_once: bool = False
+) -> Iterator[bytes]:
+    """Return a data set's messages of observations, each of at most `limit` bytes.
+
+    Each buffer of `rows` holds any number of whole rows. Messages hold whole rows, where one has room for a row. With
+    `type_once` the type of record stands once before the values, otherwise in front of each. Raises WireError.
+    """
+    repeats = 0 if type_once else 1
+    room = limit - HEADER_SIZE - (2 - repeats) * _INTEGER_FIELD
+    pieces = [(0, len(shape.widths), 0, shape.length)]
+    whole = _template(shape, 0, len(shape.widths), repeats)
+    most = min(room // max(len(whole.data), 1), (_HIGHEST_ID - 2) // max(len(whole.ids), 1))
+    if not most:
+        pieces, most = list(_pieces(shape, room, repeats)), 1
+    for cells in _whole_rows(rows, shape.length, most):
+        for start, count, begin, end in pieces:
+            yield _written(cells[:, begin:end], _template(shape, start, count, repeats), count, repeats)
+
+
+def _whole_rows(rows: Iterable[Buffer], length: int, most: int) -> Iterator[Bytes]:
+    """The rows again, so many at once."""
+    held = b""
+    for block in rows:
+        if len(block) % max(length, 1):
+            raise WireError("ATO", 0, f"{len(block)} bytes are no rows of {length}")
+        held = b"".join((held, block)) if held else bytes(block)
+        full = len(held) // (most * length) * most * length if length else 0
+        for at in range(0, full, most * length):
+            yield np.frombuffer(held, np.uint8, most * length, at).reshape(most, length)
+        held = held[full:]
+    if held:
+        yield np.frombuffer(held, np.uint8).reshape(-1, length)
+
+
+def _pieces(shape: Shape, room: int, repeats: int) -> Iterator[tuple[int, int, int, int]]:
+    """A row cut into messages: the first variable of each, how many it has, and the bytes of the row that they take."""
+    start = begin = at = used = count = 0
+    for number, width in enumerate(shape.widths):
+        size = len(_template(shape, number, 1, repeats).data)
+        if size > room:
+            raise WireError("ATO", at, f"a value of {width} bytes, where a message has room for {room}")
+        if count and used + size > room:
+            yield start, count, begin, at
+            start, begin, used, count = number, at, 0, 0
+        at, used, count = at + width, used + size, count + 1
+    yield start, count, begin, at
+
+
+def _written(cells: Bytes, template: _Template, count: int, repeats: int) -> bytes:
+    if template.texts.size and not np.take(cells, template.texts, axis=1).all():
+        raise WireError("ATO", 0, "a NUL within a text")
+    heads = 2 - repeats
+    body = np.tile(template.data, (len(cells), 1))
+    body[:, template.values] = cells
+    fields = len(cells) * len(template.ids)
+    ids = np.arange(heads + 1, heads + 1 + fields).reshape(len(cells), -1)
+    body[:, template.ids] = ids >> 8
+    body[:, template.ids + 1] = ids & 0xFF
+    numbers = [len(cells) * count, MessageKind.OBSERVATIONS][:heads]
+    head = b"".join(
+        _PREFIX + number.to_bytes(2, "big") + bytes([WireType.INT, 4]) + int(value).to_bytes(4, "big")
+        for number, value in enumerate(numbers, 1)
+    )
+    size = HEADER_SIZE + len(head) + body.size
+    return b"".join((size.to_bytes(4, "big"), MAGIC, head, body.tobytes()))
