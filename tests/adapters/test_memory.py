@@ -7,7 +7,7 @@ import pytest
 from adapters import memory
 from app.framing.registry import traits
 from app.ports import Receiver, Sender
-from tests.contracts.transport import LIMIT, Line, TransportContract
+from tests.contracts.transport import LIMIT, KeepingTransportContract, Line
 
 
 class MemoryLine(Line):
@@ -23,7 +23,7 @@ class MemoryLine(Line):
         return memory.plugin.sender("there", settings)
 
 
-class TestMemory(TransportContract):
+class TestMemory(KeepingTransportContract):
     @pytest.fixture
     def line(self) -> Line:
         return MemoryLine()

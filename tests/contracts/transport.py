@@ -15,7 +15,8 @@ LIMIT = 4 << 20
 
 
 class Line(ABC):
-    """A source and a destination that are the two ends of one queue or topic, which takes bodies up to `LIMIT`."""
+    """A source and a destination that are the two ends of one queue, topic or subject, which takes bodies up to
+    `LIMIT`."""
 
     framing = "sas_queue"
 
@@ -53,7 +54,7 @@ def as_sent(received: PhysicalMessage) -> PhysicalMessage:
 
 
 class TransportContract:
-    """Inherited by the tests of each adapter."""
+    """Inherited by the tests of each adapter; `KeepingTransportContract` by those whose broker keeps messages."""
 
     def test_every_field_arrives(self, line: Line) -> None:
         sent = message(1)._replace(
@@ -81,6 +82,42 @@ class TransportContract:
             line.sender().send([message(5, size)])
             collector.wait_for(1)
         assert collector.bodies() == [message(5, size).body]
+
+    def test_the_largest_body_is_taken_and_one_byte_more_refused(self, line: Line) -> None:
+        collector = Collector()
+        sender = line.sender()
+        most = sender.max_body()
+        assert LIMIT - 2000 <= most <= LIMIT
+        with receiving(line.receiver(), collector):
+            sender.send([message(1, most)])
+            with pytest.raises(SendFailed) as refusal:
+                sender.send([message(2), message(3, LIMIT + 1)])
+            assert refusal.value.permanent
+            sender.send([message(4)])
+            collector.wait_for(2)
+        assert collector.bodies() == [message(1, most).body, message(4).body]
+
+    def test_it_stops_when_told_to(self, line: Line) -> None:
+        receiver, stop = line.receiver(), threading.Event()
+        thread = threading.Thread(target=receiver.run, args=(Collector(), stop))
+        thread.start()
+        until(lambda: receiver.status()["connected"])
+        stop.set()
+        thread.join(10)
+        assert not thread.is_alive()
+        assert not receiver.status()["connected"]
+
+    def test_messages_arrive_in_their_order(self, line: Line) -> None:
+        sent = [message(number) for number in range(1000)]
+        collector = Collector()
+        with receiving(line.receiver(), collector):
+            line.sender().send(sent)
+            collector.wait_for(1000)
+        assert [as_sent(received) for received in collector.messages] == [m._replace(properties={}) for m in sent]
+
+
+class KeepingTransportContract(TransportContract):
+    """What a transport keeps beside that whose broker holds messages until they are acknowledged."""
 
     def test_all_of_many_arrive_in_batches(self, line: Line) -> None:
         line.open_session()
@@ -142,27 +179,3 @@ class TransportContract:
         with receiving(line.receiver(), collector):
             collector.wait_for(200)
         assert len(set(collector.bodies())) == 200
-
-    def test_the_largest_body_is_taken_and_one_byte_more_refused(self, line: Line) -> None:
-        collector = Collector()
-        sender = line.sender()
-        most = sender.max_body()
-        assert LIMIT - 2000 <= most <= LIMIT
-        with receiving(line.receiver(), collector):
-            sender.send([message(1, most)])
-            with pytest.raises(SendFailed) as refusal:
-                sender.send([message(2), message(3, LIMIT + 1)])
-            assert refusal.value.permanent
-            sender.send([message(4)])
-            collector.wait_for(2)
-        assert collector.bodies() == [message(1, most).body, message(4).body]
-
-    def test_it_stops_when_told_to(self, line: Line) -> None:
-        receiver, stop = line.receiver(), threading.Event()
-        thread = threading.Thread(target=receiver.run, args=(Collector(), stop))
-        thread.start()
-        until(lambda: receiver.status()["connected"])
-        stop.set()
-        thread.join(10)
-        assert not thread.is_alive()
-        assert not receiver.status()["connected"]

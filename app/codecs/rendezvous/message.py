@@ -127,6 +127,15 @@ def by_id(message: Message) -> Mapping[int, Field]:
     return found
 
 
+def by_name(message: Message) -> Mapping[str, Field]:
+    """Return the fields that have a name, by it; of several with the same one, the first."""
+    found: dict[str, Field] = {}
+    for field in message:
+        if field.name is not None:
+            found.setdefault(field.name, field)
+    return found
+
+
 def encode_message(message: Iterable[Field]) -> bytes:
     """Return the bytes of a message. Raises WireError for names, identifiers and values that the wire cannot have."""
     body = b"".join(_encode_field(field, f"field[{number}]") for number, field in enumerate(message))

@@ -8,7 +8,7 @@ import pytest
 from adapters.ibm_mq.receiver import MqReceiver
 from adapters.ibm_mq.sender import MqSender
 from tests.adapters.ibm_mq.conftest import Place
-from tests.contracts.transport import Line, TransportContract
+from tests.contracts.transport import KeepingTransportContract, Line
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class MqLine(Line):
         """A queue keeps its messages for whoever comes."""
 
 
-class TestIbmMq(TransportContract):
+class TestIbmMq(KeepingTransportContract):
     @pytest.fixture(params=[1, 2])
     def line(self, place: Place, request: pytest.FixtureRequest) -> MqLine:
         version: Literal[1, 2] = request.param

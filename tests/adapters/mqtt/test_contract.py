@@ -8,7 +8,7 @@ import pytest
 from adapters import mqtt
 from app.framing.registry import traits
 from app.ports import Receiver, Sender
-from tests.contracts.transport import LIMIT, Line, TransportContract
+from tests.contracts.transport import LIMIT, KeepingTransportContract, Line
 from tests.support.mosquitto import Mosquitto
 
 
@@ -33,7 +33,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
         yield running
 
 
-class TestMqtt(TransportContract):
+class TestMqtt(KeepingTransportContract):
     @pytest.fixture(params=[("5", 1), ("5", 2), ("3.1.1", 1), ("3.1.1", 2)], ids=lambda way: f"{way[0]}-qos{way[1]}")
     def line(self, broker: Mosquitto, request: pytest.FixtureRequest) -> Line:
         return MqttLine(broker, *request.param)

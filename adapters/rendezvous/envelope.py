@@ -1,0 +1,48 @@
+"""A physical message in the data of a publication.
+
+A body that is a tibrvMsg travels as the data itself, as programs of Rendezvous send it. A message of a framing with
+descriptor fields is opaque data: an MQ image. Anything else is opaque data, too. What comes is told apart by its type
+and its first bytes.
+"""
+
+from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, is_image, read_image, write_image
+from app.codecs.rendezvous.daemon import Frame, publish, publish_head
+from app.codecs.rendezvous.message import is_message
+from app.model.errors import TheirError
+from app.model.message import PhysicalMessage
+from app.wire import WireError
+from app.wire.kinds import Buffer
+
+SUBJECT = "rendezvous.subject"
+REPLY = "rendezvous.reply"
+"""Properties of a message that was received: the subject that it was published on, and the one to reply to."""
+
+HEAD_BYTES = 1024
+"""The most bytes that a publication has beside a body: subjects, the image's descriptor, and the frame."""
+
+assert HEAD_BYTES > IMAGE_OVERHEAD + 2 * 255 + 64
+
+
+def read(frame: Frame, source: str, framing: str, received_at: int) -> PhysicalMessage:
+    """Return the physical message that a publication carries. Raises TheirError with the code `bad-mq-image`."""
+    properties = {SUBJECT: frame.subject} | ({} if frame.reply is None else {REPLY: frame.reply})
+    if not frame.is_message and is_image(frame.data):
+        try:
+            message = read_image(frame.data, source, framing, received_at)
+        except WireError as error:
+            raise TheirError("bad-mq-image", error.row, error.at, error.why) from error
+        return message._replace(properties={**message.properties, **properties})
+    return PhysicalMessage(source, framing, body=frame.data, received_at=received_at, properties=properties)
+
+
+def write(message: PhysicalMessage, subject: str, reply: str) -> list[Buffer]:
+    """Return the pieces of a publication. Raises TheirError for a value that has no room."""
+    head = publish_head(subject, reply)
+    if is_message(message.body):
+        return publish(head, message.body, is_message=True)
+    if not message.msg_type:
+        return publish(head, message.body, is_message=False)
+    try:
+        return publish(head, write_image(message), is_message=False)
+    except WireError as error:
+        raise TheirError("bad-envelope", error.row, error.at, error.why) from error

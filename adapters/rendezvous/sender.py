@@ -1,0 +1,130 @@
+"""A destination's connection to its daemon.
+
+A daemon acknowledges nothing, but it hears a client in order. So after each batch the sender publishes to its own
+inbox: when that comes back, the daemon has taken the batch. Whether anybody listened, nobody knows.
+
+Receivers tell the messages of an attachment by their order, so none may come twice: after a broken connection a
+delivery begins again with its first message. Every message names the sender's inbox as the subject to reply to, by
+which receivers can tell the second beginning, and other senders, from the first.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from adapters.rendezvous import envelope
+from adapters.rendezvous.client import Client, DaemonError
+from adapters.rendezvous.settings import DestinationSettings
+from app.codecs.rendezvous.daemon import inbox
+from app.model.errors import TheirError
+from app.model.message import PhysicalMessage
+from app.observe import Recurring
+from app.ports import Progress, SendFailed
+from app.wire.kinds import Buffer
+
+_MOST_BYTES = 1 << 20
+"""The longest frame that the daemon may send to a client that listens to nothing but its inbox."""
+_BATCH = 64
+_SENDER = "1"
+"""The name of the inbox that messages name as their sender."""
+
+_log = structlog.get_logger(__name__)
+
+
+class RendezvousSender:
+    """`app.ports.Sender` for TIB/Rendezvous."""
+
+    def __init__(self, name: str, settings: DestinationSettings) -> None:
+        self._settings = settings
+        self._address = f"{settings.host}:{settings.port}"
+        self._outage = Recurring(_log.bind(destination=name, daemon=self._address), "connection", logging.WARNING)
+        self._client: Client | None = None
+        self._under_way: str | None = None
+        """The delivery that was begun on the connection that stands."""
+        self._status: dict[str, Any] = {"connected": False, "since": None, "error": None}
+
+    def status(self) -> dict[str, Any]:
+        return {**self._status, "broker": self._address}
+
+    def repeats(self) -> str | None:
+        return (
+            "after a crash of the gateway or a broken connection a delivery begins again with its first message, from "
+            "another inbox"
+        )
+
+    def max_body(self, wanted: int | None = None) -> int:
+        del wanted
+        self._open()
+        return self._settings.max_message - envelope.HEAD_BYTES
+
+    def max_batch(self) -> int:
+        return _BATCH
+
+    def resume(self, delivery: str, known: int | None) -> int:
+        """Begin again, unless the delivery was begun on the connection that stands."""
+        self._open()
+        begun, self._under_way = self._under_way, delivery
+        return known or 0 if begun == delivery else 0
+
+    def forget(self, delivery: str) -> None:
+        if self._under_way == delivery:
+            self._under_way = None
+
+    def tidy(self, is_open: Callable[[str], bool]) -> None:
+        pass
+
+    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+        del progress
+        client = self._open()
+        try:
+            pieces = [piece for message in messages for piece in self._pieces(message, client)]
+        except TheirError as error:
+            raise SendFailed(str(error), permanent=True) from error
+        try:
+            client.publish(pieces, self._settings.send_timeout)
+            client.confirm(self._settings.send_timeout)
+        except DaemonError as error:
+            self._down(str(error))
+            raise SendFailed(str(error)) from error
+
+    def _pieces(self, message: PhysicalMessage, client: Client) -> list[Buffer]:
+        if len(message.body) > self._settings.max_message:
+            why = f"a body of {len(message.body):,} bytes; max_message allows {self._settings.max_message:,}"
+            raise SendFailed(why, permanent=True)
+        return envelope.write(message, self._settings.subject, inbox(client.session, _SENDER))
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = self._under_way = None
+        self._status = {"connected": False, "since": None, "error": None}
+
+    def _open(self) -> Client:
+        """Return the connection, a new one if there is none that stands. Raises SendFailed."""
+        if self._client is not None:
+            try:
+                self._client.frames(0)
+            except DaemonError as error:
+                self._down(str(error))
+            else:
+                return self._client
+        try:
+            self._client = Client(self._settings, _MOST_BYTES)
+        except DaemonError as error:
+            self._down(str(error))
+            raise SendFailed(str(error)) from error
+        self._outage.worked()
+        self._status = {"connected": True, "since": time.time_ns() // 1000, "error": None}
+        return self._client
+
+    def _down(self, why: str) -> None:
+        if self._client is not None:
+            with suppress(OSError):
+                self._client.close()
+        self._client = self._under_way = None
+        self._outage.failed(why)
+        self._status = {"connected": False, "since": None, "error": why}
