@@ -16,15 +16,14 @@ from typing import Any
 
 import structlog
 
-from adapters.rendezvous import envelope
 from adapters.rendezvous.buffer import Buffer
 from adapters.rendezvous.client import Client, DaemonError, Oversized
 from adapters.rendezvous.settings import SourceSettings
-from app.codecs.rendezvous import daemon
+from app.codecs.rendezvous import daemon, envelope
 from app.codecs.rendezvous.daemon import Frame, Kind
 from app.codecs.rendezvous.subjects import ADVISORY, INBOX
 from app.model.errors import TheirError
-from app.model.message import PhysicalMessage
+from app.model.message import GAP, PhysicalMessage
 from app.observe import Recurring
 from app.ports import Intake
 from app.wire import WireError
@@ -54,6 +53,8 @@ class RendezvousReceiver:
         self._connected_at: float | None = None
         self._was_connected = False
         self._is_dropping = False
+        self._gap: str | None = "the source begins to receive"
+        """What the next message is to say of those before it, which may be missing."""
 
     def status(self) -> dict[str, Any]:
         status = {
@@ -127,7 +128,11 @@ class RendezvousReceiver:
                 self._refuse(frame, error.code, str(error), now)
 
     def _put(self, message: PhysicalMessage) -> None:
-        if not self._buffer.put(message):
+        if self._gap is not None:
+            message = message._replace(properties={**message.properties, GAP: self._gap})
+        if self._buffer.put(message):
+            self._gap = None
+        else:
             self._drop()
 
     def _refuse(self, data: bytes, code: str, why: str, now: int) -> None:
@@ -137,6 +142,7 @@ class RendezvousReceiver:
 
     def _drop(self) -> None:
         """Say, once for each time that it begins, that messages are dropped."""
+        self._gap = "messages were dropped that there was no room for"
         if not self._is_dropping:
             self._is_dropping = True
             self._log.error("messages_dropped", buffer=self._settings.buffer, total=self._buffer.dropped)
@@ -157,6 +163,8 @@ class RendezvousReceiver:
         except WireError as error:
             told = {"unreadable": str(error)}
         level = daemon.advisory_class(frame.subject)
+        if daemon.is_loss(frame.subject):
+            self._gap = f"the daemon advises {frame.subject}"
         self._advisories[level] += 1
         self._log.log(_LEVELS.get(level, logging.INFO), "advisory_received", subject=frame.subject, **_facts(told))
 
@@ -165,6 +173,7 @@ class RendezvousReceiver:
         self._status = {"connected": True, "since": time.time_ns() // 1000, "error": None, "session": client.session}
         self._log.info("connected", session=client.session, subjects=self._settings.subject)
         if self._was_connected:
+            self._gap = "the connection to the daemon was broken"
             self._log.warning("messages_possibly_lost", reason="what was published without a connection does not come")
         self._was_connected = True
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import structlog
 
-from adapters.rendezvous import envelope
 from adapters.rendezvous.client import Client, DaemonError
 from adapters.rendezvous.settings import DestinationSettings
+from app.codecs.rendezvous import envelope
 from app.codecs.rendezvous.daemon import inbox
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage

@@ -4,12 +4,13 @@ import re
 from io import BytesIO
 from typing import Final, Literal, get_args
 
-from app.capture import qload, rendezvous
+from app.capture import qload
 from app.capture.hexadecimal import capture
 from app.capture.lines import Line, LineError, lines
 from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt.fixed_header import FixedHeader
 from app.codecs.mqtt.packets import require_flags
+from app.codecs.rendezvous.message import is_message
 from app.wire import WireError
 
 Format = Literal["qload", "raw", "mqtt", "rendezvous"]
@@ -47,7 +48,7 @@ def _of_digits(line: bytes, undescribed: str | None) -> str:
         raise ValueError("it is none of: " + ", ".join(FORMATS))
     if undescribed:
         return undescribed
-    if rendezvous.is_message(data):
+    if is_message(data):
         return "rendezvous"
     try:
         header, _ = FixedHeader.decode(data)

@@ -1,42 +1,44 @@
-"""Messages of TIB/Rendezvous in lines of hexadecimal: one tibrvMsg on each, taken as it is."""
+"""Messages of TIB/Rendezvous in lines of hexadecimal: one tibrvMsg on each.
 
-import struct
+A line is a message as a program sends it, or a frame as a daemon and its clients exchange it: of a publication the data
+are taken, with its subject, and what else they say to each other is skipped.
+"""
+
 from collections.abc import Iterable, Iterator
-from typing import Final
 
-from app.capture.entries import Entry, Origin, Refused
+from app.capture.entries import Entry, Origin, Refused, Skipped
 from app.capture.hexadecimal import captures
 from app.capture.lines import Line
+from app.codecs.rendezvous import envelope
+from app.codecs.rendezvous.daemon import Kind, is_frame, read_frame
+from app.codecs.rendezvous.fields import message_end
+from app.model.errors import TheirError
 from app.model.message import PhysicalMessage
-
-MAGIC: Final = bytes.fromhex("9955EEAA")
-_HEAD = struct.Struct(">I4s")
+from app.wire import WireError
 
 
 def read(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
-    """The messages of a capture in their order. Refused are `bad-capture`: a line; `bad-rendezvous-message`: bytes that
-    are not one whole message."""
-    initial = origin.initial
+    """Return the messages of a capture in their order. Refused are `bad-capture`: a line; `bad-rendezvous-message`:
+    bytes that are not one whole message; `bad-mq-image`: a publication of an image that cannot be read."""
     for found in captures(lines, origin):
         if isinstance(found, Refused):
             yield found
-        elif why := _wrong(found.data):
-            yield origin.refused(found.data, "bad-rendezvous-message", why, found.line)
-        else:
-            received_at = found.time or origin.now()
-            yield PhysicalMessage(initial.source, initial.framing, body=found.data, received_at=received_at)
+            continue
+        try:
+            yield _entry(found.data, origin, found.time or origin.now())
+        except WireError as error:
+            yield origin.refused(found.data, "bad-rendezvous-message", str(error), found.line)
+        except TheirError as error:
+            yield origin.refused(found.data, error.code, str(error), found.line)
 
 
-def is_message(data: bytes) -> bool:
-    """Whether this begins as a tibrvMsg does."""
-    return data[4:8] == MAGIC
-
-
-def _wrong(data: bytes) -> str:
-    """Why this is not one whole message; empty where it is."""
-    if len(data) < _HEAD.size:
-        return f"{len(data)} bytes, where a message has at least {_HEAD.size}"
-    size, magic = _HEAD.unpack_from(data)
-    if magic != MAGIC:
-        return f"{magic.hex().upper()} stands at byte 4, where a message has {MAGIC.hex().upper()}"
-    return "" if size == len(data) else f"a message of {size:,} bytes by its length, and there are {len(data):,}"
+def _entry(data: bytes, origin: Origin, received_at: int) -> Entry:
+    initial = origin.initial
+    if message_end(data, 0, len(data)) != len(data):
+        raise WireError("length", 0, f"there are {len(data):,} bytes, and the message has fewer")
+    if not is_frame(data):
+        return PhysicalMessage(initial.source, initial.framing, body=data, received_at=received_at)
+    frame = read_frame(data)
+    if frame.kind != Kind.DATA:
+        return Skipped(f"frames of kind {frame.kind}")
+    return envelope.read(frame, initial.source, initial.framing, received_at)

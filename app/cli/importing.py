@@ -20,6 +20,7 @@ from app.capture.recognising import FORMATS
 from app.cli.captures import Capture, Wanted, shown
 from app.cli.console import Failure, bars, err, out, size, table
 from app.codecs.mqtt.packets import Version
+from app.framing.arrivals import ArrivalsBySource
 from app.framing.registry import carried, default_framing
 from app.model.errors import OurError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage
@@ -193,7 +194,7 @@ class Importer:
     def take(self, capture: Capture, progress: Progress) -> Count:
         """Appends all of a capture, or all in front of the first piece that cannot be read. Raises Failure for that,
         and OurError when the journal takes nothing more."""
-        count = Count()
+        count, arrivals = Count(), ArrivalsBySource()
         bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)
         for path, entry in capture.entries(self._now):
             if isinstance(entry, Skipped):
@@ -206,7 +207,8 @@ class Importer:
                 count.messages += 1
                 message = entry
             count.bytes += len(message.body)
-            self._append(message)
+            for numbered in arrivals.numbered([message]):
+                self._append(numbered)
             if not self._batch:
                 progress.update(bar, completed=capture.done)
         self._flush()

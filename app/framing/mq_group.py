@@ -35,6 +35,7 @@ from app.framing.joined import joined_file
 from app.framing.outgoing import Bodies, fixed_records, message_identifier
 from app.framing.protocol import (
     ArrangementName,
+    Arrivals,
     Body,
     Columns,
     Contents,
@@ -228,6 +229,9 @@ class MqGroup:
     kinds: frozenset[AttachmentKind] = frozenset({AttachmentKind.TEXT_FILE, AttachmentKind.BINARY_FILE})
     application_message: bool = False
     options: frozenset[str] = frozenset({"body_limit", "ccsid", "encoding", "group"})
+
+    def arrivals(self) -> Arrivals | None:
+        return None
 
     def read(self, message: PhysicalMessage, known: int) -> Event:  # noqa: ARG002 - it has no dialects
         return read(message)

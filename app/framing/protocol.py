@@ -57,6 +57,14 @@ NO_COLUMNS = Columns(_NO_ROWS, _NO_ROWS, np.zeros((0, KEY_SIZE), np.uint8), _NO_
 """What columns tell of no message."""
 
 
+class Arrivals(Protocol):
+    """Gives the messages of one source what they do not say themselves, in the order in which they come in."""
+
+    def number(self, message: PhysicalMessage) -> Sequence[PhysicalMessage]:
+        """Return what is journalled in place of a message: the message with its attachment and number, or as one that
+        was refused."""
+
+
 # --- reading content --------------------------------------------------------------------------------------------------
 
 
@@ -140,6 +148,10 @@ class Framing(Protocol):
         """What transports and captures know of it, its name above all."""
 
     # --- reading messages ---------------------------------------------------------------------------------------------
+
+    def arrivals(self) -> Arrivals | None:
+        """Begin to number the messages of a source as they come in, before they are journalled; None where they say
+        themselves what they belong to."""
 
     def read(self, message: PhysicalMessage, known: int) -> Event:
         """Return what a physical message means, given the dialects that its source has used. Raises TheirError."""

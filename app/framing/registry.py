@@ -5,21 +5,17 @@ from collections.abc import Iterable
 from app.framing.mq_group import MQ_GROUP
 from app.framing.protocol import Framing
 from app.framing.sas_queue import SAS_QUEUE
+from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.framing import Captures, FramingTraits
 
 _RENDEZVOUS = frozenset({"rendezvous", "mqtt"})
 
-FRAMINGS: dict[str, Framing] = {framing.traits.name: framing for framing in (SAS_QUEUE, MQ_GROUP)}
+FRAMINGS: dict[str, Framing] = {framing.traits.name: framing for framing in (SAS_QUEUE, MQ_GROUP, SAS_RENDEZVOUS)}
 """The framings that are read and written."""
 
 KEPT_ONLY: dict[str, FramingTraits] = {
     traits.name: traits
     for traits in (
-        FramingTraits(
-            "sas_rendezvous",
-            needs_descriptor=False,
-            captures=Captures(_RENDEZVOUS, default_of=frozenset({"rendezvous"})),
-        ),
         FramingTraits("order_packet", needs_descriptor=False, captures=Captures(_RENDEZVOUS, undescribed="rendezvous")),
     )
 }

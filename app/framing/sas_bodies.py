@@ -46,7 +46,7 @@ class SasBodies:
             lrecl = options.record_length or TEXT_LRECL
             line_end = encodings.in_charset("\n", options.ccsid, options.encoding)
             if attachment.size > lrecl:
-                lrecl = max(lrecl, _longest(lines(self._contents.pieces(attachment), line_end)))
+                lrecl = max(lrecl, longest(lines(self._contents.pieces(attachment), line_end)))
             records = lines(pieces, line_end)
         else:
             lrecl = options.record_length or limit - dialect.long
@@ -63,10 +63,10 @@ class SasBodies:
                 table.schema_arrow,
                 charset=charset,
                 observations=table.metadata.num_rows,
-                character_lengths=self._lengths(table),
+                character_lengths=lengths_of(table, self._charset),
                 float_format=float_format,
             )
-            rows = encode.rows(_batches(table), variables, order=order, charset=charset, float_format=float_format)
+            rows = encode.rows(batches_of(table), variables, order=order, charset=charset, float_format=float_format)
             yield dataset.write_definition(definition, dialect, charset)
             yield from dataset.write_variables(variables, dialect, charset, limit)
             yield from dataset.write_observations(rows, definition.obs_length, dialect, limit)
@@ -74,19 +74,21 @@ class SasBodies:
             yield from indexes.write_indexes(beside.read_indexes(said), dialect, charset, limit)
             yield from indexes.write_constraints(beside.read_constraints(said), dialect, limit)
 
-    def _lengths(self, table: pq.ParquetFile) -> dict[str, int]:
-        """The lengths of character variables, where the table does not have them for this character set already."""
-        own = (table.schema_arrow.metadata or {}).get(b"sas.encoding", b"").decode()
-        return {} if own == self._charset else encode.character_lengths(_batches(table), self._charset)
+
+def lengths_of(table: pq.ParquetFile, charset: str) -> dict[str, int]:
+    """Return the lengths of character variables, where the table does not have them for this character set already."""
+    own = (table.schema_arrow.metadata or {}).get(b"sas.encoding", b"").decode()
+    return {} if own == charset else encode.character_lengths(batches_of(table), charset)
 
 
-def _batches(table: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """A file's rows, read in this thread alone: it may be a file of Python's, whose place all readers share."""
-    batches: Iterator[pa.RecordBatch] = table.iter_batches(ROWS_A_BATCH, use_threads=False)
+def batches_of(table: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """Return a file's rows, read in this thread alone: it may be a file of Python's, whose place all readers share."""
+    batches: Iterator[pa.RecordBatch] = table.iterbatches_of(ROWS_A_BATCH, use_threads=False)
     return batches
 
 
-def _longest(records: Iterator[bytes]) -> int:
+def longest(records: Iterator[bytes]) -> int:
+    """Return the length of the longest record."""
     return max(map(len, records), default=0)
 
 

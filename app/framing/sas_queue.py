@@ -23,6 +23,7 @@ from app.framing import sas_columns, sas_files
 from app.framing.outgoing import Bodies, message_identifier
 from app.framing.protocol import (
     ArrangementName,
+    Arrivals,
     Body,
     Columns,
     Contents,
@@ -162,6 +163,9 @@ class SasQueue:
     kinds: frozenset[AttachmentKind] = frozenset(AttachmentKind)
     application_message: bool = True
     options: frozenset[str] = frozenset({"body_limit", "dialect", "ccsid", "encoding", "record_length"})
+
+    def arrivals(self) -> Arrivals | None:
+        return None
 
     def read(self, message: PhysicalMessage, known: int) -> Event:
         return read(message, known)

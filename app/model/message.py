@@ -9,6 +9,9 @@ properties `refused-code` and `refused-why`, so that a replay of the journal put
 
 NO_PROPERTIES: Mapping[str, str] = {}
 
+GAP = "gap"
+"""The property by which a transport says, in the first message that it receives then, why it may have missed some."""
+
 PROPERTY_BYTES = 128
 """What a property takes in memory beside its name and its value."""
 

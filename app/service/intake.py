@@ -15,6 +15,7 @@ from threading import Condition
 from time import monotonic, perf_counter
 from typing import NamedTuple
 
+from app.framing.arrivals import ArrivalsBySource
 from app.model.errors import OurError
 from app.model.message import (
     MAX_ROWS_A_BATCH,
@@ -61,6 +62,7 @@ class Journaler:
     def __init__(self, context: ServiceContext, forward: Forward = lambda _positions, _messages: None) -> None:
         self._journal, self._metrics, self._limits = context.journal, context.metrics, context.settings.limits
         self._forward = forward
+        self._arrivals = ArrivalsBySource()
         self._waiting: deque[_Submission] = deque()
         self._changed = Condition()
         self._bytes = self._messages = 0
@@ -73,7 +75,9 @@ class Journaler:
         self._metrics.taking.set_function(lambda: self.holding is None)
 
     def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
-        """As `app.ports.Intake.submit`."""
+        """As `app.ports.Intake.submit`. Messages that do not say what they belong to are numbered here, in the order in
+        which their source hands them over."""
+        messages = self._arrivals.numbered(messages)
         if any(message.properties for message in messages):
             messages = [self._limited(message) if message.properties else message for message in messages]
         size = sum(map(footprint, messages)) + MESSAGE_BYTES * len(messages)

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.capture import rendezvous
-from app.capture.entries import Refused
+from app.capture.entries import Refused, Skipped
+from app.codecs.rendezvous import daemon
 from app.model.message import PhysicalMessage
 from tests.support.captures import NOW, SOURCE, entries, in_hexadecimal
 
@@ -36,3 +37,18 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
         (found,) = entries(rendezvous.read, in_hexadecimal([head + data]), FRAMING)
         is_whole = (head + data)[4:8] == MESSAGE[4:8] and int.from_bytes((head + data)[:4]) == len(head + data)
         assert isinstance(found, PhysicalMessage if is_whole else Refused)
+
+
+def test_of_frames_the_publications_are_taken_with_their_subjects() -> None:
+    frames = [
+        daemon.listen("SAS.>"),
+        b"".join(map(bytes, daemon.publish(daemon.publish_head("SAS.A", "_INBOX.1.2.3"), MESSAGE, is_message=True))),
+        b"".join(map(bytes, daemon.publish(daemon.publish_head("SAS.B"), b"text", is_message=False))),
+    ]
+    listening, first, second = entries(rendezvous.read, in_hexadecimal(frames), FRAMING)
+    assert listening == Skipped("frames of kind L")
+    assert isinstance(first, PhysicalMessage)
+    assert isinstance(second, PhysicalMessage)
+    assert (first.body, second.body) == (MESSAGE, b"text")
+    assert first.properties == {"rendezvous.subject": "SAS.A", "rendezvous.reply": "_INBOX.1.2.3"}
+    assert second.properties == {"rendezvous.subject": "SAS.B"}

@@ -19,6 +19,7 @@ from app.framing.joined import joined_file
 from app.framing.outgoing import fixed_records, message_identifier
 from app.framing.protocol import (
     ArrangementName,
+    Arrivals,
     Body,
     Columns,
     Contents,
@@ -49,6 +50,9 @@ class Numbered:
     kinds: frozenset[AttachmentKind] = frozenset({AttachmentKind.TEXT_FILE, AttachmentKind.BINARY_FILE})
     application_message: bool = False
     options: frozenset[str] = frozenset({"body_limit"})
+
+    def arrivals(self) -> Arrivals | None:
+        return None
 
     def read(self, message: PhysicalMessage, known: int) -> Event:
         letter, key, number = _head(message)

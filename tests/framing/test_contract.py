@@ -5,6 +5,7 @@ import pytest
 from app.framing.mq_group import MQ_GROUP
 from app.framing.registry import FRAMINGS
 from app.framing.sas_queue import SAS_QUEUE
+from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from tests.contracts.framing import FramingContract
 from tests.framing.numbered import NUMBERED
 
@@ -15,6 +16,10 @@ class TestSasQueue(FramingContract):
 
 class TestMqGroup(FramingContract):
     framing = MQ_GROUP
+
+
+class TestSasRendezvous(FramingContract):
+    framing = SAS_RENDEZVOUS
 
 
 class TestNumbered(FramingContract):

@@ -148,6 +148,14 @@ def publish(head: bytes, data: Buffer, *, is_message: bool) -> list[Buffer]:
 # --- what a daemon says -----------------------------------------------------------------------------------------------
 
 
+def is_frame(message: Buffer) -> bool:
+    """Return whether a tibrvMsg is a frame: its first field is the subject or the kind of message, which has no
+    identifier."""
+    return bytes(message[HEADER_SIZE : HEADER_SIZE + 5]) == b"\x04sub\0" or (
+        bytes(message[HEADER_SIZE : HEADER_SIZE + 7]) == b"\x06mtype\0"
+    )
+
+
 def read_frame(frame: Buffer) -> Frame:
     """Return what a frame says; fields of other names are passed over. Raises WireError."""
     end = message_end(frame, 0, len(frame))

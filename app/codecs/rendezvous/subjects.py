@@ -8,6 +8,10 @@ LONGEST_SUBJECT: Final = 255
 LONGEST_ELEMENT: Final = 127
 """Characters of the longest element of one."""
 
+SUBJECT_PROPERTY: Final = "rendezvous.subject"
+REPLY_PROPERTY: Final = "rendezvous.reply"
+"""Properties of a received message: the subject that it was published on, and the one to reply to."""
+
 INBOX: Final = "_INBOX"
 ADVISORY: Final = "_RV."
 """What the subjects of advisories begin with; only daemons and libraries publish on them."""

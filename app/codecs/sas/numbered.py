@@ -34,9 +34,10 @@ _NUMBER_SIZES: Final = {"I16": 2, "I32": 4, "U32": 4, "F64": 8}
 
 
 class Numbered(NamedTuple):
-    """A field, and the byte of its message where it begins."""
+    """A field, and the bytes of its message where it and its data begin."""
 
     at: int
+    data_at: int
     field: Field
 
 
@@ -56,7 +57,7 @@ def numbered(body: Buffer) -> list[Numbered]:
     if end != len(body):
         raise WireError("length", 0, f"a message of {end} bytes, and {len(body) - end} behind it")
     found = [
-        Numbered(place.at, decode_field(body, place, f"field[{number}]", MOST_DEPTH))
+        Numbered(place.at, place.data_at, decode_field(body, place, f"field[{number}]", MOST_DEPTH))
         for number, place in enumerate(places(body, HEADER_SIZE, end))
     ]
     if not any(each.field.id for each in found):
@@ -85,6 +86,10 @@ class Reader:
         """Return the byte where the field so many fields ahead begins."""
         index = self.at + ahead
         return self.fields[index].at if 0 <= index < len(self.fields) else self._size
+
+    def data_at(self, ahead: int) -> int:
+        """Return the byte where the data of the field so many fields ahead begin."""
+        return self.fields[self.at + ahead].data_at
 
     def type_of(self, ahead: int) -> str:
         """Return the type of the field so many fields ahead: INT for integers, empty behind the last."""

@@ -31,6 +31,9 @@ from app.wire.kinds import Buffer
 MessageName = Literal["HDR", "MSG", "DATA", "DAT", "VAR", "ATO", "ATI", "ATC", "FDC", "ATX", "ATB", "LST"]
 """What the fields of a message are called, which is its type."""
 
+MAP_NAMES: Final = frozenset({"MSG", "DATA"})
+"""Messages that hold the application message, as the values of a map."""
+
 TypeField = Literal["each", "once"]
 """Where the type of record stands: in each entry, or once before all of them."""
 
@@ -256,33 +259,35 @@ def write_file_description(description: FileDescription) -> bytes:
     return write_message("FDC", [("I32", description.lrecl), ("I32", size)])
 
 
-def read_records(body: Buffer) -> list[bytes]:
-    """Return the records of a file in one of its messages (ATX or ATB).
+def record_places(body: Buffer) -> list[tuple[int, int]]:
+    """Return the (start, length) of a file's records in one of its messages (ATX or ATB).
 
     A length of a text may count its NUL; text that a NUL is within is as long as its length says. Raises WireError.
     """
     reader = Reader(body)
-    records = [_record(reader, f"record[{index}]") for index in range(reader.count("count", 2))]
+    places = [_record_place(reader, f"record[{index}]") for index in range(reader.count("count", 2))]
     reader.end("record")
-    return records
+    return places
 
 
-def _record(reader: Reader, row: str) -> bytes:
+def read_records(body: Buffer) -> list[bytes]:
+    """Return the records of a file in one of its messages. Raises WireError."""
+    return [bytes(body[start : start + length]) for start, length in record_places(body)]
+
+
+def _record_place(reader: Reader, row: str) -> tuple[int, int]:
     length = reader.integer(f"{row}.length")
     field = reader.field(row)
     if field.type == "OPAQUE":
-        data = bytes(field.value)
-        possible = {len(data)}
+        shortest = longest = len(field.value)
     elif field.type == "STRING":
-        text = str(field.value).encode("latin-1")
-        data = field.written or text
-        possible = {len(text), len(text) + 1} | set(range(len(text) + 2, len(data) + 1))
-        data = text if length in {len(text), len(text) + 1} else data
+        shortest = len(str(field.value))
+        longest = max(shortest + 1, len(field.written or b""))
     else:
         raise WireError(row, reader.place(-1), f"{field.type}, where STRING or OPAQUE belongs")
-    if length not in possible:
-        raise WireError(row, reader.place(-2), f"a length of {length}, and the record has {len(data)} bytes")
-    return data[:length]
+    if not shortest <= length <= longest:
+        raise WireError(row, reader.place(-2), f"a length of {length}, and the record has {shortest} bytes")
+    return reader.data_at(-1), shortest if length == shortest + 1 else length
 
 
 def write_records(

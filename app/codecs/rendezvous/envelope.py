@@ -8,14 +8,11 @@ and its first bytes.
 from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, is_image, read_image, write_image
 from app.codecs.rendezvous.daemon import Frame, publish, publish_head
 from app.codecs.rendezvous.message import is_message
+from app.codecs.rendezvous.subjects import REPLY_PROPERTY, SUBJECT_PROPERTY
 from app.model.errors import TheirError
 from app.model.message import PhysicalMessage
 from app.wire import WireError
 from app.wire.kinds import Buffer
-
-SUBJECT = "rendezvous.subject"
-REPLY = "rendezvous.reply"
-"""Properties of a message that was received: the subject that it was published on, and the one to reply to."""
 
 HEAD_BYTES = 1024
 """The most bytes that a publication has beside a body: subjects, the image's descriptor, and the frame."""
@@ -25,7 +22,9 @@ assert HEAD_BYTES > IMAGE_OVERHEAD + 2 * 255 + 64
 
 def read(frame: Frame, source: str, framing: str, received_at: int) -> PhysicalMessage:
     """Return the physical message that a publication carries. Raises TheirError with the code `bad-mq-image`."""
-    properties = {SUBJECT: frame.subject} | ({} if frame.reply is None else {REPLY: frame.reply})
+    properties = {SUBJECT_PROPERTY: frame.subject}
+    if frame.reply is not None:
+        properties[REPLY_PROPERTY] = frame.reply
     if not frame.is_message and is_image(frame.data):
         try:
             message = read_image(frame.data, source, framing, received_at)

@@ -1,0 +1,131 @@
+"""What the framing `sas_rendezvous` writes for an attachment: of a file its descriptor and its records, of a data set
+its messages (SAS, "Using the Common Messaging Interface")."""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+
+import numpy as np
+
+from app.codecs.ibm_mq import encodings
+from app.codecs.rendezvous.fields import message_end
+from app.codecs.sas import rendezvous, rendezvous_indexes
+from app.codecs.sas.dataset import Variable
+from app.codecs.sas.files import FileDescription
+from app.codecs.sas.rendezvous import RendezvousDefinition
+from app.codecs.sas.rendezvous_observations import Shape, write_observations
+from app.dataset import beside, encode
+from app.framing.outgoing import fixed_records
+from app.framing.protocol import Body, Contents
+from app.framing.rendezvous_content import CONSTRAINTS, MAX_GEN
+from app.framing.sas_bodies import TEXT_LRECL, batches_of, charset_of, lengths_of, lines, longest
+from app.model.attachment import AttachmentKind
+from app.model.errors import TheirError
+from app.model.records import FramingOptions, OutgoingAttachment
+from app.wire import WireError
+
+_RECORD_BYTES = 64
+"""What a message of one record has beside the record, at most."""
+
+
+class RendezvousBodies:
+    """The messages of an attachment's parts, made as a destination wants them."""
+
+    def __init__(self, options: FramingOptions, contents: Contents) -> None:
+        self._options, self._contents = options, contents
+        self._charset = charset_of(options)
+
+    def of(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
+        """Return the messages of an attachment without the last one. Raises TheirError and WireError."""
+        return self._data_set(attachment) if attachment.kind is AttachmentKind.DATA_SET else self._file(attachment)
+
+    def _file(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
+        options, limit = self._options, self._options.body_limit
+        pieces = self._contents.pieces(attachment)
+        records: Iterator[Body]
+        if attachment.kind is AttachmentKind.TEXT_FILE:
+            line_end = encodings.in_charset("\n", options.ccsid, options.encoding)
+            lrecl = options.record_length or TEXT_LRECL
+            if attachment.size > lrecl:
+                lrecl = max(lrecl, longest(lines(self._contents.pieces(attachment), line_end)))
+            records, name = _fitting(lines(pieces, line_end), limit), "ATX"
+        else:
+            lrecl = min(options.record_length or limit, limit - _RECORD_BYTES)
+            records, name = fixed_records(pieces, lrecl), "ATB"
+        yield rendezvous.write_file_description(FileDescription(lrecl, attachment.size))
+        yield from rendezvous.write_records(records, "ATX" if name == "ATX" else "ATB", limit)
+
+    def _data_set(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
+        charset, limit = self._charset, self._options.body_limit
+        with self._contents.table(attachment) as table:
+            described, variables = encode.describe(
+                table.schema_arrow,
+                charset=charset,
+                observations=table.metadata.num_rows,
+                character_lengths=lengths_of(table, charset),
+            )
+            said = encode.said_of_data_set(table.schema_arrow)
+            definition = RendezvousDefinition(**asdict(described), max_gen=_number(said, MAX_GEN))
+            rows = encode.rows(batches_of(table), variables, order="big", charset=charset)
+            yield rendezvous.write_definition(definition, charset)
+            yield from rendezvous.write_variables(map(_without_padding, variables), charset, limit)
+            yield from write_observations(_widened(rows, variables), Shape.of(variables), limit)
+            found = (
+                rendezvous_indexes.Index(
+                    each.upercmx, each.name, each.flags, len(each.variables), tuple(each.variables)
+                )
+                for each in beside.read_indexes(said)
+            )
+            yield from rendezvous_indexes.write_indexes(found, charset, limit)
+            yield from _constraints(said)
+
+
+def _fitting(records: Iterator[bytes], limit: int) -> Iterator[bytes]:
+    """The records, of which none may be longer than a message, and none have a NUL. Raises TheirError."""
+    for number, record in enumerate(records, 1):
+        if len(record) > limit - _RECORD_BYTES:
+            why = f"line {number:,} has {len(record):,} bytes, and a message {limit:,}: send the file as a binary file"
+            raise TheirError("line-too-long", "", -1, why)
+        if 0 in record:
+            raise TheirError("nul-in-text", "", -1, f"line {number:,} has a NUL: send the file as a binary file")
+        yield record
+
+
+def _without_padding(variable: Variable) -> Variable:
+    return replace(variable, nsort=variable.nsort.rstrip(b"\0").ljust(1, b"\0"))
+
+
+def _widened(rows: Iterable[Body], variables: Iterable[Variable]) -> Iterator[Body]:
+    """Rows in which every number has 8 bytes: what a shorter one lacks are zeros."""
+    variables = list(variables)
+    lengths = [variable.length for variable in variables]
+    widths = Shape.of(variables).widths
+    if lengths == list(widths):
+        yield from rows
+        return
+    places = np.flatnonzero(np.concatenate([np.arange(w) < n for n, w in zip(lengths, widths, strict=True)]))
+    for block in rows:
+        cells = np.frombuffer(block, np.uint8).reshape(-1, sum(lengths))
+        wide = np.zeros((len(cells), sum(widths)), np.uint8)
+        wide[:, places] = cells
+        yield wide.reshape(-1).data
+
+
+def _constraints(said: Mapping[str, str]) -> Iterator[bytes]:
+    """The messages of integrity constraints as they once came. Raises TheirError for what are none."""
+    try:
+        data = b64decode(said.get(CONSTRAINTS, ""), validate=True)
+        at = 0
+        while at < len(data):
+            end = message_end(data, at, len(data))
+            rendezvous_indexes.read_constraints(data[at:end])
+            yield data[at:end]
+            at = end
+    except (binascii.Error, WireError) as error:
+        raise TheirError("bad-constraints", CONSTRAINTS, -1, str(error)) from error
+
+
+def _number(said: Mapping[str, str], key: str) -> int:
+    text = said.get(key, "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

@@ -1,0 +1,265 @@
+"""The content of a complete attachment, from the messages that the SAS Common Messaging Interface defines for it on
+TIB/Rendezvous.
+
+Observations become rows of bytes as the queue layouts have them, and then a table by the same code.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from app.codecs.sas import indexes, rendezvous, rendezvous_indexes
+from app.codecs.sas.dataset import DOUBLE_SIZE, LONGEST_VARIABLE, Variable
+from app.codecs.sas.dialect import DIALECTS
+from app.codecs.sas.files import FileDescription
+from app.codecs.sas.numbered import message_name
+from app.codecs.sas.rendezvous import RendezvousDefinition
+from app.codecs.sas.rendezvous_observations import Shape, read_observations
+from app.dataset import beside, decode, schema
+from app.dataset.decode import Unforeseen
+from app.dataset.layout import Representation
+from app.dataset.numeric import Bytes
+from app.framing.protocol import Body, DataSetFacts, FileContent, PartReader, Received, Span, StoreTable
+from app.framing.sas_charsets import charsets
+from app.model.attachment import AttachmentKind
+from app.model.errors import TheirError
+from app.model.records import AttachmentRecord
+from app.wire import WireError
+
+CONSTRAINTS = "sas.rendezvous_constraints"
+"""The metadata of a table that hold the messages of integrity constraints, in base64."""
+
+MAX_GEN = "sas.max_gen"
+
+_RECORDS = frozenset({"ATX", "ATB"})
+_DATA_SET = frozenset({"DAT", "VAR", "ATO", "ATI", "ATC"})
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def read_file(record: AttachmentRecord, received: Received) -> FileContent:
+    """Return where the records of a complete file lie. Raises TheirError and WireError."""
+    description = rendezvous.read_file_description(received.first.body)
+
+    def spans() -> Iterator[Span]:
+        for part, body in enumerate(received.bodies(range(1, len(received))), 1):
+            for start, length in _records(body):
+                yield part, start, body[start : start + length], True
+
+    return FileContent(spans, of_lines=record.kind is AttachmentKind.TEXT_FILE, begins_at=1, description=description)
+
+
+def _records(body: Body) -> list[tuple[int, int]]:
+    name = message_name(body)
+    if name == "FDC":
+        raise TheirError("several-files", "name", -1, "an attachment of several files, of which its header names one")
+    if name not in _RECORDS:
+        raise TheirError("unexpected-message", "name", -1, f"{name} among the records of a file")
+    return rendezvous.record_places(body)
+
+
+def begin_file(record: AttachmentRecord, body: Body) -> PartReader | None:
+    """Begin to read a binary file by its first part, its description."""
+    if record.kind is not AttachmentKind.BINARY_FILE:
+        return None
+    try:
+        return _RecordReader(rendezvous.read_file_description(body))
+    except WireError:
+        return None
+
+
+class _RecordReader:
+    """Reads the records of a file part by part; see `app.framing.protocol.PartReader`."""
+
+    def __init__(self, description: FileDescription) -> None:
+        self.description: FileDescription | None = description
+        self.dialects: int | None = None
+
+    def spans(self, body: Body) -> list[tuple[int, int]] | None:
+        try:
+            return _records(body)
+        except (WireError, TheirError):
+            return None
+
+
+# --- data sets --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Defined:
+    """What the definition messages of a data set say, and in which character set they say it."""
+
+    definition: RendezvousDefinition
+    variables: tuple[Variable, ...]
+    charset: str
+
+
+class _TooPrecise(Exception):
+    """Numbers that have more bytes than their variables say."""
+
+
+def read_data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
+    """Store the table of a data set attachment. Raises TheirError and WireError."""
+    messages = _by_name(received)
+    said = _defined(received, messages)
+    try:
+        rows = _stored(record, received, messages, said, store)
+    except _TooPrecise:
+        wide = tuple(replace(each, length=DOUBLE_SIZE) if each.is_numeric else each for each in said.variables)
+        warning = "numbers have more bytes than the lengths of their variables say: all of them are kept"
+        rows = _stored(record, received, messages, replace(said, variables=wide), store, warning)
+    return DataSetFacts(rows, len(said.variables))
+
+
+def _by_name(received: Received) -> dict[str, list[int]]:
+    """The numbers of a data set's messages by their name."""
+    found: dict[str, list[int]] = {name: [] for name in _DATA_SET}
+    for number, body in enumerate(received.bodies()):
+        name = message_name(body)
+        if name not in found:
+            raise TheirError("unexpected-message", "name", -1, f"{name} among the messages of a data set")
+        found[name].append(number)
+    return found
+
+
+def _defined(received: Received, messages: dict[str, list[int]]) -> _Defined:
+    """The definition and the variables, in the first character set in which they read."""
+    definitions = list(received.bodies(messages["DAT"]))
+    if not definitions:
+        raise TheirError("no-definition", "type", 0, "the attachment has no data set definition message")
+    if len(set(map(bytes, definitions))) > 1:
+        why = f"{len(definitions)} data set definition messages that are not the same"
+        raise TheirError("conflicting-definition", "type", 0, why)
+    refusal: WireError | None = None
+    for charset in charsets(received.first):
+        try:
+            definition = rendezvous.read_definition(definitions[0], charset)
+            schema.check_definition(definition)
+            variables = rendezvous.read_variables(
+                _variable_bodies(received, messages, definition), definition.variables, charset
+            )
+        except WireError as error:
+            refusal = refusal or error
+        else:
+            return _Defined(definition, variables, charset)
+    assert refusal is not None
+    raise refusal
+
+
+def _variable_bodies(
+    received: Received, messages: dict[str, list[int]], definition: RendezvousDefinition
+) -> list[memoryview]:
+    bodies: list[memoryview] = []
+    room = definition.variables * LONGEST_VARIABLE + LONGEST_VARIABLE * len(messages["VAR"])
+    for body in received.bodies(messages["VAR"]):
+        bodies.append(body)
+        room -= len(body)
+        if room < 0:
+            why = f"more than {sum(map(len, bodies)):,} bytes define {definition.variables:,} variables"
+            raise TheirError("variable-count", "number of variables", -1, why)
+    return bodies
+
+
+def _stored(
+    record: AttachmentRecord,
+    received: Received,
+    messages: dict[str, list[int]],
+    said: _Defined,
+    store: StoreTable,
+    *warnings: str,
+) -> int:
+    told = list(warnings)
+    metadata = _metadata(record, received, messages, said, told)
+    blocks = _Blocks(received, messages["ATO"], said)
+    definition = replace(said.definition, obs_length=blocks.length)
+    how = Representation("big", "ieee", said.charset)
+    plan = decode.first_plan(definition, said.variables, how, lambda: blocks, metadata, told)
+    try:
+        return store(plan.schema, decode.batches(plan, blocks))
+    except Unforeseen as unforeseen:
+        plan = unforeseen.plan
+        return store(plan.schema, decode.batches(plan, blocks))
+
+
+class _Blocks:
+    """The rows of a data set as bytes, a block for each of its messages of observations."""
+
+    def __init__(self, received: Received, numbers: Sequence[int], said: _Defined) -> None:
+        self._received, self._numbers, self._said = received, numbers, said
+        self._shape = Shape.of(said.variables)
+        lengths = [variable.length for variable in said.variables]
+        self.length = sum(lengths)
+        cells = zip(lengths, self._shape.widths, strict=True)
+        kept = np.concatenate([np.arange(width) < length for length, width in cells] or [np.empty(0, np.bool_)])
+        self._kept = None if kept.all() else kept
+
+    def __iter__(self) -> Iterator[memoryview]:
+        first = at = 0
+        for body in self._received.bodies(self._numbers):
+            block = read_observations(body, self._shape, first)
+            self._check(block.said, block.values)
+            yield self._narrowed(block.data, at).data
+            first += block.values
+            at = (at + len(block.data)) % max(self._shape.length, 1)
+
+    def _narrowed(self, data: Bytes, at: int) -> Bytes:
+        """The bytes that the lengths of the variables have; those behind them must be zeros."""
+        if self._kept is None:
+            return data
+        kept = np.resize(np.roll(self._kept, -at), len(data))
+        if data[~kept].any():
+            raise _TooPrecise
+        return np.ascontiguousarray(data[kept])
+
+    def _check(self, said: int, values: int) -> None:
+        """A message says how many values it has, or rows, or how many observations the data set has."""
+        each = max(len(self._said.variables), 1)
+        total = self._said.definition.observations
+        if said in {values, total, total * each} or (said * each - values) in range(-each + 1, 2 * each):
+            return
+        why = f"a message of {said:,} observations by its number, which has {values:,} values of {each:,} variables"
+        raise TheirError("observation-count", "ATO.count", -1, why)
+
+
+def _metadata(
+    record: AttachmentRecord, received: Received, messages: dict[str, list[int]], said: _Defined, warnings: list[str]
+) -> dict[str, str]:
+    metadata = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2}
+    metadata[MAX_GEN] = str(said.definition.max_gen) if said.definition.max_gen else ""
+    metadata = {key: text for key, text in metadata.items() if text}
+    metadata |= {"sas.dialect": DIALECTS[0].name, "sas.obs_length": str(said.definition.obs_length)}
+    return metadata | _beside(received, messages, said, warnings)
+
+
+def _beside(received: Received, messages: dict[str, list[int]], said: _Defined, warnings: list[str]) -> dict[str, str]:
+    """Indexes, as JSON, and the messages of integrity constraints. Neither can cost the data set: what cannot be read
+    or is too long is a warning."""
+    metadata: dict[str, str] = {}
+    for name, key in (("ATI", beside.INDEXES), ("ATC", CONSTRAINTS)):
+        bodies = list(received.bodies(messages[name]))
+        size = sum(map(len, bodies))
+        if size > beside.MOST_BYTES:
+            warnings.append(f"{size:,} bytes of {name} messages were not kept")
+            continue
+        try:
+            if bodies:
+                metadata[key] = _indexes(bodies, said) if name == "ATI" else _constraints(bodies, said)
+        except WireError as error:
+            warnings.append(f"the {name} messages could not be read: {error}")
+    return metadata
+
+
+def _indexes(bodies: Sequence[memoryview], said: _Defined) -> str:
+    found = [each for body in bodies for each in rendezvous_indexes.read_indexes(body, said.charset)]
+    return beside.written_indexes(
+        indexes.Index(each.upercmx, each.name, each.flags, len(each.keys), list(each.keys)) for each in found
+    )
+
+
+def _constraints(bodies: Sequence[memoryview], said: _Defined) -> str:
+    for body in bodies:
+        rendezvous_indexes.read_constraints(body, said.charset)
+    return b64encode(b"".join(bodies)).decode()

@@ -1,0 +1,256 @@
+"""The framing `sas_rendezvous`: attachments of the SAS Common Messaging Interface on TIB/Rendezvous.
+
+Each message is a tibrvMsg whose name tells its type (SAS, "Using the Common Messaging Interface": attachment layout
+for TIB/Rendezvous). Its attachment and its number come from the order of arrival (`sas_arrivals`). They stand in its
+CorrelId as in `sas_queue`: 16 bytes of the attachment's key, 4 of the number.
+
+It is written in the order of the specification: the header, the application message, and for each attachment its
+messages and then the last one, which counts them. All of a delivery belongs to the header before it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from app.codecs.rendezvous.message import is_message
+from app.codecs.sas import correlid
+from app.codecs.sas.attachment import Attachment
+from app.codecs.sas.dialect import DIALECTS, mask_of
+from app.codecs.sas.numbered import message_name
+from app.codecs.sas.rendezvous import (
+    MAP_NAMES,
+    MapItem,
+    RendezvousHeader,
+    read_header,
+    read_last,
+    write_header,
+    write_last,
+    write_map,
+)
+from app.codecs.sas.rendezvous_keys import BLANK, attachment_key, correlid_of
+from app.framing import rendezvous_content
+from app.framing.outgoing import message_identifier
+from app.framing.protocol import (
+    ArrangementName,
+    Arrivals,
+    Body,
+    Columns,
+    Contents,
+    DataSetFacts,
+    FileContent,
+    PartReader,
+    Received,
+    StoreTable,
+)
+from app.framing.rendezvous_bodies import RendezvousBodies
+from app.framing.sas_arrivals import PARTS, NumberedArrivals
+from app.framing.sas_bodies import charset_of
+from app.framing.sas_charsets import charsets
+from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
+from app.model.errors import TheirError
+from app.model.event import Announced, Event, PartArrived, Unsequenced
+from app.model.framing import Captures, FramingTraits
+from app.model.message import NO_PROPERTIES, PhysicalMessage
+from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
+from app.wire import WireError
+
+_DIALECTS = mask_of(DIALECTS[0])
+"""Numbers are big-endian, a long has 4 bytes, and no length counts a NUL."""
+
+_HEADS = (b"\x06HDR\0", b"\x04HDR\0")
+"""How the first field of a header begins, with an identifier or without."""
+_HEAD_AT = 8
+_PARTS = frozenset({"DAT", "VAR", "ATO", "ATI", "ATC", "FDC", "ATX", "ATB"})
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read(message: PhysicalMessage) -> Event:
+    """Return what a numbered message means. Raises TheirError: `bad-header`, `bad-rendezvous-message`, `no-header` for
+    one that has no number, or `unknown-message-name`."""
+    try:
+        name = message_name(message.body)
+        if name == "HDR":
+            return Announced(_header(message), _DIALECTS)
+        key, number = correlid.split(message.correl_id)
+        if not any(key):
+            raise TheirError(
+                "no-header", "correl_id", -1, f"{name or 'a message'} that no header opened an attachment for"
+            )
+        if number:
+            return _part(name, PartArrived(key, number, len(message.body)))
+        if name == "LST":
+            return Unsequenced(key, (_count(message),) * 2, len(message.body))
+    except WireError as error:
+        raise TheirError("bad-rendezvous-message", error.row, error.at, error.why) from error
+    if name not in MAP_NAMES:
+        raise _unknown(name)
+    return Unsequenced(key, (), len(message.body))
+
+
+def _part(name: str, part: PartArrived) -> PartArrived:
+    if name not in _PARTS:
+        raise _unknown(name)
+    return part
+
+
+def _unknown(name: str) -> TheirError:
+    return TheirError("unknown-message-name", "name", _HEAD_AT, f"{name[:80]!r} is no message of an attachment")
+
+
+def _count(message: PhysicalMessage) -> int:
+    told = message.properties.get(PARTS, "")
+    return int(told) if told.isascii() and told.isdigit() else read_last(message.body)
+
+
+def _header(message: PhysicalMessage) -> MessageHeader:
+    refusal: WireError | None = None
+    for charset in charsets(message):
+        try:
+            return _meaning(read_header(message.body, charset), correlid.split(message.correl_id)[0])
+        except WireError as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise TheirError("bad-header", refusal.row, refusal.at, refusal.why) from refusal
+
+
+def _meaning(header: RendezvousHeader, base: bytes) -> MessageHeader:
+    """A header by its key. Whether an application message follows, it does not say; one that does has the same key."""
+    attachments = tuple(
+        AttachmentDefinition(
+            AttachmentKind(entry.type),
+            attachment_key(entry.correlid, base, number),
+            entry.qualifier1,
+            entry.qualifier2,
+            entry.description,
+            entry.minor_version,
+            entry.major_version,
+        )
+        for number, entry in enumerate(header.attachments)
+    )
+    return MessageHeader(correlid.join(base, 0), header.original_msg_type, bytes(24), bytes(24), attachments)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def messages(delivery: DeliveryRecord, options: FramingOptions, bodies: RendezvousBodies) -> Iterator[PhysicalMessage]:
+    """Make all physical messages of a delivery, numbered as they will be when they arrive.
+
+    Raises WireError for a name that does not fit the options, and for a header that is longer than a message.
+    """
+    for number, (correl_id, body, parts) in enumerate(_framed(delivery, options, bodies)):
+        yield PhysicalMessage(
+            source=delivery.destination,
+            framing=_TRAITS.name,
+            correl_id=correl_id,
+            body=body,
+            message_id=message_identifier(delivery.id, number),
+            ccsid=options.ccsid,
+            properties=NO_PROPERTIES if parts is None else {PARTS: str(parts)},
+        )
+
+
+def _framed(
+    delivery: DeliveryRecord, options: FramingOptions, bodies: RendezvousBodies
+) -> Iterator[tuple[bytes, bytes, int | None]]:
+    """The CorrelId and the body of each message, and of a last message the number of parts."""
+    base = correlid.join(delivery.header_correl_id[: correlid.KEY_SIZE], 0)
+    yield base, write_header(_announced(delivery), charset_of(options)), None
+    if delivery.application_body is not None:
+        yield base, _application(delivery.application_body), None
+    for attachment in delivery.attachments:
+        number = 0
+        for number, body in enumerate(bodies.of(attachment), 1):
+            yield correlid.join(attachment.correl_id, number), body, None
+        yield correlid.join(attachment.correl_id, 0), write_last(number), number
+
+
+def _application(body: bytes) -> bytes:
+    """An application message as it is, where it is a map already; else as a map of one text."""
+    try:
+        if is_message(body) and message_name(body) in MAP_NAMES:
+            return body
+    except WireError:
+        pass
+    return write_map([MapItem(4, body)])
+
+
+def _announced(delivery: DeliveryRecord) -> RendezvousHeader:
+    return RendezvousHeader(
+        correlid_of(delivery.header_correl_id),
+        0,
+        BLANK,
+        correlid_of(delivery.message_correl_id),
+        len(delivery.attachments),
+        [
+            Attachment(
+                attachment.kind,
+                correlid_of(attachment.correl_id),
+                attachment.qualifier_1,
+                attachment.qualifier_2,
+                attachment.description,
+                attachment.minor_version,
+                attachment.major_version,
+            )
+            for attachment in delivery.attachments
+        ],
+    )
+
+
+# --- the framing ------------------------------------------------------------------------------------------------------
+
+
+_TRAITS = FramingTraits(
+    "sas_rendezvous",
+    needs_descriptor=False,
+    captures=Captures(frozenset({"rendezvous", "mqtt"}), default_of=frozenset({"rendezvous"})),
+)
+
+
+@dataclass(frozen=True)
+class SasRendezvous:
+    """The framing as the product knows it; see `app.framing.protocol.Framing`."""
+
+    traits: FramingTraits = _TRAITS
+    arrangement: ArrangementName = "numbered"
+    kinds: frozenset[AttachmentKind] = frozenset(AttachmentKind)
+    application_message: bool = True
+    options: frozenset[str] = frozenset({"body_limit", "ccsid", "record_length"})
+
+    def arrivals(self) -> Arrivals | None:
+        return NumberedArrivals()
+
+    def read(self, message: PhysicalMessage, known: int) -> Event:  # noqa: ARG002 - it has one dialect
+        return read(message)
+
+    def is_header(self, message: PhysicalMessage) -> bool:
+        return bytes(message.body[_HEAD_AT : _HEAD_AT + len(_HEADS[0])]) in _HEADS
+
+    def read_columns(self, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns | None:  # noqa: ARG002
+        return None
+
+    def attachment_key(self, message: PhysicalMessage) -> bytes:
+        return correlid.split(message.correl_id)[0]
+
+    def file(self, record: AttachmentRecord, received: Received) -> FileContent:
+        return rendezvous_content.read_file(record, received)
+
+    def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:
+        return rendezvous_content.begin_file(record, body)
+
+    def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
+        return rendezvous_content.read_data_set(record, received, store)
+
+    def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:  # noqa: ARG002 - it has none
+        return NO_PROPERTIES
+
+    def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
+        return messages(delivery, options, RendezvousBodies(options, contents))
+
+
+SAS_RENDEZVOUS = SasRendezvous()

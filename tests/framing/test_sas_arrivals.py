@@ -1,0 +1,203 @@
+"""Messages on TIB/Rendezvous get their attachment and their number as they come, and nothing is mixed."""
+
+from collections.abc import Iterable
+from itertools import product
+from random import Random
+
+import pytest
+
+from app.codecs.sas.attachment import Attachment
+from app.codecs.sas.correlid import split
+from app.codecs.sas.files import FileDescription
+from app.codecs.sas.numbered import message_name
+from app.codecs.sas.rendezvous import (
+    MapItem,
+    RendezvousHeader,
+    write_file_description,
+    write_header,
+    write_last,
+    write_map,
+    write_records,
+)
+from app.codecs.sas.rendezvous_keys import BLANK, correlid_of, key_of
+from app.framing.sas_arrivals import PARTS, NumberedArrivals
+from app.framing.sas_rendezvous import SAS_RENDEZVOUS
+from app.model.attachment import AttachmentKind
+from app.model.event import Announced
+from app.model.message import UNREADABLE, PhysicalMessage
+
+FDC = write_file_description(FileDescription(80, 10))
+MSG = write_map([MapItem(4, b"about")])
+
+
+def records(text: bytes) -> bytes:
+    (body,) = write_records([text], "ATX")
+    return body
+
+
+def header(attachments: int = 1, correlid: bytes = BLANK, own: Iterable[bytes] = ()) -> bytes:
+    correlids = [*own] or [BLANK] * attachments
+    entries = [
+        Attachment(AttachmentKind.TEXT_FILE, each, "FILENAME", f"{n}.txt", "") for n, each in enumerate(correlids)
+    ]
+    return write_header(RendezvousHeader(correlid, 0, BLANK, BLANK, len(entries), entries))
+
+
+def message(body: bytes, subject: str = "SAS.A", reply: str = "", at: int = 1, **properties: str) -> PhysicalMessage:
+    told = {"rendezvous.subject": subject} | ({"rendezvous.reply": reply} if reply else {}) | properties
+    return PhysicalMessage("sas", "sas_rendezvous", body=body, received_at=at, properties=told)
+
+
+def numbered(
+    arrivals: NumberedArrivals, *bodies: bytes, subject: str = "SAS.A", reply: str = ""
+) -> list[PhysicalMessage]:
+    return [each for body in bodies for each in arrivals.number(message(body, subject, reply))]
+
+
+def shown(messages: Iterable[PhysicalMessage]) -> list[tuple[str, int | str]]:
+    """Each message's name, and its number, what it counts, or the code it was refused with."""
+    found: list[tuple[str, int | str]] = []
+    for each in messages:
+        name = message_name(each.body)
+        if each.framing == UNREADABLE:
+            found.append((name, each.properties["refused-code"]))
+        else:
+            found.append(
+                (name, f"of {each.properties[PARTS]}" if PARTS in each.properties else split(each.correl_id)[1])
+            )
+    return found
+
+
+def test_a_file_is_numbered_and_counted() -> None:
+    got = numbered(NumberedArrivals(), header(), FDC, records(b"a"), records(b"b"), write_last(3))
+    assert shown(got) == [("HDR", 0), ("FDC", 1), ("ATX", 2), ("ATX", 3), ("LST", "of 3")]
+    announced = SAS_RENDEZVOUS.read(got[0], 0)
+    assert isinstance(announced, Announced)
+    (entry,) = announced.header.attachments
+    assert {split(each.correl_id)[0] for each in got[1:]} == {entry.correl_id}
+
+
+@pytest.mark.parametrize(("msg", "beside"), [(False, 0), (False, 1), (True, 0), (True, 1), (True, 2)])
+def test_what_a_last_message_counts_is_learnt(msg: bool, beside: int) -> None:
+    arrivals = NumberedArrivals()
+    before = [header(), MSG] if msg else [header()]
+    parts = [FDC, records(b"a"), records(b"b")]
+    got = numbered(arrivals, *before, *parts, write_last(3 + beside))
+    assert shown(got)[-1] == ("LST", "of 3")
+    lost = numbered(arrivals, *before, *parts[:2], write_last(3 + beside))
+    assert shown(lost)[-1] == ("LST", "of 3"), "the third part is missing"
+    again = numbered(arrivals, *before, *parts, write_last(3 + beside))
+    assert shown(again)[-1] == ("LST", "of 3")
+
+
+def test_each_attachment_may_have_a_last_message_or_all_of_them_one() -> None:
+    first, second = [FDC, records(b"a")], [FDC, records(b"b"), records(b"c")]
+    each = numbered(NumberedArrivals(), header(2), *first, write_last(2), *second, write_last(3))
+    one = numbered(NumberedArrivals(), header(2), *first, *second, write_last(5))
+    assert shown(each) == [
+        ("HDR", 0), ("FDC", 1), ("ATX", 2), ("LST", "of 2"), ("FDC", 1), ("ATX", 2), ("ATX", 3), ("LST", "of 3"),
+    ]  # fmt: skip
+    assert shown(one) == [
+        ("HDR", 0), ("FDC", 1), ("ATX", 2), ("FDC", 1), ("ATX", 2), ("ATX", 3), ("LST", "of 2"), ("LST", "of 3"),
+    ]  # fmt: skip
+    keys = [split(each.correl_id)[0] for each in one]
+    assert (keys[1], keys[3]) == (keys[6], keys[7])
+    assert keys[1] != keys[3]
+
+
+def test_senders_that_name_their_sessions_are_told_apart() -> None:
+    arrivals = NumberedArrivals()
+    replies = [f"_INBOX.7F000001.{number}.1" for number in range(5)]
+    bodies = [header(), FDC, records(b"a"), records(b"b"), write_last(3)]
+    sent = [(reply, iter(bodies)) for reply in replies]
+    random, got = Random(3), []
+    while sent:
+        reply, left = random.choice(sent)
+        if (body := next(left, None)) is None:
+            sent.remove((reply, left))
+        else:
+            got += numbered(arrivals, body, reply=reply)
+    assert sorted(shown(got)) == sorted([("HDR", 0), ("FDC", 1), ("ATX", 2), ("ATX", 3), ("LST", "of 3")] * 5)
+    assert len({split(each.correl_id)[0] for each in got if split(each.correl_id)[1]}) == 5
+
+
+def test_subjects_are_told_apart() -> None:
+    arrivals = NumberedArrivals()
+    pairs = list(product([header(), FDC, records(b"a"), write_last(2)], ["SAS.A", "SAS.B"]))
+    got = [each for body, subject in pairs for each in numbered(arrivals, body, subject=subject)]
+    assert UNREADABLE not in {each.framing for each in got}
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_what_cannot_be_told_apart_is_refused_and_never_mixed(seed: int) -> None:
+    """Two senders on one subject, in any interleaving: what is numbered as one attachment is of one sender."""
+    random = Random(seed)
+    senders = {
+        letter: [header(), FDC, *(records(b"%s %d" % (letter, n)) for n in range(random.randrange(1, 4)))]
+        for letter in (b"one", b"two")
+    }
+    left = {letter: [*bodies, write_last(len(bodies) - 1)] for letter, bodies in senders.items()}
+    arrivals, of_key = NumberedArrivals(), dict[bytes, set[bytes]]()
+    complete: dict[bytes, int] = {}
+    while any(left.values()):
+        letter = random.choice([each for each, bodies in left.items() if bodies])
+        for each in arrivals.number(message(left[letter].pop(0))):
+            if each.framing != UNREADABLE and message_name(each.body) != "HDR":
+                key = split(each.correl_id)[0]
+                of_key.setdefault(key, set()).add(letter)
+                if PARTS in each.properties:
+                    complete[key] = int(each.properties[PARTS])
+    for key in complete:
+        assert len(of_key[key]) == 1
+
+
+def test_a_sender_that_begins_again_is_taken_again_after_its_next_last_message() -> None:
+    arrivals = NumberedArrivals()
+    numbered(arrivals, header(), FDC)
+    doubtful = numbered(arrivals, header(), FDC, records(b"a"), write_last(2))
+    assert {code for _, code in shown(doubtful)} == {"interleaved-attachments"}
+    assert shown(numbered(arrivals, header(), FDC, records(b"a"), write_last(2)))[-1] == ("LST", "of 2")
+
+
+def test_a_gap_closes_what_was_open() -> None:
+    arrivals = NumberedArrivals()
+    numbered(arrivals, header(), FDC)
+    after = arrivals.number(message(records(b"a"), gap="the connection was broken"))
+    assert shown(after) == [("ATX", "no-header")]
+    assert shown(numbered(arrivals, header(), FDC, records(b"a"), write_last(2)))[-1] == ("LST", "of 2")
+
+
+def test_what_comes_without_a_header_is_refused() -> None:
+    arrivals = NumberedArrivals()
+    codes = [code for _, code in shown(numbered(arrivals, FDC, records(b"a"), MSG, write_last(2)))]
+    assert codes == ["no-header"] * 4
+    (bad,) = arrivals.number(message(b"no tibrvmsg at all"))
+    assert bad.properties["refused-code"] == "bad-rendezvous-message"
+    (bad,) = numbered(arrivals, header()[:-3])
+    assert bad.properties["refused-code"] == "bad-rendezvous-message"
+
+
+def test_the_gateways_own_correlids_are_the_keys_and_others_are_made_new_each_time() -> None:
+    keys = [bytes([number]) * 16 for number in (1, 2)]
+    own = header(own=map(correlid_of, keys), correlid=correlid_of(b"H" * 16))
+    for _ in range(2):
+        got = numbered(NumberedArrivals(), own, FDC, write_last(1), FDC, write_last(1))
+        assert [split(each.correl_id)[0] for each in got] == [b"H" * 16, keys[0], keys[0], keys[1], keys[1]]
+    arrivals = NumberedArrivals()
+    made = [numbered(arrivals, header(), FDC, write_last(1))[1].correl_id for _ in range(2)]
+    assert made[0] != made[1]
+
+
+@pytest.mark.parametrize("text", [BLANK, b"", b"AG" + b"!" * 22, b"AG" + b"A" * 21 + b"B", b"XY" + b"A" * 22])
+def test_other_correlids_hold_no_key(text: bytes) -> None:
+    assert key_of(text) is None
+
+
+def test_lines_do_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.framing.sas_arrivals._MOST_LINES", 3)
+    arrivals = NumberedArrivals()
+    for number in range(5):
+        numbered(arrivals, header(), subject=f"S{number}")
+    assert [shown(numbered(arrivals, FDC, subject=f"S{number}"))[0][1] for number in range(5)] == [
+        "no-header", "no-header", 1, 1, 1,
+    ]  # fmt: skip
