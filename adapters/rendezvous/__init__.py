@@ -5,6 +5,7 @@ from pydantic import BaseModel
 from adapters.rendezvous.receiver import RendezvousReceiver
 from adapters.rendezvous.sender import RendezvousSender
 from adapters.rendezvous.settings import DestinationSettings, SourceSettings
+from app.model.framing import FramingTraits
 from app.ports import Receiver, Sender
 
 
@@ -14,7 +15,7 @@ class RendezvousPlugin:
     source_settings: type[BaseModel] = SourceSettings
     destination_settings: type[BaseModel] = DestinationSettings
 
-    def receiver(self, name: str, framing: str, settings: BaseModel) -> Receiver:
+    def receiver(self, name: str, framing: FramingTraits, settings: BaseModel) -> Receiver:
         return RendezvousReceiver(name, framing, SourceSettings.model_validate(settings))
 
     def sender(self, name: str, settings: BaseModel) -> Sender:

@@ -23,6 +23,7 @@ from app.codecs.rendezvous import daemon, envelope
 from app.codecs.rendezvous.daemon import Frame, Kind
 from app.codecs.rendezvous.subjects import ADVISORY, INBOX
 from app.model.errors import TheirError
+from app.model.framing import FramingTraits
 from app.model.message import GAP, PhysicalMessage
 from app.observe import Recurring
 from app.ports import Intake
@@ -42,7 +43,7 @@ _log = structlog.get_logger(__name__)
 class RendezvousReceiver:
     """`app.ports.Receiver` for TIB/Rendezvous."""
 
-    def __init__(self, name: str, framing: str, settings: SourceSettings) -> None:
+    def __init__(self, name: str, framing: FramingTraits, settings: SourceSettings) -> None:
         self._name, self._framing, self._settings = name, framing, settings
         self._address = f"{settings.host}:{settings.port}"
         self._log = _log.bind(source=name, daemon=self._address)
@@ -136,7 +137,7 @@ class RendezvousReceiver:
             self._drop()
 
     def _refuse(self, data: bytes, code: str, why: str, now: int) -> None:
-        message = PhysicalMessage(self._name, self._framing, body=data, received_at=now)
+        message = PhysicalMessage(self._name, self._framing.name, body=data, received_at=now)
         if not self._buffer.put(message, (code, why)):
             self._drop()
 

@@ -41,4 +41,4 @@ def _entry(data: bytes, origin: Origin, received_at: int) -> Entry:
     frame = read_frame(data)
     if frame.kind != Kind.DATA:
         return Skipped(f"frames of kind {frame.kind}")
-    return envelope.read(frame, initial.source, initial.framing, received_at)
+    return envelope.read(frame, initial.source, origin.framing, received_at)

@@ -19,7 +19,8 @@ from app.dataset import beside, encode
 from app.framing.outgoing import fixed_records
 from app.framing.protocol import Body, Contents
 from app.framing.rendezvous_content import CONSTRAINTS, MAX_GEN
-from app.framing.sas_bodies import TEXT_LRECL, batches_of, charset_of, lengths_of, lines, longest
+from app.framing.sas_bodies import TEXT_LRECL, batches_of, lengths_of, lines, longest
+from app.framing.sas_charsets import charset_of
 from app.model.attachment import AttachmentKind
 from app.model.errors import TheirError
 from app.model.records import FramingOptions, OutgoingAttachment

@@ -47,8 +47,7 @@ from app.framing.protocol import (
 )
 from app.framing.rendezvous_bodies import RendezvousBodies
 from app.framing.sas_arrivals import PARTS, NumberedArrivals
-from app.framing.sas_bodies import charset_of
-from app.framing.sas_charsets import charsets
+from app.framing.sas_charsets import charset_of, charsets
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.model.errors import TheirError
 from app.model.event import Announced, Event, PartArrived, Unsequenced

@@ -10,6 +10,7 @@ from app.codecs.rendezvous.daemon import Frame, publish, publish_head
 from app.codecs.rendezvous.message import is_message
 from app.codecs.rendezvous.subjects import REPLY_PROPERTY, SUBJECT_PROPERTY
 from app.model.errors import TheirError
+from app.model.framing import FramingTraits
 from app.model.message import PhysicalMessage
 from app.wire import WireError
 from app.wire.kinds import Buffer
@@ -20,18 +21,24 @@ HEAD_BYTES = 1024
 assert HEAD_BYTES > IMAGE_OVERHEAD + 2 * 255 + 64
 
 
-def read(frame: Frame, source: str, framing: str, received_at: int) -> PhysicalMessage:
-    """Return the physical message that a publication carries. Raises TheirError with the code `bad-mq-image`."""
+def read(frame: Frame, source: str, framing: FramingTraits, received_at: int) -> PhysicalMessage:
+    """Return the physical message that a publication carries.
+
+    Raises TheirError with the code `bad-mq-image`, or `no-envelope` where the framing needs a descriptor.
+    """
     properties = {SUBJECT_PROPERTY: frame.subject}
     if frame.reply is not None:
         properties[REPLY_PROPERTY] = frame.reply
     if not frame.is_message and is_image(frame.data):
         try:
-            message = read_image(frame.data, source, framing, received_at)
+            message = read_image(frame.data, source, framing.name, received_at)
         except WireError as error:
             raise TheirError("bad-mq-image", error.row, error.at, error.why) from error
         return message._replace(properties={**message.properties, **properties})
-    return PhysicalMessage(source, framing, body=frame.data, received_at=received_at, properties=properties)
+    if framing.needs_descriptor:
+        why = f"a publication on {frame.subject!r} that is no MQ image"
+        raise TheirError("no-envelope", "", -1, why)
+    return PhysicalMessage(source, framing.name, body=frame.data, received_at=received_at, properties=properties)
 
 
 def write(message: PhysicalMessage, subject: str, reply: str) -> list[Buffer]:

@@ -11,6 +11,7 @@ from adapters.rendezvous.receiver import RendezvousReceiver
 from adapters.rendezvous.sender import RendezvousSender
 from adapters.rendezvous.settings import DestinationSettings, SourceSettings
 from app.codecs.rendezvous.message import Field, encode_message
+from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.message import PhysicalMessage
 from app.ports import SendFailed
 from tests.contracts.transport import message
@@ -35,7 +36,7 @@ def logged() -> Iterator[list[Any]]:
 
 def source(port: int, **more: object) -> RendezvousReceiver:
     settings = {"daemon": f"tcp:127.0.0.1:{port}", "subject": ["SAS.*.OUT", "SAS.>"], **more}
-    return RendezvousReceiver("sas", "sas_rendezvous", SourceSettings.model_validate(settings))
+    return RendezvousReceiver("sas", SAS_RENDEZVOUS.traits, SourceSettings.model_validate(settings))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from adapters import rendezvous
+from app.framing.registry import traits
 from app.ports import Receiver, Sender
 from tests.contracts.transport import LIMIT, Line, TransportContract
 from tests.support.rendezvous_daemon import RendezvousDaemon, real_daemon
@@ -22,7 +23,7 @@ class RendezvousLine(Line):
     def receiver(self, **more: object) -> Receiver:
         settings = {**self._daemon, "subject": self.subject, **more}
         return rendezvous.plugin.receiver(
-            "here", self.framing, rendezvous.plugin.source_settings.model_validate(settings)
+            "here", traits(self.framing), rendezvous.plugin.source_settings.model_validate(settings)
         )
 
     def sender(self, **more: object) -> Sender:
