@@ -34,6 +34,11 @@ def f64(value: float) -> Made:
     return Made(13, struct.pack(">d", value))
 
 
+def f64_of(bits: bytes) -> Made:
+    """A number by its bytes, as a missing value has them."""
+    return Made(13, bits)
+
+
 def string(text: str | bytes, nul: bytes = b"\0") -> Made:
     return Made(8, (text.encode("latin-1") if isinstance(text, str) else text) + nul)
 
