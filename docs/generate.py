@@ -21,6 +21,7 @@ from app.codecs.sas.attachment import Attachment, AttachmentHeader, Count
 from app.codecs.sas.dataset import DataSetDefinition, ObservationMessage, Variable, VariableMessage
 from app.codecs.sas.files import FileDescriptionMessage
 from app.codecs.sas.indexes import ConstraintMessage, Index, IndexMessage
+from app.codecs.sas.rendezvous import RendezvousDefinition, RendezvousHeader
 from app.model.attachment import AttachmentState
 from app.tables.xpt.layouts import (
     HeaderRecord,
@@ -53,6 +54,7 @@ LAYOUTS: dict[str, tuple[type[Layout], ...]] = {
         Index,
         ConstraintMessage,
     ),
+    "SAS Common Messaging Interface, attachments on TIB/Rendezvous": (RendezvousHeader, RendezvousDefinition),
     "SAS transport files": (
         HeaderRecord,
         LibraryRecord,

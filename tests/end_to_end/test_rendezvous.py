@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from random import Random
+from typing import Any
 from uuid import uuid4
 
 import pyarrow.parquet as pq
@@ -135,6 +136,10 @@ def test_what_is_sent_comes_back_whole_though_connections_break(place: Place, tm
         assert {process.client.get(each).json()["state"] for each in deliveries} == {"sent"}
 
 
+def missing(process: GatewayProcess, item: dict[str, Any]) -> Any:
+    return process.client.get(f"/v1/attachments/{item['id']}").json()["progress"]["missing"]
+
+
 def test_what_the_daemon_lost_is_listed_and_never_mixed(place: Place, tmp_path: Path) -> None:
     """A part that does not come is missing by its number; parts behind a broken connection are quarantined."""
     if place.daemon is None:
@@ -148,10 +153,11 @@ def test_what_the_daemon_lost_is_listed_and_never_mixed(place: Place, tmp_path: 
         place.send(messages([third]))
         bodies = messages([first])
         place.send(bodies[:4] + bodies[5:])
+        await_finished(process, 1)
         process.until(lambda: process.listing("/v1/attachments", state="receiving"))
         (item,) = process.listing("/v1/attachments", state="receiving")
-        missing = process.client.get(item["links"]["self"]).json()["missing"]
-        assert missing
+        number = len(bodies) - 3
+        process.until(lambda: missing(process, item) == [[number, number]])
         bodies = messages([second])
         place.send(bodies[:4])
         place.break_connections()
