@@ -12,12 +12,15 @@ import pytest
 from adapters.arrow_journal import ArrowJournal
 from app.capture.mq_files import LONGEST_DESCRIPTOR
 from app.codecs.ibm_mq.image import write_image
+from app.codecs.rendezvous.daemon import listen, publish, publish_head
 from app.model.attachment import AttachmentState
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
+from app.ports import AttachmentFilter
 from app.service.gateway import Gateway
 from tests.cli.conftest import Run
+from tests.support import rendezvous_program
 from tests.support.captures import in_hexadecimal, packet, unloaded
 from tests.support.sas_client import Attached, Program, binary_file, disordered, message, text_file
 from tests.support.service_context import service_context
@@ -167,17 +170,55 @@ def test_options_say_what_a_capture_does_not(run: Run, tmp_path: Path) -> None:
     assert (found.msg_type, found.encoding, found.ccsid, found.format) == (100001, 546, 819, "MQSTR")
 
 
-def test_rendezvous_is_taken_as_it_is(run: Run, tmp_path: Path) -> None:
+def test_order_packets_in_rendezvous_messages_are_taken_as_they_are(run: Run, tmp_path: Path) -> None:
     capture, folder = tmp_path / "orders.rv", tmp_path / "journal"
     capture.write_text("2026-11-21T07:30:00Z 00000008 9955EEAA\n")
-    for options, framing in ([(), "sas_rendezvous"], [("--framing", "order_packet"), "order_packet"]):
-        assert run("journal", "import", capture, "--to", folder, *options).code == 0
-        found = journalled(folder)[-1]
-        assert (found.framing, found.body, found.received_at) == (
-            framing,
-            bytes.fromhex("000000089955EEAA"),
-            1_795_246_200_000_000,
-        )
+    assert run("journal", "import", capture, "--to", folder, "--framing", "order_packet").code == 0
+    (found,) = journalled(folder)
+    assert (found.framing, found.body, found.received_at) == (
+        "order_packet",
+        bytes.fromhex("000000089955EEAA"),
+        1_795_246_200_000_000,
+    )
+
+
+@pytest.mark.parametrize("frames", [True, False], ids=["frames", "messages"])
+def test_attachments_in_a_capture_of_rendezvous_are_finished(run: Run, tmp_path: Path, frames: bool) -> None:
+    """Two programs on two subjects, whose frames alternate; or the messages of one after the other."""
+    program, folder = Program(Random(3)), tmp_path / "journal"
+    attached = [
+        binary_file(program, "orders.bin", Random(8).randbytes(100_000)),
+        text_file(program, "notes.txt", b"a line\n\nthe end\n"),
+    ]
+    streams = [rendezvous_program.messages([each]) for each in attached]
+    bodies = [body for stream in streams for body in stream]
+    if frames:
+        numbered = [(at, n, body) for n, stream in enumerate(streams) for at, body in enumerate(stream)]
+        heads = [publish_head(f"SAS.{n}") for n in range(2)]
+        bodies = [b"".join(map(bytes, publish(heads[n], body, is_message=True))) for _, n, body in sorted(numbered)]
+        bodies.insert(3, listen("SAS.>"))
+    capture = tmp_path / "orders.rv"
+    capture.write_bytes(in_hexadecimal(bodies))
+    result = run("journal", "import", capture, "--to", folder, "--source", SOURCE)
+    assert result.code == 0
+    assert result.out.splitlines()[1].split()[1:4] == ["rendezvous", "sas_rendezvous", str(len(bodies) - frames)]
+    with surroundings(tmp_path, limits={"free_bytes": 0}) as around:
+        gateway = Gateway(around, {}, {})
+        gateway.start()
+        try:
+            found = until(lambda: _all_finished(gateway, len(attached)))
+            for each in attached:
+                content = gateway.content(found[each.definition.qualifier_2])
+                assert b"".join(content.read(0, content.size)) == each.content
+            assert not around.catalog.quarantined(None, None, None, 10).items
+        finally:
+            gateway.stop()
+
+
+def _all_finished(gateway: Gateway, count: int) -> dict[str, AttachmentRecord]:
+    found = gateway.catalog.attachments(AttachmentFilter(), None, 100).items
+    finished = {each.qualifier_2: each for each in found if each.state is AttachmentState.FINISHED}
+    return finished if len(finished) == count else {}
 
 
 def test_several_captures_and_runs_are_one_journal(
