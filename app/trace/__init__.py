@@ -18,6 +18,7 @@ FORMATS: Formats = {
     "mqmd": ibm_mq.descriptor,
     "mqmde": ibm_mq.extension,
     "tibrvmsg": rendezvous.messages,
+    "rendezvous-agreement": rendezvous.agreements,
     "order-packet": sapdb.packets,
     **{name: sas.FORMATS[name] for name in _EXACT},
     "mqtt": mqtt.packets,

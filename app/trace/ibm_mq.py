@@ -13,7 +13,7 @@ from app.codecs.sas import correlid
 from app.codecs.sas.attachment import read_counts
 from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.model.message import PhysicalMessage
-from app.trace import sas
+from app.trace import rendezvous, sas
 from app.trace.frames import Formats, Frame, NotRecognised, Said, first_that_fits, moved, raw
 from app.wire import Cell, Context, WireError
 
@@ -38,6 +38,8 @@ def descriptor(data: memoryview, _: Said) -> list[Frame]:
         data, Data(own.format, own.encoding, own.coded_char_set_id, end, grouping_in(own), own.msg_type)
     )
     frames = [_frame(data, link) for link in [Link(own, 0, end, context, 0), *links]]
+    if carried := rendezvous.payload(message.body):
+        return frames + moved(carried, body_at)
     return frames + moved([_application(message)] if _is_application(message) else _parts(message), body_at)
 
 

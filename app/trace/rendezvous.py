@@ -1,16 +1,19 @@
-"""Explains tibrvMsg messages: where each field lies, and what the fields say."""
+"""Explains tibrvMsg messages: where each field lies, and what the fields say. Frames that a daemon and its clients
+exchange are messages, too; what stands before the first of them is explained as numbers."""
 
-from collections.abc import Iterable, Iterator
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any
 
 from app.codecs.rendezvous.constants import HEADER_SIZE, MAGIC, MOST_DEPTH, WireType
+from app.codecs.rendezvous.daemon import PARAMETERS_SIZE, RESPONSE, VERSION
 from app.codecs.rendezvous.fields import Place, message_end, places
-from app.codecs.rendezvous.message import Field, RawValue, decode_field
+from app.codecs.rendezvous.message import Field, RawValue, by_name, decode_field, is_message
 from app.codecs.rendezvous.values import DateTime, write_value
 from app.trace.frames import Frame, Said
 from app.wire import Cell, WireError
-from app.wire.kinds import named
+from app.wire.kinds import Buffer, named
 
 _NAMED = named(WireType) or (lambda value: value)
 
@@ -29,10 +32,74 @@ def messages(data: memoryview, _: Said) -> list[Frame]:
             Cell(at + 4, len(MAGIC), "magic", MAGIC),
             *_cells(data, found, fields),
         ]
-        note = f"{len(fields)} fields"
-        frames.append(Frame("tibrvmsg", at, cells, note, {"fields": described(fields)}))
+        frames.append(Frame("tibrvmsg", at, cells, _note(fields), {"fields": described(fields)}))
         at = end
     return frames
+
+
+def payload(data: Buffer) -> list[Frame]:
+    """Explain what another format carries, where it begins as a message does; nothing where it is none."""
+    if not is_message(data):
+        return []
+    try:
+        return messages(memoryview(data), Said())
+    except WireError:
+        return []
+
+
+def agreements(data: memoryview, _: Said) -> list[Frame]:
+    """Explain the versions and parameters that a daemon and a client exchange before their first message."""
+    frames: list[Frame] = []
+    at = 0
+    while at < len(data) or not frames:
+        is_version = bytes(data[at : at + len(VERSION)]) == VERSION
+        if not is_version and bytes(data[at + 4 : at + PARAMETERS_SIZE]) != RESPONSE[4:]:
+            raise WireError("agreement", at, "neither a version nor parameters")
+        size = len(VERSION) if is_version else PARAMETERS_SIZE
+        numbers = struct.unpack_from(f">{size // 4}I", data, at)
+        name = "version" if is_version else "parameter"
+        cells = [Cell(at + 4 * n, 4, f"{name}[{n}]", number) for n, number in enumerate(numbers)]
+        note = "version" if is_version else _AGREEING.get(numbers[0], "parameters")
+        frames.append(Frame("rendezvous-agreement", at, cells, note))
+        at += size
+    return frames
+
+
+_AGREEING = {1: "parameters, agreed", 2: "parameters, requested", 3: "parameters, answered"}
+
+_MESSAGES = {
+    "HDR": "attachment header",
+    "MSG": "application message",
+    "DATA": "application message",
+    "DAT": "data set definition",
+    "VAR": "variables",
+    "ATO": "observations",
+    "ATI": "indexes",
+    "ATC": "integrity constraints",
+    "FDC": "file descriptor",
+    "ATX": "text records",
+    "ATB": "binary records",
+    "LST": "last message",
+}
+_KINDS = {
+    "I": "introduction",
+    "L": "listen to",
+    "C": "cancel",
+    "D": "publication on",
+    "A": "advisory on",
+    "R": "answer",
+}
+
+
+def _note(fields: Sequence[Field]) -> str:
+    """How many fields there are, and what a message of SAS or a frame is for."""
+    count = f"{len(fields)} fields"
+    told = by_name(fields)
+    if "mtype" in told and not told["mtype"].id:
+        subject = f" {told['sub'].value}" if "sub" in told else ""
+        return f"{count}: {_KINDS.get(str(told['mtype'].value), 'frame')}{subject}"
+    what = _MESSAGES.get(fields[0].name or "") if fields else None
+    return f"{count}: {what}" if what else count
 
 
 def _cells(data: memoryview, found: list[Place], fields: list[Field]) -> Iterator[Cell]:

@@ -97,7 +97,7 @@ def test_rendezvous_messages_are_printed_with_their_fields(run: Run, in_folder: 
     assert [frame["fields"] for frame in printed] == [vector["fields"]] * 3
     assert [(frame["line"], frame["offset"]) for frame in printed] == [(1, 0), (2, 0), (2, vector["size"])]
     shown = run("trace", "--hex", "messages.hex").out
-    assert "tibrvmsg at line 1, byte 0  (15 fields)" in shown
+    assert "tibrvmsg at line 1, byte 0  (15 fields: attachment header)" in shown
     assert "'HDR' id 15" in shown
 
 
