@@ -1,5 +1,6 @@
-"""The README's calls of curl, as printed, against what `make run` starts."""
+"""What the README prints, as printed: calls of curl against what `make run` starts, and a gateway over Rendezvous."""
 
+import os
 import re
 import shutil
 import signal
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.mosquitto import free_port
 from tests.support.waiting import until
 
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
@@ -46,3 +48,38 @@ def test_curl_as_printed(tmp_path: Path) -> None:
     finally:
         demo.send_signal(signal.SIGINT)
         demo.wait(60)
+
+
+def test_rendezvous_as_printed(tmp_path: Path) -> None:
+    section = (ROOT / "README.md").read_text().split("## TIB/Rendezvous")[1].split("\n## ")[0]
+    (settings,) = re.findall(r"```toml\n(.*?)```", section, re.DOTALL)
+    (block,) = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    daemon, serve, *commands = block.splitlines()
+    ports = str(free_port()), str(free_port())
+    (tmp_path / "rendezvous.toml").write_text(settings.replace("7500", ports[0]))
+    environment = os.environ | {
+        "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "ATTACHMENT_GATEWAY_HTTP__PORT": ports[1],
+        "ATTACHMENT_GATEWAY_URL": f"http://127.0.0.1:{ports[1]}",
+    }
+    started = []
+    try:
+        for line in (daemon, serve):
+            command = line.removesuffix(" &").replace("7500", ports[0]).split()
+            with (tmp_path / "said.txt").open("a") as said:
+                started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=said, stderr=said))
+        until(lambda: '"session"' in (tmp_path / "said.txt").read_text(), 60)
+        send, ls = (line.replace("README.md", str(ROOT / "README.md")) for line in commands)
+        assert subprocess.run(["sh", "-c", send], cwd=tmp_path, env=environment, check=False).returncode == 0
+
+        def listed() -> str:
+            done = subprocess.run(["sh", "-c", ls], cwd=tmp_path, env=environment, capture_output=True, check=True)
+            return done.stdout.decode()
+
+        shown = until(lambda: said if "finished" in (said := listed()) else "", 60)
+        assert "README.md" in shown
+    finally:
+        for each in started:
+            each.terminate()
+            each.wait(60)

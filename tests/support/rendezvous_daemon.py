@@ -3,11 +3,15 @@
 Clients speak TCP. The daemon begins with its version, the two agree on parameters, the client names a service, a
 network and its session. Then it listens to subjects and publishes; every frame is a tibrvMsg. There are no
 acknowledgements: what a connection had not read when it ended is lost.
+
+`python -m tests.support.rendezvous_daemon 7500` runs one until it is interrupted.
 """
 
 import os
+import signal
 import socket
 import struct
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -275,3 +279,9 @@ def real_daemon() -> tuple[str, int] | None:
 def session_of(frames: Iterable[dict[str, Any]]) -> list[tuple[int, str, bytes | None]]:
     """A recorded session: the connection, who speaks, and the bytes; None where the connection ends."""
     return [(int(each["conn"]), each["dir"], bytes.fromhex(each["hex"]) if "hex" in each else None) for each in frames]
+
+
+if __name__ == "__main__":
+    with RendezvousDaemon(int(sys.argv[1]) if len(sys.argv) > 1 else 7500) as serving:
+        print(f"Rendezvous daemon (a double, for tests) on tcp:127.0.0.1:{serving.port}; Ctrl-C ends it", flush=True)  # noqa: T201
+        signal.sigwait([signal.SIGINT, signal.SIGTERM])
