@@ -7,7 +7,6 @@ of, and what was being received then is not continued.
 """
 
 import logging
-import random
 import time
 from collections import Counter
 from threading import Event as StopSignal
@@ -16,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from adapters.connections import Backoff, connected, not_connected, now
 from adapters.rendezvous.buffer import Buffer
 from adapters.rendezvous.client import Client, DaemonError, Oversized
 from adapters.rendezvous.settings import SourceSettings
@@ -30,7 +30,6 @@ from app.ports import Intake
 from app.wire import WireError
 
 _IDLE = 0.1
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 _STEADY_AFTER = 10.0
 _ADVISORIES = ("_RV.ERROR.SYSTEM.>", "_RV.WARN.SYSTEM.>")
 _LEVELS = {"ERROR": logging.ERROR, "WARN": logging.WARNING}
@@ -48,7 +47,7 @@ class RendezvousReceiver:
         self._address = f"{settings.host}:{settings.port}"
         self._log = _log.bind(source=name, daemon=self._address)
         self._outage = Recurring(self._log, "connection", logging.WARNING)
-        self._status: dict[str, Any] = {"connected": False, "since": None, "error": None}
+        self._status = not_connected()
         self._buffer = Buffer(settings.buffer)
         self._advisories: Counter[str] = Counter()
         self._connected_at: float | None = None
@@ -75,21 +74,20 @@ class RendezvousReceiver:
         self._buffer = Buffer(self._settings.buffer)
         handing = Thread(target=self._hand_over, args=(intake,), name=f"{self._name}-hand-over", daemon=True)
         handing.start()
-        pause = _FIRST_PAUSE
+        backoff = Backoff()
         try:
             while not stop.is_set():
                 try:
                     self._connection(stop)
                 except DaemonError as error:
                     if self._is_steady():
-                        pause = _FIRST_PAUSE
+                        backoff.reset()
                     self._down(str(error))
-                    stop.wait(pause * random.uniform(0.5, 1))  # noqa: S311 - jitter keeps no secret
-                    pause = min(pause * 2, _LONGEST_PAUSE)
+                    backoff.wait(stop)
         finally:
             self._buffer.close()
             handing.join()
-            self._status = {"connected": False, "since": None, "error": None}
+            self._status = not_connected()
 
     def _connection(self, stop: StopSignal) -> None:
         """One connection from its start to its end. Raises DaemonError when it ends before `stop` is set."""
@@ -110,23 +108,23 @@ class RendezvousReceiver:
 
     def _take(self, frame: bytes | Oversized) -> None:
         """Take a frame in, whatever it is."""
-        now = time.time_ns() // 1000
+        at = now()
         if isinstance(frame, Oversized):
             why = f"a frame of {frame.length:,} bytes; max_message allows {self._settings.max_message:,}"
-            self._refuse(frame.head, "message-too-large", why, now)
+            self._refuse(frame.head, "message-too-large", why, at)
             return
         try:
             read = daemon.read_frame(frame)
         except WireError as error:
-            self._refuse(frame, "bad-rendezvous-frame", str(error), now)
+            self._refuse(frame, "bad-rendezvous-frame", str(error), at)
             return
         if read.kind == Kind.ADVISORY or read.subject.startswith(ADVISORY):
             self._advised(read)
         elif read.kind == Kind.DATA and not read.subject.startswith(f"{INBOX}."):
             try:
-                self._put(envelope.read(read, self._name, self._framing, now))
+                self._put(envelope.read(read, self._name, self._framing, at))
             except TheirError as error:
-                self._refuse(frame, error.code, str(error), now)
+                self._refuse(frame, error.code, str(error), at)
 
     def _put(self, message: PhysicalMessage) -> None:
         if self._gap is not None:
@@ -136,8 +134,8 @@ class RendezvousReceiver:
         else:
             self._drop()
 
-    def _refuse(self, data: bytes, code: str, why: str, now: int) -> None:
-        message = PhysicalMessage(self._name, self._framing.name, body=data, received_at=now)
+    def _refuse(self, data: bytes, code: str, why: str, received_at: int) -> None:
+        message = PhysicalMessage(self._name, self._framing.name, body=data, received_at=received_at)
         if not self._buffer.put(message, (code, why)):
             self._drop()
 
@@ -171,7 +169,7 @@ class RendezvousReceiver:
 
     def _up(self, client: Client) -> None:
         self._connected_at = time.monotonic()
-        self._status = {"connected": True, "since": time.time_ns() // 1000, "error": None, "session": client.session}
+        self._status = connected(session=client.session)
         self._log.info("connected", session=client.session, subjects=self._settings.subject)
         if self._was_connected:
             self._gap = "the connection to the daemon was broken"
@@ -180,7 +178,7 @@ class RendezvousReceiver:
 
     def _down(self, why: str) -> None:
         self._outage.failed(why)
-        self._status = {"connected": False, "since": None, "error": why}
+        self._status = not_connected(why)
 
     def _is_steady(self) -> bool:
         return self._connected_at is not None and time.monotonic() - self._connected_at > _STEADY_AFTER

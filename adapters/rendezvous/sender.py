@@ -9,13 +9,13 @@ which receivers can tell the second beginning, and other senders, from the first
 """
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import structlog
 
+from adapters.connections import connected, not_connected
 from adapters.rendezvous.client import Client, DaemonError
 from adapters.rendezvous.settings import DestinationSettings
 from app.codecs.rendezvous import envelope
@@ -45,7 +45,7 @@ class RendezvousSender:
         self._client: Client | None = None
         self._under_way: str | None = None
         """The delivery that was begun on the connection that stands."""
-        self._status: dict[str, Any] = {"connected": False, "since": None, "error": None}
+        self._status = not_connected()
 
     def status(self) -> dict[str, Any]:
         return {**self._status, "broker": self._address}
@@ -101,7 +101,7 @@ class RendezvousSender:
         if self._client is not None:
             self._client.close()
         self._client = self._under_way = None
-        self._status = {"connected": False, "since": None, "error": None}
+        self._status = not_connected()
 
     def _open(self) -> Client:
         """Return the connection, a new one if there is none that stands. Raises SendFailed."""
@@ -118,7 +118,7 @@ class RendezvousSender:
             self._down(str(error))
             raise SendFailed(str(error)) from error
         self._outage.worked()
-        self._status = {"connected": True, "since": time.time_ns() // 1000, "error": None}
+        self._status = connected()
         return self._client
 
     def _down(self, why: str) -> None:
@@ -127,4 +127,4 @@ class RendezvousSender:
                 self._client.close()
         self._client = self._under_way = None
         self._outage.failed(why)
-        self._status = {"connected": False, "since": None, "error": why}
+        self._status = not_connected(why)

@@ -202,15 +202,15 @@ def test_attachments_in_a_capture_of_rendezvous_are_finished(run: Run, tmp_path:
     result = run("journal", "import", capture, "--to", folder, "--source", SOURCE)
     assert result.code == 0
     assert result.out.splitlines()[1].split()[1:4] == ["rendezvous", "sas_rendezvous", str(len(bodies) - frames)]
-    with surroundings(tmp_path, limits={"free_bytes": 0}) as around:
-        gateway = Gateway(around, {}, {})
+    with service_context(tmp_path, limits={"free_bytes": 0}) as context:
+        gateway = Gateway(context, {}, {})
         gateway.start()
         try:
             found = until(lambda: _all_finished(gateway, len(attached)))
             for each in attached:
                 content = gateway.content(found[each.definition.qualifier_2])
                 assert b"".join(content.read(0, content.size)) == each.content
-            assert not around.catalog.quarantined(None, None, None, 10).items
+            assert not context.catalog.quarantined(None, None, None, 10).items
         finally:
             gateway.stop()
 
