@@ -185,6 +185,12 @@ class Metrics:
         )
         self.scrub_ended = self._gauge("scrub_ended_timestamp_seconds", "When the last whole scrub ended; 0 for never")
         self.source_connected = self._gauge("source_connected", "1 while a source has its broker", "source")
+        self.source_dropped = self._gauge(
+            "source_dropped_messages", "Messages that a source dropped since its start, for want of room", "source"
+        )
+        self.source_advisories = self._gauge(
+            "source_advisories", "Advisories that a source received since its start", "source", "level"
+        )
         self.destination_connected = self._gauge(
             "destination_connected", "1 while a destination has its broker", "destination"
         )

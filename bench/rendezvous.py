@@ -27,7 +27,7 @@ SHAPE = Shape((False, True), (8, 8))
 
 
 def names() -> list[str]:
-    """Texts of 1 to 8 characters."""
+    """Return texts of 1 to 8 characters."""
     return [("Alfred", "Al", "Barbara", "Jane", "Ronald01")[row % 5] for row in range(ROWS)]
 
 
@@ -45,7 +45,7 @@ def trimmed_message() -> bytes:
 
 
 def by_loop(body: bytes) -> list[pa.Array]:
-    """A straightforward decoder: every field in its turn."""
+    """Decode every field in its turn, straightforwardly."""
     fields: list[tuple[str, int, int | float | str]] = []
     at = 8
     while at < len(body):
@@ -74,7 +74,7 @@ def by_loop(body: bytes) -> list[pa.Array]:
 
 
 def at_once(body: bytes) -> list[pa.Array]:
-    """As the gateway decodes it."""
+    """Decode it as the gateway does."""
     rows = read_observations(body, SHAPE).data.reshape(ROWS, SHAPE.length)
     numbers = numeric.read(rows[:, 8:], "big", "ieee", "utf-8")
     return [text.read(rows[:, :8], "utf-8").strings, numeric.column(numbers)]

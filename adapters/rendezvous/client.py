@@ -232,6 +232,6 @@ def _readable(frame: bytes) -> Frame | None:
 
 
 def _unique(taken: str) -> str:
-    """What no other session of this machine has: the time, and a number within this process."""
+    """Return what no other session of this machine has: the time, and a number within this process."""
     unique = f"{time.time_ns() // 1000:X}{next(_numbers) % 0x1000:03X}"
     return unique if unique != taken else f"{unique}0"

@@ -49,7 +49,7 @@ class RendezvousReceiver:
         self._outage = Recurring(self._log, "connection", logging.WARNING)
         self._status = not_connected()
         self._buffer = Buffer(settings.buffer)
-        self._advisories: Counter[str] = Counter()
+        self._advisories: Counter[str] = Counter(dict.fromkeys(_LEVELS, 0))
         self._connected_at: float | None = None
         self._was_connected = False
         self._is_dropping = False
@@ -90,7 +90,7 @@ class RendezvousReceiver:
             self._status = not_connected()
 
     def _connection(self, stop: StopSignal) -> None:
-        """One connection from its start to its end. Raises DaemonError when it ends before `stop` is set."""
+        """Hold one connection from its start to its end. Raises DaemonError when it ends before `stop` is set."""
         self._connected_at = None
         client = Client(self._settings, self._settings.max_message + _FRAME_BYTES)
         try:
@@ -185,9 +185,9 @@ class RendezvousReceiver:
 
 
 def _facts(told: dict[str, str]) -> dict[str, str]:
-    """What an advisory says, as fields of a log event."""
+    """Return what an advisory says, as fields of a log event."""
     return {f"advisory_{name.lower().removeprefix('adv_')}"[:80]: text[:500] for name, text in list(told.items())[:20]}
 
 
 def _nothing() -> None:
-    """There is nobody to acknowledge to."""
+    """Acknowledge nothing: there is nobody who waits for it."""

@@ -83,7 +83,7 @@ class RendezvousBodies:
 
 
 def _fitting(records: Iterator[bytes], limit: int) -> Iterator[bytes]:
-    """The records, of which none may be longer than a message, and none have a NUL. Raises TheirError."""
+    """Return the records, of which none may be longer than a message, and none have a NUL. Raises TheirError."""
     for number, record in enumerate(records, 1):
         if len(record) > limit - _RECORD_BYTES:
             why = f"line {number:,} has {len(record):,} bytes, and a message {limit:,}: send the file as a binary file"
@@ -98,7 +98,7 @@ def _without_padding(variable: Variable) -> Variable:
 
 
 def _widened(rows: Iterable[Body], variables: Iterable[Variable]) -> Iterator[Body]:
-    """Rows in which every number has 8 bytes: what a shorter one lacks are zeros."""
+    """Return rows in which every number has 8 bytes: what a shorter one lacks are zeros."""
     variables = list(variables)
     lengths = [variable.length for variable in variables]
     widths = Shape.of(variables).widths
@@ -114,7 +114,7 @@ def _widened(rows: Iterable[Body], variables: Iterable[Variable]) -> Iterator[Bo
 
 
 def _constraints(said: Mapping[str, str]) -> Iterator[bytes]:
-    """The messages of integrity constraints as they once came. Raises TheirError for what are none."""
+    """Return the messages of integrity constraints as they once came. Raises TheirError for what are none."""
     try:
         data = b64decode(said.get(CONSTRAINTS, ""), validate=True)
         at = 0

@@ -115,7 +115,7 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
 
 
 def _by_name(received: Received) -> dict[str, list[int]]:
-    """The numbers of a data set's messages by their name."""
+    """Return the numbers of a data set's messages by their name."""
     found: dict[str, list[int]] = {name: [] for name in _DATA_SET}
     for number, body in enumerate(received.bodies()):
         name = message_name(body)
@@ -126,7 +126,7 @@ def _by_name(received: Received) -> dict[str, list[int]]:
 
 
 def _defined(received: Received, messages: dict[str, list[int]]) -> _Defined:
-    """The definition and the variables, in the first character set in which they read."""
+    """Return the definition and the variables, in the first character set in which they read."""
     definitions = list(received.bodies(messages["DAT"]))
     if not definitions:
         raise TheirError("no-definition", "type", 0, "the attachment has no data set definition message")
@@ -206,7 +206,7 @@ class _Blocks:
             at = (at + len(block.data)) % max(self._shape.length, 1)
 
     def _narrowed(self, data: Bytes, at: int) -> Bytes:
-        """The bytes that the lengths of the variables have; those behind them must be zeros."""
+        """Return the bytes that the lengths of the variables have; those behind them must be zeros."""
         if self._kept is None:
             return data
         kept = np.resize(np.roll(self._kept, -at), len(data))
@@ -215,7 +215,7 @@ class _Blocks:
         return np.ascontiguousarray(data[kept])
 
     def _check(self, said: int, values: int) -> None:
-        """A message says how many values it has, or rows, or how many observations the data set has."""
+        """Make sure of the number that a message says: its values, its rows, or the observations of the data set."""
         each = max(len(self._said.variables), 1)
         total = self._said.definition.observations
         if said in {values, total, total * each} or (said * each - values) in range(-each + 1, 2 * each):
@@ -235,8 +235,10 @@ def _metadata(
 
 
 def _beside(received: Received, messages: dict[str, list[int]], said: _Defined, warnings: list[str]) -> dict[str, str]:
-    """Indexes, as JSON, and the messages of integrity constraints. Neither can cost the data set: what cannot be read
-    or is too long is a warning."""
+    """Return indexes, as JSON, and the messages of integrity constraints.
+
+    Neither can cost the data set: what cannot be read or is too long is a warning.
+    """
     metadata: dict[str, str] = {}
     for name, key in (("ATI", beside.INDEXES), ("ATC", CONSTRAINTS)):
         bodies = list(received.bodies(messages[name]))

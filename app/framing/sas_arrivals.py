@@ -151,8 +151,11 @@ class NumberedArrivals:
         return found
 
     def _counted_beside(self, surplus: int, opened: _Open, *, alone: bool) -> int:
-        """How many of the messages that a sender counts are no parts. What fits all that came is learnt; where nothing
-        fits, messages are missing, and the least that is possible is believed."""
+        """Return how many of the messages that a sender counts are no parts.
+
+        What fits all that came is learnt. Where nothing fits, messages are missing, and the least that is possible is
+        believed.
+        """
         possible = self._extra or {0, 1, opened.others}
         if surplus in possible:
             if not alone:

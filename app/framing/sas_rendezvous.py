@@ -118,7 +118,7 @@ def _header(message: PhysicalMessage) -> MessageHeader:
 
 
 def _meaning(header: RendezvousHeader, base: bytes) -> MessageHeader:
-    """A header by its key. Whether an application message follows, it does not say; one that does has the same key."""
+    """Return a header by its key. Whether an application message follows, it does not say; one has the same key."""
     attachments = tuple(
         AttachmentDefinition(
             AttachmentKind(entry.type),
@@ -157,7 +157,7 @@ def messages(delivery: DeliveryRecord, options: FramingOptions, bodies: Rendezvo
 def _framed(
     delivery: DeliveryRecord, options: FramingOptions, bodies: RendezvousBodies
 ) -> Iterator[tuple[bytes, bytes, int | None]]:
-    """The CorrelId and the body of each message, and of a last message the number of parts."""
+    """Return the CorrelId and the body of each message, and of a last message the number of parts."""
     base = correlid.join(delivery.header_correl_id[: correlid.KEY_SIZE], 0)
     yield base, write_header(_announced(delivery), charset_of(options)), None
     if delivery.application_body is not None:
@@ -170,7 +170,7 @@ def _framed(
 
 
 def _application(body: bytes) -> bytes:
-    """An application message as it is, where it is a map already; else as a map of one text."""
+    """Return an application message as it is, where it is a map already; else as a map of one text."""
     try:
         if is_message(body) and message_name(body) in MAP_NAMES:
             return body

@@ -36,7 +36,8 @@ class Receiver(Protocol):
         """Return the state of the connection, for health checks and people.
 
         It has at least `connected` (bool), `since` (µs or None) and `error` (text or None). An optional `warning`
-        (text) describes a problem that does not stop messages.
+        (text) describes a problem that does not stop messages. A source that can lose messages tells how many it
+        `dropped`, and one whose transport sends `advisories` counts them by their level.
         """
 
 

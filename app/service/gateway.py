@@ -24,7 +24,7 @@ from app.model.records import (
     EventRecord,
     QuarantineRecord,
 )
-from app.observe import logger
+from app.observe import Metrics, logger
 from app.ports import ContentStore, Receiver, Segment, Sender, TableStore
 from app.service.archiver import Archiver
 from app.service.assembling.hosts import Assembling, Embedded, Landing, journal_again
@@ -341,6 +341,7 @@ class Gateway:
         metrics.oldest_unfinished_seconds.set_function(self._oldest_unfinished)
         for name, receiver in self.receivers.items():
             metrics.source_connected.labels(name).set_function(_connected(receiver))
+            _observe_losses(metrics, name, receiver)
         for name, outbox in self.deliveries.outboxes.items():
             metrics.destination_connected.labels(name).set_function(_connected(outbox.sender))
 
@@ -359,3 +360,16 @@ def _assembling(context: ServiceContext) -> tuple[Assembling, Journaler]:
 
 def _connected(peer: Receiver | Sender) -> Callable[[], float]:
     return lambda: float(bool(peer.status()["connected"]))
+
+
+def _observe_losses(metrics: Metrics, name: str, receiver: Receiver) -> None:
+    """Show what a source dropped, and what its transport advises, where its status tells of either."""
+    status = receiver.status()
+    if "dropped" in status:
+        metrics.source_dropped.labels(name).set_function(lambda: float(receiver.status()["dropped"]))
+    for level in status.get("advisories", ()):
+        metrics.source_advisories.labels(name, level).set_function(_advised(receiver, level))
+
+
+def _advised(receiver: Receiver, level: str) -> Callable[[], float]:
+    return lambda: float(receiver.status()["advisories"].get(level, 0))

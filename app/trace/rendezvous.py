@@ -92,7 +92,7 @@ _KINDS = {
 
 
 def _note(fields: Sequence[Field]) -> str:
-    """How many fields there are, and what a message of SAS or a frame is for."""
+    """Return how many fields there are, and what a message of SAS or a frame is for."""
     count = f"{len(fields)} fields"
     told = by_name(fields)
     if "mtype" in told and not told["mtype"].id:
@@ -150,5 +150,5 @@ def _plain(api_type: str, value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """A number as JSON has it: those that are not finite by their names."""
+    """Return a number as JSON has it: those that are not finite by their names."""
     return str(value) if isinstance(value, float) and not isfinite(value) else value

@@ -185,3 +185,15 @@ def test_a_data_set_is_the_same_over_rendezvous_as_over_mqtt(place: Place, tmp_p
                 tables[source] = pq.read_table(BytesIO(content.content))
             assert tables["sas"].equals(tables["queue"], check_metadata=True)
             assert tables["sas"].schema.metadata == tables["queue"].schema.metadata
+
+
+def test_advisories_are_counted_in_the_metrics(place: Place, tmp_path: Path) -> None:
+    if place.daemon is None:
+        pytest.skip("a real daemon advises what it likes")
+    with GatewayProcess(tmp_path, place.source()) as process:
+        process.await_source("sas")
+        assert process.samples().total("source_advisories", source="sas") == 0
+        place.daemon.advise("_RV.WARN.SYSTEM.CLIENT.SLOWCONSUMER")
+        process.until(lambda: process.samples().total("source_advisories", source="sas", level="WARN") == 1)
+        assert process.samples().total("source_dropped_messages", source="sas") == 0
+        assert "advisory_received" in process.log

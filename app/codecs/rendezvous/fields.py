@@ -71,7 +71,7 @@ def _place(buffer: Buffer, at: int, end: int, number: int) -> Place:
 
 
 def _name(buffer: Buffer, at: int, type_at: int, row: str) -> tuple[str | None, int, int]:
-    """The name, where it ends, and the identifier: 0 for none. A name area of no bytes is no name at all."""
+    """Return the name, where it ends, and the identifier: 0 for none. A name area of no bytes is no name at all."""
     size = type_at - at - 1
     if not size:
         return None, at + 1, 0
@@ -87,7 +87,7 @@ def _name(buffer: Buffer, at: int, type_at: int, row: str) -> tuple[str | None, 
 
 
 def _size(buffer: Buffer, at: int, end: int, kind: int, row: str) -> tuple[int, int]:
-    """Where the data begin, and how many bytes they have."""
+    """Return where the data begin, and how many bytes they have."""
     first = buffer[at]
     if first < SHORT_SIZE_LIMIT:
         return at + 1, first

@@ -83,7 +83,7 @@ def _ip(data: Buffer, row: str, at: int) -> Read:
 
 
 def _datetime(data: Buffer, row: str, at: int) -> Read:
-    """Seconds of 32 bits; the high byte of the other word belongs to seconds beyond them, where it is not 0."""
+    """Return seconds of 32 bits; the high byte of the other word belongs to seconds beyond them, where it is not 0."""
     _require(len(data) == 8, row, at, f"DATETIME of {len(data)} bytes")
     return Read("DATETIME", DateTime(int.from_bytes(data[:4], "big"), int.from_bytes(data[4:], "big")))
 

@@ -108,8 +108,11 @@ def read_constraints(body: Buffer, charset: str = "latin-1") -> tuple[Constraint
 
 
 def _content(reader: Reader, path: str) -> Check | Key | ForeignKey:
-    """The rest of a constraint, by the types of its fields: two numbers and names, and then the numbers and the first
-    field behind them are different for each kind."""
+    """Return the rest of a constraint, by the types of its fields.
+
+    It begins with two numbers and with names. The numbers behind these, and the first fields that are none, differ for
+    each kind.
+    """
     names = 0
     while reader.type_of(2 + names) == "STRING":
         names += 1

@@ -101,7 +101,7 @@ class _Template(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _template(shape: Shape, start: int, count: int, repeats: int) -> _Template:
-    """The fields of `count` values from variable `start` on, round and round."""
+    """Return the fields of `count` values from variable `start` on, round and round."""
     data, mask = bytearray(), bytearray()
     ids: list[int] = []
     values: list[int] = []
@@ -163,7 +163,7 @@ def _regular(buffer: Bytes, shape: Shape, phase: int) -> Block | None:
 
 
 def _heads(buffer: Bytes, heads: int) -> int | None:
-    """The count in front of the values, and the type of record behind it where it stands once."""
+    """Return the count in front of the values, and the type of record behind it where it stands once."""
     numbers = []
     for number in range(heads):
         at = HEADER_SIZE + number * _INTEGER_FIELD
@@ -217,7 +217,7 @@ def _general(buffer: Bytes, shape: Shape, first: int) -> Block | None:
 
 
 def _fields(buffer: Bytes) -> _Found | None:
-    """Where the fields lie: all that begins as a field may be one; those are, at which the one before ends."""
+    """Find the fields: all that begins as a field may be one; those are, at which the one before ends."""
     last = len(buffer) - _DATA_AT
     if last < HEADER_SIZE:
         return None
@@ -250,7 +250,7 @@ def _fields(buffer: Bytes) -> _Found | None:
 
 
 def _sizes(buffer: Bytes, at: Integers) -> tuple[Integers, Integers] | None:
-    """Where the data of fields begin and how many bytes they have, by the sizes that stand at these places."""
+    """Return where the data of fields begin and how many bytes they have, by the sizes that stand at these places."""
     marks = buffer[at]
     size = marks.astype(np.int64)
     data_at = at + 1
@@ -269,7 +269,7 @@ def _sizes(buffer: Bytes, at: Integers) -> tuple[Integers, Integers] | None:
 
 
 def _chain(at: Integers, end: Integers, size: int) -> list[int] | None:
-    """The places that are fields: the first, and each that the one before ends at, up to the end of the message."""
+    """Return the places that are fields: the first, and each that the one before ends at, to the end of the message."""
     following = np.searchsorted(at, end)
     followers = np.where(at[np.minimum(following, len(at) - 1)] == end, following, -1).tolist()
     chain, index = [0], 0
@@ -282,7 +282,7 @@ def _chain(at: Integers, end: Integers, size: int) -> list[int] | None:
 
 
 def _repeats(values_at: Integers, fields: int) -> int | None:
-    """What each value repeats, by the places of the values among the fields."""
+    """Return what each value repeats, by the places of the values among the fields."""
     for repeats in _READINGS:
         each = repeats + 2
         if (
@@ -294,7 +294,7 @@ def _repeats(values_at: Integers, fields: int) -> int | None:
 
 
 def _integers(buffer: Bytes, at: Integers) -> Integers:
-    """The numbers of 4 bytes at these places."""
+    """Return the numbers of 4 bytes at these places."""
     raw = np.ascontiguousarray(buffer[at[:, None] + np.arange(4)])
     return raw.view(">i4").reshape(-1).astype(np.int64)
 
@@ -302,7 +302,7 @@ def _integers(buffer: Bytes, at: Integers) -> Integers:
 def _gathered(
     buffer: Bytes, at: Integers, size: Integers, numeric: npt.NDArray[np.bool_], width: Integers
 ) -> Bytes | None:
-    """The bytes of the values side by side, each as wide as its variable; None where a text needs a closer look."""
+    """Return the bytes of the values side by side, each as wide as its variable; None where a text is unusual."""
     if (size[numeric] != DOUBLE_SIZE).any():
         return None
     last = buffer[np.maximum(at + size - 1, 0)]
@@ -401,7 +401,7 @@ def write_observations(
 
 
 def _whole_rows(rows: Iterable[Buffer], length: int, most: int) -> Iterator[Bytes]:
-    """The rows again, so many at once."""
+    """Return the rows again, so many at once."""
     held = b""
     for block in rows:
         if len(block) % max(length, 1):
@@ -416,7 +416,7 @@ def _whole_rows(rows: Iterable[Buffer], length: int, most: int) -> Iterator[Byte
 
 
 def _pieces(shape: Shape, room: int, repeats: int) -> Iterator[tuple[int, int, int, int]]:
-    """A row cut into messages: the first variable of each, how many it has, and the bytes of the row that they take."""
+    """Cut a row into messages: the first variable of each, how many it has, and the bytes of the row that they take."""
     start = begin = at = used = count = 0
     for number, width in enumerate(shape.widths):
         size = len(_template(shape, number, 1, repeats).data)
