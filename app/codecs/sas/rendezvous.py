@@ -10,6 +10,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import Annotated, Final, Literal, NamedTuple
 
+import numpy as np
+
+from app.codecs.rendezvous.constants import HEADER_SIZE, WireType
+from app.codecs.rendezvous.fields import message_end
 from app.codecs.sas.attachment import AttachmentHeader, attachment_fault
 from app.codecs.sas.dataset import DataSetDefinition, Variable, definition_fault, variable_fault
 from app.codecs.sas.entries import MESSAGE_LIMIT
@@ -23,6 +27,7 @@ from app.codecs.sas.numbered import (
     table_values,
     write_message,
 )
+from app.codecs.sas.numbered_arrays import find_fields, integers_at
 from app.codecs.sas.reading import Fault
 from app.codecs.sas.words import Int, MessageKind
 from app.wire import Num, WireError, row
@@ -264,10 +269,34 @@ def record_places(body: Buffer) -> list[tuple[int, int]]:
 
     A length of a text may count its NUL; text that a NUL is within is as long as its length says. Raises WireError.
     """
+    if (found := _usual_places(body)) is not None:
+        return found
     reader = Reader(body)
     places = [_record_place(reader, f"record[{index}]") for index in range(reader.count("count", 2))]
     reader.end("record")
     return places
+
+
+def _usual_places(body: Buffer) -> list[tuple[int, int]] | None:
+    """Return the records' places where all lengths are those of the data, and texts have no NUL within; else None."""
+    if message_end(body, 0, len(body)) != len(body):
+        return None
+    buffer = np.frombuffer(body, np.uint8)
+    found = find_fields(buffer, bytes(body[HEADER_SIZE : HEADER_SIZE + body[HEADER_SIZE] - 1]))
+    if found is None or len(found.type) % 2 == 0:
+        return None
+    at, size = found.data_at[2::2], found.size[2::2]
+    is_text = found.type[2::2] == WireType.STRING
+    is_number = (found.type == WireType.INT) & (found.size == 4)
+    if not (is_number[0] and is_number[1::2].all() and (is_text | (found.type[2::2] == WireType.OPAQUE)).all()):
+        return None
+    count, lengths = integers_at(buffer, found.data_at[:1])[0], integers_at(buffer, found.data_at[1::2])
+    zeros = np.concatenate([[0], np.cumsum(buffer == 0)])
+    has_nul = is_text & (zeros[np.minimum(at + size, len(buffer))] - zeros[at] != 1)
+    is_ended = buffer[np.maximum(at + size - 1, 0)] == 0
+    if count != len(at) or (lengths != size - is_text).any() or has_nul.any() or (is_text & ~is_ended).any():
+        return None
+    return list(zip(at.tolist(), lengths.tolist(), strict=True))
 
 
 def read_records(body: Buffer) -> list[bytes]:

@@ -15,10 +15,7 @@ import numpy.typing as npt
 
 from app.codecs.rendezvous.constants import (
     HEADER_SIZE,
-    LONG_SIZE,
     MAGIC,
-    MEDIUM_SIZE,
-    SHORT_SIZE_LIMIT,
     WireType,
 )
 from app.codecs.rendezvous.fields import message_end
@@ -26,16 +23,13 @@ from app.codecs.rendezvous.values import size_of
 from app.codecs.sas.dataset import DOUBLE_SIZE, Variable
 from app.codecs.sas.entries import MESSAGE_LIMIT
 from app.codecs.sas.numbered import Reader
+from app.codecs.sas.numbered_arrays import Bytes, Integers, find_fields, integers_at
 from app.codecs.sas.words import MessageKind
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
-Bytes = npt.NDArray[np.uint8]
-Integers = npt.NDArray[np.int64]
-
 _NAME: Final = b"ATO"
 _PREFIX: Final = bytes([len(_NAME) + 3]) + _NAME + b"\0"
-_PREFIX_BYTES: Final = np.frombuffer(_PREFIX, np.uint8)
 _TYPE_AT: Final = len(_PREFIX) + 2
 """Where a field's type stands: behind its name, the NUL and the identifier."""
 _DATA_AT: Final = _TYPE_AT + 2
@@ -183,17 +177,9 @@ def _has_identifiers(cells: Bytes, template: _Template, heads: int) -> bool:
 # --- values of any size -----------------------------------------------------------------------------------------------
 
 
-class _Found(NamedTuple):
-    """The fields of a message in the order of their identifiers."""
-
-    type: Bytes
-    data_at: Integers
-    size: Integers
-
-
 def _general(buffer: Bytes, shape: Shape, first: int) -> Block | None:
     """Read a message whose fields all have the name ATO and the usual types; None for any other."""
-    found = _fields(buffer)
+    found = find_fields(buffer, _PREFIX)
     if found is None or found.type[0] != WireType.INT:
         return None
     is_value = (found.type == WireType.REAL) | (found.type == WireType.STRING)
@@ -202,83 +188,18 @@ def _general(buffer: Bytes, shape: Shape, first: int) -> Block | None:
     repeats = _repeats(at, len(is_value))
     if repeats is None or not (is_value | is_integer).all():
         return None
-    said = int(_integers(buffer, found.data_at[:1])[0])
+    said = int(integers_at(buffer, found.data_at[:1])[0])
     records = found.data_at[1:2] if not repeats else found.data_at[at - 2]
-    if (_integers(buffer, records) != MessageKind.OBSERVATIONS).any():
+    if (integers_at(buffer, records) != MessageKind.OBSERVATIONS).any():
         return None
     variable = (first + np.arange(len(at))) % len(shape.widths)
     numeric = np.array(shape.numeric)[variable]
-    as_said = (_integers(buffer, found.data_at[at - 1]) == _NUMERIC) == numeric
+    as_said = (integers_at(buffer, found.data_at[at - 1]) == _NUMERIC) == numeric
     as_typed = (found.type[at] == WireType.REAL) == numeric
     if not (as_said & as_typed).all():
         return None
     data = _gathered(buffer, found.data_at[at], found.size[at], numeric, np.array(shape.widths)[variable])
     return None if data is None else Block(said, len(at), data)
-
-
-def _fields(buffer: Bytes) -> _Found | None:
-    """Find the fields: all that begins as a field may be one; those are, at which the one before ends."""
-    last = len(buffer) - _DATA_AT
-    if last < HEADER_SIZE:
-        return None
-    begins = buffer[: last + 1] == _PREFIX_BYTES[0]
-    for offset in range(1, len(_PREFIX)):
-        begins &= buffer[offset : last + 1 + offset] == _PREFIX_BYTES[offset]
-    begins[:HEADER_SIZE] = False
-    at = np.flatnonzero(begins)
-    if not at.size or at[0] != HEADER_SIZE:
-        return None
-    sizes = _sizes(buffer, at + _TYPE_AT + 1)
-    if sizes is None:
-        return None
-    data_at, size = sizes
-    end = data_at + size
-    if end[-1] != len(buffer) or (end[:-1] != at[1:]).any():
-        chain = _chain(at, end, len(buffer))
-        if chain is None:
-            return None
-        at, data_at, size = at[chain], data_at[chain], size[chain]
-    ids = (buffer[at + len(_PREFIX)].astype(np.int64) << 8) | buffer[at + len(_PREFIX) + 1]
-    expected = np.arange(1, len(ids) + 1)
-    kinds = buffer[at + _TYPE_AT]
-    if (ids != expected).any():
-        order = np.argsort(ids, kind="stable")
-        if (ids[order] != expected).any():
-            return None
-        kinds, data_at, size = kinds[order], data_at[order], size[order]
-    return _Found(kinds, data_at, size)
-
-
-def _sizes(buffer: Bytes, at: Integers) -> tuple[Integers, Integers] | None:
-    """Return where the data of fields begin and how many bytes they have, by the sizes that stand at these places."""
-    marks = buffer[at]
-    size = marks.astype(np.int64)
-    data_at = at + 1
-    for mark, width in ((MEDIUM_SIZE, 2), (LONG_SIZE, 4)):
-        chosen = np.flatnonzero(marks == mark)
-        if not chosen.size:
-            continue
-        places = data_at[chosen][:, None] + np.arange(width)
-        number = np.zeros(len(chosen), np.int64)
-        for column in buffer[np.minimum(places, len(buffer) - 1)].T:
-            number = (number << 8) | column
-        size[chosen] = number - width
-        data_at[chosen] += width
-    is_short = data_at == at + 1
-    return None if (is_short & (marks >= SHORT_SIZE_LIMIT)).any() else (data_at, size)
-
-
-def _chain(at: Integers, end: Integers, size: int) -> list[int] | None:
-    """Return the places that are fields: the first, and each that the one before ends at, to the end of the message."""
-    following = np.searchsorted(at, end)
-    followers = np.where(at[np.minimum(following, len(at) - 1)] == end, following, -1).tolist()
-    chain, index = [0], 0
-    while end[index] != size:
-        index = followers[index]
-        if index <= chain[-1]:
-            return None
-        chain.append(index)
-    return chain
 
 
 def _repeats(values_at: Integers, fields: int) -> int | None:
@@ -291,12 +212,6 @@ def _repeats(values_at: Integers, fields: int) -> int | None:
         ):
             return repeats
     return None
-
-
-def _integers(buffer: Bytes, at: Integers) -> Integers:
-    """Return the numbers of 4 bytes at these places."""
-    raw = np.ascontiguousarray(buffer[at[:, None] + np.arange(4)])
-    return raw.view(">i4").reshape(-1).astype(np.int64)
 
 
 def _gathered(

@@ -363,3 +363,26 @@ def test_any_variables_come_back(variables, type_field, small: bool) -> None:  #
     plain = [Variable(**vars(each) | {"type": b"1" if each.is_numeric else b"2"}) for each in variables]
     bodies = [*rendezvous.write_variables(variables, limit=1000 if small else 32_000, type_field=type_field)]
     assert rendezvous.read_variables(bodies, len(variables)) == tuple(plain)
+
+
+@pytest.mark.parametrize("name", ["ATX", "ATB"])
+def test_records_found_at_once_are_those_found_one_by_one(name: str) -> None:
+    random = Random(8)
+    for _ in range(300):
+        records = [random.randbytes(random.choice([0, 1, 5, 119, 120, 300])) for _ in range(random.randrange(6))]
+        records = [record.replace(b"\0", b" ") if name == "ATX" else record for record in records]
+        odd = random.random() < 0.5
+        fields = [i32(len(records))]
+        for record in records:
+            counted = int(odd and name == "ATX" and random.random() < 0.3)
+            ended = b"" if odd and random.random() < 0.2 else b"\0"
+            nul = record[:2] + b"\0" + record[2:] if odd and name == "ATX" and random.random() < 0.2 else record
+            counted = counted if nul is record and ended else 0
+            fields += [i32(len(nul) + counted), string(nul, ended) if name == "ATX" else opaque(record)]
+        body = message(name, fields)
+        reader = rendezvous.Reader(body)
+        expected = [rendezvous._record_place(reader, "record") for _ in range(reader.count("count", 2))]
+        assert rendezvous.record_places(body) == expected
+        usual = rendezvous._usual_places(body)
+        assert usual in (None, expected)
+        assert odd or usual == expected or not records
