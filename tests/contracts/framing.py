@@ -173,7 +173,7 @@ class FramingContract:
         assert found == expected
 
     def _meaning(self, message: PhysicalMessage) -> Any:
-        if self.framing.is_header(message):
+        if framing(message.framing).is_header(message):
             return "header"
         try:
             return read_event(message, dialect.ALL)
