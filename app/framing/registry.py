@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 
 from app.framing.mq_group import MQ_GROUP
+from app.framing.order_packet import ORDER_PACKET
 from app.framing.protocol import Framing
 from app.framing.sas_queue import SAS_QUEUE
 from app.model.framing import Captures, FramingTraits
 
 _RENDEZVOUS = frozenset({"rendezvous", "mqtt"})
 
-FRAMINGS: dict[str, Framing] = {framing.traits.name: framing for framing in (SAS_QUEUE, MQ_GROUP)}
+FRAMINGS: dict[str, Framing] = {framing.traits.name: framing for framing in (SAS_QUEUE, MQ_GROUP, ORDER_PACKET)}
 """The framings that are read and written."""
 
 KEPT_ONLY: dict[str, FramingTraits] = {
@@ -20,7 +21,6 @@ KEPT_ONLY: dict[str, FramingTraits] = {
             needs_descriptor=False,
             captures=Captures(_RENDEZVOUS, default_of=frozenset({"rendezvous"})),
         ),
-        FramingTraits("order_packet", needs_descriptor=False, captures=Captures(_RENDEZVOUS, undescribed="rendezvous")),
     )
 }
 """Framings whose messages are kept in the journal, and that nothing reads yet."""

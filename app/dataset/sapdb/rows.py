@@ -29,8 +29,11 @@ from app.wire.kinds import Buffer
 Bytes = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 
-LongName = Callable[[int, int, LongDescriptor], str]
-"""The name of a LONG value by its row, its column (both from 0) and its descriptor."""
+LongName = Callable[[int, int, LongDescriptor], str | None]
+"""What a cell says of a LONG value, by its row, its column (both from 0) and its descriptor."""
+
+LongNamed = Callable[[str], LongDescriptor]
+"""The descriptor of a LONG value by what a cell says of it. Raises TheirError."""
 
 
 def named_by_descriptor(_row: int, _column: int, descriptor: LongDescriptor) -> str:
@@ -204,7 +207,13 @@ def _one_by_one(column: Column) -> pa.Array:
 _NULL: Final = int(Undef.NULL)
 
 
-def encode(batch: pa.RecordBatch, parameters: Sequence[ParameterInfo], manner: Manner, first: int = 0) -> Bytes:
+def encode(
+    batch: pa.RecordBatch,
+    parameters: Sequence[ParameterInfo],
+    manner: Manner,
+    first: int = 0,
+    long_named: LongNamed | None = None,
+) -> Bytes:
     """Return the rows of a batch as an array of rows by bytes, whose bytes are those of a data part.
 
     `first` is the number of the batch's first row, for errors. Raises TheirError, naming column and row, for a value
@@ -215,7 +224,7 @@ def encode(batch: pa.RecordBatch, parameters: Sequence[ParameterInfo], manner: M
         at = info.bufpos - 1
         place = rows[:, at : at + info.in_out_len]
         with located(field.name, first):
-            cells, undef = encode_column(values, info, manner)
+            cells, undef = encode_column(values, info, manner, long_named)
             if cells.shape[1] > (room := info.in_out_len - 1):
                 raise BadValueError(0, f"values take {cells.shape[1]} bytes, where there is room for {room}")
         _put(cells, undef, values, place, manner, info)
@@ -236,12 +245,18 @@ def _put(cells: Bytes, undef: int, values: pa.Array, place: Bytes, manner: Manne
         place[is_null, 0] = _NULL
 
 
-def encode_column(values: pa.Array, info: Described, manner: Manner) -> tuple[Bytes, int]:
+def encode_column(
+    values: pa.Array, info: Described, manner: Manner, long_named: LongNamed | None = None
+) -> tuple[Bytes, int]:
     """Return the cells of a column without their undef bytes, and the undef byte of a value that is there.
 
     Raises BadValueError.
     """
     data_type, width = info.data_type, info.in_out_len - 1
+    if data_type in LONGS and long_named is not None:
+        descriptors = [None if name is None else long_named(name) for name in values.to_pylist()]
+        joined = b"".join(bytes(width) if each is None else each.encode(manner.context) for each in descriptors)
+        return np.frombuffer(joined, np.uint8).reshape(len(values), width), 0
     undef, _ = fill(data_type, manner)
     codec = text_codec(data_type, manner.code, wide=manner.code.is_unicode)
     if data_type in NUMBERS:

@@ -12,7 +12,8 @@ import pyarrow as pa
 from app.codecs.sapdb.constants import ASCII_TEXTS, EBCDIC_TEXTS, LONGS, NUMBERS, UNICODE_TEXTS, DataType
 from app.codecs.sapdb.headers import ParameterInfo
 from app.codecs.sapdb.numbers import MOST_DIGITS
-from app.codecs.sapdb.values import Described, fraction
+from app.codecs.sapdb.texts import decode_text
+from app.codecs.sapdb.values import Described, Manner, fraction
 from app.dataset import columns
 from app.model.errors import TheirError
 
@@ -23,6 +24,7 @@ DOUBLE_DIGITS: Final = 17
 """Decimal digits that tell any two doubles apart."""
 
 TEXTS: Final = ASCII_TEXTS | EBCDIC_TEXTS | UNICODE_TEXTS
+LONG_BYTES: Final = frozenset({DataType.LONG_BYTE, DataType.LONGFILE_BYTE})
 BYTES: Final = frozenset({DataType.CHAR_BYTE, DataType.VARCHAR_BYTE, DataType.ROWID})
 
 _PLAIN: Final[Mapping[int, pa.DataType]] = {
@@ -64,6 +66,14 @@ def schema(names: Sequence[str], parameters: Sequence[Described], metadata: Mapp
         used.add(name)
         fields.append(field(name, info))
     return pa.schema(fields, dict(metadata))
+
+
+def long_text(data_type: int, data: bytes, manner: Manner) -> str:
+    """Return the text of a LONG value; that of bytes is hexadecimal digits. Raises WireError."""
+    if data_type in LONG_BYTES:
+        return data.hex()
+    is_unicode = data_type in {DataType.LONG_UNICODE, DataType.LONGFILE_UNICODE}
+    return decode_text(data, manner.code.unicode if is_unicode else "latin-1", "LONG", 0)
 
 
 # --- from Arrow -------------------------------------------------------------------------------------------------------
@@ -147,9 +157,11 @@ def _said(of: pa.Field, needs: Needs) -> Wanted | None:
         suits = arrow_type(ParameterInfo(0, 0, data_type, frac, length, 1, 1)) == of.type
     except (KeyError, ValueError, UnicodeDecodeError, TheirError):
         return None
-    is_text = data_type in TEXTS
-    if not suits or data_type in LONGS:
+    if not suits:
         return None
+    if data_type in LONGS:
+        return Wanted(data_type, 0)
+    is_text = data_type in TEXTS
     if is_text and not needs.is_latin and data_type not in UNICODE_TEXTS:
         return None
     return Wanted(data_type, max(length, needs.length) if is_text or data_type in BYTES else length, frac)
