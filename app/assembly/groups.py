@@ -71,6 +71,11 @@ class Place(NamedTuple):
         return self.message << 32
 
     @property
+    def behind(self) -> int:
+        """The lowest key of a piece that begins behind the place."""
+        return self.first + (self.offset + 1 << _OFFSET_SHIFT)
+
+    @property
     def _flags(self) -> int:
         return (self.units or 0) << 1 | self.is_last
 
@@ -92,7 +97,12 @@ def take(attachment: Attachment, part: GroupPart, position: int, most: int) -> t
     place = Place(part.message, part.offset, part.ends_message, part.units)
     if (first := parts.find(place.key)) is not None:
         return _again(attachment, group, part, first, position)
-    refusal = _against_group(parts, group, part) or _against_message(parts, place) or _no_room(attachment, part, most)
+    refusal = (
+        _against_group(parts, group, part)
+        or _against_piece(parts, place)
+        or _against_message(parts, place)
+        or _no_room(attachment, part, most)
+    )
     if refusal is not None:
         return (Refused(position, *refusal),)
     parts.add(place.key, position)
@@ -146,6 +156,17 @@ def _against_group(parts: Parts, group: GroupProgress, part: GroupPart) -> Contr
         why = f"message {part.message} is flagged the last of its group, and {highest} has come"
         return Contradiction("conflicting-last", "msg_flags", why)
     return None
+
+
+def _against_piece(parts: Parts, place: Place) -> Contradiction | None:
+    """Against a piece that begins at the same place and has another size."""
+    if place.units is None or (highest := parts.highest_below(place.behind)) < PIECES_FROM:
+        return None
+    before = Place.of(highest)
+    if (before.message, before.offset) != (place.message, place.offset):
+        return None
+    why = f"{place.units} units at offset {place.offset} of message {place.message}, where {before.units} came before"
+    return Contradiction("conflicting-segment", "offset", why)
 
 
 def _against_message(parts: Parts, place: Place) -> Contradiction | None:
