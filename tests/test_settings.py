@@ -109,7 +109,7 @@ def test_every_error_is_told_at_once_with_its_place(file: Path, monkeypatch: pyt
     }
     assert "two moons" in told["journal.segment_age"]
     assert "mqtt" in told["sources.pigeons.transport"], "the known transports are listed"
-    assert "'sas_queue' or 'mq_group'" in told["sources.orders.framing"]
+    assert "'mq_group' or 'order_packet'" in told["sources.orders.framing"]
 
 
 @pytest.mark.parametrize(

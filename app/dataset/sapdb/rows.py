@@ -223,6 +223,9 @@ def encode(
     for field, values, info in zip(batch.schema, batch.columns, parameters, strict=True):
         at = info.bufpos - 1
         place = rows[:, at : at + info.in_out_len]
+        if info.data_type in LONGS:
+            # A data set of SAS has no text that is missing, only empty ones.
+            values = pc.if_else(pc.equal(values, ""), None, values)  # noqa: PLW2901
         with located(field.name, first):
             cells, undef = encode_column(values, info, manner, long_named)
             if cells.shape[1] > (room := info.in_out_len - 1):

@@ -55,6 +55,12 @@ def field(name: str, info: Described) -> pa.Field:
     return pa.field(name, arrow_type(info), metadata=said)
 
 
+def sapdb_metadata(of: pa.Field) -> dict[str, str]:
+    """Return what the metadata of a field say of its SAP DB type."""
+    said = {key.decode("utf-8", "replace"): value for key, value in (of.metadata or {}).items()}
+    return {key: said[key].decode("utf-8", "replace") for key in (TYPE, LENGTH, FRAC, MODE) if key in said}
+
+
 def schema(names: Sequence[str], parameters: Sequence[Described], metadata: Mapping[str, str]) -> pa.Schema:
     """Return the schema of rows. Columns without a name, and those whose name is taken, are called by their number."""
     used: set[str] = set()
