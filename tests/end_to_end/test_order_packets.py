@@ -134,7 +134,7 @@ def test_a_table_with_a_long_value_of_200_mebibytes_in_constant_memory(broker: M
                 {"part": "file", "kind": "binary-file", "name": "large.bin"},
             ],
         }
-        files = [
+        files: list[tuple[str, Any]] = [
             ("message", (None, json.dumps(message), "application/json")),
             ("table", ("docs.parquet", parquet(table), PARQUET)),
             ("file", ("large.bin", file, "application/octet-stream")),

@@ -51,19 +51,18 @@ from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions
 from app.pipeline import batch
 from app.pipeline.job import Job
-from app.service.content import object_name
-from app.service.cutting import Cutter
-from app.service.missing import missing_ranges
-from app.service.object_file import opened
-from app.service.outbox import CannotSend
-from app.service.surroundings import Surroundings
+from app.service.content.access import object_name, opened
+from app.service.context import ServiceContext
+from app.service.finishing.parts import missing_ranges
+from app.service.sending.errors import CannotSend
+from app.service.sending.framer import Cutter
 from app.wire import Context
 from tests.codecs.sapdb.vectors import ALL, PACKETS
 from tests.contracts.framing import FramingContract, receive, records
 from tests.support.found import assert_same, by_the_gateway, in_folder, settings
 from tests.support.outgoing import SOURCE, delivery
 from tests.support.sas_client import disordered
-from tests.support.surroundings import surroundings
+from tests.support.service_context import service_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,10 +116,10 @@ def options(body_limit: int = 32_000, encoding: int = 273) -> FramingOptions:
 
 
 def written(
-    around: Surroundings, contents: list[tuple[AttachmentKind, str, bytes]], how: FramingOptions | None = None
+    context: ServiceContext, contents: list[tuple[AttachmentKind, str, bytes]], how: FramingOptions | None = None
 ) -> list[PhysicalMessage]:
-    made: DeliveryRecord = replace(delivery(around, contents), application_body=None)
-    sent = Cutter(how or options(), around.store).cut(made)
+    made: DeliveryRecord = replace(delivery(context, contents), application_body=None)
+    sent = Cutter(how or options(), context.store).cut(made)
     return [each._replace(body=bytes(each.body), received_at=1 + at) for at, each in enumerate(sent)]
 
 
@@ -129,10 +128,10 @@ def bare(sent: Sequence[PhysicalMessage]) -> list[PhysicalMessage]:
     return [PhysicalMessage(SOURCE, "order_packet", body=each.body, received_at=each.received_at) for each in sent]
 
 
-def stored(around: Surroundings, name: str) -> pa.Table:
-    (record,) = [each for each in records(around) if each.qualifier_2 == name]
+def stored(context: ServiceContext, name: str) -> pa.Table:
+    (record,) = [each for each in records(context) if each.qualifier_2 == name]
     assert (record.state, record.reason) == (AttachmentState.FINISHED, None)
-    with opened(around.store, object_name(record.id)) as file:
+    with opened(context.store, object_name(record.id)) as file:
         return pq.read_table(file)
 
 
@@ -149,63 +148,63 @@ DATA_SET = AttachmentKind.DATA_SET
 @pytest.mark.parametrize("encoding", [273, 546])
 def test_a_table_comes_back_in_any_order_and_with_duplicates(tmp_path: Path, body_limit: int, encoding: int) -> None:
     sent_table = table(700)
-    with surroundings(tmp_path) as around:
-        sent = bare(written(around, [(DATA_SET, "WORK.T", parquet(sent_table))], options(body_limit, encoding)))
+    with service_context(tmp_path) as context:
+        sent = bare(written(context, [(DATA_SET, "WORK.T", parquet(sent_table))], options(body_limit, encoding)))
         assert max(len(message.body) for message in sent) <= min(body_limit, 131_072)
-        receive(around, [disordered(sent, Random(3), 0.2)])
-        assert not around.catalog.quarantined(None, None, None, 10).items
-        (record,) = records(around)
+        receive(context, [disordered(sent, Random(3), 0.2)])
+        assert not context.catalog.quarantined(None, None, None, 10).items
+        (record,) = records(context)
         assert (record.qualifier_1, record.qualifier_2, record.kind) == ("WORK", "T", DATA_SET)
         assert (record.observations, record.variables) == (700, sent_table.num_columns)
-        assert_equal(stored(around, "T"), sent_table)
+        assert_equal(stored(context, "T"), sent_table)
 
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_small_tables_come_back(tmp_path: Path, rows: int) -> None:
-    with surroundings(tmp_path) as around:
-        receive(around, [bare(written(around, [(DATA_SET, "WORK.T", parquet(table(rows)))]))])
-        assert_equal(stored(around, "T"), table(rows))
+    with service_context(tmp_path) as context:
+        receive(context, [bare(written(context, [(DATA_SET, "WORK.T", parquet(table(rows)))]))])
+        assert_equal(stored(context, "T"), table(rows))
 
 
 @pytest.mark.parametrize("encoding", [273, 546])
 def test_names_beyond_latin_make_packets_of_a_unicode_code(tmp_path: Path, encoding: int) -> None:
-    with surroundings(tmp_path) as around:
+    with service_context(tmp_path) as context:
         sent = bare(
-            written(around, [(DATA_SET, "WORK.T", parquet(table(50, unicode_name=True)))], options(4000, encoding))
+            written(context, [(DATA_SET, "WORK.T", parquet(table(50, unicode_name=True)))], options(4000, encoding))
         )
         assert decode_packet(sent[0].body).header.mess_code == (20 if encoding == 273 else 19)
-        receive(around, [disordered(sent, Random(1))])
-        assert_equal(stored(around, "T"), table(50, unicode_name=True))
+        receive(context, [disordered(sent, Random(1))])
+        assert_equal(stored(context, "T"), table(50, unicode_name=True))
 
 
 def test_what_came_as_order_packets_goes_out_as_the_same_packets(tmp_path: Path) -> None:
-    with surroundings(tmp_path / "one") as around:
-        sent = written(around, [(DATA_SET, "WORK.T", parquet(table(40)))])
-        receive(around, [bare(sent)])
-        again = stored(around, "T")
-    with surroundings(tmp_path / "two") as around:
-        assert written(around, [(DATA_SET, "WORK.T", parquet(again))]) == sent
+    with service_context(tmp_path / "one") as context:
+        sent = written(context, [(DATA_SET, "WORK.T", parquet(table(40)))])
+        receive(context, [bare(sent)])
+        again = stored(context, "T")
+    with service_context(tmp_path / "two") as context:
+        assert written(context, [(DATA_SET, "WORK.T", parquet(again))]) == sent
 
 
 def test_a_host_that_begins_again_comes_to_the_same(tmp_path: Path) -> None:
-    with surroundings(tmp_path) as around:
-        sent = disordered(bare(written(around, [(DATA_SET, "WORK.T", parquet(table(700)))], options(2000))), Random(4))
-        receive(around, [sent[start : start + 5] for start in range(0, len(sent), 5)])
-        assert_equal(stored(around, "T"), table(700))
+    with service_context(tmp_path) as context:
+        sent = disordered(bare(written(context, [(DATA_SET, "WORK.T", parquet(table(700)))], options(2000))), Random(4))
+        receive(context, [sent[start : start + 5] for start in range(0, len(sent), 5)])
+        assert_equal(stored(context, "T"), table(700))
 
 
 @pytest.mark.parametrize("lost", [0, 1, 7, -1])
 def test_what_is_missing_is_told(tmp_path: Path, lost: int) -> None:
-    with surroundings(tmp_path) as around:
-        sent = bare(written(around, [(DATA_SET, "WORK.T", parquet(table(700)))], options(2000)))
+    with service_context(tmp_path) as context:
+        sent = bare(written(context, [(DATA_SET, "WORK.T", parquet(table(700)))], options(2000)))
         gone = sent[lost]
-        receive(around, [[each for each in sent if each is not gone]])
-        (record,) = records(around)
+        receive(context, [[each for each in sent if each is not gone]])
+        (record,) = records(context)
         assert record.state is AttachmentState.RECEIVING
         number = 1 if lost == 0 else 2
-        assert missing_ranges(record, around.catalog, around.journal, 10) == [(number, number)]
-        receive(around, [[gone]])
-        assert_equal(stored(around, "T"), table(700))
+        assert missing_ranges(record, context.catalog, context.journal, 10) == [(number, number)]
+        receive(context, [[gone]])
+        assert_equal(stored(context, "T"), table(700))
 
 
 def test_several_tables_and_files_at_once_on_spark(tmp_path: Path, spark: "SparkSession") -> None:
@@ -215,8 +214,8 @@ def test_several_tables_and_files_at_once_on_spark(tmp_path: Path, spark: "Spark
         (DATA_SET, "OTHER.U", parquet(table(20, unicode_name=True))),
         (AttachmentKind.BINARY_FILE, "x.bin", Random(1).randbytes(50_000)),
     ]
-    with surroundings(tmp_path / "of") as around:
-        sent = joined(bare(written(around, contents, options(4000))))
+    with service_context(tmp_path / "of") as context:
+        sent = joined(bare(written(context, contents, options(4000))))
     with closing(ArrowJournal(journal, segment_bytes=1 << 18)) as opened_journal:
         opened_journal.append(disordered(sent, Random(3)))
         opened_journal.seal()
@@ -249,13 +248,13 @@ def test_several_segments_of_a_packet_are_several_pieces(tmp_path: Path) -> None
         (DATA_SET, "WORK.T", parquet(table(300))),
         (AttachmentKind.BINARY_FILE, "x.bin", bytes(range(256)) * 90),
     ]
-    with surroundings(tmp_path) as around:
-        sent = joined(bare(written(around, contents, options(4000))))
+    with service_context(tmp_path) as context:
+        sent = joined(bare(written(context, contents, options(4000))))
         assert any(isinstance(ORDER_PACKET.read(each, 0), Pieces) for each in sent)
-        receive(around, [disordered(sent, Random(5), 0.3)])
-        assert not around.catalog.quarantined(None, None, None, 10).items
-        assert_equal(stored(around, "T"), table(300))
-        assert {record.state for record in records(around)} == {AttachmentState.FINISHED}
+        receive(context, [disordered(sent, Random(5), 0.3)])
+        assert not context.catalog.quarantined(None, None, None, 10).items
+        assert_equal(stored(context, "T"), table(300))
+        assert {record.state for record in records(context)} == {AttachmentState.FINISHED}
 
 
 def test_cells_of_a_long_column_stand_for_files(tmp_path: Path) -> None:
@@ -264,14 +263,14 @@ def test_cells_of_a_long_column_stand_for_files(tmp_path: Path) -> None:
         [pa.array([1, 2, 3], pa.int32()), pa.array(["a.bin", None, "b.bin"])], pa.schema([("id", pa.int32()), field])
     )
     files = [(AttachmentKind.BINARY_FILE, name, name.encode() * 9000) for name in ("a.bin", "b.bin")]
-    with surroundings(tmp_path) as around:
-        receive(around, [disordered(bare(written(around, [(DATA_SET, "WORK.T", parquet(made)), *files])), Random(1))])
-        found = {record.qualifier_2: record for record in records(around)}
-        cells = stored(around, "T")["doc"].to_pylist()
+    with service_context(tmp_path) as context:
+        receive(context, [disordered(bare(written(context, [(DATA_SET, "WORK.T", parquet(made)), *files])), Random(1))])
+        found = {record.qualifier_2: record for record in records(context)}
+        cells = stored(context, "T")["doc"].to_pylist()
         names = [f"long:{found[name].correl_id[:16].hex()}" for name in ("a.bin", "b.bin")]
         assert cells == [names[0], None, names[1]]
         with pytest.raises(CannotSend, match=r"'a.bin' names no file of the same message"):
-            written(around, [(DATA_SET, "WORK.T", parquet(made))])
+            written(context, [(DATA_SET, "WORK.T", parquet(made))])
 
 
 # --- packets of other programs ----------------------------------------------------------------------------------------
@@ -318,11 +317,11 @@ def test_a_result_set_is_put_together_by_its_row_counts(tmp_path: Path) -> None:
         packet(reply(of, part(PartKind.RESULTCOUNT, 7), data(ROWS[4:7]))),
         packet(reply(of, part(PartKind.RESULTCOUNT, 10), data(ROWS[7:], PartAttribute.LAST))),
     ]
-    with surroundings(tmp_path) as around:
-        receive(around, [sent[::-1] + sent])
-        (record,) = records(around)
+    with service_context(tmp_path) as context:
+        receive(context, [sent[::-1] + sent])
+        (record,) = records(context)
         assert (record.qualifier_1, record.qualifier_2) == ("PARSID", "000000070000010123004600")
-        assert stored(around, record.qualifier_2).to_pylist() == EXPECTED
+        assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
 
 
 def test_a_reply_without_a_further_row_ends_a_result_set(tmp_path: Path) -> None:
@@ -331,10 +330,10 @@ def test_a_reply_without_a_further_row_ends_a_result_set(tmp_path: Path) -> None
         packet(reply(of, *DESCRIBED, part(PartKind.RESULTCOUNT, 10), data(ROWS, PartAttribute.FIRST))),
         packet(reply(of, part(PartKind.RESULTCOUNT, 10), data([]), returncode=100, sqlstate=b"02000")),
     ]
-    with surroundings(tmp_path) as around:
-        receive(around, [sent])
-        (record,) = records(around)
-        assert stored(around, record.qualifier_2).to_pylist() == EXPECTED
+    with service_context(tmp_path) as context:
+        receive(context, [sent])
+        (record,) = records(context)
+        assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
 
 
 def test_a_correl_id_tells_the_statement_where_no_parsid_does(tmp_path: Path) -> None:
@@ -343,11 +342,11 @@ def test_a_correl_id_tells_the_statement_where_no_parsid_does(tmp_path: Path) ->
         packet(reply(*DESCRIBED), correl_id=correl_id),
         packet(reply(data(ROWS, PartAttribute.FIRST | PartAttribute.LAST)), correl_id=correl_id),
     ]
-    with surroundings(tmp_path) as around:
-        receive(around, [sent])
-        (record,) = records(around)
+    with service_context(tmp_path) as context:
+        receive(context, [sent])
+        (record,) = records(context)
         assert record.correl_id == correl_id
-        assert stored(around, record.qualifier_2).to_pylist() == EXPECTED
+        assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
 
 
 def test_a_mass_insert_of_vardata(tmp_path: Path) -> None:
@@ -364,9 +363,9 @@ def test_a_mass_insert_of_vardata(tmp_path: Path) -> None:
         packet(command(MessType.EXECUTE, of, part(PartKind.RESULTCOUNT, None), some(ROWS[:6], PartAttribute.FIRST))),
         packet(command(MessType.EXECUTE, of, part(PartKind.RESULTCOUNT, 6), some(ROWS[6:], PartAttribute.LAST))),
     ]
-    with surroundings(tmp_path) as around:
-        receive(around, [sent[::-1]])
-        assert stored(around, "VAR").to_pylist() == EXPECTED
+    with service_context(tmp_path) as context:
+        receive(context, [sent[::-1]])
+        assert stored(context, "VAR").to_pylist() == EXPECTED
 
 
 def putval(data: bytes, valmode: ValMode, intern_pos: int, identifier: bytes = b"L" * 8) -> PhysicalMessage:
@@ -382,9 +381,9 @@ def test_a_long_value_is_put_together_by_its_positions(tmp_path: Path) -> None:
         putval(b"defg", ValMode.DATAPART, 4),
         putval(b"h", ValMode.LASTDATA, 8),
     ]
-    with surroundings(tmp_path) as around:
-        receive(around, [sent[::-1]])
-        (record,) = records(around)
+    with service_context(tmp_path) as context:
+        receive(context, [sent[::-1]])
+        (record,) = records(context)
         assert (record.state, record.qualifier_1, record.size) == (AttachmentState.FINISHED, "LONG", 8)
 
 
@@ -423,9 +422,9 @@ def test_a_long_value_is_put_together_by_its_positions(tmp_path: Path) -> None:
 def test_what_cannot_be_taken_is_quarantined(tmp_path: Path, message: PhysicalMessage, code: str, why: str) -> None:
     with pytest.raises(TheirError, match=why):
         ORDER_PACKET.read(message, 0)
-    with surroundings(tmp_path) as around:
-        receive(around, [[message]])
-        (entry,) = around.catalog.quarantined(None, None, None, 10).items
+    with service_context(tmp_path) as context:
+        receive(context, [[message]])
+        (entry,) = context.catalog.quarantined(None, None, None, 10).items
         assert entry.code == code
 
 
@@ -435,11 +434,11 @@ def test_an_error_reply_beside_rows_is_quarantined_and_the_rows_are_taken(tmp_pa
         reply(part(PartKind.ERRORTEXT, "Duplicate key"), returncode=250, sqlstate=b"23000"),
         reply(of, *DESCRIBED, data(ROWS, PartAttribute.FIRST | PartAttribute.LAST)),
     )
-    with surroundings(tmp_path) as around:
-        receive(around, [[message]])
-        (record,) = records(around)
-        assert stored(around, record.qualifier_2).to_pylist() == EXPECTED
-        (entry,) = around.catalog.quarantined(None, None, None, 10).items
+    with service_context(tmp_path) as context:
+        receive(context, [[message]])
+        (record,) = records(context)
+        assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
+        (entry,) = context.catalog.quarantined(None, None, None, 10).items
         assert (entry.code, entry.row) == ("error-reply", "segment[0].returncode")
         assert "Duplicate key" in entry.why
 
@@ -474,9 +473,9 @@ def test_every_packet_of_the_vectors_is_read(name: str) -> None:
 
 def test_mutated_packets_are_read_or_refused(tmp_path: Path) -> None:
     random = Random(11)
-    with surroundings(tmp_path) as around:
+    with service_context(tmp_path) as context:
         contents = [(DATA_SET, "WORK.T", parquet(table(30))), (AttachmentKind.BINARY_FILE, "x", bytes(3000))]
-        sent = bare(written(around, contents, options(2000)))
+        sent = bare(written(context, contents, options(2000)))
         for number in range(4000):
             body = bytearray(random.choice(sent).body)
             for _ in range(random.randrange(1, 5)):
@@ -491,15 +490,15 @@ def test_mutated_packets_are_read_or_refused(tmp_path: Path) -> None:
 
 def test_mutated_tables_are_finished_or_quarantined(tmp_path: Path) -> None:
     random = Random(12)
-    with surroundings(tmp_path / "of") as around:
-        sent = bare(written(around, [(DATA_SET, "WORK.T", parquet(table(30)))], options(2000)))
+    with service_context(tmp_path / "of") as context:
+        sent = bare(written(context, [(DATA_SET, "WORK.T", parquet(table(30)))], options(2000)))
     for number in range(25):
         body = bytearray(sent[number % 3].body)
         for _ in range(6):
             body[random.randrange(100, len(body))] = random.randrange(256)
         broken = [*sent]
         broken[number % 3] = sent[number % 3]._replace(body=bytes(body))
-        with surroundings(tmp_path / str(number)) as around:
-            receive(around, [broken])
-            states = {record.state for record in records(around)}
+        with service_context(tmp_path / str(number)) as context:
+            receive(context, [broken])
+            states = {record.state for record in records(context)}
             assert states <= {AttachmentState.FINISHED, AttachmentState.QUARANTINED, AttachmentState.RECEIVING}
