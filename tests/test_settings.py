@@ -109,7 +109,8 @@ def test_every_error_is_told_at_once_with_its_place(file: Path, monkeypatch: pyt
     }
     assert "two moons" in told["journal.segment_age"]
     assert "mqtt" in told["sources.pigeons.transport"], "the known transports are listed"
-    assert "unknown framing 'smoke': use 'sas_queue', " in told["sources.orders.framing"]
+    framings = "'sas_queue', 'mq_group', 'sas_rendezvous' or 'order_packet'"
+    assert f"unknown framing 'smoke': use {framings}" in told["sources.orders.framing"]
 
 
 @pytest.mark.parametrize(

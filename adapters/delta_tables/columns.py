@@ -7,6 +7,7 @@ Source: Delta transaction log protocol, "Schema Serialization Format" and "Times
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,6 +35,7 @@ _DELTA: Mapping[pa.DataType, str] = {
     pa.timestamp("us", "UTC"): "timestamp",
 }
 _ARROW: Mapping[str, pa.DataType] = {delta: arrow for arrow, delta in _DELTA.items()}
+_DECIMAL = re.compile(r"decimal\((\d|[12]\d|3[0-8]), ?(\d|[12]\d|3[0-8])\)")
 _AS_LONG: Mapping[str, pa.DataType] = {str(kind): kind for kind in (pa.time64("us"), pa.duration("us"))}
 
 
@@ -77,10 +79,22 @@ def _delta_field(field: pa.Field) -> dict[str, Any]:
     metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
     if str(field.type) in _AS_LONG:
         metadata[ARROW_TYPE] = str(field.type)
-    delta = _DELTA.get(stored_type(field.type))
+    delta = _delta_type(stored_type(field.type))
     if delta is None:
         raise OurError(f"tables have no columns of type {field.type}, as {field.name} is")
     return {"name": field.name, "type": delta, "nullable": True, "metadata": metadata}
+
+
+def _delta_type(data_type: pa.DataType) -> str | None:
+    if pa.types.is_decimal128(data_type):
+        return f"decimal({data_type.precision},{data_type.scale})" if data_type.scale >= 0 else None
+    return _DELTA.get(data_type)
+
+
+def _arrow_type(delta: str) -> pa.DataType | None:
+    if (decimal := _DECIMAL.fullmatch(delta)) is not None:
+        return pa.decimal128(*map(int, decimal.groups()))
+    return _ARROW.get(delta)
 
 
 def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
@@ -88,7 +102,7 @@ def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
     delta = field["type"]
     arrow = _AS_LONG.get(said.pop(ARROW_TYPE, "")) if delta == "long" else None
     if arrow is None:
-        arrow = _ARROW.get(delta) if isinstance(delta, str) else None
+        arrow = _arrow_type(delta) if isinstance(delta, str) else None
     if arrow is None:
         raise OurError(f"the column {field['name']} has a type that is none of this program's: {delta}")
     return pa.field(field["name"], arrow, metadata=said or None)

@@ -2,7 +2,8 @@
 
 A logical message that came in one piece has its MsgSeqNumber as key, so that those of a group sent alone share runs. A
 segment's key holds its MsgSeqNumber, its offset and whether it is the last one, and is higher than any of those. What a
-key says need not be kept elsewhere; the sizes of the parts are where the parts are, in the journal.
+key says need not be kept elsewhere; the sizes of the parts are where the parts are, in the journal. A part that is only
+a piece of the body that brought it has a key that holds how many units it has, too, and is higher than all others.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,17 +23,29 @@ Sizes = Callable[[Sequence[int]], Iterable[int]]
 """Packed positions -> the sizes of the bodies there."""
 
 
+PIECES_FROM = 1 << 62
+"""The lowest key of a piece."""
+
+_MESSAGE_SHIFT, _OFFSET_SHIFT = 50, 19
+MOST_UNITS = (1 << _OFFSET_SHIFT - 1) - 1
+"""The most units that a piece can have."""
+
+
 class Place(NamedTuple):
-    """Where a part belongs, as its key says."""
+    """Where a part belongs, as its key says; and of a piece of a body how many units it has."""
 
     message: int
     offset: int
     is_last: bool
+    units: int | None = None
 
     @classmethod
     def of(cls, key: int) -> "Place":
         if key < SEGMENTS_FROM:
             return cls(key, 0, True)
+        if key >= PIECES_FROM:
+            offset = key >> _OFFSET_SHIFT & (1 << _MESSAGE_SHIFT - _OFFSET_SHIFT) - 1
+            return cls((key - PIECES_FROM) >> _MESSAGE_SHIFT, offset, bool(key & 1), key >> 1 & MOST_UNITS)
         return cls(key >> 32, (key & 0xFFFF_FFFF) >> 1, bool(key & 1))
 
     @property
@@ -41,7 +54,30 @@ class Place(NamedTuple):
 
     @property
     def key(self) -> int:
+        if self.units is not None:
+            return PIECES_FROM | self.message << _MESSAGE_SHIFT | self.offset << _OFFSET_SHIFT | self._flags
         return self.message if self.is_whole else self.message << 32 | self.offset << 1 | self.is_last
+
+    @property
+    def following(self) -> int:
+        """The lowest key of a segment or piece of the message behind."""
+        return self._replace(message=self.message + 1).first
+
+    @property
+    def first(self) -> int:
+        """The lowest key of a segment or piece of the message."""
+        if self.units is not None:
+            return PIECES_FROM | self.message << _MESSAGE_SHIFT
+        return self.message << 32
+
+    @property
+    def behind(self) -> int:
+        """The lowest key of a piece that begins behind the place."""
+        return self.first + (self.offset + 1 << _OFFSET_SHIFT)
+
+    @property
+    def _flags(self) -> int:
+        return (self.units or 0) << 1 | self.is_last
 
 
 class Contradiction(NamedTuple):
@@ -58,10 +94,15 @@ class Contradiction(NamedTuple):
 def take(attachment: Attachment, part: GroupPart, position: int, most: int) -> tuple[Effect, ...]:
     """Takes a part into its group, of at most `most` parts; `position` is its packed place in the journal."""
     parts, group = attachment.parts, attachment.group or GroupProgress()
-    place = Place(part.message, part.offset, part.ends_message)
+    place = Place(part.message, part.offset, part.ends_message, part.units)
     if (first := parts.find(place.key)) is not None:
         return _again(attachment, group, part, first, position)
-    refusal = _against_group(parts, group, part) or _against_message(parts, place) or _no_room(attachment, part, most)
+    refusal = (
+        _against_group(parts, group, part)
+        or _against_piece(parts, place)
+        or _against_message(parts, place)
+        or _no_room(attachment, part, most)
+    )
     if refusal is not None:
         return (Refused(position, *refusal),)
     parts.add(place.key, position)
@@ -87,9 +128,11 @@ def _again(
 
 def _grown(group: GroupProgress, part: GroupPart) -> GroupProgress:
     last = part.message if part.ends_group else group.last
+    units = part.size if part.units is None else part.units
+    size = group.size + part.size - units
     if not part.ends_message:
-        return group._replace(last=last)
-    return GroupProgress(last, group.ended + 1, group.size + part.offset + part.size)
+        return group._replace(last=last, size=size)
+    return GroupProgress(last, group.ended + 1, size + part.offset + units)
 
 
 def _no_room(attachment: Attachment, part: GroupPart, most: int) -> Contradiction | None:
@@ -115,13 +158,24 @@ def _against_group(parts: Parts, group: GroupProgress, part: GroupPart) -> Contr
     return None
 
 
+def _against_piece(parts: Parts, place: Place) -> Contradiction | None:
+    """Against a piece that begins at the same place and has another size."""
+    if place.units is None or (highest := parts.highest_below(place.behind)) < PIECES_FROM:
+        return None
+    before = Place.of(highest)
+    if (before.message, before.offset) != (place.message, place.offset):
+        return None
+    why = f"{place.units} units at offset {place.offset} of message {place.message}, where {before.units} came before"
+    return Contradiction("conflicting-segment", "offset", why)
+
+
 def _against_message(parts: Parts, place: Place) -> Contradiction | None:
     """Against the other parts of the same logical message."""
-    message, offset, is_last = place
+    message, offset, is_last, _ = place
     if parts.find(message) is not None:
         return Contradiction("conflicting-segment", "msg_flags", f"message {message} came in one piece before")
-    highest = parts.highest_below((message + 1) << 32)
-    if highest < message << 32 or highest < SEGMENTS_FROM:
+    highest = parts.highest_below(place.following)
+    if highest < place.first or highest < SEGMENTS_FROM:
         return None
     furthest = Place.of(highest)
     if place.is_whole:
@@ -138,7 +192,7 @@ def _against_message(parts: Parts, place: Place) -> Contradiction | None:
 
 def _highest_message(parts: Parts) -> int:
     highest = parts.highest()
-    return max(highest >> 32, parts.highest_below(SEGMENTS_FROM)) if highest >= SEGMENTS_FROM else highest
+    return max(Place.of(highest).message, parts.highest_below(SEGMENTS_FROM))
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -160,7 +214,8 @@ def misfit(keys: Iterable[int], sizes: Iterable[int], first: int = 1) -> str | N
         place = Place.of(key)
         if (place.message, place.offset) != (message, offset):
             return f"message {place.message} has a part at offset {place.offset}, where {_spoken(message, offset)}"
-        message, offset = (message + 1, 0) if place.is_last else (message, offset + size)
+        units = size if place.units is None else place.units
+        message, offset = (message + 1, 0) if place.is_last else (message, offset + units)
     return f"it ends where {_spoken(message, offset)}" if offset else None
 
 

@@ -21,7 +21,7 @@ from app.cli.captures import Capture, Wanted, shown
 from app.cli.console import Failure, bars, err, out, size, table
 from app.codecs.mqtt.packets import Version
 from app.framing.arrivals import ArrivalsBySource
-from app.framing.registry import carried, default_framing
+from app.framing.registry import FRAMINGS, default_framing
 from app.model.errors import OurError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage
 from app.ports import Journal, JournalArchive
@@ -33,7 +33,7 @@ _SOURCE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 if TYPE_CHECKING:
     FramingName = str
 else:
-    FramingName = Literal[tuple(carried())]
+    FramingName = Literal[tuple(FRAMINGS)]
 
 _BATCH_BYTES = 4 << 20
 _DEFAULTS = ", ".join(f"{default_framing(each)} for {each}" for each in FORMATS)

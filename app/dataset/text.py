@@ -198,7 +198,7 @@ def _encoded(strings: pa.StringArray, charset: str) -> tuple[NDArray[np.int32], 
     if _is_one_way(charset):
         changed = pc.match_substring_regex(strings, _ONE_WAY).to_numpy(zero_copy_only=False)
         refuse_any(changed, f"a yen sign or an overline is not in character set {charset}")
-    offsets, data = _buffers(strings)
+    offsets, data = buffers(strings)
     is_ascii = data.size == 0 or data.max() < 0x80
     if _is_utf8(charset) or (_keeps_ascii(charset) and is_ascii):
         return offsets, data
@@ -259,8 +259,8 @@ def _each_encoded(strings: pa.StringArray, charset: str) -> tuple[NDArray[np.int
     return offsets, np.frombuffer(b"".join(values), np.uint8)
 
 
-def _buffers(values: pa.StringArray | pa.BinaryArray) -> tuple[NDArray[np.int32], Bytes]:
-    """Offsets and data of non-null values, the first offset at 0."""
+def buffers(values: pa.StringArray | pa.BinaryArray) -> tuple[NDArray[np.int32], Bytes]:
+    """Return offsets and data of non-null values, the first offset at 0."""
     if values.offset:
         values = pa.concat_arrays([values, pa.array([], values.type)])
     _, offset_buffer, data_buffer = values.buffers()
@@ -278,7 +278,7 @@ def encode(strings: pa.StringArray, length: int, charset: str, damaged: pa.Binar
         return _padded(*_encoded(_without_blanks(strings), charset), length, charset)
     cells = _padded(*_encoded(_without_blanks(strings, damaged), charset), length, charset)
     rows = damaged.is_valid().to_numpy(zero_copy_only=False)
-    kept = _padded(*_buffers(pc.fill_null(damaged, b"")), length, charset)
+    kept = _padded(*buffers(pc.fill_null(damaged, b"")), length, charset)
     cells[rows] = kept[rows]
     return cells
 

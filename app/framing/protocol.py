@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from app.codecs.sas.files import FileDescription
 from app.model.attachment import AttachmentKind
-from app.model.event import Event
+from app.model.event import Event, Pieces
 from app.model.framing import FramingTraits
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
@@ -153,7 +153,7 @@ class Framing(Protocol):
         """Begin to number the messages of a source as they come in, before they are journalled; None where they say
         themselves what they belong to."""
 
-    def read(self, message: PhysicalMessage, known: int) -> Event:
+    def read(self, message: PhysicalMessage, known: int) -> Event | Pieces:
         """Return what a physical message means, given the dialects that its source has used. Raises TheirError."""
 
     def is_header(self, message: PhysicalMessage) -> bool:

@@ -2,11 +2,11 @@
 
 from app.framing.registry import FRAMINGS
 from app.model.errors import TheirError
-from app.model.event import Event
+from app.model.event import Event, Pieces
 from app.model.message import UNREADABLE, PhysicalMessage
 
 
-def read_event(message: PhysicalMessage, known: int) -> Event:
+def read_event(message: PhysicalMessage, known: int) -> Event | Pieces:
     """Return what a message means, given the dialects its source has used. Raises TheirError, also for a message that
     no transport could read."""
     framing = FRAMINGS.get(message.framing)

@@ -3,23 +3,16 @@
 from collections.abc import Iterable
 
 from app.framing.mq_group import MQ_GROUP
+from app.framing.order_packet import ORDER_PACKET
 from app.framing.protocol import Framing
 from app.framing.sas_queue import SAS_QUEUE
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
-from app.model.framing import Captures, FramingTraits
+from app.model.framing import FramingTraits
 
-_RENDEZVOUS = frozenset({"rendezvous", "mqtt"})
-
-FRAMINGS: dict[str, Framing] = {framing.traits.name: framing for framing in (SAS_QUEUE, MQ_GROUP, SAS_RENDEZVOUS)}
-"""The framings that are read and written."""
-
-KEPT_ONLY: dict[str, FramingTraits] = {
-    traits.name: traits
-    for traits in (
-        FramingTraits("order_packet", needs_descriptor=False, captures=Captures(_RENDEZVOUS, undescribed="rendezvous")),
-    )
+FRAMINGS: dict[str, Framing] = {
+    framing.traits.name: framing for framing in (SAS_QUEUE, MQ_GROUP, SAS_RENDEZVOUS, ORDER_PACKET)
 }
-"""Framings whose messages are kept in the journal, and that nothing reads yet."""
+"""The framings, in the order in which people read of them."""
 
 
 class UnknownFraming(KeyError):
@@ -43,20 +36,10 @@ def framing(name: str) -> Framing:
 
 
 def traits(name: str) -> FramingTraits:
-    """Return what is known of messages of a framing that can at least be kept. Raises UnknownFraming."""
-    if name in FRAMINGS:
-        return FRAMINGS[name].traits
-    try:
-        return KEPT_ONLY[name]
-    except KeyError:
-        raise UnknownFraming(name, carried()) from None
-
-
-def carried() -> list[str]:
-    """Return the names of all framings whose messages can be kept."""
-    return [*FRAMINGS, *KEPT_ONLY]
+    """Return what transports and captures know of a framing. Raises UnknownFraming."""
+    return framing(name).traits
 
 
 def default_framing(capture_format: str) -> str:
     """Return the framing of captures in a format where nobody names one."""
-    return next(name for name in carried() if capture_format in traits(name).captures.default_of)
+    return next(name for name in FRAMINGS if capture_format in traits(name).captures.default_of)

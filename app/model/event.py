@@ -52,6 +52,9 @@ class GroupPart(NamedTuple):
 
     `message` is its MsgSeqNumber and `offset` its place in the logical message, in bytes. A part that `ends_message` is
     the last segment, or the only one; `ends_group` is said by any part of the group's last logical message.
+
+    Parts of packets of the order interface come together alike. Their places may count other things than bytes: then
+    `units` says how many of these the part has.
     """
 
     definition: AttachmentDefinition
@@ -60,6 +63,7 @@ class GroupPart(NamedTuple):
     size: int
     ends_message: bool
     ends_group: bool
+    units: int | None = None
 
     @property
     def correl_id(self) -> bytes:
@@ -71,3 +75,14 @@ class GroupPart(NamedTuple):
 
 
 Event = Announced | PartArrived | Unsequenced | GroupPart
+
+
+class Pieces(NamedTuple):
+    """A physical message that brings several parts, of one attachment or of several, or none at all.
+
+    Hosts take each part as an event of its own. `refused` is why something else in the message belongs in quarantine:
+    what a `TheirError` is made of.
+    """
+
+    parts: tuple[GroupPart, ...] = ()
+    refused: tuple[str, str, int, str] | None = None

@@ -51,7 +51,11 @@ class Damage(NamedTuple):
 
 class GroupProgress(NamedTuple):
     """How far an IBM MQ group has come: the MsgSeqNumber of its `last` logical message, None until that is known, and
-    of how many logical messages the end has come (`ended`), which hold so many bytes by the offsets of their ends."""
+    of how many logical messages the end has come (`ended`), which hold so many bytes by the offsets of their ends.
+
+    Where offsets count other things than bytes, `size` is so many bytes more than these promise as the parts that have
+    come have more bytes than units: either way all is there once so many bytes have come.
+    """
 
     last: int | None = None
     ended: int = 0

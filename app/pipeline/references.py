@@ -20,7 +20,7 @@ from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns, Framing
 from app.framing.reading import is_header, read_event
 from app.framing.registry import FRAMINGS
 from app.model.errors import TheirError
-from app.model.event import Announced
+from app.model.event import Announced, Pieces
 from app.model.message import PhysicalMessage
 
 Numbers = npt.NDArray[np.int64]
@@ -140,9 +140,8 @@ def other_references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBat
 
 
 def _read_rows(batch: pa.RecordBatch, first_position: int, rows: Sequence[int]) -> pa.RecordBatch:
-    return to_batch(
-        [_read(first_position + row, message) for row, message in zip(rows, messages(batch, rows), strict=True)]
-    )
+    read = (_read(first_position + row, message) for row, message in zip(rows, messages(batch, rows), strict=True))
+    return to_batch([reference for some in read for reference in some])
 
 
 def messages(batch: pa.RecordBatch, rows: Sequence[int]) -> list[PhysicalMessage]:
@@ -156,18 +155,24 @@ def messages(batch: pa.RecordBatch, rows: Sequence[int]) -> list[PhysicalMessage
     return list(map(PhysicalMessage._make, zip(*(values[name] for name in PhysicalMessage._fields), strict=True)))
 
 
-def _read(position: int, message: PhysicalMessage) -> Reference:
+def _read(position: int, message: PhysicalMessage) -> list[Reference]:
+    """References to what a message brings: mostly one thing."""
     sizes, received_at = (len(message.body),), (message.received_at,)
     source = message.source
     if is_header(message):
-        return Reference(source, b"", position, What.HEADER, 0, sizes, received_at)
+        return [Reference(source, b"", position, What.HEADER, 0, sizes, received_at)]
     try:
         event = read_event(message, dialect.ALL)
     except TheirError as error:
         refusal = (error.code, error.row, error.at, error.why)
-        return Reference(source, b"", position, What.REFUSED, 0, sizes, received_at, refusal)
+        return [Reference(source, b"", position, What.REFUSED, 0, sizes, received_at, refusal)]
     assert not isinstance(event, Announced)
-    return Reference(source, event.correl_id, position, What.EVENT, 0, sizes, received_at, event)
+    refused = event.refused if isinstance(event, Pieces) else None
+    parts = event.parts if isinstance(event, Pieces) else (event,)
+    return [
+        *(Reference(source, part.correl_id, position, What.EVENT, 0, sizes, received_at, part) for part in parts),
+        *([] if refused is None else [Reference(source, b"", position, What.REFUSED, 0, sizes, received_at, refused)]),
+    ]
 
 
 # --- by columns -------------------------------------------------------------------------------------------------------

@@ -150,6 +150,8 @@ COLUMNS: list[tuple[pa.DataType, st.SearchStrategy[Any], Callable[[Any], Any]]] 
     (pa.date32(), st.dates(), date.isoformat),
     (pa.timestamp("us"), st.datetimes(), partial(datetime.isoformat, timespec="microseconds")),
     (pa.binary(), st.binary(), bytes),
+    (pa.decimal128(9, 2), st.decimals(-(10**6), 10**6, places=2), float),
+    (pa.bool_(), st.booleans(), bool),
 ]
 
 

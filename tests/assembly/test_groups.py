@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import permutations
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -213,8 +214,10 @@ anything = st.builds(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(anything, max_size=30))
-def test_whatever_comes_what_is_kept_is_free_of_contradictions(arrived: list[GroupPart]) -> None:
+@given(st.lists(anything, max_size=30), st.booleans())
+def test_whatever_comes_what_is_kept_is_free_of_contradictions(arrived: list[GroupPart], are_pieces: bool) -> None:
+    if are_pieces:
+        arrived = [each._replace(units=each.size) for each in arrived]
     host, forgetful = Host().feed(arrived), Host(forgetful=True).feed(arrived)
     assert host.effects == forgetful.effects
     assert host.attachments == forgetful.attachments
@@ -223,8 +226,9 @@ def test_whatever_comes_what_is_kept_is_free_of_contradictions(arrived: list[Gro
     record = host.attachments[attachment()]
     assert record.group is not None
     kept = {Place.of(key): arrived[at] for key, at in Parts(host.runs[record.id])}
-    assert all((each.message, each.offset, each.ends_message) == place for place, each in kept.items())
+    assert all((each.message, each.offset, each.ends_message, each.units) == place for place, each in kept.items())
     assert record.bytes_received == sum(each.size for each in kept.values())
+    assert len({place[:2] for place in kept}) == len(kept)
     ends = {place.message: place.offset + each.size for place, each in kept.items() if place.is_last}
     assert (record.group.ended, record.group.size) == (len(ends), sum(ends.values()))
     assert len(ends) == sum(place.is_last for place in kept)
@@ -271,3 +275,33 @@ def test_a_key_says_its_place(message: int, offset: int, is_last: bool) -> None:
 def test_a_group_sent_alone_costs_one_run() -> None:
     host = Host().feed(whole([[5]] * 1000))
     assert len(host.runs[attachment()]) == 1
+
+
+def test_places_of_pieces_come_back_from_their_keys() -> None:
+    random = Random(3)
+    for _ in range(2000):
+        place = Place(
+            random.randrange(1, 4), random.randrange(1 << 31), random.random() < 0.5, random.randrange(1 << 18)
+        )
+        assert Place.of(place.key) == place
+        assert groups.PIECES_FROM <= place.first <= place.key < place.behind <= place.following
+
+
+def test_a_piece_from_a_place_that_is_taken_is_refused() -> None:
+    one = part(1, offset=0, ends=False)._replace(units=5)
+    host = Host().feed([one, one._replace(units=4)])
+    (refused,) = host.of(Refused)
+    assert refused.code == "conflicting-segment"
+
+
+def test_offsets_may_count_other_things_than_bytes() -> None:
+    described = part(1)._replace(units=0, ends_group=False)
+    rows = [part(2, offset=offset, ends=offset == 6, last=True)._replace(units=3, size=100) for offset in (0, 3, 6)]
+    for arrived in permutations([described, *rows]):
+        host = Host().feed(arrived)
+        record = host.attachments[attachment()]
+        assert record.state is AttachmentState.COMPLETE
+        assert record.bytes_received == 300 + described.size
+        keys, positions = zip(*groups.in_order(Parts(host.runs[record.id])), strict=True)
+        assert groups.misfit(keys, [0] * len(keys)) is None
+        assert [arrived[at].offset for at in positions] == [0, 0, 3, 6]

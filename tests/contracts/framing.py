@@ -24,7 +24,7 @@ from app.framing.registry import FRAMINGS, framing, traits
 from app.main import SystemClock
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import TheirError
-from app.model.event import Announced, PartArrived
+from app.model.event import Announced, PartArrived, Pieces
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, Finished, FramingOptions
 from app.pipeline import batch, finishing
@@ -148,6 +148,7 @@ class FramingContract:
                 event = self.framing.read(message, dialect.ALL)
                 assert self.framing.is_header(message) == isinstance(event, Announced)
                 if not isinstance(event, Announced):
+                    assert not isinstance(event, Pieces), "none of these has several parts"
                     assert self.framing.attachment_key(message) == event.correl_id
 
     @pytest.mark.parametrize("seed", range(3))
@@ -226,7 +227,7 @@ class FramingContract:
             receive(context, [[message for message in sent if message is not lost]])
             (record,) = [each for each in records(context) if each.state is AttachmentState.RECEIVING]
             assert ARRANGEMENTS[self.framing.arrangement] is arrangement_of(record)
-            number = long.index(lost) + 1
+            number = self.number_of(long.index(lost))
             assert missing_ranges(record, context.catalog, context.journal, 10) == [(number, number)]
             receive(context, [[lost]])
             self.check(context, records(context))
@@ -255,6 +256,10 @@ class FramingContract:
         assert committed is not None
         assert committed.finished == len([each for each in SMALL if each[0] in self.framing.kinds])
         assert_same(in_folder(batched, journal), by_the_gateway(alone, journal), settled=True)
+
+    def number_of(self, part: int) -> int:
+        """What is told to be missing where this part (0 is the first) has not come."""
+        return part + 1
 
     def check(self, context: ServiceContext, found: Iterable[AttachmentRecord]) -> None:
         """All that was sent is finished, byte for byte."""

@@ -31,8 +31,11 @@ def connected(port: int, version: Version, client_id: str = "") -> Client:
     return client
 
 
-def publish(messages: Iterable[PhysicalMessage], port: int, topic: str, version: Version, qos: int = 1) -> None:
-    """Returns when the broker has confirmed all of them: by properties with MQTT 5, as MQ images with 3.1.1."""
+def publish(
+    messages: Iterable[PhysicalMessage], port: int, topic: str, version: Version, qos: int = 1, *, bare: bool = False
+) -> None:
+    """Returns when the broker has confirmed all of them: by properties with MQTT 5, as MQ images with 3.1.1; or `bare`,
+    as their bodies alone."""
     client = connected(port, version)
     room = BoundedSemaphore(_IN_FLIGHT)
     client.on_publish = lambda *_: room.release()
@@ -40,7 +43,9 @@ def publish(messages: Iterable[PhysicalMessage], port: int, topic: str, version:
     for message in messages:
         if not room.acquire(timeout=_CONFIRMED_WITHIN):
             raise TimeoutError("the broker confirms nothing")
-        if version == "5":
+        if bare:
+            last = client.publish(topic, bytes(message.body), qos)
+        elif version == "5":
             last = client.publish(topic, bytes(message.body), qos, properties=envelope(message))
         else:
             last = client.publish(topic, write_image(message), qos)

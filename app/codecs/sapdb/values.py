@@ -38,7 +38,10 @@ Value = Decimal | str | bytes | bool | date | datetime | Time | LongDescriptor |
 Described = ParameterInfo | VardataParameterInfo
 
 _MISSING: Final = {int(member): member for member in Undef}
-_BLANK, _ZERO, _UNICODE, _EBCDIC_BLANK = 0x20, 0x00, 0x01, 0x40
+_BLANK, _ZERO, WIDE, _EBCDIC_BLANK = 0x20, 0x00, 0x01, 0x40
+FIRST_UNDEF: Final = min(_MISSING)
+"""The lowest undef byte that says that there is no value."""
+
 _EBCDIC: Final = "cp500"
 _NO_FRAC: Final = 255
 LONG_SIZE: Final = 41
@@ -89,7 +92,7 @@ def decode_value(data_type: int, field: Buffer, manner: Manner, row: str = "valu
     undef = field[0]
     if undef in _MISSING:
         return _MISSING[undef]
-    return decode_content(data_type, field[1:], manner, row, at + 1, wide=undef == _UNICODE)
+    return decode_content(data_type, field[1:], manner, row, at + 1, wide=undef == WIDE)
 
 
 def decode_content(
@@ -109,7 +112,7 @@ def decode_content(
         if len(content) != 1:
             raise WireError(row, at, f"a boolean of {len(content)} bytes")
         return bool(content[0])
-    codec = _codec(data_type, manner.code, wide=wide)
+    codec = text_codec(data_type, manner.code, wide=wide)
     if codec is None:
         return bytes(content).rstrip(b"\0") if data_type == DataType.VARCHAR_BYTE else bytes(content)
     text = decode_text(content, codec, row, at).rstrip(" ")
@@ -123,8 +126,8 @@ _PARSERS: Final[dict[int, Callable[[str, str, int], Value]]] = {
 }
 
 
-def _codec(data_type: int, code: Code, *, wide: bool) -> str | None:
-    """The Python codec of a type's texts; None for a type whose values are bytes."""
+def text_codec(data_type: int, code: Code, *, wide: bool) -> str | None:
+    """Return the Python codec of a type's texts; None for a type whose values are bytes."""
     if data_type in UNICODE_TEXTS:
         return code.unicode
     if data_type in EBCDIC_TEXTS:
@@ -144,35 +147,34 @@ def encode_value(value: Value | int | None, info: Described, manner: Manner, row
         raise WireError(row, 0, f"a value of {size} bytes")
     if value is None or isinstance(value, Undef):
         return bytes([Undef.NULL if value is None else value]).ljust(size, b"\0")
-    fill, content, filler = _filled(value, info, manner, row)
+    content = encode_content(value, info, manner, row)
+    undef, filler = fill(info.data_type, manner)
     if len(content) > size - 1:
         raise WireError(row, 0, f"{value!r} takes {len(content)} bytes, where there is room for {size - 1}")
     rest = size - 1 - len(content)
-    return bytes([fill]) + content + (filler * (rest // len(filler) + 1))[:rest]
+    return bytes([undef]) + content + (filler * (rest // len(filler) + 1))[:rest]
 
 
-def _filled(value: Any, info: Described, manner: Manner, row: str) -> tuple[int, bytes, bytes]:
-    """The undef byte of a value that is there, its bytes, and what fills the rest of its field."""
-    wide = manner.code.is_unicode
-    content = encode_content(value, info, manner, row)
-    codec = _codec(info.data_type, manner.code, wide=wide)
+def fill(data_type: int, manner: Manner) -> tuple[int, bytes]:
+    """Return the undef byte of a value of a type that is there, and what fills the rest of its field."""
+    codec = text_codec(data_type, manner.code, wide=manner.code.is_unicode)
     if codec is None:
-        return _ZERO, content, b"\0"
+        return _ZERO, b"\0"
     if codec == _EBCDIC:
-        return _EBCDIC_BLANK, content, " ".encode(_EBCDIC)
-    return (_UNICODE if codec == manner.code.unicode else _BLANK), content, " ".encode(codec)
+        return _EBCDIC_BLANK, " ".encode(_EBCDIC)
+    return (WIDE if codec == manner.code.unicode else _BLANK), " ".encode(codec)
 
 
 def encode_content(value: Any, info: Described, manner: Manner, row: str = "value") -> bytes:
     """Return the bytes of a value without an undef byte and without fill. Raises WireError and NumberOverflow."""
     try:
         if info.data_type in NUMBERS:
-            return encode_number(value, info.length, _frac(info))
+            return encode_number(value, info.length, fraction(info))
         if info.data_type in LONGS:
             return bytes(value.encode(manner.context))
         if info.data_type == DataType.BOOLEAN:
             return bytes([bool(value)])
-        codec = _codec(info.data_type, manner.code, wide=manner.code.is_unicode)
+        codec = text_codec(info.data_type, manner.code, wide=manner.code.is_unicode)
         if codec is None:
             return bytes(memoryview(value))
         return encode_text(_text(value, manner), codec, row)
@@ -180,8 +182,8 @@ def encode_content(value: Any, info: Described, manner: Manner, row: str = "valu
         raise WireError(row, 0, f"{value!r} is not a value of type {info.data_type}: {error}") from None
 
 
-def _frac(info: Described) -> int | None:
-    """The digits behind the point of a number; None for floating-point ones."""
+def fraction(info: Described) -> int | None:
+    """Return the digits behind the point of a number; None for floating-point ones."""
     is_float = info.data_type in {DataType.FLOAT, DataType.VFLOAT, DataType.NUMBER}
     return None if is_float or info.frac == _NO_FRAC else info.frac
 

@@ -31,7 +31,7 @@ from app.codecs.sas import dialect
 from app.framing.reading import read_event
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, TheirError
-from app.model.event import Announced, Event, GroupPart, PartArrived
+from app.model.event import Announced, Event, GroupPart, PartArrived, Pieces
 from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     AttachmentRecord,
@@ -252,14 +252,7 @@ class Assembler:
     def _assemble(self, work: Sequence[tuple[Position, PhysicalMessage]]) -> None:
         if not work:
             return
-        readable: list[tuple[int, PhysicalMessage, Event]] = []
-        for position, message in work:
-            try:
-                event = self._read(message)
-            except TheirError as error:
-                self._quarantine(position.pack(), message, error)
-            else:
-                readable.append((position.pack(), message, event))
+        readable = [(at, message, event) for at, message in _packed(work) for event in self._events(at, message)]
         self._load(readable)
         apply = self._assembly.apply
         for at, message, event in readable:
@@ -276,6 +269,19 @@ class Assembler:
         self._reached = max(self._reached, work[-1][0].pack())
         self._unsaved.progress = self._reached
 
+    def _events(self, at: int, message: PhysicalMessage) -> tuple[Event, ...]:
+        """What a message means, mostly one event; what belongs in quarantine is put there."""
+        try:
+            event = self._read(message)
+        except TheirError as error:
+            self._quarantine(at, message, error)
+            return ()
+        if not isinstance(event, Pieces):
+            return (event,)
+        if event.refused is not None:
+            self._quarantine(at, message, TheirError(*event.refused))
+        return event.parts
+
     def _read_incrementally(self, part: PartArrived | GroupPart, at: int, message: PhysicalMessage) -> None:
         record = self._assembly.attachments[message.source, part.correl_id].record
         if isinstance(part, PartArrived):
@@ -283,7 +289,7 @@ class Assembler:
         else:
             self._incremental.group_part(record.id, part, self._context.described(message), Position.unpack(at))
 
-    def _read(self, message: PhysicalMessage) -> Event:
+    def _read(self, message: PhysicalMessage) -> Event | Pieces:
         known = self._dialects.get(message.source, dialect.ALL)
         event = read_event(self._context.described(message), known)
         if isinstance(event, Announced):
@@ -412,6 +418,10 @@ class Assembler:
         attachments = [attachment for message in answered for attachment in message.attachments]
         alone = [message.id for message in answered if not message.attachments]
         complete_messages(self._context.catalog, attachments, self._context.clock.now(), alone)
+
+
+def _packed(work: Iterable[tuple[Position, PhysicalMessage]]) -> Iterator[tuple[int, PhysicalMessage]]:
+    return ((position.pack(), message) for position, message in work)
 
 
 def _by_source(keys: Iterable[Key]) -> dict[str, list[bytes]]:

@@ -81,7 +81,9 @@ class IncrementalReader:
             self._leave(record.id)
 
     def group_part(self, attachment_id: str, event: GroupPart, message: PhysicalMessage, position: Position) -> None:
-        """Reads a part of a group that has come for the first time."""
+        """Reads a part of a group that has come for the first time. Pieces of bodies are left to finishing."""
+        if event.units is not None:
+            return
         if event.begins_group:
             is_text = event.definition.kind is AttachmentKind.TEXT_FILE
             self._enter(attachment_id, _Reading(_place(1, 0), 0, text_type(message) if is_text else BINARY_TYPE))

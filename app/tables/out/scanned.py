@@ -1,13 +1,12 @@
 """A table of many files as one to write: only the columns, files and row groups that are asked for are read."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from app.dataset import side
+from app.tables.out import lengths
 from app.tables.out.options import Options
 from app.tables.out.selection import select
 from app.tables.out.stored import ROWS_A_BATCH
@@ -25,10 +24,10 @@ def outgoing(
     selection = select(schema, options, known)
     first = min(options.offset or 0, rows)
     taken = rows - first if options.limit is None else min(rows - first, options.limit)
-    unknown = [name for name in selection.sources if _lacks_length(schema.field(name))]
-    if known.needs_lengths and unknown:
-        longest = _longest(unknown, head(table, schema, unknown, first, taken))
-        selection = select(_with_lengths(schema, longest), options, known)
+    unknown = lengths.unknown(schema, selection.sources) if known.needs_lengths else []
+    if unknown:
+        told = lengths.with_lengths(schema, unknown, head(table, schema, unknown, first, taken))
+        selection = select(told, options, known)
     batches = (selection.apply(batch) for batch in head(table, schema, selection.sources, first, taken))
     return Outgoing(selection.schema, batches, taken, created)
 
@@ -49,29 +48,6 @@ def head(table: ds.Dataset, schema: pa.Schema, names: Sequence[str], first: int,
                 if not rows:
                     return
         begin = end
-
-
-def _lacks_length(field: pa.Field) -> bool:
-    is_told = (field.metadata or {}).get(b"sas.type") == b"character" and b"sas.length" in field.metadata
-    return pa.types.is_string(field.type) and not is_told and not side.is_side(field)
-
-
-def _longest(names: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Mapping[str, int]:
-    """The bytes of the longest text of each column."""
-    longest = dict.fromkeys(names, 0)
-    for batch in batches:
-        for name, column in zip(names, batch.columns, strict=True):
-            longest[name] = max(longest[name], pc.max(pc.binary_length(column)).as_py() or 0)
-    return longest
-
-
-def _with_lengths(schema: pa.Schema, lengths: Mapping[str, int]) -> pa.Schema:
-    for name, length in lengths.items():
-        at = schema.get_field_index(name)
-        told = {b"sas.type": b"character", b"sas.length": str(max(length, 1)).encode()}
-        said = {**(schema.field(at).metadata or {}), **told}
-        schema = schema.set(at, schema.field(at).with_metadata(said))
-    return schema
 
 
 def _pieces(table: ds.Dataset) -> Iterator[tuple[ds.Fragment, int]]:

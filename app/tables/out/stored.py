@@ -6,6 +6,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.tables.out import lengths
 from app.tables.out.options import Options
 from app.tables.out.selection import select
 from app.tables.out.table import Outgoing, TableFormat
@@ -23,6 +24,10 @@ def outgoing(file: pq.ParquetFile, options: Options, known: TableFormat, created
     rows = file.metadata.num_rows - first
     if options.limit is not None:
         rows = min(rows, options.limit)
+    unknown = lengths.unknown(file.schema_arrow, selection.sources) if known.needs_lengths else []
+    if unknown:
+        told = lengths.with_lengths(file.schema_arrow, unknown, _batches(file, unknown, first, rows))
+        selection = select(told, options, known)
     batches = (selection.apply(batch) for batch in _batches(file, selection.sources, first, rows))
     return Outgoing(selection.schema, batches, rows, created)
 

@@ -2,12 +2,13 @@
 
 A datetime is `2026-11-21T08:30:00`, with a fraction where it has one, and with a `Z` behind if it is a moment of UTC; a
 time of day `08:30:00`. A duration, which is what a SAS time outside of 0 to 24 hours is, has as many hours as it needs:
-`30:15:00`, `-00:00:45`.
+`30:15:00`, `-00:00:45`. Bytes are hexadecimal digits.
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -97,6 +98,17 @@ def _duration(column: pa.Array) -> pa.StringArray:
     return joined(sign, pc.ascii_lpad(hours.cast(pa.string()), 2, "0"), pc.utf8_slice_codeunits(_time(rest), 2))
 
 
+def _hexadecimal(column: pa.BinaryArray) -> pa.StringArray:
+    """Bytes as pairs of hexadecimal digits."""
+    if column.offset:
+        column = pa.concat_arrays([column, pa.array([], column.type)])
+    validity, offsets, data = column.buffers()
+    ends = 2 * np.frombuffer(offsets, np.int32, len(column) + 1)
+    digits = bytes(data or b"").hex().encode()
+    buffers = [validity, pa.py_buffer(ends), pa.py_buffer(digits)]
+    return pa.Array.from_buffers(pa.string(), len(column), buffers, column.null_count)
+
+
 _BARE = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal, pa.types.is_boolean)
 
 _TEXTS = (
@@ -104,4 +116,5 @@ _TEXTS = (
     _Text(pa.types.is_timestamp, _datetime),
     _Text(pa.types.is_time, _time),
     _Text(pa.types.is_duration, _duration),
+    _Text(pa.types.is_binary, _hexadecimal),
 )

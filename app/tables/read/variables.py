@@ -12,6 +12,7 @@ from app.dataset.errors import BadValueError
 from app.dataset.formats import Format
 from app.dataset.kinds import Kind, kind_of
 from app.dataset.numeric import FloatFormat
+from app.dataset.sapdb.types import sapdb_metadata
 from app.dataset.schema import LONGEST_CHARACTER
 from app.tables.read import sharing
 from app.tables.read.converting import conversion
@@ -51,6 +52,7 @@ class Making:
         """`at` is the column's place in the file; `data_set` is what the file says of the whole."""
         self.at, self.column, self._type = at, str(field.name), field.type
         self._wish, self._target, self._said = wish, target, said_of(field.metadata)
+        self._of_sapdb = sapdb_metadata(field)
         self._origins: dict[str, Origin] = {}
         as_text = wish.type == "character"
         retyped = as_text and not columns.is_text(field.type)
@@ -225,7 +227,7 @@ class Making:
             "position": str(position),
         }
         metadata = {f"sas.{key}": value for key, value in said.items() if value}
-        metadata |= {f"sas.{key}": value for key, value in settled.items()}
+        metadata |= {f"sas.{key}": value for key, value in settled.items()} | self._of_sapdb
         data_type = pa.string() if self._conversion is None else self._conversion.data_type
         return pa.field(self.name, data_type, metadata=metadata)
 

@@ -36,6 +36,8 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.time64("us"): st.none() | st.times(),
     pa.duration("us"): st.none() | DURATIONS,
     pa.binary(): st.none() | st.binary(max_size=3),
+    pa.decimal128(9, 2): st.none() | st.decimals(-(10**6), 10**6, places=2),
+    pa.bool_(): st.none() | st.booleans(),
 }
 
 

@@ -96,6 +96,7 @@ def test_case_makes_no_new_column_and_new_variables_stand_behind() -> None:
         (pa.timestamp("us"), "Value__datetime"),
         (pa.time64("us"), "Value__time"),
         (pa.duration("us"), "Value__time"),
+        (pa.decimal128(9, 2), "Value__decimal_9_2"),
     ],
 )
 def test_another_type_gets_a_column_of_its_own_and_a_warning(kind: pa.DataType, name: str) -> None:

@@ -1,0 +1,84 @@
+"""The columns of a table as a shortinfo part describes them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.codecs.sapdb.constants import UNICODE_TEXTS, DataType, IoType, ParameterMode
+from app.codecs.sapdb.headers import ParameterInfo
+from app.codecs.sapdb.values import in_out_len
+from app.dataset import columns
+from app.dataset.sapdb.texts import wide_lengths
+from app.dataset.sapdb.types import MODE, TEXTS, Needs, Wanted, sapdb_type
+from app.model.errors import TheirError
+
+_LONGEST_FIELD = 32_767
+"""Bytes of a value that shortinfo can tell, with the undef byte."""
+
+_NOT_LATIN = "[^\u0000-\u00ff]"
+
+
+def needs(batches: Iterable[pa.RecordBatch]) -> dict[str, Needs]:
+    """Return what the texts and the byte strings of a table need, by column. Reads every batch."""
+    found: dict[str, Needs] = {}
+    for batch in batches:
+        for field, values in zip(batch.schema, batch.columns, strict=True):
+            if columns.is_text(field.type):
+                added = _text_needs(columns.strings(values))
+            elif pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+                added = Needs(pc.max(pc.binary_length(values)).as_py() or 1)
+            else:
+                continue
+            known = found.get(field.name, Needs())
+            found[field.name] = Needs(max(known.length, added.length), known.is_latin and added.is_latin)
+    return found
+
+
+def _text_needs(values: pa.StringArray) -> Needs:
+    values = pc.ascii_rtrim(values, characters=" ")
+    longest = int(wide_lengths(values).max(initial=1))
+    is_ascii = pc.all(pc.string_is_ascii(values)).as_py() is not False
+    is_latin = is_ascii or pc.any(pc.match_substring_regex(values, _NOT_LATIN)).as_py() is not True
+    return Needs(longest, is_latin)
+
+
+def parameters(
+    schema: pa.Schema, needed: Mapping[str, Needs], *, io_type: IoType = IoType.INPUT, unicode_packet: bool = False
+) -> tuple[ParameterInfo, ...]:
+    """Return what describes the columns of a table, whose values lie side by side in its rows.
+
+    Raises TheirError for a column that no type takes, or whose values are too long.
+    """
+    made: list[ParameterInfo] = []
+    at = 1
+    for field in schema:
+        wanted = _in_packet(sapdb_type(field, needed.get(field.name, Needs())), unicode_packet=unicode_packet)
+        size = in_out_len(wanted.data_type, wanted.length, unicode_packet=unicode_packet)
+        if size > _LONGEST_FIELD:
+            why = f"values of {wanted.length:,} characters take {size:,} bytes, and a field has {_LONGEST_FIELD:,}"
+            raise TheirError("too-long", field.name, -1, f"{why}: send them as files")
+        mode = _mode(field)
+        made.append(ParameterInfo(mode, io_type, wanted.data_type, wanted.frac, wanted.length, size, at))
+        at += size
+    return tuple(made)
+
+
+def _in_packet(wanted: Wanted, *, unicode_packet: bool) -> Wanted:
+    """The type in a packet of a Unicode code, whose texts are all Unicode."""
+    if not unicode_packet or wanted.data_type not in TEXTS or wanted.data_type in UNICODE_TEXTS:
+        return wanted
+    is_varying = wanted.data_type == DataType.VARCHAR_ASCII
+    return wanted._replace(data_type=DataType.VARCHAR_UNICODE if is_varying else DataType.UNICODE)
+
+
+def _mode(field: pa.Field) -> int:
+    try:
+        return int((field.metadata or {})[MODE.encode()]) & 0xFF
+    except (KeyError, ValueError):
+        return ParameterMode.OPTIONAL if field.nullable else ParameterMode.MANDATORY
+
+
+def row_names(schema: pa.Schema) -> Sequence[str]:
+    """Return the names of the columns, as a columnnames part has them."""
+    return [field.name for field in schema]

@@ -1,0 +1,113 @@
+"""The buffers of vardata parts <-> record batches. Fields have lengths of their own, so they are found one by one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from app.codecs.sapdb.constants import NUMBERS, DataType, Undef
+from app.codecs.sapdb.rows import encode_vardata, vardata_fields
+from app.codecs.sapdb.values import Described, Manner, decode_content, text_codec
+from app.dataset import columns
+from app.dataset.sapdb.rows import Column, LongName, encode_column, located, named_by_descriptor, read_column
+from app.dataset.sapdb.types import BYTES
+from app.wire import WireError
+from app.wire.kinds import Buffer
+
+_Field = tuple[int, bytes | Undef | None]
+_UNITS = {"utf-16-le": 2, "utf-16-be": 2}
+
+
+def decode(
+    buffer: Buffer,
+    parameters: Sequence[Described],
+    manner: Manner,
+    schema: pa.Schema,
+    long_name: LongName = named_by_descriptor,
+) -> pa.RecordBatch:
+    """Return the rows of a vardata part. Fields without a value are nulls, whichever they are.
+
+    Raises WireError as `app.codecs.sapdb.rows.decode_vardata` does, and LongTimes.
+    """
+    rows = list(vardata_fields(buffer))
+    for number, fields in enumerate(rows):
+        if len(fields) != len(parameters):
+            at = fields[0][0] if fields else 0
+            raise WireError(f"row[{number}]", at, f"{len(fields)} fields of {len(parameters)} parameters")
+    arrays = [
+        _column([row[number] for row in rows], number, info, field.type, manner, long_name)
+        for number, (info, field) in enumerate(zip(parameters, schema, strict=True))
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _column(
+    fields: Sequence[_Field], number: int, info: Described, wanted: pa.DataType, manner: Manner, long_name: LongName
+) -> pa.Array:
+    def read_one(row: int) -> Any:
+        at, field = fields[row]
+        if not isinstance(field, bytes):
+            return field
+        return decode_content(info.data_type, field, manner, f"row[{row}].value[{number}]", at)
+
+    contents = [field if isinstance(field, bytes) else None for _, field in fields]
+    if info.data_type in BYTES and info.data_type != DataType.VARCHAR_BYTE:
+        return pa.array(contents, pa.binary())
+    absent = np.array([content is None for content in contents], np.bool_)
+    sizes = {len(content) for content in contents if content is not None}
+    if not _can_be_padded(info, sizes, manner):
+        # One of them is no value, and reading it says why.
+        contents = [None if content is None else read_one(row) and None for row, content in enumerate(contents)]
+    cells = _padded(contents, info, max(sizes, default=0), manner)
+    column = Column(number, info, wanted, cells, absent, np.zeros(len(absent), np.bool_), read_one)
+    return read_column(column, manner, long_name)
+
+
+def _can_be_padded(info: Described, sizes: set[int], manner: Manner) -> bool:
+    """Whether fields of these sizes say the same with padding."""
+    if info.data_type in NUMBERS:
+        return 0 not in sizes
+    codec = text_codec(info.data_type, manner.code, wide=False)
+    if codec in _UNITS:
+        return all(size % _UNITS[codec] == 0 for size in sizes)
+    return codec is not None or len(sizes) <= 1 or info.data_type == DataType.VARCHAR_BYTE
+
+
+def _padded(contents: Sequence[bytes | None], info: Described, width: int, manner: Manner) -> NDArray[np.uint8]:
+    codec = text_codec(info.data_type, manner.code, wide=False)
+    filler = b"\0" if codec is None else " ".encode(codec)
+    padding = filler * (width // len(filler) + 1)
+    joined = b"".join((content or b"") + padding[: width - len(content or b"")] for content in contents)
+    return np.frombuffer(joined, np.uint8).reshape(len(contents), width)
+
+
+def encode(batch: pa.RecordBatch, parameters: Sequence[Described], manner: Manner, first: int = 0) -> list[bytes]:
+    """Return the rows of a batch, each as a vardata part has it.
+
+    `first` is the number of the batch's first row, for errors. Raises TheirError, naming column and row.
+    """
+    found: list[list[bytes | Undef | None]] = []
+    for field, values, info in zip(batch.schema, batch.columns, parameters, strict=True):
+        with located(field.name, first):
+            contents = _contents(values, info, manner)
+        present = values.is_valid().to_pylist()
+        found.append([content if there else Undef.NULL for content, there in zip(contents, present, strict=True)])
+    return [encode_vardata([row]) for row in zip(*found, strict=True)]
+
+
+def _contents(values: pa.Array, info: Described, manner: Manner) -> list[bytes]:
+    codec = text_codec(info.data_type, manner.code, wide=False)
+    cells, _ = encode_column(values, info, manner)
+    whole = [cell.tobytes() for cell in cells]
+    if codec is not None and columns.is_text(values.type):
+        blank = " ".encode(codec)
+        return [_without(cell, blank) for cell in whole]
+    return [cell.rstrip(b"\0") for cell in whole] if info.data_type == DataType.VARCHAR_BYTE else whole
+
+
+def _without(cell: bytes, blank: bytes) -> bytes:
+    while cell.endswith(blank):
+        cell = cell[: -len(blank)]
+    return cell
