@@ -13,7 +13,7 @@ from app.codecs.sas import rendezvous
 from app.codecs.sas.attachment import Attachment
 from app.codecs.sas.dataset import Variable
 from app.codecs.sas.files import FileDescription
-from app.codecs.sas.numbered import message_name
+from app.codecs.sas.numbered import Reader, message_name
 from app.codecs.sas.rendezvous import MapItem, RendezvousDefinition, RendezvousHeader
 from app.model.attachment import AttachmentKind
 from app.wire import WireError
@@ -380,7 +380,7 @@ def test_records_found_at_once_are_those_found_one_by_one(name: str) -> None:
             counted = counted if nul is record and ended else 0
             fields += [i32(len(nul) + counted), string(nul, ended) if name == "ATX" else opaque(record)]
         body = message(name, fields)
-        reader = rendezvous.Reader(body)
+        reader = Reader(body)
         expected = [rendezvous._record_place(reader, "record") for _ in range(reader.count("count", 2))]
         assert rendezvous.record_places(body) == expected
         usual = rendezvous._usual_places(body)
