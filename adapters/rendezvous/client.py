@@ -41,6 +41,10 @@ class Oversized(NamedTuple):
     head: bytes
 
 
+Take = Callable[[bytes | Oversized], None]
+"""Takes a frame that is not the one waited for."""
+
+
 class Client:
     """A connection that stands."""
 
@@ -84,19 +88,30 @@ class Client:
         reply_to = daemon.inbox(self.session, str(next(self._inboxes)))
         return self._answered(subject, reply_to, data, timeout, reply_to)
 
-    def confirm(self, timeout: float) -> None:
-        """Wait until the daemon has taken all that was sent. Raises DaemonError."""
-        own = daemon.inbox(self.session, str(next(self._inboxes)))
-        self._answered(own, own, daemon.PING, timeout, None)
+    def confirm(self, timeout: float, take: Take = lambda _: None) -> None:
+        """Wait until the daemon has taken all that was sent; `take` gets what else arrives meanwhile.
 
-    def _answered(self, subject: str, awaited: str, data: Buffer, timeout: float, reply: str | None) -> Frame:
+        Raises DaemonError.
+        """
+        own = daemon.inbox(self.session, str(next(self._inboxes)))
+        self._answered(own, own, daemon.PING, timeout, None, take)
+
+    def _answered(
+        self, subject: str, awaited: str, data: Buffer, timeout: float, reply: str | None, take: Take = lambda _: None
+    ) -> Frame:
         deadline = time.monotonic() + timeout
         self.publish(daemon.publish(daemon.publish_head(subject, reply), data, is_message=True), timeout)
-        while (left := deadline - time.monotonic()) > 0:
+        answer: Frame | None = None
+        while answer is None and (left := deadline - time.monotonic()) > 0:
             for frame in self.frames(left):
-                if not isinstance(frame, Oversized) and (read := _readable(frame)) and read.subject == awaited:
-                    return read
-        raise DaemonError(f"{self.address} gave no answer within {timeout:g} s")
+                read = None if isinstance(frame, Oversized) else _readable(frame)
+                if answer is None and read is not None and read.subject == awaited:
+                    answer = read
+                else:
+                    take(frame)
+        if answer is None:
+            raise DaemonError(f"{self.address} gave no answer within {timeout:g} s")
+        return answer
 
     def frames(self, timeout: float) -> list[bytes | Oversized]:
         """Return the whole frames that have come; waits up to `timeout` seconds for more bytes.

@@ -55,6 +55,8 @@ class RendezvousReceiver:
         self._is_dropping = False
         self._gap: str | None = "the source begins to receive"
         """What the next message is to say of those before it, which may be missing."""
+        self._failure: BaseException | None = None
+        """Why nothing more can be handed over."""
 
     def status(self) -> dict[str, Any]:
         status = {
@@ -96,9 +98,12 @@ class RendezvousReceiver:
         try:
             for subject in (*_ADVISORIES, *self._settings.subject):
                 client.listen(subject)
-            client.confirm(self._settings.connect_timeout)
+            self._mark_gap()
+            client.confirm(self._settings.connect_timeout, self._take)
             self._up(client)
             while not stop.is_set():
+                if self._failure is not None:
+                    raise self._failure
                 for frame in client.frames(_IDLE):
                     self._take(frame)
                 if self._outage.failures and self._is_steady():
@@ -147,6 +152,13 @@ class RendezvousReceiver:
             self._log.error("messages_dropped", buffer=self._settings.buffer, total=self._buffer.dropped)
 
     def _hand_over(self, intake: Intake) -> None:
+        """Give the intake what has come, until the buffer is closed and empty."""
+        try:
+            self._give(intake)
+        except BaseException as error:  # noqa: BLE001 - the thread that reads raises it
+            self._failure = error
+
+    def _give(self, intake: Intake) -> None:
         while (taken := self._buffer.take()) is not None:
             messages, refusal = taken
             if refusal is not None:
@@ -167,12 +179,16 @@ class RendezvousReceiver:
         self._advisories[level] += 1
         self._log.log(_LEVELS.get(level, logging.INFO), "advisory_received", subject=frame.subject, **_facts(told))
 
+    def _mark_gap(self) -> None:
+        """Have the next message say that others may be missing before it."""
+        if self._was_connected:
+            self._gap = "the connection to the daemon was broken"
+
     def _up(self, client: Client) -> None:
         self._connected_at = time.monotonic()
         self._status = connected(session=client.session)
         self._log.info("connected", session=client.session, subjects=self._settings.subject)
         if self._was_connected:
-            self._gap = "the connection to the daemon was broken"
             self._log.warning("messages_possibly_lost", reason="what was published without a connection does not come")
         self._was_connected = True
 

@@ -83,7 +83,7 @@ def lengths_of(table: pq.ParquetFile, charset: str) -> dict[str, int]:
 
 def batches_of(table: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     """Return a file's rows, read in this thread alone: it may be a file of Python's, whose place all readers share."""
-    batches: Iterator[pa.RecordBatch] = table.iterbatches_of(ROWS_A_BATCH, use_threads=False)
+    batches: Iterator[pa.RecordBatch] = table.iter_batches(ROWS_A_BATCH, use_threads=False)
     return batches
 
 

@@ -62,6 +62,7 @@ _DIALECTS = mask_of(DIALECTS[0])
 _HEADS = (b"\x06HDR\0", b"\x04HDR\0")
 """How the first field of a header begins, with an identifier or without."""
 _HEAD_AT = 8
+_COUNT_DIGITS = 10
 _PARTS = frozenset({"DAT", "VAR", "ATO", "ATI", "ATC", "FDC", "ATX", "ATB"})
 
 
@@ -103,7 +104,7 @@ def _unknown(name: str) -> TheirError:
 
 def _count(message: PhysicalMessage) -> int:
     told = message.properties.get(PARTS, "")
-    return int(told) if told.isascii() and told.isdigit() else read_last(message.body)
+    return int(told) if told.isascii() and told.isdigit() and len(told) <= _COUNT_DIGITS else read_last(message.body)
 
 
 def _header(message: PhysicalMessage) -> MessageHeader:

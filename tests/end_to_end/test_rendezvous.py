@@ -20,6 +20,7 @@ from app.model.attachment import AttachmentKind
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.loads import assert_same_table, await_finished, mixed, table
 from tests.support.mosquitto import Mosquitto
+from tests.support.publish import connected
 from tests.support.publish import publish as publish_mqtt
 from tests.support.rendezvous_daemon import RendezvousDaemon, real_daemon
 from tests.support.rendezvous_program import messages
@@ -197,3 +198,19 @@ def test_advisories_are_counted_in_the_metrics(place: Place, tmp_path: Path) -> 
         process.until(lambda: process.samples().total("source_advisories", source="sas", level="WARN") == 1)
         assert process.samples().total("source_dropped_messages", source="sas") == 0
         assert "advisory_received" in process.log
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_tibrvmsg_messages_over_mqtt_are_put_together(tmp_path: Path, version: str) -> None:
+    sent = mixed(Program(Random(8)), 12)
+    with Mosquitto(tmp_path) as broker:
+        settings = mqtt_source("sas", broker.port, "rv/messages", version, "qos = 2\n", "sas_rendezvous")
+        with GatewayProcess(tmp_path, settings) as process:
+            process.await_source("sas")
+            client = connected(broker.port, "3.1.1")
+            for at in range(0, len(sent), 3):
+                for body in messages(sent[at : at + 3]):
+                    client.publish("rv/messages", body, 2).wait_for_publish(30)
+            client.disconnect()
+            client.loop_stop()
+            check(process, sent)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import structlog
 
+from adapters.rendezvous.client import Client, Oversized
 from adapters.rendezvous.receiver import RendezvousReceiver
 from adapters.rendezvous.sender import RendezvousSender
 from adapters.rendezvous.settings import DestinationSettings, SourceSettings
@@ -156,6 +157,42 @@ def test_a_source_reads_on_while_nothing_can_be_written_and_says_what_it_drops(
         stalled.open.set()
         until(lambda: len(stalled.messages) + receiver.status()["dropped"] == 400)
     assert [entry["event"] for entry in logged].count("messages_dropped") >= 1
+
+
+class Broken(Collector):
+    """An intake that fails."""
+
+    def submit(self, messages: Any, on_durable: Any) -> None:
+        raise OSError("the journal is gone")
+
+
+def test_an_intake_that_fails_ends_the_source(daemon: RendezvousDaemon, sender: RendezvousSender) -> None:
+    receiver, failures = source(daemon.port), list[BaseException]()
+
+    def run() -> None:
+        try:
+            receiver.run(Broken(), threading.Event())
+        except OSError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    until(lambda: receiver.status()["connected"])
+    sender.send([tibrv(1)])
+    thread.join(10)
+    assert [str(error) for error in failures] == ["the journal is gone"]
+
+
+def test_what_comes_while_a_source_begins_to_listen_is_not_lost(daemon: RendezvousDaemon) -> None:
+    """A publication that the daemon sends before it confirms the subscription, and one right behind."""
+    client = Client(SourceSettings.model_validate({"daemon": str(daemon.port), "subject": "A"}), 1 << 20)
+    client.listen("A")
+    frames = [envelope("A", "D", [Field("x", 0, "I32", number)]) for number in range(3)]
+    client.publish(frames[:2], 5)
+    taken: list[bytes | Oversized] = []
+    client.confirm(5, taken.append)
+    assert taken == frames[:2]
+    client.close()
 
 
 def test_a_delivery_begins_again_on_another_connection(daemon: RendezvousDaemon, sender: RendezvousSender) -> None:
