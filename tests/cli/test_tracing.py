@@ -132,6 +132,31 @@ RECEIVE: ascii, full_swap, 70205-XCI     (1 segment, len: 104)
 """
 
 
+# The document has runs of blanks as one, three stars more and "errops", which no kernel prints.
+FIRST_DOCUMENTED = """\
+REQUEST: ascii, full_swap, 70205-XCI (1 segment, len: 120)
+dbs SEGMENT 1 (1 part, len: 120)
+session_sqlmode, user_cmd
+with_info
+command PART (1 argument, size: 28136)
+buf(57):
+'SELECT EMPNAME, EMPNO FROM EMP WHRE FIRST_NAME = 'Martin''
+
+RECEIVE: ascii, full_swap, 70205-XCI (1 segment, len: 88)
+*** -3014 / RETURN SEGMENT 1 (1 part, len: 88)
+select_fc, errpos: 37, sqlstate: '42000'
+errortext PART (1 argument, size: 32080)
+buf(28): 'Invalid end of SQL statement'
+"""
+
+
+def test_the_first_example_is_printed_as_documented(run: Run, in_folder: Path, packets: dict[str, Any]) -> None:
+    found = [packets[name] for name in EXAMPLES[:2]]
+    Path("packets.hex").write_text("\n".join(f"{each['direction']} {each['hex']}" for each in found))
+    printed = run("trace", "--as", "order-packet", "--hex", "packets.hex").out
+    assert [" ".join(line.split()) for line in printed.splitlines()[1:]] == FIRST_DOCUMENTED.splitlines()
+
+
 @pytest.mark.parametrize("words", [True, False], ids=["said", "unsaid"])
 def test_order_packets_are_printed_as_their_vtrace(
     run: Run, monkeypatch: pytest.MonkeyPatch, packets: dict[str, Any], words: bool

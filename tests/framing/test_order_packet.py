@@ -502,3 +502,25 @@ def test_mutated_tables_are_finished_or_quarantined(tmp_path: Path) -> None:
             receive(context, [broken])
             states = {record.state for record in records(context)}
             assert states <= {AttachmentState.FINISHED, AttachmentState.QUARANTINED, AttachmentState.RECEIVING}
+
+
+@pytest.mark.parametrize(
+    ("broken", "at", "why"),
+    [("00c1a00000", 2, "A0 are no two decimal digits"), ("00c7123456", 0, "the number does not fit fixed(5,0)")],
+    ids=["no digits", "too large"],
+)
+def test_a_value_that_is_none_is_told_with_its_row_and_byte(tmp_path: Path, broken: str, at: int, why: str) -> None:
+    """Rows of several packets are read together; the byte is that of its own part."""
+    of = part(PartKind.PARSID, [STATEMENT])
+    last = data(ROWS[6:], PartAttribute.LAST)
+    size, value = len(last.buffer) // 4, bytes.fromhex(broken)
+    buffer = last.buffer[:size] + value + last.buffer[size + len(value) :]
+    sent = [
+        packet(reply(of, *DESCRIBED, part(PartKind.RESULTCOUNT, 6), data(ROWS[:6], PartAttribute.FIRST))),
+        packet(reply(of, part(PartKind.RESULTCOUNT, 10), last._replace(buffer=buffer))),
+    ]
+    with service_context(tmp_path) as context:
+        receive(context, [sent])
+        (record,) = records(context)
+        assert record.state is AttachmentState.QUARANTINED
+        assert record.reason == f"row[7].value[0] at byte {size + at}: {why}"

@@ -103,13 +103,6 @@ def doubles(cells: Bytes, absent: Flags) -> pa.Array:
     return pa.Array.from_buffers(pa.float64(), len(cells), [bitmap, pa.py_buffer(values)], nulls)
 
 
-def significant_digits(cells: Bytes, absent: Flags) -> int:
-    """Return the digits of the longest number, for cells that `doubles` has read."""
-    used = np.bitwise_or.reduce(cells[~absent & (cells[:, :1] != _ZERO).all(axis=1), 1:], axis=0)
-    places = np.flatnonzero(used)
-    return 0 if not len(places) else 2 * int(places[-1]) + 1 + bool(used[places[-1]] & 0x0F)
-
-
 @contextmanager
 def _from_row(first: int) -> Iterator[None]:
     """Count the row of a bad value from the beginning of its column."""

@@ -51,7 +51,8 @@ class LongTimes(Exception):
 
 class Column(NamedTuple):
     """A column of rows about to be read: what describes it, its Arrow type, its values without their undef bytes, which
-    of them are absent, which of them have two bytes a character, and what reads one of them by itself."""
+    of them are absent, which of them have two bytes a character, what reads one of them by itself, and what errors call
+    one: its name, and its byte in the part."""
 
     number: int
     info: Described
@@ -60,6 +61,7 @@ class Column(NamedTuple):
     absent: Flags
     wide: Flags
     read_one: Callable[[int], Any]
+    place: Callable[[int], tuple[str, int]]
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -72,10 +74,12 @@ def decode(
     manner: Manner,
     schema: pa.Schema,
     long_name: LongName = named_by_descriptor,
+    first: int = 0,
 ) -> pa.RecordBatch:
     """Return so many rows of a data part. Undef bytes are nulls, whichever they are.
 
-    Raises WireError as `app.codecs.sapdb.rows.decode_rows` does, and LongTimes.
+    `first` is the number of the first row, for errors. Raises WireError as `app.codecs.sapdb.rows.decode_rows` does,
+    and LongTimes.
     """
     size = row_size(parameters)
     if count < 0 or count * size > len(buffer):
@@ -83,16 +87,20 @@ def decode(
     rows = np.frombuffer(buffer, np.uint8, count * size).reshape(count, size)
     arrays = []
     for number, (info, field) in enumerate(zip(parameters, schema, strict=True)):
-        arrays.append(read_column(_column(rows, number, info, field.type, manner), manner, long_name))
+        arrays.append(read_column(_column(rows, number, info, field.type, manner, first), manner, long_name))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def decode_parts(
-    parts: Sequence[tuple[Buffer, int]], parameters: Sequence[ParameterInfo], manner: Manner, schema: pa.Schema
+    parts: Sequence[tuple[Buffer, int]],
+    parameters: Sequence[ParameterInfo],
+    manner: Manner,
+    schema: pa.Schema,
+    first: int = 0,
 ) -> pa.RecordBatch:
     """Return the rows of several data parts (the buffer and its number of rows of each) as one batch.
 
-    Raises WireError, with the row and the byte of the part that it is in, and LongTimes.
+    `first` is the number of the first row. Raises WireError, with the byte in its part, and LongTimes.
     """
     size = row_size(parameters)
     try:
@@ -100,20 +108,23 @@ def decode_parts(
         return decode(joined, parameters, sum(count for _, count in parts), manner, schema)
     except WireError:
         for buffer, count in parts:
-            decode(buffer, parameters, count, manner, schema)
+            decode(buffer, parameters, count, manner, schema, first=first)
+            first += count
         raise
 
 
-def _column(rows: Bytes, number: int, info: ParameterInfo, wanted: pa.DataType, manner: Manner) -> Column:
+def _column(rows: Bytes, number: int, info: ParameterInfo, wanted: pa.DataType, manner: Manner, first: int) -> Column:
     at, size = info.bufpos - 1, rows.shape[1]
     cells = rows[:, at : at + info.in_out_len]
 
+    def place(row: int) -> tuple[str, int]:
+        return f"row[{first + row}].value[{number}]", row * size + at
+
     def read_one(row: int) -> Any:
-        where = f"row[{row}].value[{number}]"
-        return decode_value(info.data_type, memoryview(cells[row].tobytes()), manner, where, row * size + at)
+        return decode_value(info.data_type, memoryview(cells[row].tobytes()), manner, *place(row))
 
     undef = cells[:, 0]
-    return Column(number, info, wanted, cells[:, 1:], undef >= FIRST_UNDEF, undef == WIDE, read_one)
+    return Column(number, info, wanted, cells[:, 1:], undef >= FIRST_UNDEF, undef == WIDE, read_one, place)
 
 
 def read_column(column: Column, manner: Manner, long_name: LongName) -> pa.Array:
@@ -127,7 +138,7 @@ def read_column(column: Column, manner: Manner, long_name: LongName) -> pa.Array
             column.read_one(error.row)
         if pa.types.is_time(column.wanted):
             raise LongTimes(column.number) from None
-        raise WireError(f"row[{error.row}].value[{column.number}]", -1, error.why) from None
+        raise WireError(*column.place(error.row), error.why) from None
     except moments.Mixed:
         return _one_by_one(column)
 

@@ -26,31 +26,40 @@ def decode(
     manner: Manner,
     schema: pa.Schema,
     long_name: LongName = named_by_descriptor,
+    first: int = 0,
 ) -> pa.RecordBatch:
     """Return the rows of a vardata part. Fields without a value are nulls, whichever they are.
 
-    Raises WireError as `app.codecs.sapdb.rows.decode_vardata` does, and LongTimes.
+    `first` is the number of the first row, for errors. Raises WireError as `app.codecs.sapdb.rows.decode_vardata` does,
+    and LongTimes.
     """
     rows = list(vardata_fields(buffer))
     for number, fields in enumerate(rows):
         if len(fields) != len(parameters):
             at = fields[0][0] if fields else 0
-            raise WireError(f"row[{number}]", at, f"{len(fields)} fields of {len(parameters)} parameters")
+            raise WireError(f"row[{first + number}]", at, f"{len(fields)} fields of {len(parameters)} parameters")
     arrays = [
-        _column([row[number] for row in rows], number, info, field.type, manner, long_name)
+        _column([row[number] for row in rows], number, info, field.type, manner, long_name, first)
         for number, (info, field) in enumerate(zip(parameters, schema, strict=True))
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _column(
-    fields: Sequence[_Field], number: int, info: Described, wanted: pa.DataType, manner: Manner, long_name: LongName
+    fields: Sequence[_Field],
+    number: int,
+    info: Described,
+    wanted: pa.DataType,
+    manner: Manner,
+    long_name: LongName,
+    first: int,
 ) -> pa.Array:
+    def place(row: int) -> tuple[str, int]:
+        return f"row[{first + row}].value[{number}]", fields[row][0]
+
     def read_one(row: int) -> Any:
-        at, field = fields[row]
-        if not isinstance(field, bytes):
-            return field
-        return decode_content(info.data_type, field, manner, f"row[{row}].value[{number}]", at)
+        field = fields[row][1]
+        return decode_content(info.data_type, field, manner, *place(row)) if isinstance(field, bytes) else field
 
     contents = [field if isinstance(field, bytes) else None for _, field in fields]
     if info.data_type in BYTES and info.data_type != DataType.VARCHAR_BYTE:
@@ -61,7 +70,7 @@ def _column(
         # One of them is no value, and reading it says why.
         contents = [None if content is None else read_one(row) and None for row, content in enumerate(contents)]
     cells = _padded(contents, info, max(sizes, default=0), manner)
-    column = Column(number, info, wanted, cells, absent, np.zeros(len(absent), np.bool_), read_one)
+    column = Column(number, info, wanted, cells, absent, np.zeros(len(absent), np.bool_), read_one, place)
     return read_column(column, manner, long_name)
 
 

@@ -92,7 +92,8 @@ def data_set(record: AttachmentRecord, received: Received, store: StoreTable) ->
     if not chosen:
         raise TheirError("no-columns", "shortinfo", -1, "none of the columns is one of the rows' direction")
     names = _names(described, chosen)
-    table = _Table(tuple(chosen), types.schema(names, chosen, {}))
+    called = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2}
+    table = _Table(tuple(chosen), types.schema(names, chosen, called))
     while True:
         try:
             count = store(table.schema, _batches(record, received, table))
@@ -164,7 +165,9 @@ def _in_order(record: AttachmentRecord, received: Received) -> Iterator[_Some]:
 def _decoded(held: Sequence[_Some], table: _Table) -> pa.RecordBatch:
     some = held[0]
     if some.is_varying:
-        batch = varying.decode(some.buffer, table.parameters, some.manner, table.schema, _long_names(some, table))
+        batch = varying.decode(
+            some.buffer, table.parameters, some.manner, table.schema, _long_names(some, table), some.first
+        )
         if batch.num_rows != some.length:
             why = f"{batch.num_rows} rows, where the part says {some.length}"
             raise TheirError("bad-rows", "vardata", -1, why)
@@ -172,10 +175,12 @@ def _decoded(held: Sequence[_Some], table: _Table) -> pa.RecordBatch:
     parameters: Sequence[ParameterInfo] = table.parameters  # type: ignore[assignment]
     if not table.has_longs:
         return data_rows.decode_parts(
-            [(each.buffer, each.length) for each in held], parameters, some.manner, table.schema
+            [(each.buffer, each.length) for each in held], parameters, some.manner, table.schema, some.first
         )
     batches = [
-        data_rows.decode(each.buffer, parameters, each.length, each.manner, table.schema, _long_names(each, table))
+        data_rows.decode(
+            each.buffer, parameters, each.length, each.manner, table.schema, _long_names(each, table), each.first
+        )
         for each in held
     ]
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0] if len(batches) > 1 else batches[0]
@@ -186,7 +191,7 @@ def _long_names(some: _Some, table: _Table) -> data_rows.LongName:
 
     def name(row: int, column: int, descriptor: LongDescriptor) -> str | None:
         if descriptor.valmode in {ValMode.ALLDATA, ValMode.LASTDATA} and descriptor.valpos:
-            data = long_data(some.buffer, descriptor, f"row[{row}].value[{column}]")
+            data = long_data(some.buffer, descriptor, f"row[{some.first + row}].value[{column}]")
             return types.long_text(table.parameters[column].data_type, data, some.manner)
         key = long_key(descriptor)
         return REFERENCE + key[:LONG_ID_SIZE].hex() if key else None

@@ -56,7 +56,10 @@ class AttachmentView(BaseModel):
     description: str = Field(examples=["Text file..."])
     minor_version: int
     major_version: int
-    correl_id: str = Field(description="the attachment correlid, 16 bytes; of an IBM MQ group its GroupId, 24 bytes")
+    correl_id: str = Field(
+        description="the attachment correlid, 16 bytes; of an IBM MQ group its GroupId, and of order packets the "
+        "identifier of the statement or of the LONG value, 24 bytes"
+    )
     message: str | None = Field(description="the message it came with")
     ordinal: int = Field(description="its place in that message, from 0")
     progress: Progress
