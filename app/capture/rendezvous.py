@@ -1,4 +1,4 @@
-"""Messages of TIB/Rendezvous in lines of hexadecimal: one tibrvMsg on each, taken as it is."""
+"""Messages of TIB/Rendezvous in lines of hexadecimal: one tibrvMsg on each line, unchanged."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -14,8 +14,10 @@ _HEAD = struct.Struct(">I4s")
 
 
 def read(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
-    """The messages of a capture in their order. Refused are `bad-capture`: a line; `bad-rendezvous-message`: bytes that
-    are not one whole message."""
+    """Yield the messages of a capture in their order.
+
+    A bad line is refused as `bad-capture`, and bytes that are not one whole message as `bad-rendezvous-message`.
+    """
     initial = origin.initial
     for found in captures(lines, origin):
         if isinstance(found, Refused):
@@ -28,15 +30,15 @@ def read(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
 
 
 def is_message(data: bytes) -> bool:
-    """Whether this begins as a tibrvMsg does."""
+    """Tell whether these bytes begin like a tibrvMsg."""
     return data[4:8] == MAGIC
 
 
 def _wrong(data: bytes) -> str:
-    """Why this is not one whole message; empty where it is."""
+    """Return why this is not one whole message, or an empty text if it is."""
     if len(data) < _HEAD.size:
-        return f"{len(data)} bytes, where a message has at least {_HEAD.size}"
+        return f"{len(data)} bytes; a message has at least {_HEAD.size}"
     size, magic = _HEAD.unpack_from(data)
     if magic != MAGIC:
-        return f"{magic.hex().upper()} stands at byte 4, where a message has {MAGIC.hex().upper()}"
-    return "" if size == len(data) else f"a message of {size:,} bytes by its length, and there are {len(data):,}"
+        return f"expected {MAGIC.hex().upper()} at byte 4, found {magic.hex().upper()}"
+    return "" if size == len(data) else f"the message's length is {size:,} bytes, but there are {len(data):,}"

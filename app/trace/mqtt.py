@@ -1,4 +1,4 @@
-"""Explains MQTT packets: their fixed header, and what follows as bytes."""
+"""Explain MQTT packets: their fixed header, and the rest as bytes."""
 
 from app.codecs.mqtt.fixed_header import FixedHeader
 from app.codecs.mqtt.packets import packets as whole_packets
@@ -7,7 +7,7 @@ from app.wire import Cell
 
 
 def packets(data: memoryview, _: Said) -> list[Frame]:
-    """Whole packets, one behind the other."""
+    """Explain whole packets, one after the other."""
     if not data:
         FixedHeader.decode(data)
     frames: list[Frame] = []

@@ -1,4 +1,4 @@
-"""Explains tibrvMsg messages: where each field lies, and what the fields say."""
+"""Explain tibrvMsg messages: the position of each field, and its value."""
 
 from collections.abc import Iterable, Iterator
 from math import isfinite
@@ -54,8 +54,10 @@ def _called(field: Field) -> str:
 
 
 def described(fields: Iterable[Field]) -> list[dict[str, Any]]:
-    """Return fields as JSON has them: each with name, id, type and value. Bytes are in hexadecimal as `value_hex`, and
-    floating-point numbers have their bytes beside them as `bits`."""
+    """Return fields as JSON values: each with name, id, type and value.
+
+    Bytes are in hexadecimal as `value_hex`. Floating-point numbers also have their bytes as `bits`.
+    """
     return [{"name": each.name, "id": each.id, "type": each.type, **_value(each)} for each in fields]
 
 
@@ -83,5 +85,5 @@ def _plain(api_type: str, value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """A number as JSON has it: those that are not finite by their names."""
+    """Return a number as a JSON value: one that is not finite by its name."""
     return str(value) if isinstance(value, float) and not isfinite(value) else value
