@@ -262,7 +262,7 @@ def test_a_descriptor_without_its_file_is_no_message(run: Run, tmp_path: Path) -
     alone.write_text('{"msg_type": 100001}')
     result = run("journal", "import", alone, "--format", "raw", "--to", tmp_path / "journal")
     assert result.code == 1
-    assert "neither an MQ image, nor a descriptor beside it" in result.err
+    assert "not an MQ image; give it a descriptor" in result.err
 
 
 def test_a_journal_in_use_and_a_place_without_one_say_so(run: Run, tmp_path: Path) -> None:

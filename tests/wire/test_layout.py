@@ -329,12 +329,12 @@ def test_tables_that_no_message_can_follow_are_refused() -> None:
             items: Annotated[list[Item], Many(Item)] = row("items")
             more: Int = row("more")
 
-    with pytest.raises(TypeError, match="may take no bytes"):
+    with pytest.raises(TypeError, match="which can be empty"):
 
         class Endless(Layout):
             streams: Annotated[list[Stream], Many(Stream)] = row("streams")
 
-    with pytest.raises(TypeError, match="what kind of row"):
+    with pytest.raises(TypeError, match="has no row kind"):
 
         class Kindless(Layout):
             number: int = row("a number")
