@@ -80,7 +80,7 @@ def _text(value: bytes, at: int, size: int) -> str:
 
 
 class _Attribute(NamedTuple):
-    """How a value is read, its size in bytes, and the field that it becomes; most values are only checked."""
+    """The reader of a value, its size in bytes, and the field that it becomes; most values are only checked."""
 
     read: Callable[[bytes, int, int], Any]
     size: int = 4

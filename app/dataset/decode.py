@@ -31,7 +31,7 @@ Blocks = Iterable[bytes | bytearray | memoryview]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the observations of a data set are read. `observations` is negative if their number is unknown."""
+    """The way to read the observations of a data set. `observations` is negative if their number is unknown."""
 
     columns: tuple[Column, ...]
     observations: int

@@ -34,7 +34,7 @@ _TEXT_CONTROLS = b"\t\n\r"
 
 
 class Representation(NamedTuple):
-    """How the values of a data set are written. `charset` is the name of a Python codec."""
+    """The representation of the values of a data set. `charset` is the name of a Python codec."""
 
     order: ByteOrder
     float_format: FloatFormat = "ieee"

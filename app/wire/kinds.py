@@ -33,7 +33,7 @@ _SIZES = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8, "f": 4
 
 
 class Context(NamedTuple):
-    """How one sender writes numbers and characters. A table never states any of this.
+    """One sender's representation of numbers and characters, which a table never states.
 
     `order` is the byte order, `charset` a Python codec for text, `long` the bytes of a C long. `nul` states how a text
     ends. "excluded": with a NUL that the length does not count. "included": with a NUL that the length counts.

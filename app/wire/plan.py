@@ -167,7 +167,7 @@ def _steps(rows: tuple[Row, ...], context: Context) -> list[_Step]:
 
 
 class _Tail(NamedTuple):
-    """How a row of variable size is read, and how it is written: as text or otherwise."""
+    """The reader and the writer of a row of variable size; a text has a writer of its own."""
 
     take: Take | None
     text: TextDump | None
