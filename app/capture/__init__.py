@@ -1,12 +1,12 @@
-"""Captures of other programs, as physical messages.
+"""Captures of other programs, read as physical messages.
 
-| format | what it is |
+| format | content |
 |---|---|
-| `qload` | the text that IBM's dmpmqmsg (qload) unloads a queue to |
-| `raw` | a file a message: an MQ image, or a body whose descriptor is given beside it |
+| `qload` | the text to which IBM's dmpmqmsg (qload) unloads a queue |
+| `raw` | one message per file: an MQ image, or a body with its descriptor in a file beside it |
 | `mqtt` | lines of hexadecimal, one or more whole MQTT packets on each |
 | `rendezvous` | lines of hexadecimal, one tibrvMsg on each |
 
-Readers are pure: lines or bytes in, entries out, one message in memory at a time. What they cannot read is an entry
-too, and they go on behind it.
+Readers are pure: they take lines or bytes, yield entries and hold one message in memory at a time. They yield an entry
+for input that they cannot read, and continue after it.
 """

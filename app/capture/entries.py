@@ -1,4 +1,4 @@
-"""What a capture consists of."""
+"""The entries of a capture, and their origin."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -7,15 +7,15 @@ from app.model.framing import FramingTraits
 from app.model.message import PhysicalMessage
 
 LONGEST_MESSAGE: Final = 100 << 20
-"""Bytes of the longest message that is read: what IBM MQ allows a queue's MaxMsgLength to be."""
+"""Size in bytes of the longest message that is read: the maximum that IBM MQ allows for a queue's MaxMsgLength."""
 
 
 class Refused(NamedTuple):
     """A piece of a capture that could not be read.
 
-    `message` has its bytes as its body and what is known of it in its fields. `code` is a word for programs and `why` a
-    sentence for people; `line` counts from 1, `at` is the byte of that line, or of the file where `line` is 0; both are
-    left at 0 and -1 where they mean nothing.
+    `message` has the bytes as its body, and the known facts in its fields. `code` is for programs, and `why` is a
+    sentence for people. `line` counts from 1. `at` is the byte of that line, or of the file if `line` is 0. Where they
+    do not apply, `line` is 0 and `at` is -1.
     """
 
     message: PhysicalMessage
@@ -26,7 +26,7 @@ class Refused(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A piece of a capture that is well-formed and no message; `what` says of which kind."""
+    """A well-formed piece of a capture that is not a message; `what` names its kind."""
 
     what: str
 
@@ -35,23 +35,26 @@ Entry = PhysicalMessage | Refused | Skipped
 
 
 class Origin(NamedTuple):
-    """Where messages of a capture come from. `initial` has their source and framing, and the values of fields that a
-    capture leaves unsaid: 0 and empty where these stay unsaid. `now` is the clock of the import, in µs since 1970.
-    `framing` tells more of the framing that `initial` names."""
+    """The origin of the messages of a capture.
+
+    `initial` has their source and framing, and the values of fields that a capture does not state: 0 and empty if these
+    stay unknown. `now` is the clock of the import, in µs since 1970. `framing` has the traits of the framing that
+    `initial` names.
+    """
 
     initial: PhysicalMessage
     now: Callable[[], int]
     framing: FramingTraits
 
     def completed(self, message: PhysicalMessage) -> PhysicalMessage:
-        """A message with the Encoding and CodedCharSetId that it does not say itself."""
+        """Return a message with the initial Encoding and CodedCharSetId where it has none."""
         initial = self.initial
         if (message.encoding or not initial.encoding) and (message.ccsid or not initial.ccsid):
             return message
         return message._replace(encoding=message.encoding or initial.encoding, ccsid=message.ccsid or initial.ccsid)
 
     def refused(self, body: bytes | memoryview, code: str, why: str, line: int = 0, at: int = -1) -> Refused:
-        """A refusal of bytes of which nothing is known."""
+        """Return a refusal of bytes of which nothing else is known."""
         initial = self.initial
         unread = PhysicalMessage(initial.source, initial.framing, body=body, received_at=self.now())
         return Refused(unread, code, why, line, at)

@@ -1,13 +1,12 @@
-"""Lines of hexadecimal digits: a capture a line, perhaps with the time it was taken at.
+"""Lines of hexadecimal digits: one capture per line, optionally with its time.
 
     # the first message of the morning
     2026-11-21T07:30:00.125Z 30 0f 00 03 ...
-    1795246200125000 300f0003...                    # the same moment in microseconds since 1970
+    1795246200125000 300f0003...                    # the same time in microseconds since 1970
     300f0003...
 
-Empty lines and what follows a `#` mean nothing, and neither do blanks, tabs, colons and hyphens between digits. A first
-word is a time when it is one of ISO 8601 with a `T` (UTC unless it says otherwise), or a number of 16 decimal digits
-without a 0 in front.
+Empty lines and text after a `#` are ignored, as are blanks, tabs, colons and hyphens between digits. The first word is
+a time if it is an ISO 8601 time with a `T` (UTC without a zone), or a number of 16 decimal digits without a leading 0.
 """
 
 import re
@@ -27,7 +26,7 @@ _MICROSECONDS = re.compile(rb"\s*([1-9]\d{15})(?=\s)")
 
 
 class Capture(NamedTuple):
-    """What a line holds: its number, bytes, and when they were captured (µs since 1970, 0 for unknown)."""
+    """The content of a line: its number, its bytes, and their capture time (µs since 1970, 0 if unknown)."""
 
     line: int
     data: bytes
@@ -35,7 +34,7 @@ class Capture(NamedTuple):
 
 
 def captures(lines: Iterable[Line], origin: Origin) -> Iterator[Capture | Refused]:
-    """What the lines hold. Refused are, as `bad-capture`, lines that are not as they should be."""
+    """Yield the content of each line. A malformed line is refused as `bad-capture`."""
     for line in lines:
         try:
             line.require_whole()
@@ -48,30 +47,30 @@ def captures(lines: Iterable[Line], origin: Origin) -> Iterator[Capture | Refuse
 
 
 def capture(line: Line) -> Capture | None:
-    """What a line of hexadecimal digits holds, None for nothing. Raises LineError."""
+    """Return the content of a line of hexadecimal digits, or None if it is empty. Raises LineError."""
     text = line.content.partition(b"#")[0]
     if not text.strip():
         return None
     time, start = _time(text)
     digits = text[start:]
     if wrong := _NO_DIGIT.search(digits):
-        raise LineError(start + wrong.start(), f"this is not hexadecimal: {chr(digits[wrong.start()])!r}")
+        raise LineError(start + wrong.start(), f"not a hexadecimal digit: {chr(digits[wrong.start()])!r}")
     digits = digits.translate(None, _BETWEEN_DIGITS)
     if not digits:
-        raise LineError(start, "a time, and no bytes behind it")
+        raise LineError(start, "no bytes follow the time")
     if len(digits) % 2:
-        raise LineError(len(text), f"this is not hexadecimal: {len(digits):,} digits are an odd number")
+        raise LineError(len(text), f"odd number of hexadecimal digits: {len(digits):,}")
     return Capture(line.number, bytes.fromhex(str(digits, "ascii")), time)
 
 
 def _time(line: bytes) -> tuple[int, int]:
-    """The time in front of a line, 0 for none, and where it ends."""
+    """Return the time at the start of a line (0 if there is none), and where it ends."""
     if found := _ISO_TIME.match(line):
         try:
             return microseconds(str(found[1], "latin-1")), found.end()
         except ValueError:
             raise LineError(
-                found.start(1), f"{str(found[1][:40], 'latin-1')!r} is no time of ISO 8601 from 1970 on"
+                found.start(1), f"{str(found[1][:40], 'latin-1')!r} is not an ISO 8601 time from 1970 on"
             ) from None
     if found := _MICROSECONDS.match(line):
         return int(found[1]), found.end()
@@ -79,7 +78,7 @@ def _time(line: bytes) -> tuple[int, int]:
 
 
 def microseconds(text: str) -> int:
-    """A time of ISO 8601 in microseconds since 1970; UTC unless it says otherwise. Raises ValueError."""
+    """Return an ISO 8601 time in microseconds since 1970; without a zone it is UTC. Raises ValueError."""
     moment = datetime.fromisoformat(text)
     since = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
     if since < 0:

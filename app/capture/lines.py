@@ -1,22 +1,22 @@
-"""The lines of a file, of any length and yet none without end."""
+"""Read the lines of a file, up to a maximum length."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
 LONGEST_LINE: Final = (1 << 29) + (1 << 16)
-"""Bytes of the longest line that is read: the largest MQTT packet in hexadecimal, with some room for a time."""
+"""Size in bytes of the longest line that is read: the largest MQTT packet in hexadecimal, with some room for a time."""
 
 _PIECE = 1 << 20
 
 
 class Readable(Protocol):
-    """A binary file, as far as lines need one."""
+    """The part of a binary file that `lines` needs."""
 
     def readline(self, size: int, /) -> bytes: ...
 
 
 class LineError(ValueError):
-    """A line that does not hold what it should; `at` is the byte where."""
+    """A malformed line; `at` is the byte of the error."""
 
     def __init__(self, at: int, why: str) -> None:
         super().__init__(f"{why} (byte {at})")
@@ -24,20 +24,20 @@ class LineError(ValueError):
 
 
 class Line(NamedTuple):
-    """A line without its end. `is_whole` is false for one that is longer than `LONGEST_LINE` and was cut there."""
+    """A line without its line ending. `is_whole` is false if it was longer than `LONGEST_LINE` and was cut there."""
 
     number: int
     content: bytes
     is_whole: bool = True
 
     def require_whole(self) -> None:
-        """Raises LineError."""
+        """Raise LineError if the line was cut."""
         if not self.is_whole:
-            raise LineError(len(self.content), "the line is longer than any that is read")
+            raise LineError(len(self.content), f"the line is longer than the limit of {LONGEST_LINE:,} bytes")
 
 
 def lines(file: Readable) -> Iterator[Line]:
-    """The lines of a file by their numbers, from 1 on."""
+    """Yield the lines of a file with their numbers, from 1 on."""
     number = 0
     while content := file.readline(LONGEST_LINE):
         number += 1

@@ -1,9 +1,9 @@
-"""Messages of IBM MQ as files: an MQ image, or a body whose descriptor is given beside it.
+"""Messages of IBM MQ as files: an MQ image, or a body with its descriptor in a file beside it.
 
-A descriptor is a JSON object with fields of a physical message: `msg_type`, `encoding`, `ccsid`, `msg_seq_number`,
-`offset`, `msg_flags` and `original_length` are numbers; `correl_id`, `message_id` and `group_id` hexadecimal digits;
-`format` and the values of `properties` are texts; `put_time` and `received_at` times of ISO 8601 or microseconds since
-1970. A field that is not there has its initial value.
+A descriptor is a JSON object with fields of a physical message. `msg_type`, `encoding`, `ccsid`, `msg_seq_number`,
+`offset`, `msg_flags` and `original_length` are numbers. `correl_id`, `message_id` and `group_id` are hexadecimal
+digits. `format` and the values of `properties` are texts. `put_time` and `received_at` are ISO 8601 times or
+microseconds since 1970. A missing field has its initial value.
 """
 
 import json
@@ -21,7 +21,7 @@ from app.model.message import PhysicalMessage
 from app.wire import WireError
 
 LONGEST_DESCRIPTOR: Final = 1 << 20
-"""Bytes of the longest descriptor that is read."""
+"""Size in bytes of the longest descriptor that is read."""
 
 _MQLONG = range(-(1 << 31), 1 << 31)
 _LAST_TIME = microseconds("9999-12-31T23:59:59Z")
@@ -39,7 +39,7 @@ def _correl_id(value: Any) -> bytes:
     except (TypeError, ValueError):
         found = bytes(len(MQ_NO_ID) + 1)
     if len(found) > len(MQ_NO_ID):
-        raise ValueError("hexadecimal digits, 48 at most")
+        raise ValueError("at most 48 hexadecimal digits")
     return identifier(found)
 
 
@@ -61,7 +61,7 @@ def _time(value: Any) -> int:
     except (TypeError, ValueError):
         found = -1
     if not 0 <= found <= _LAST_TIME:
-        raise ValueError("a time of ISO 8601, or microseconds since 1970")
+        raise ValueError("an ISO 8601 time, or microseconds since 1970")
     return found
 
 
@@ -72,7 +72,7 @@ def _properties(value: Any) -> dict[str, str]:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether this is a text that can be written; JSON also has halves of surrogate pairs."""
+    """Tell whether this is a text that can be encoded. JSON also allows unpaired surrogates."""
     return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
 
 
@@ -95,11 +95,11 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
 
 
 def read(content: bytes, descriptor: bytes | None, origin: Origin) -> PhysicalMessage | Refused:
-    """The message of a file's bytes, as the IBM MQ transport would have received it.
+    """Return the message of a file, as the IBM MQ transport would have received it.
 
-    `descriptor` is what is given beside it. A file that has one is a body, whatever it begins with; one without is an
-    MQ image, or else a body that the values of `origin` describe. Refused are `bad-mq-image`, `bad-mq-header`,
-    `bad-descriptor` and `no-descriptor`.
+    With a `descriptor`, the file is a body, whatever it begins with. Without one, it is an MQ image, or else a body
+    that the values of `origin` describe. It is refused as `bad-mq-image`, `bad-mq-header`, `bad-descriptor` or
+    `no-descriptor`.
     """
     initial = origin.initial._replace(body=content, received_at=origin.now())
     if descriptor is not None:
@@ -113,7 +113,7 @@ def read(content: bytes, descriptor: bytes | None, origin: Origin) -> PhysicalMe
         except WireError as error:
             return Refused(initial, "bad-mq-image", f"{error.row}: {error.why}", at=error.at)
     elif origin.framing.needs_descriptor and not initial.msg_type:
-        why = "neither an MQ image, nor a descriptor beside it, nor a message type for all bodies"
+        why = "not an MQ image; give it a descriptor, or a message type for all bodies"
         return Refused(initial, "no-descriptor", why)
     try:
         return unwrap(initial)
@@ -122,20 +122,20 @@ def read(content: bytes, descriptor: bytes | None, origin: Origin) -> PhysicalMe
 
 
 def _fields(descriptor: bytes) -> dict[str, Any]:
-    """Raises ValueError."""
+    """Return the fields of a descriptor. Raises ValueError."""
     try:
         found = json.loads(descriptor)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the descriptor is no JSON: {error}") from None
+        raise ValueError(f"the descriptor is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError("the descriptor is no JSON object")  # noqa: TRY004
+        raise ValueError("the descriptor is not a JSON object")  # noqa: TRY004
     fields = {}
     for name, value in found.items():
         read_value = _FIELDS.get(name)
         if read_value is None:
-            raise ValueError(f"the descriptor has a field {name[:40]!r}, which is none of: {', '.join(_FIELDS)}")
+            raise ValueError(f"the descriptor has an unknown field {name[:40]!r}; known are: {', '.join(_FIELDS)}")
         try:
             fields[name] = read_value(value)
         except ValueError as error:
-            raise ValueError(f"the descriptor's {name} is not {error}") from None
+            raise ValueError(f"the descriptor's {name} must be {error}") from None
     return fields

@@ -1,8 +1,8 @@
-"""MQTT packets in lines of hexadecimal: a publish becomes a message as one that was received does.
+"""MQTT packets in lines of hexadecimal: a publish becomes a message as a received one does.
 
-In which version a publish was written, nothing in it says. The envelope tells: user properties are MQTT 5, and an MQ
-image stands where the payload of one version or the other begins. A publish without either is told nothing by, so for
-framings that travel bare the version has to be given.
+A publish does not state its MQTT version. The envelope reveals it: user properties exist only in MQTT 5, and an MQ
+image stands where the payload of one version or the other begins. Framings that travel without an envelope need the
+version as an argument.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,11 +21,11 @@ from app.wire import WireError
 
 
 def read(lines: Iterable[Line], origin: Origin, version: Version | None = None) -> Iterator[Entry]:
-    """The publishes of a capture in their order.
+    """Yield the publishes of a capture in their order.
 
-    Other packets are skipped, by their names. Refused are `bad-capture`: a line; `bad-mqtt-packet`: from the packet on
-    to the end of its line; `bad-envelope`, `bad-mq-image` and `no-envelope`: a publish, with its payload for its body.
-    `version` None is whichever the envelope tells; it must be given for framings that travel without one.
+    Other packets are skipped, by their names. Refused are, as `bad-capture`, a line; as `bad-mqtt-packet`, a bad packet
+    with the rest of its line; as `bad-envelope`, `bad-mq-image` or `no-envelope`, a publish, with its payload as body.
+    With `version` None, the envelope determines it; framings that travel without an envelope need it.
     """
     for found in captures(lines, origin):
         if isinstance(found, Refused):
@@ -61,7 +61,7 @@ def _message(publish: Publish, unread: PhysicalMessage, origin: Origin, line: in
 
 
 def _version(data: memoryview, packet: Packet) -> Version:
-    """The version that a publish with an envelope is written in; 3.1.1 where it has none."""
+    """Return the version of a publish by its envelope; 3.1.1 without an envelope."""
     if is_image(read_publish(data, packet, "3.1.1").payload):
         return "3.1.1"
     try:

@@ -1,7 +1,7 @@
-"""The text that IBM's dmpmqmsg unloads a queue to, formerly that of qload (SupportPac MO03).
+"""The text to which IBM's dmpmqmsg, formerly qload (SupportPac MO03), unloads a queue.
 
-Sources: IBM MQ, "Using the dmpmqmsg utility" and "Meaning of three letter codes in dmpmqmsg output file"; of the lines'
-grammar no page tells, and the authority is the source of qload as IBM published it.
+Sources: IBM MQ, "Using the dmpmqmsg utility" and "Meaning of three letter codes in dmpmqmsg output file". These pages
+do not describe the grammar of the lines; its source is the code of qload as IBM published it.
 
     * QLOAD Version:1.9 Created:Sat Nov 21 07:30:00 2026
     * Qmgr  = QM1
@@ -13,20 +13,20 @@ grammar no page tells, and the authority is the source of qload as IBM published
     X 48656C6C6F                                         <Hello>
     S ", ~"world~""
 
-| line | is |
+| line | meaning |
 |---|---|
-| `*` | a comment, wherever it stands, as an empty line is |
-| `A code value` | a field of the descriptor; one without a value is as if it were not there |
-| `N` | in place of the descriptor: there is none |
-| `X digits` | bytes of the body in hexadecimal; what stands behind them in `<>` shows them again |
+| `*` | a comment, anywhere, as is an empty line |
+| `A code value` | a field of the descriptor; without a value it is as if absent |
+| `N` | instead of a descriptor: there is none |
+| `X digits` | bytes of the body in hexadecimal; text in `<>` after them repeats them as characters |
 | `S "text"` | bytes of the body as they are, with `~"` for a quotation mark and `~~` for a tilde |
-| `S text` | the same without blanks around it; nothing is escaped |
-| `T text` | bytes of the body as they are, and a line feed behind them |
+| `S text` | the same without surrounding blanks; nothing is escaped |
+| `T text` | bytes of the body as they are, followed by a line feed |
 
-A message is its descriptor and one or more lines of its body. Unlike IBM's program, this one refuses what that one
-takes for something else without a word: numbers and identifiers with anything else in them or behind them, texts behind
-a closing quotation mark, and a field that is given twice, which is how a message without a body reads. And the last
-character of `S text`, which IBM's program loses, is kept.
+A message is its descriptor and one or more lines of its body. IBM's program silently misreads some input, which this
+one refuses: numbers and identifiers that contain or precede other characters, text after a closing quotation mark, and
+a field that is given twice, as after a message without a body. IBM's program loses the last character of `S text`; this
+one keeps it.
 """
 
 import re
@@ -43,7 +43,7 @@ from app.codecs.ibm_mq.words import MQ_NO_ID, MQMT_DATAGRAM
 from app.wire import WireError
 
 HEADS: Final = (b"* QLOAD", b"* DMPMQMSG")
-"""How a file begins; IBM's program takes no other."""
+"""The beginnings of a file that IBM's program accepts."""
 
 _BODY = (b"X", b"S", b"T")
 _KINDS = (b"A", b"N", *_BODY)
@@ -59,28 +59,28 @@ _ESCAPED = re.compile(rb'~(["~])')
 
 def _long(value: bytes, at: int, _: int) -> int:
     if not _NUMBER.fullmatch(value) or (number := int(value)) not in _MQLONG:
-        raise LineError(at, f"{_shown(value)} is no number of 32 bits")
+        raise LineError(at, f"{_shown(value)} is not a 32-bit number")
     return number
 
 
 def _bytes(value: bytes, at: int, size: int) -> bytes:
     value = value.rstrip(b" ")
     if (end := _digits_end(value, 0)) != len(value):
-        raise LineError(at + end, f"this is not hexadecimal: {chr(value[end])!r}")
+        raise LineError(at + end, f"not a hexadecimal digit: {chr(value[end])!r}")
     if len(value) % 2 or len(value) > 2 * size:
-        raise LineError(at, f"{len(value):,} digits, where {size} bytes have {2 * size}")
+        raise LineError(at, f"found {len(value):,} digits; {size} bytes have {2 * size}")
     return bytes.fromhex(str(value, "ascii")).ljust(size, b"\0")
 
 
 def _text(value: bytes, at: int, size: int) -> str:
     text = value.rstrip(b" \0")
     if len(text) > size:
-        raise LineError(at, f"{len(text):,} characters, where {size} are the most")
+        raise LineError(at, f"{len(text):,} characters; at most {size} are allowed")
     return str(text, "latin-1")
 
 
 class _Attribute(NamedTuple):
-    """How a value is read, its size in bytes, and the field that it becomes; most become none and are only checked."""
+    """The reader of a value, its size in bytes, and the field that it becomes; most values are only checked."""
 
     read: Callable[[bytes, int, int], Any]
     size: int = 4
@@ -123,10 +123,10 @@ _CODES = str(b", ".join(_ATTRIBUTES), "ascii")
 
 
 def read(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
-    """The messages of a file in their order, as the IBM MQ transport would have received them.
+    """Yield the messages of a file in their order, as the IBM MQ transport would have received them.
 
-    What is refused is a whole message, with its lines for its body, 200 MiB at most: `bad-unload`; or, where its
-    headers are bad, `bad-mq-header`, with the message as its descriptor describes it.
+    A message is refused as a whole. As `bad-unload`, its body has the message's lines, at most 200 MiB. As
+    `bad-mq-header`, for bad headers, it is the message as its descriptor describes it.
     """
     draft: _Draft | None = None
     for line in lines:
@@ -145,7 +145,7 @@ def read(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
 
 
 class _Draft:
-    """A message as its lines come."""
+    """A message under construction, to which lines are added."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -156,13 +156,13 @@ class _Draft:
         self._refused: tuple[int, int, str] | None = None
 
     def ends_before(self, line: Line) -> bool:
-        """Whether this line begins another message."""
+        """Tell whether this line begins another message."""
         if not line.content.startswith((b"A", b"N")):
             return False
         return self._body is not None or line.content[:5] in self._given
 
     def goes_on(self, line: Line) -> bool:
-        """Adds a line that is like nearly all lines are, digits of a body that has begun; false for any other."""
+        """Add a line of digits to a body that has begun, as nearly all lines are. Return false for any other line."""
         content, body = line.content, self._body
         if body is None or self._refused or not content.startswith(b"X ") or len(body) + len(content) > LONGEST_MESSAGE:
             return False
@@ -184,9 +184,9 @@ class _Draft:
             self._body = bytearray()
 
     def entry(self, origin: Origin) -> Entry:
-        """What the lines have come to."""
+        """Return the message of the lines, or its refusal."""
         if self._refused is None and self._body is None:
-            self._refused = self._number, -1, "a descriptor without a body: a line X, S or T should follow"
+            self._refused = self._number, -1, "the descriptor has no body; a line X, S or T must follow"
         if self._refused is not None:
             line, at, why = self._refused
             return origin.refused(bytes(self._lines), "bad-unload", why, line, at)
@@ -210,17 +210,17 @@ class _Draft:
             self._lines += content[:room] + b"\n"
 
     def _take(self, line: Line) -> None:
-        """Raises LineError."""
+        """Add a line to the message. Raises LineError."""
         content, kind = line.content, line.content[:1]
         line.require_whole()
         if kind not in _KINDS or content[1:2] not in (b"", b" "):
-            raise LineError(0, f"{_shown(content)} is no line of an unloaded queue")
+            raise LineError(0, f"{_shown(content)} is not a line of an unloaded queue")
         if kind in _BODY:
             self._append(content)
         elif kind == b"A":
             self._describe(content)
         elif self._given:
-            raise LineError(0, "a line N stands in place of a descriptor, and here one has begun")
+            raise LineError(0, "a line N replaces the descriptor, but the descriptor has already begun")
         else:
             self._given.add(content[:5])
 
@@ -228,7 +228,7 @@ class _Draft:
         code = content[2:5]
         attribute = _ATTRIBUTES.get(code)
         if attribute is None or content[5:_VALUE_AT].strip(b" "):
-            raise LineError(2, f"{_shown(content[2:])} is none of: {_CODES}")
+            raise LineError(2, f"unknown code {_shown(content[2:])}; known are: {_CODES}")
         self._given.add(content[:5])
         if not content[_VALUE_AT:].strip(b" "):
             return
@@ -240,20 +240,20 @@ class _Draft:
         if self._body is None:
             self._body = bytearray()
             if not self._given:
-                raise LineError(0, "a body without a descriptor: lines A, or a line N, should stand before it")
+                raise LineError(0, "the body has no descriptor; lines A or a line N must precede it")
         self._body += _READ_BODY[content[:1]](content)
         if len(self._body) > LONGEST_MESSAGE:
             self._body = bytearray()
-            raise LineError(0, f"here the message has more than {LONGEST_MESSAGE:,} bytes, the most that are read")
+            raise LineError(0, f"the message exceeds the limit of {LONGEST_MESSAGE:,} bytes")
 
 
 def _hexadecimal(content: bytes) -> bytes:
     start = _blanks_end(content, 1)
     end = _digits_end(content, start)
     if not _SHOWN_AGAIN.fullmatch(content, end):
-        raise LineError(end, f"this is not hexadecimal: {chr(content[end])!r}")
+        raise LineError(end, f"not a hexadecimal digit: {chr(content[end])!r}")
     if (end - start) % 2:
-        raise LineError(end, f"{end - start:,} digits are an odd number")
+        raise LineError(end, f"odd number of hexadecimal digits: {end - start:,}")
     return unhexlify(content[start:end])
 
 
@@ -267,12 +267,15 @@ def _string(content: bytes) -> bytes:
         while (at := content.find(b"~", at)) >= 0 and content[at + 1 : at + 2] in (b'"', b"~"):
             at += 2
         why = (
-            "no quotation mark ends this text" if at < 0 or at + 1 == len(content) else 'behind ~ only ~ or " may stand'
+            "this text has no closing quotation mark"
+            if at < 0 or at + 1 == len(content)
+            else 'only ~ or " may follow ~'
         )
         raise LineError(max(at, start), why)
     if content[found.end() :].strip(b" "):
         raise LineError(
-            found.end(), "something stands behind the text's end; a quotation mark within it is written ~\""
+            found.end(),
+            'unexpected text after the closing quotation mark; write a quotation mark within the text as ~"',
         )
     return _ESCAPED.sub(rb"\1", found[1])
 

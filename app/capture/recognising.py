@@ -1,4 +1,4 @@
-"""What a capture is, by how it begins."""
+"""Recognise the format of a capture by its beginning."""
 
 import re
 from io import BytesIO
@@ -17,7 +17,7 @@ Format = Literal["qload", "raw", "mqtt", "rendezvous"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 LOOKED_AT: Final = 1 << 16
-"""Bytes of a file's beginning that recognition looks at."""
+"""The number of bytes at a file's beginning that recognition reads."""
 
 _AMQSBCG = b"AMQSBCG0"
 _DESCRIPTOR = re.compile(rb"A [A-Z]{3}( |$)|N$")
@@ -25,10 +25,9 @@ _ENOUGH = 1024
 
 
 def recognise(head: bytes, undescribed: str | None = None) -> str:
-    """Return the format of a file that begins with these bytes: all of it, or at least `LOOKED_AT` bytes.
+    """Return the format of a file that begins with these bytes: the whole file, or at least `LOOKED_AT` bytes.
 
-    Lines of hexadecimal digits have the format `undescribed`, where one is given. Raises ValueError, which says what to
-    do.
+    With `undescribed`, lines of hexadecimal digits have that format. Raises ValueError with advice.
     """
     if is_image(head):
         return "raw"
@@ -39,13 +38,13 @@ def recognise(head: bytes, undescribed: str | None = None) -> str:
             return "qload"
         if line.content.strip() and not line.content.startswith((b"*", b"#")):
             return _of_digits(line.content[:_ENOUGH], undescribed)
-    raise ValueError("there is no capture in it")
+    raise ValueError("the file has no capture in it")
 
 
 def _of_digits(line: bytes, undescribed: str | None) -> str:
     data = _beginning(line)
     if not data:
-        raise ValueError("it is none of: " + ", ".join(FORMATS))
+        raise ValueError("unknown format; known are: " + ", ".join(FORMATS))
     if undescribed:
         return undescribed
     if is_message(data):
@@ -54,12 +53,12 @@ def _of_digits(line: bytes, undescribed: str | None) -> str:
         header, _ = FixedHeader.decode(data)
         require_flags(header, 0)
     except WireError:
-        raise ValueError("it has hexadecimal digits, of neither MQTT packets nor a tibrvMsg") from None
+        raise ValueError("its hexadecimal digits are neither MQTT packets nor a tibrvMsg") from None
     return "mqtt"
 
 
 def _beginning(line: bytes) -> bytes:
-    """What a line that may be cut begins with; nothing where that is not hexadecimal."""
+    """Return the bytes that a possibly cut line begins with; none if it is not hexadecimal."""
     for end in (len(line), len(line) - 1):
         try:
             found = capture(Line(0, line[:end]))

@@ -1,6 +1,8 @@
-"""What a data set has beside its variables and observations: indexes, and integrity constraints, whose layout is not
-published. Both are metadata of its table: `sas.indexes` (JSON) and `sas.constraints` (base64 of the bytes as they
-came)."""
+"""The parts of a data set beside its variables and observations: indexes and integrity constraints.
+
+The layout of integrity constraints is not published. Both are metadata of the data set's table: `sas.indexes` (JSON)
+and `sas.constraints` (base64 of the bytes as received).
+"""
 
 import binascii
 import json
@@ -12,13 +14,14 @@ from app.codecs.sas.indexes import Index
 
 INDEXES, CONSTRAINTS = "sas.indexes", "sas.constraints"
 MOST_BYTES = 1 << 20
-"""Bytes of a data set's indexes, and of its integrity constraints, that are kept; they are metadata of every file."""
+"""The maximum size in bytes of a data set's indexes, and of its integrity constraints; every file has them as metadata.
+"""
 
 _INT_32 = range(-(1 << 31), 1 << 31)
 
 
 def written_indexes(indexes: Iterable[Index]) -> str:
-    """Indexes as metadata."""
+    """Return indexes as metadata."""
     listed = [
         {"name": each.name, "variables": each.variables, "flags": each.flags, "upercmx": each.upercmx}
         for each in indexes
@@ -27,7 +30,7 @@ def written_indexes(indexes: Iterable[Index]) -> str:
 
 
 def read_indexes(said: Mapping[str, str]) -> tuple[Index, ...]:
-    """The indexes that metadata tell. Raises ValueError, which says what is wrong."""
+    """Return the indexes in metadata. Raises ValueError that states the fault."""
     text = said.get(INDEXES, "")
     if not text:
         return ()
@@ -37,17 +40,17 @@ def read_indexes(said: Mapping[str, str]) -> tuple[Index, ...]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(listed, list):
-        raise ValueError("not an array of indexes")  # noqa: TRY004 - what is wrong is what the text says
+        raise ValueError("not an array of indexes")  # noqa: TRY004 - the fault is in the text, not in a type
     return tuple(_index(number, each) for number, each in enumerate(listed, 1))
 
 
 def written_constraints(data: bytes) -> str:
-    """Integrity constraints as metadata."""
+    """Return integrity constraints as metadata."""
     return b64encode(data).decode()
 
 
 def read_constraints(said: Mapping[str, str]) -> bytes:
-    """The integrity constraints that metadata hold. Raises ValueError, which says what is wrong."""
+    """Return the integrity constraints in metadata. Raises ValueError that states the fault."""
     text = said.get(CONSTRAINTS, "")
     _check_size(text)
     try:
@@ -60,13 +63,13 @@ def _index(number: int, said: Any) -> Index:
     given = said if isinstance(said, dict) else {}
     name, variables = given.get("name"), given.get("variables")
     if not isinstance(name, str) or not name or not isinstance(variables, list) or not variables:
-        raise ValueError(f"index {number} has no name, or no variables")
+        raise ValueError(f"index {number} needs a name and variables")
     if not all(isinstance(variable, str) and variable for variable in variables):
-        raise ValueError(f"index {number}: a variable's name is text")
+        raise ValueError(f"index {number}: a variable's name must be text")
     flags, upercmx = given.get("flags", 0), given.get("upercmx", 0)
     for key, value in (("flags", flags), ("upercmx", upercmx)):
         if type(value) is not int or value not in _INT_32:
-            raise ValueError(f"index {number}: {key} {value!r} is no integer of four bytes")
+            raise ValueError(f"index {number}: {key} {value!r} is not a four-byte integer")
     return Index(upercmx=upercmx, name=name, flags=flags, variable_count=len(variables), variables=variables)
 
 

@@ -1,4 +1,4 @@
-"""What SAS allows of names, labels, formats and lengths, before anything is sent.
+"""The rules of SAS for names, labels, formats and lengths, checked before anything is sent.
 
 Sources: SAS, "Rules for SAS Names", "SAS Name Literals", "Length and Precision of Variables"; the Common Messaging
 Interface's attachment option ATTACH_VERSION=VERSION_8, without which a SAS of version 8 cannot read an attachment.
@@ -13,27 +13,29 @@ from app.dataset.formats import Format
 from app.model.attachment import DataSetVersion
 
 LONGEST_NAME = 32
-"""The longest name of a variable or a member, in bytes."""
+"""The maximum length in bytes of the name of a variable or a member."""
 LONGEST_LABEL = 256
 LONGEST_LIBRARY = 8
 WIDEST_FORMAT = 32_767
 MOST_DECIMALS = 31
 
 LONGEST_FORMAT: Mapping[DataSetVersion, int] = {"V8": 8, "V9": 32}
-"""Bytes of a format's name, the `$` of a character format included."""
+"""The maximum length in bytes of a format's name, including the `$` of a character format."""
 
 _LONGEST_REFERENCE = 64
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FORMAT_NAME = re.compile(r"\$?(?:[A-Za-z_](?:[A-Za-z0-9_]*[A-Za-z_])?)?")
-# TAB, LF and CR occur in texts; other controls make messages unreadable.
+# Texts may contain TAB, LF and CR; other control characters make messages unreadable.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _INTEGER = re.compile(r"-?[0-9]{1,5}")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_]")
 
 
 class Fault(NamedTuple):
-    """Something wrong with a variable (None: with the data set), or worth a warning: `code` is for programs; `row` is
-    an observation's number, from 1, where it is about one."""
+    """A fault in a variable (None: in the data set), or a reason for a warning.
+
+    `code` is for programs. `row` is the number of an observation, from 1, if the fault is in one.
+    """
 
     variable: str | None
     code: str
@@ -42,7 +44,7 @@ class Fault(NamedTuple):
 
 
 def name_faults(names: Iterable[str], charset: str, *, literals: bool = False) -> Iterator[Fault]:
-    """What is wrong with variables' names. With `literals` they may be anything, as with VALIDVARNAME=ANY."""
+    """Yield the faults in variables' names. With `literals`, any name is allowed, as with VALIDVARNAME=ANY."""
     taken: set[str] = set()
     for name in names:
         if (why := _name_fault(name, charset, LONGEST_NAME, literals=literals)) is not None:
@@ -53,7 +55,7 @@ def name_faults(names: Iterable[str], charset: str, *, literals: bool = False) -
 
 
 def data_set_name_faults(library: str, member: str, charset: str) -> Iterator[Fault]:
-    """What is wrong with the name `library.member`."""
+    """Yield the faults in the name `library.member`."""
     for code, word, longest in (("library", library, LONGEST_LIBRARY), ("member", member, LONGEST_NAME)):
         if (why := _name_fault(word, charset, longest, literals=False)) is not None:
             yield Fault(None, code, f"{code} {word!r}: {why}")
@@ -66,23 +68,23 @@ def _name_fault(name: str, charset: str, longest: int, *, literals: bool) -> str
     if not 1 <= size <= longest or not name.strip():
         return f"a name has 1 to {longest} bytes, this one {size}"
     if _CONTROL.search(name):
-        return "a name has no control characters"
+        return "a name must not have control characters"
     if not literals and not _NAME.fullmatch(name):
-        return "a name has letters, digits and _ only, and begins with no digit"
+        return "a name must have only letters, digits and _, and must not begin with a digit"
     return None
 
 
 def charset_fault(charset: str) -> str | None:
-    """What is wrong with the character set of a data set."""
+    """Return the fault in the character set of a data set, or None."""
     try:
         text.blank(charset)
     except ValueError:
-        return f"in character set {charset} a blank is more than one byte, which SAS cannot have"
+        return f"in character set {charset} a blank has more than one byte; SAS needs one byte"
     return None
 
 
 def label_fault(label: str, charset: str) -> str | None:
-    """What is wrong with a label."""
+    """Return the fault in a label, or None."""
     size = _size(label, charset)
     if size is None:
         return f"the label has characters that character set {charset} lacks"
@@ -92,11 +94,11 @@ def label_fault(label: str, charset: str) -> str | None:
 
 
 def format_fault(reference: Format, version: DataSetVersion, *, is_numeric: bool) -> str | None:
-    """What is wrong with a format or informat of a variable."""
+    """Return the fault in a format or informat of a variable, or None."""
     name = reference.name
     longest = LONGEST_FORMAT[version]
     if not _FORMAT_NAME.fullmatch(name):
-        return f"{str(reference)!r} is no format: its name has letters, digits and _, and does not end in a digit"
+        return f"{str(reference)!r} is not a format: a name has letters, digits and _, and does not end in a digit"
     if len(name) > longest:
         return f"{str(reference)!r}: the name of a format has at most {longest} bytes, this one {len(name)}"
     if str(reference) and name.startswith("$") == is_numeric:
@@ -108,17 +110,17 @@ def format_fault(reference: Format, version: DataSetVersion, *, is_numeric: bool
 
 
 def is_in(words: str, charset: str) -> bool:
-    """Whether a character set has all of a text, and the text no control characters."""
+    """Tell whether a character set has all characters of a text, and the text no control characters."""
     return _size(words, charset) is not None and not _CONTROL.search(words)
 
 
 def is_short(written: str) -> bool:
-    """Whether a text is a number of two bytes, as attributes of a data set are."""
+    """Tell whether a text is a number of two bytes, as attributes of a data set are."""
     return bool(_INTEGER.fullmatch(written)) and -(1 << 15) <= int(written) < 1 << 15
 
 
 def reference(written: str) -> Format:
-    """Return a format from the way people write it: `DATE9` for `DATE9.` is accepted."""
+    """Return the format that a text names; `DATE9` is accepted for `DATE9.`."""
     written = written.strip()
     if len(written) > _LONGEST_REFERENCE:
         return Format(written)
@@ -126,7 +128,7 @@ def reference(written: str) -> Format:
 
 
 def renamed(names: Iterable[str]) -> list[str]:
-    """Names that SAS takes, each as near as may be to what it was."""
+    """Return names that SAS accepts, each as close to the given name as possible."""
     taken: set[str] = set()
     found = []
     for number, name in enumerate(names, 1):
@@ -141,7 +143,7 @@ def renamed(names: Iterable[str]) -> list[str]:
 
 
 def valid_name(words: str) -> str:
-    """A text with what no name has replaced by `_`; nothing where nothing of it is left."""
+    """Return a text with `_` for each character that a name cannot have. It is empty if nothing else is left."""
     kept = _NOT_IN_A_NAME.sub("_", words.strip())
     if not kept.strip("_") and kept != words:
         return ""

@@ -1,4 +1,4 @@
-"""Arrow columns of the types that tables have -> the doubles and strings that SAS has."""
+"""Convert Arrow columns of the types that tables have to the doubles and strings of SAS."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from app.dataset.missing import Tags
 from app.dataset.numeric import Doubles
 
 MAX_EXACT = 1 << 53
-"""Integers up to this are exact in a double."""
+"""The largest integer up to which all integers are exact in a double."""
 
 _UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -91,11 +91,13 @@ def strings(column: pa.Array) -> pa.StringArray:
 
 
 def doubles(column: pa.Array) -> Doubles:
-    """A column of any numeric type as SAS counts: NaN for null, days and seconds from 1960. It may lie in the column's
-    own memory. Raises BadValueError."""
+    """Return a column of any numeric type in SAS units: NaN for null, days and seconds since 1960.
+
+    The result may share the column's memory. Raises BadValueError.
+    """
     known = numeric_type(column.type)
     if known is None:
-        raise BadValueError(0, f"a column of type {column.type} is no numeric")
+        raise BadValueError(0, f"a column of type {column.type} is not numeric")
     values = known.doubles(column)
     if not column.null_count or pa.types.is_floating(column.type):
         return values
@@ -103,13 +105,13 @@ def doubles(column: pa.Array) -> Doubles:
 
 
 def doubles_and_tags(column: pa.Array, side: pa.Array | None) -> tuple[Doubles, Tags | None]:
-    """A numeric column and its special missing values, which its side column holds (None: it has none).
+    """Return a numeric column and the special missing values of its side column (None: it has no side column).
 
-    Raises BadValueError for a side column's text that is no missing value, and for one beside a value.
+    Raises BadValueError for a text in the side column that is not a missing value, and for one in the row of a value.
     """
     values = doubles(column)
     if side is None or side.null_count == len(side):
         return values, None
     tags = missing.from_arrow(side)
-    refuse_any((tags != 0) & ~np.isnan(values), "a value stands beside a special missing value")
+    refuse_any((tags != 0) & ~np.isnan(values), "the row has a value and a special missing value")
     return values, tags

@@ -1,4 +1,4 @@
-"""What is known of a data set, from the `sas.*` metadata of its Arrow schema; and as PROC CONTENTS lists it."""
+"""The description of a data set from the `sas.*` metadata of its Arrow schema, and its listing as of PROC CONTENTS."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ _FULL_WIDTH = 100
 
 
 class VariableContents(NamedTuple):
-    """A variable. `column` holds its values, `missing_column` and `bytes_column` are its side columns."""
+    """A variable. `column` holds its values; `missing_column` and `bytes_column` are its side columns."""
 
     position: int
     name: str
@@ -31,7 +31,7 @@ class VariableContents(NamedTuple):
 
 
 class IndexContents(NamedTuple):
-    """An index; `flags` and `upercmx` are as the sender wrote them, their bits are not published."""
+    """An index. `flags` and `upercmx` are as the sender wrote them; the meaning of their bits is not published."""
 
     name: str
     variables: tuple[str, ...]
@@ -47,7 +47,7 @@ class KeyContents(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """A data set. `attributes` are all other `sas.*` entries, by what stands behind the dot."""
+    """A data set. `attributes` are all other `sas.*` entries, by the name after the dot."""
 
     library: str
     member: str
@@ -63,7 +63,10 @@ class Contents(NamedTuple):
 
 
 def contents(schema: pa.Schema, observations: int) -> Contents:
-    """What a schema says, which need not come from SAS: what it does not say is inferred from its types."""
+    """Return the description in a schema.
+
+    Facts that it does not state are inferred from its types; it need not be of SAS.
+    """
     said = _sas(schema.metadata)
     sides = {side.missing_of(field) or side.bytes_of(field): field for field in schema if side.is_side(field)}
     fields = side.without_sides(schema)
@@ -119,7 +122,7 @@ def _list(text: str) -> Any:
 
 
 def _sas(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
-    """The `sas.*` entries of Arrow metadata, by what stands behind the dot."""
+    """Return the `sas.*` entries of Arrow metadata, by the name after the dot."""
     pairs = (
         (key.decode("utf-8", "replace"), value.decode("utf-8", "replace")) for key, value in (metadata or {}).items()
     )
@@ -130,7 +133,7 @@ def _sas(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
 
 
 def listing(found: Contents) -> str:
-    """The lines of PROC CONTENTS, as far as a data set's messages say what it shows."""
+    """Return the lines of PROC CONTENTS, as far as a data set's messages contain the information."""
     return "\n".join(_lines(found)) + "\n"
 
 

@@ -1,9 +1,9 @@
-"""Observations -> Arrow record batches, a column at a time.
+"""Convert observations to Arrow record batches, a column at a time.
 
-A plan says what becomes of each variable. The first plan of a data set hopes for the usual: no special missing values,
-dates that are whole days, texts that decode. Where the bytes have something else, no more batches come; the remaining
-bytes are surveyed, and `Unforeseen` brings a second plan, under which all of them are read from the start. So every
-data set takes two passes at most, and most take one.
+A plan states the Arrow type of each variable. The first plan of a data set assumes the usual: no special missing
+values, dates that are whole days, texts that decode. If the bytes contain something else, no more batches follow. The
+remaining bytes are surveyed, and `Unforeseen` carries a second plan with which all observations are read from the
+start. So every data set takes at most two passes, and most take one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,17 +21,17 @@ from app.dataset.schema import MOMENTS, Column
 from app.model.errors import TheirError
 
 BATCH_BYTES = 2 << 20
-"""No batch holds more observation bytes than this, however many rows were asked for (one row at least)."""
+"""The maximum number of observation bytes in a batch, whatever number of rows is wanted (at least one row)."""
 
 BATCH_ROWS = 16_384
 
 Blocks = Iterable[bytes | bytearray | memoryview]
-"""Observations in pieces of any size, which need not end where a row ends."""
+"""Observations in pieces of any size, which need not end at the end of a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the observations of a data set are read. `observations` is negative where their number is not known."""
+    """The way to read the observations of a data set. `observations` is negative if their number is unknown."""
 
     columns: tuple[Column, ...]
     observations: int
@@ -49,7 +49,7 @@ class Plan:
         return any(column.has_side and not column.variable.is_numeric for column in self.columns)
 
     def in_charset(self, charset: str, why: str) -> "Plan":
-        """The same plan for a character set that decodes all bytes, with a warning that says why."""
+        """Return the same plan for a character set that decodes all bytes, with a warning that states the reason."""
         columns = tuple(
             column if column.variable.is_numeric else replace(column, has_side=False) for column in self.columns
         )
@@ -58,10 +58,10 @@ class Plan:
 
 
 class Unforeseen(Exception):
-    """The data set has values that its plan has no place for. `plan` has, for all of them."""
+    """The data set has values that its plan does not allow for. `plan` is one that does, for all of them."""
 
     def __init__(self, plan: Plan) -> None:
-        super().__init__("values that the plan has no place for")
+        super().__init__("values that the plan does not allow for")
         self.plan = plan
 
 
@@ -73,10 +73,10 @@ def first_plan(
     metadata: Mapping[str, str] | None = None,
     warnings: Sequence[str] = (),
 ) -> Plan:
-    """The plan to begin with, by the definition and the first observations. `metadata` are more `sas.*` entries;
-    `warnings` go into the metadata, too.
+    """Return the plan to begin with, based on the definition and the first observations.
 
-    Raises TheirError for a definition and variables that cannot be (see `schema.check`, `layout.row_layout`).
+    `metadata` are additional `sas.*` entries; `warnings` are added to the metadata, too. Raises TheirError for an
+    invalid definition or variables (see `schema.check`, `layout.row_layout`).
     """
     schema.check(definition, variables)
     sample = _sample(blocks(), definition.obs_length)
@@ -105,10 +105,10 @@ def _warned(metadata: Mapping[str, str], *warnings: str) -> dict[str, str]:
 
 
 def batches(plan: Plan, blocks: Blocks, rows_a_batch: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """Reads a data set's observations.
+    """Yield the observations of a data set as record batches.
 
-    Raises Unforeseen in place of the first batch that the plan does not suit, and TheirError when the bytes are not
-    whole rows or not as many as the definition says.
+    Raises Unforeseen instead of the first batch that does not fit the plan. Raises TheirError if the bytes are not
+    whole rows, or not as many as the definition states.
     """
     arrow_schema = plan.schema
     columns = list(plan.columns)
@@ -127,14 +127,14 @@ def batches(plan: Plan, blocks: Blocks, rows_a_batch: int = BATCH_ROWS) -> Itera
         if suits:
             yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
     if plan.obs_length and 0 <= plan.observations != rows:
-        why = f"the definition says {plan.observations} observations, and {rows} came"
+        why = f"the definition states {plan.observations} observations, but {rows} were received"
         raise TheirError("observation-count", "number of observations", -1, why)
     if not suits:
         raise Unforeseen(replace(plan, columns=tuple(columns), surveyed=True))
 
 
 def _read(column: Column, cells: Bytes, how: Representation, first: int) -> tuple[list[pa.Array], Column]:
-    """The column's array and, where it has one, its side column's; and the column as these values need it to be."""
+    """Return the column's array, its side column's array if it has one, and the column as these values require it."""
     values = cells[:, column.at : column.at + column.variable.length]
     if not column.variable.is_numeric:
         texts = text.read(values, how.charset)
@@ -152,7 +152,7 @@ def _read(column: Column, cells: Bytes, how: Representation, first: int) -> tupl
 
 
 def _counted(column: Column, numbers: Numbers, first: int) -> tuple[pa.Array, Column]:
-    """Numbers as what they count, as far as that is exact."""
+    """Return numbers as dates or times if that is exact, and the column as these values require it."""
     while column.moment is not None and column.kind is not None:
         array = moments.to_arrow(numbers, column.moment)
         if array is not None:
@@ -164,18 +164,18 @@ def _counted(column: Column, numbers: Numbers, first: int) -> tuple[pa.Array, Co
 
 
 def _inexact(numbers: Numbers, column: Column, first: int) -> str:
-    """Which observation's value has no counterpart, for people."""
+    """Return which observation's value has no exact counterpart, as a sentence."""
     assert column.moment is not None
     low, high = 0, len(numbers.doubles)
     while high - low > 1:
         middle = (low + high) // 2
         half = Numbers(numbers.doubles[low:middle], None if numbers.absent is None else numbers.absent[low:middle])
         low, high = (low, middle) if moments.to_arrow(half, column.moment) is None else (middle, high)
-    return f"observation {first + low + 1}: {numbers.doubles[low]} is no exact {column.kind}"
+    return f"observation {first + low + 1}: {numbers.doubles[low]} is not an exact {column.kind}"
 
 
 def _sample(blocks: Blocks, length: int) -> Bytes:
-    """The first observations."""
+    """Return the first observations."""
     wanted = max(length, min(length * layout.SAMPLE_ROWS, BATCH_BYTES))
     taken = bytearray()
     for block in blocks if wanted else ():
@@ -187,13 +187,15 @@ def _sample(blocks: Blocks, length: int) -> Bytes:
 
 
 def _whole_rows(blocks: Blocks, length: int, rows_a_batch: int) -> Iterator[Bytes]:
-    """The blocks' bytes again, as rows by bytes, at most `rows_a_batch` of them; an array is good until the next."""
+    """Yield the blocks' bytes as rows by bytes, at most `rows_a_batch` rows; an array is valid until the next one."""
     room = np.empty(length * rows_a_batch, np.uint8)
     filled = total = 0
     for block in blocks:
         left = np.frombuffer(block, np.uint8)
         if left.size and not length:
-            raise TheirError("observation-length", "observations", 0, "an observation has no bytes, yet some came")
+            raise TheirError(
+                "observation-length", "observations", 0, "the observation length is 0, but observations have bytes"
+            )
         while left.size:
             if not filled and left.size >= room.size:
                 yield left[: room.size].reshape(-1, length)

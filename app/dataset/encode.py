@@ -1,8 +1,8 @@
-"""Arrow tables -> SAS definitions and observations.
+"""Convert Arrow tables to SAS definitions and observations.
 
-`sas.*` metadata, as `app.dataset.schema` writes it, is honoured where a column has it; the rest is inferred from the
-types: numbers and booleans become numerics of length 8, dates days and times seconds since 1960, text characters. Side
-columns are no variables: what they hold goes into the values of the column that they belong to.
+`sas.*` metadata, as `app.dataset.schema` writes it, applies where a column has it. The rest is inferred from the types:
+numbers and booleans become numerics of length 8, dates days and times seconds since 1960, text characters. Side columns
+are not variables: their contents become values of the columns that they belong to.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,12 +35,12 @@ def describe(
     character_lengths: Mapping[str, int] | None = None,
     float_format: FloatFormat = "ieee",
 ) -> tuple[DataSetDefinition, list[Variable]]:
-    """The definition messages' content for a table of so many rows.
+    """Return the content of the definition messages for a table with this number of rows.
 
-    A character variable's length is the longer of `sas.length` and what `character_lengths` (see there) gives for its
-    column; one of the two there must be. Passwords are never sent: a table has only their flags.
+    A character variable's length is the larger of `sas.length` and its column's value in `character_lengths` (see
+    there); at least one of the two is required. Passwords are never sent: a table has only their flags.
 
-    Raises TheirError, naming the column, for types, names and lengths that SAS lacks.
+    Raises TheirError that names the column, for types, names and lengths that SAS does not have.
     """
     schema = side.without_sides(schema)
     _check_names(schema, charset)
@@ -67,14 +67,14 @@ def describe(
 
 
 def said_of_data_set(schema: pa.Schema) -> dict[str, str]:
-    """What a schema's metadata say of the whole."""
+    """Return the data set's own entries of a schema's metadata."""
     return _text(schema.metadata)
 
 
 def character_lengths(batches: Iterable[pa.RecordBatch], charset: str) -> dict[str, int]:
-    """For each text column, the bytes its longest value needs in a character set (at least 1). Reads every batch.
+    """Return the bytes that each text column's longest value needs in a character set (at least 1). Reads every batch.
 
-    Raises TheirError for a value that the character set lacks.
+    Raises TheirError for a value with a character that the character set does not have.
     """
     lengths: dict[str, int] = {}
     rows = 0
@@ -96,10 +96,11 @@ def rows(
     charset: str,
     float_format: FloatFormat = "ieee",
 ) -> Iterator[memoryview]:
-    """The observations of a table whose columns are these variables, in pieces of whole rows, 1 MiB at most each (one
-    row at least).
+    """Yield the observations of a table whose columns are these variables.
 
-    Raises TheirError, naming column and row, for a value that its variable cannot hold.
+    Each piece has whole rows, at most 1 MiB (at least one row).
+
+    Raises TheirError that names column and row, for a value that its variable cannot hold.
     """
     how = Representation(order, float_format, charset)
     length = sum(variable.length for variable in variables)
@@ -128,13 +129,13 @@ def _block(batch: pa.RecordBatch, variables: Sequence[Variable], how: Representa
 
 
 def _put(made: Bytes, place: Bytes) -> None:
-    """Copies a column's cells to their place: whole ones at once, not byte by byte."""
+    """Copy a column's cells to their place, whole cells rather than single bytes."""
     cell = f"V{place.shape[1]}"
     place.view(cell)[:] = np.ascontiguousarray(made).view(cell)
 
 
 def _with_sides(batch: pa.RecordBatch) -> list[tuple[pa.Field, pa.Array, pa.Array | None]]:
-    """The columns of variables, each with its side column."""
+    """Return the columns of variables, each with its side column."""
     sides = {
         of: column
         for field, column in zip(batch.schema, batch.columns, strict=True)
@@ -148,7 +149,7 @@ def _with_sides(batch: pa.RecordBatch) -> list[tuple[pa.Field, pa.Array, pa.Arra
 
 
 def _damaged(batch: pa.RecordBatch, beside: pa.Array | None, charset: str) -> pa.BinaryArray | None:
-    """The bytes that did not decode, if they mean in this character set what they meant in their own."""
+    """Return the undecodable bytes if they have the same meaning in this character set as in their own, else None."""
     own = _text(batch.schema.metadata).get("sas.encoding")
     return beside.cast(pa.binary()) if beside is not None and own == charset else None
 
@@ -164,7 +165,7 @@ def _check_names(schema: pa.Schema, charset: str) -> None:
         if not name.strip() or size > LONGEST_NAME:
             raise TheirError("variable-name", name, -1, f"a name has 1 to {LONGEST_NAME} bytes, this one {size}")
         if name.casefold() in seen:
-            raise TheirError("variable-name", name, -1, "two columns have this name, but for upper and lower case")
+            raise TheirError("variable-name", name, -1, "another column has this name; case is ignored")
         seen.add(name.casefold())
 
 
@@ -224,7 +225,7 @@ def _integer(said: Mapping[str, str], key: str, default: int) -> int:
     try:
         return int(said.get(key, default))
     except ValueError:
-        raise TheirError("metadata", key, -1, f"{said[key]!r} is no integer") from None
+        raise TheirError("metadata", key, -1, f"{said[key]!r} is not an integer") from None
 
 
 def _signed_byte(said: Mapping[str, str], key: str) -> bytes:
@@ -236,7 +237,7 @@ def _signed_byte(said: Mapping[str, str], key: str) -> bytes:
 
 @contextmanager
 def _located(column: str, first: int) -> Iterator[None]:
-    """Turns a bad value into TheirError with its column and its observation number (from 1)."""
+    """Raise TheirError with the column and the observation number (from 1) for a BadValueError."""
     try:
         yield
     except BadValueError as e:

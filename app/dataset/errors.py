@@ -1,11 +1,11 @@
-"""What a column's conversion may find wrong with one of its values."""
+"""The error of a value that a column's conversion cannot accept."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 class BadValueError(ValueError):
-    """The value at `row` (from 0) cannot be written: `why` says what is wrong with it."""
+    """The value at `row` (from 0) cannot be written; `why` states the reason."""
 
     def __init__(self, row: int, why: str) -> None:
         super().__init__(f"row {row}: {why}")
@@ -13,6 +13,6 @@ class BadValueError(ValueError):
 
 
 def refuse_any(wrong: NDArray[np.bool_], why: str) -> None:
-    """Raises BadValueError for the first row that is wrong."""
+    """Raise BadValueError for the first row that is wrong."""
     if wrong.any():
         raise BadValueError(int(np.argmax(wrong)), why)

@@ -3,12 +3,12 @@
 import re
 from typing import NamedTuple
 
-# No format name ends in a digit, so that the digits before the point are the width.
+# No format name ends in a digit, so the digits before the point are the width.
 _REFERENCE = re.compile(r"(?P<name>.*?)(?P<width>\d*)\.(?P<decimals>\d*)", re.DOTALL)
 
 
 class Format(NamedTuple):
-    """A reference to a SAS format or informat. Width and decimals are 0 where none is given."""
+    """A reference to a SAS format or informat. A missing width or number of decimals is 0."""
 
     name: str = ""
     width: int = 0
@@ -21,7 +21,7 @@ class Format(NamedTuple):
 
 
 def parse(reference: str) -> Format:
-    """The opposite of `str`; text without a point is a name alone."""
+    """Return the format of a reference, the inverse of `str`. A text without a point is a name alone."""
     match = _REFERENCE.fullmatch(reference)
     if match is None:
         return Format(reference)

@@ -1,15 +1,15 @@
-"""What a numeric counts, by the name of its format: days or seconds since 1960, or seconds of a day.
+"""The kinds of numerics by the name of their format: days or seconds since 1960, or seconds of a day.
 
-Names are matched whole, so that a format of a user's own that begins like one of SAS's (`DAYSUP.`, `MONEY.`) makes no
-date. Formats that show one part of a date only (`MONTH.`, `WEEKDAY.`) make none either: they are often put on plain
-counts. Source: SAS, "Formats by Category"; the tables of pandas, pyreadstat and haven.
+Names are matched whole, so a user's format whose name begins like one of SAS's (`DAYSUP.`, `MONEY.`) is not a date
+format. Formats that show only one part of a date (`MONTH.`, `WEEKDAY.`) are not date formats either: they are often
+used for plain counts. Sources: SAS, "Formats by Category"; the tables of pandas, pyreadstat and haven.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
 Kind = Literal["date", "datetime", "time", "time-of-day"]
-"""A `time` may be any span of seconds. A `time-of-day` shows the hours of a time or of a datetime."""
+"""A `time` may be any number of seconds. A `time-of-day` shows the hours of a time or of a datetime."""
 
 _SEPARATORS = "BCDNPS"
 
@@ -61,9 +61,9 @@ def _entries() -> Iterator[tuple[str, Kind]]:
 
 
 KINDS: Mapping[str, Kind] = dict(_entries())
-"""By base name, in capitals."""
+"""The kinds by the base name of a format, in capitals."""
 
 
 def kind_of(name: str) -> Kind | None:
-    """What numbers count that have this format (`DATE`, also `date9.`); None for plain ones."""
+    """Return the kind of numbers that have this format (`DATE`, also `date9.`), or None for plain ones."""
     return KINDS.get(name.strip().upper().split(".")[0].rstrip("0123456789"))

@@ -1,9 +1,8 @@
-"""Where the values of variables lie in an observation.
+"""Find the position of each variable's values in an observation.
 
-The definition gives the length of each variable and of the observation, and no offsets. Where the lengths add up, the
-variables lie side by side in the order of their definition. Where the observation is longer, there are several ways
-that programs lay out records, and the values must show which one it is: numbers of usual size and texts without control
-characters.
+The definition states the length of each variable and of the observation, but no offsets. If the lengths add up, the
+variables are packed in the order of their definition. If the observation is longer, programs lay out records in several
+ways. The values must then show which one it is: by numbers of usual size and texts without control characters.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,20 +18,23 @@ from app.dataset.schema import ALIGNMENT
 from app.model.errors import TheirError
 
 LayoutName = Literal["packed", "padded", "numerics-first", "aligned"]
-"""Side by side; so with padding at the end; all numerics, then all characters, then padding, as in SAS's own files;
-each numeric at a multiple of its 8 bytes, as a compiler lays out a structure."""
+"""The name of a row layout.
+
+Packed; packed with padding at the end; all numerics, then all characters, then padding, as in SAS's own files; each
+numeric at a multiple of its 8 bytes, as a compiler lays out a structure.
+"""
 
 SAMPLE_ROWS = 512
-"""Observations that are looked at."""
+"""The number of observations in a sample."""
 
 _USUAL = (1e-12, 1e18)
-"""Between these a number is plausible, whatever its sign."""
+"""The range in which the absolute value of a number is plausible."""
 
 _TEXT_CONTROLS = b"\t\n\r"
 
 
 class Representation(NamedTuple):
-    """How the values of a data set are written. `charset` is the name of a Python codec."""
+    """The representation of the values of a data set. `charset` is the name of a Python codec."""
 
     order: ByteOrder
     float_format: FloatFormat = "ieee"
@@ -40,7 +42,7 @@ class Representation(NamedTuple):
 
 
 class RowLayout(NamedTuple):
-    """The byte of an observation at which each variable begins."""
+    """The offset in an observation at which each variable begins."""
 
     name: LayoutName
     offsets: tuple[int, ...]
@@ -49,14 +51,14 @@ class RowLayout(NamedTuple):
 def row_layout(
     definition: DataSetDefinition, variables: Sequence[Variable], sample: Bytes, how: Representation
 ) -> RowLayout:
-    """The most plausible layout of observations (`sample`: rows by bytes of some of them).
+    """Return the most plausible layout of observations (`sample`: rows by bytes of some of them).
 
-    Raises TheirError when the observation's length fits none.
+    Raises TheirError if the observation's length fits no layout.
     """
     possible = list(_candidates(definition.obs_length, variables))
     if not possible:
         needed = sum(variable.length for variable in variables)
-        why = f"the variables need {needed} bytes, and an observation has {definition.obs_length}"
+        why = f"the variables need {needed} bytes, but an observation has {definition.obs_length}"
         raise TheirError("observation-length", "observation length", -1, why)
     if len(possible) == 1 or not len(sample):
         return possible[0]
@@ -64,7 +66,7 @@ def row_layout(
 
 
 def plausibility(cells: Bytes, variables: Sequence[Variable], offsets: Sequence[int], how: Representation) -> float:
-    """The share of values, from 0 to 1, that look like what programs send; 1 where there are none."""
+    """Return the share of values, from 0 to 1, that look plausible; 1 if there are no values."""
     controls = _controls(how.charset)
     shares = [
         _usual(column, how) if variable.is_numeric else 1 - controls[column].mean()
@@ -75,9 +77,9 @@ def plausibility(cells: Bytes, variables: Sequence[Variable], offsets: Sequence[
 
 
 def doubts(cells: Bytes, variables: Sequence[Variable], offsets: Sequence[int], how: Representation) -> str | None:
-    """What speaks against the byte order and float format, by the numbers of some observations; None if nothing does.
+    """Return a warning if numbers of some observations contradict the byte order and float format, else None.
 
-    They cannot prove anything: many numbers of one format are usual ones in another, too.
+    They prove nothing: many numbers of one format are also plausible in another.
     """
     numerics = [(variable, at) for variable, at in zip(variables, offsets, strict=True) if variable.is_numeric]
     chosen, places = [variable for variable, _ in numerics], [at for _, at in numerics]
@@ -138,7 +140,7 @@ def _usual(cells: Bytes, how: Representation) -> float:
 
 
 def _controls(charset: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """For each byte whether it is a control character that texts do not have."""
+    """Return for each byte whether it is a control character that texts do not have."""
     controls = np.zeros(256, np.bool_)
     controls[: 0x40 if missing.is_ebcdic(charset) else 0x20] = True
     if not missing.is_ebcdic(charset):

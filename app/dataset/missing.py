@@ -1,13 +1,13 @@
 """SAS's 28 missing values: `.`, `._` and `.A` to `.Z`.
 
-Inside the gateway each special one is a *tag*, the ASCII code of its letter; an ordinary `.` has no tag (0). Outside, a
-special missing value has a code in its number's bytes, of which there are four schemes:
+Inside the gateway each special missing value is a *tag*, the ASCII code of its letter; an ordinary `.` has no tag (0).
+In the bytes of a number, a special missing value has a code, in one of four schemes:
 
 - IEEE: the bytes FF FF, then a byte that is the complement of 0 for `._`, 1 for `.`, 2 to 27 for `.A` to `.Z`, then
   zeros (as SAS prints them in HEX16.);
 - IEEE, of some programs: that byte is the complement of the ASCII code of `_`, `.` or the letter;
-- IBM, as SAS transport files have it: the ASCII code of `_`, `.` or the letter, then zeros;
-- IBM, where texts are EBCDIC: the EBCDIC code of it, then zeros.
+- IBM, as in SAS transport files: the ASCII code of `_`, `.` or the letter, then zeros;
+- IBM, if texts are EBCDIC: its EBCDIC code, then zeros.
 """
 
 from functools import cache
@@ -22,7 +22,7 @@ from app.dataset.errors import refuse_any
 Tags = NDArray[np.uint8]
 
 LETTERS = "_ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""The letters of the special missing values, in SAS's order; `.` is sorted behind `_`."""
+"""The letters of the special missing values, in SAS's order; `.` sorts after `_`."""
 
 ORDINARY = ord(".")
 
@@ -32,7 +32,7 @@ _EBCDIC = "cp037"
 
 
 def _table(codes: dict[int, int]) -> Tags:
-    """For each byte the ASCII code of what it stands for, 0 for none."""
+    """Return the ASCII code of the missing value that each byte stands for, 0 for none."""
     table = np.zeros(256, np.uint8)
     table[list(codes)] = list(codes.values())
     return table
@@ -47,10 +47,10 @@ _ASCII_CODES = {code: code for code in _ALL}
 _EBCDIC_CODES = {chr(code).encode(_EBCDIC)[0]: code for code in _ALL}
 
 OF_IEEE: Tags = _table({0xFF ^ code: code for code in _ALL} | {_ieee_code(code): code for code in _ALL})
-"""By the third byte of a missing value in IEEE format: the ASCII code of `.`, `_` or a letter; 0 for no such value."""
+"""The ASCII code of `.`, `_` or a letter by the third byte of a missing value in IEEE format; 0 for an unknown byte."""
 
 TO_IEEE: Tags = _table({0: _ieee_code(ORDINARY)} | {code: _ieee_code(code) for code in _ALL})
-"""By tag: the third byte of a missing value in IEEE format."""
+"""The third byte of a missing value in IEEE format, by its tag."""
 
 _OF_IBM_ASCII = _table({"_".encode(_EBCDIC)[0]: ord("_")} | _ASCII_CODES)
 _OF_IBM_EBCDIC = _table(_ASCII_CODES | _EBCDIC_CODES)
@@ -60,12 +60,12 @@ _TO_IBM_EBCDIC = _table({0: ".".encode(_EBCDIC)[0]} | {code: byte for byte, code
 
 @cache
 def is_ebcdic(charset: str) -> bool:
-    """Whether capitals are where EBCDIC has them in this character set (a Python codec's name)."""
+    """Tell whether this character set (a Python codec's name) has the capital letters where EBCDIC has them."""
     return "A".encode(charset, "replace") == "A".encode(_EBCDIC)
 
 
 def of_ibm(charset: str) -> Tags:
-    """By the first byte of a missing value in IBM format: the ASCII code of `.`, `_` or a letter; 0 for no such value.
+    """Return the ASCII code of `.`, `_` or a letter by the first byte of a missing value in IBM format; 0 if unknown.
 
     4B is `.` in EBCDIC and `.K` in ASCII: the character set of the data set's texts decides. 6D is `._` in both.
     """
@@ -73,12 +73,12 @@ def of_ibm(charset: str) -> Tags:
 
 
 def to_ibm(charset: str) -> Tags:
-    """By tag: the first byte of a missing value in IBM format."""
+    """Return the first byte of a missing value in IBM format, by its tag."""
     return _TO_IBM_EBCDIC if is_ebcdic(charset) else _TO_IBM_ASCII
 
 
 def to_arrow(tags: Tags | None, rows: int) -> pa.StringArray:
-    """Tags as a side column has them: `._`, `.A` to `.Z`, null for none."""
+    """Return tags as a side column: `._`, `.A` to `.Z`, null for none."""
     if tags is None:
         return pa.nulls(rows, pa.string())
     special = tags != 0
@@ -91,14 +91,14 @@ def to_arrow(tags: Tags | None, rows: int) -> pa.StringArray:
 
 
 def from_arrow(side: pa.Array) -> Tags:
-    """The tags of a side column; an ordinary `.` may be null or `.`, letters may be small.
+    """Return the tags of a side column. An ordinary `.` may be null or `.`, and letters may be lower-case.
 
-    Raises BadValueError for a text that is no missing value of SAS.
+    Raises BadValueError for a text that is not a missing value of SAS.
     """
     words = pc.ascii_upper(side.cast(pa.string()))
     found = pc.index_in(words, value_set=_WORDS)
     ordinary = pc.fill_null(pc.equal(words, "."), fill_value=True).to_numpy(zero_copy_only=False)
     known = found.is_valid().to_numpy(zero_copy_only=False)
-    refuse_any(~(known | ordinary), "this is no missing value of SAS (., ._, .A to .Z)")
+    refuse_any(~(known | ordinary), "not a SAS missing value (., ._, .A to .Z)")
     tags: Tags = np.where(known, _TAGS[pc.fill_null(found, 0).to_numpy(zero_copy_only=False)], np.uint8(0))
     return tags

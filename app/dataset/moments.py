@@ -1,6 +1,7 @@
-"""SAS's dates, datetimes and times as Arrow's, where that is exact: the same number must come back.
+"""Convert SAS's dates, datetimes and times to Arrow's if that is exact: the same number must come back.
 
-SAS counts days and seconds from 1960 in doubles. Dates are kept to the years 1 to 9999, which have an ISO 8601 form.
+SAS counts days and seconds since 1960 in doubles. Dates are limited to the years 1 to 9999, which have an ISO 8601
+form.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from app.dataset import numeric
 from app.dataset.numeric import Doubles, Numbers
 
 Moment = Literal["date32", "timestamp", "time64", "duration"]
-"""An Arrow type of moments or spans, by its name."""
+"""An Arrow type of dates, times or durations, by its name."""
 
 DAYS_1960_TO_1970 = 3653
 SECONDS_A_DAY = 86_400
@@ -25,7 +26,7 @@ _MICROSECONDS = 1_000_000
 _ORIGIN = date(1960, 1, 1)
 _FIRST_DAY, _LAST_DAY = (date.min - _ORIGIN).days, (date.max - _ORIGIN).days
 _LONGEST_SPAN = 1 << 42
-"""Seconds. As microseconds they are far from the end of 64 bits."""
+"""In seconds. As microseconds they are far from the limit of 64 bits."""
 
 TYPES: Mapping[Moment, pa.DataType] = {
     "date32": pa.date32(),
@@ -36,15 +37,17 @@ TYPES: Mapping[Moment, pa.DataType] = {
 
 
 def seconds(ticks: NDArray[np.int64], a_second: int, origin: int = 0) -> Doubles:
-    """Ticks as the double that is nearest, in seconds from `origin` seconds before their own. The fraction is converted
-    by itself, since ticks of nanoseconds are too long for a double."""
+    """Return ticks as the nearest double, in seconds since `origin` seconds before their own epoch.
+
+    The fraction is converted separately, since a double cannot hold ticks of nanoseconds.
+    """
     whole, fraction = np.divmod(ticks, a_second)
     doubles: Doubles = (whole + origin) + fraction / a_second
     return doubles
 
 
 def to_arrow(numbers: Numbers, moment: Moment) -> pa.Array | None:
-    """The column as moments; None if a number has no exact counterpart."""
+    """Return the column as Arrow dates, times or durations, or None if a number has no exact counterpart."""
     values = numbers.doubles if numbers.absent is None else np.where(numbers.absent, 0.0, numbers.doubles)
     stored = _STORED[moment](values)
     if stored is None:
@@ -91,7 +94,7 @@ def _within(values: Doubles, low: float, high: float, *, but_last: bool = False)
 
 
 def _ticks(values: Doubles) -> NDArray[np.int64] | None:
-    """Microseconds; None if they are not exactly these seconds."""
+    """Return microseconds, or None if they are not exactly these seconds."""
     whole = values.astype(np.int64)
     if (whole == values).all():
         return whole * _MICROSECONDS

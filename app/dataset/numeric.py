@@ -1,7 +1,8 @@
-"""SAS numerics <-> double columns. A numeric of length 2 to 8 is the most significant bytes of an 8-byte float.
+"""Convert SAS numerics to double columns and back.
 
-Floats are IEEE's or those of IBM System/390: a sign, 7 bits of a power of 16 biased by 64, and 56 bits of fraction.
-Missing values are NaNs in IEEE and fractions of zero in IBM format; `app.dataset.missing` tells them apart.
+A numeric of length 2 to 8 is the most significant bytes of an 8-byte float. Floats are IEEE's or those of IBM
+System/390: a sign, 7 bits of a power of 16 biased by 64, and 56 bits of fraction. Missing values are NaNs in IEEE
+format and fractions of zero in IBM format; `app.dataset.missing` distinguishes them.
 """
 
 from typing import Literal, NamedTuple
@@ -32,8 +33,11 @@ _IBM_FRACTION = np.uint64((1 << 56) - 1)
 _IBM_EXPONENT = np.uint64(0x7F << 56)
 _TOP_BITS = np.uint64(56)
 _FOUR_TIMES = np.uint64(2)
-"""The bits by which a count of powers of 16 is shorter than the one of powers of 2; and those by which an IBM exponent
-lies further left than four times an IEEE one."""
+"""Two shifts that are both of two bits.
+
+The difference in bits between a count of powers of 16 and one of powers of 2, and the distance by which an IBM exponent
+is further left than four times an IEEE one.
+"""
 _UNIT = np.uint64((1023 - 4 * 64 - 56) << 52)
 """The exponent bits of 16^-64 * 2^-56, the unit of a fraction whose IBM exponent is 0."""
 
@@ -43,16 +47,18 @@ _IEEE_ONE = np.uint64(1 << 52)
 _IEEE_FRACTION_BITS = np.uint64(52)
 _IEEE_EXPONENT = np.uint64(0x7FF)
 _LEAST_EXPONENT = np.uint64(763)
-"""The biased exponent of 16^-65, the least IBM float: an IEEE exponent less this is four times an IBM one."""
+"""The biased exponent of 16^-65, the smallest IBM float: an IEEE exponent minus this is four times an IBM one."""
 _EXPONENTS = np.uint64(512)
-"""So many IEEE exponents from the least on have IBM ones. Lower ones wrap around to more."""
+"""The number of IEEE exponents, from the smallest on, that have IBM ones. Lower ones wrap around to larger values."""
 _SIXTEENTHS = np.uint64(3)
 
 
 class Numbers(NamedTuple):
-    """A numeric column. `doubles` are NaN or infinite where `absent`, which is None where nothing is; `tags` are None
-    where no special missing value occurs; `odd` counts the missing values that are none of SAS's: other NaNs and
-    infinities, for which `.` stands."""
+    """A numeric column.
+
+    `doubles` are NaN or infinite where `absent`, which is None if no value is absent. `tags` is None without special
+    missing values. `odd` counts missing values that SAS does not have: other NaNs and infinities, replaced by `.`.
+    """
 
     doubles: Doubles
     absent: NDArray[np.bool_] | None = None
@@ -61,7 +67,7 @@ class Numbers(NamedTuple):
 
 
 def read(cells: Bytes, order: ByteOrder, float_format: FloatFormat = "ieee", charset: str = "latin-1") -> Numbers:
-    """All that a column given as rows by length bytes says. `charset` is that of the data set's texts."""
+    """Return the numbers of a column given as rows by length bytes. `charset` is that of the data set's texts."""
     words = _words(cells, order)
     if float_format == "ibm":
         return _read_ibm(words, charset)
@@ -110,29 +116,35 @@ def _with_letters(doubles: Doubles, absent: NDArray[np.bool_], places: NDArray[n
 
 
 def decode(cells: Bytes, order: ByteOrder, float_format: FloatFormat) -> Doubles:
-    """Native doubles of a column given as rows by length bytes. Missing values are NaN (IEEE ones keep their bits)."""
+    """Return native doubles of a column given as rows by length bytes.
+
+    Missing values are NaN (IEEE ones keep their bits).
+    """
     return read(cells, order, float_format).doubles
 
 
 def tags(cells: Bytes, order: ByteOrder, float_format: FloatFormat, charset: str = "latin-1") -> Tags | None:
-    """For each row the letter of its special missing value (`_`, `A` to `Z` in ASCII) or 0; None where none occurs."""
+    """Return for each row the letter of its special missing value (`_`, `A` to `Z` in ASCII) or 0.
+
+    Return None without any.
+    """
     return read(cells, order, float_format, charset).tags
 
 
 def to_arrow(doubles: Doubles) -> pa.DoubleArray:
-    """What is NaN or infinite becomes null."""
+    """Return doubles as an Arrow array, with null for NaN and infinity."""
     return column(Numbers(doubles, ~np.isfinite(doubles)))
 
 
 def column(numbers: Numbers) -> pa.DoubleArray:
-    """Numbers as Arrow has them; what is absent becomes null."""
+    """Return numbers as an Arrow array, with null for absent values."""
     bits, nulls = validity(numbers.absent)
     doubles = numbers.doubles
     return pa.Array.from_buffers(pa.float64(), len(doubles), [bits, pa.py_buffer(doubles)], nulls)
 
 
 def validity(absent: NDArray[np.bool_] | None) -> tuple[pa.Buffer | None, int]:
-    """Arrow's validity bitmap for what is absent, None where nothing is, and the number of nulls."""
+    """Return Arrow's validity bitmap for absent values (None if there are none), and the number of nulls."""
     nulls = 0 if absent is None else int(np.count_nonzero(absent))
     if absent is None or not nulls:
         return None, 0
@@ -147,11 +159,11 @@ def encode(
     tags: Tags | None = None,
     charset: str = "latin-1",
 ) -> Bytes:
-    """Return a column of rows by length bytes; NaN becomes the missing value in `tags`, or `.` where that has none.
+    """Return a column of rows by length bytes. NaN becomes the missing value in `tags`, or `.` if that has none.
 
-    `charset` is that of the data set's texts: it decides how an IBM float tells special missing values. Raises
-    BadValueError for an infinity, which SAS lacks, for a value beyond the range of IBM floats, and for one that the
-    length would change.
+    `charset` is that of the data set's texts: it determines the codes of special missing values in IBM floats. Raises
+    BadValueError for an infinity, which SAS does not have, for a value beyond the range of IBM floats, and for one that
+    the length would change.
     """
     doubles = np.asarray(doubles, np.float64)
     absent = ~np.isfinite(doubles)
@@ -175,8 +187,10 @@ def encode(
 
 
 def _to_ibm(doubles: Doubles, absent: NDArray[np.bool_]) -> Words:
-    """The bits of IBM floats, normalised: the fraction's first hexadecimal digit is not 0. Exact, as 53 bits of IEEE
-    always fit the 56 of IBM."""
+    """Return the bits of IBM floats, normalised: the fraction's first hexadecimal digit is not 0.
+
+    The conversion is exact, as the 53 bits of IEEE always fit the 56 of IBM.
+    """
     words = doubles.view(np.uint64)
     exponent = words >> _IEEE_FRACTION_BITS
     exponent &= _IEEE_EXPONENT
@@ -207,5 +221,5 @@ def _words(cells: Bytes, order: ByteOrder) -> Words:
 
 
 def _kept(length: int, order: ByteOrder) -> slice:
-    """Where the most significant bytes of eight lie."""
+    """Return the positions of the most significant of eight bytes."""
     return slice(8 - length, 8) if order == "little" else slice(0, length)

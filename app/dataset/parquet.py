@@ -1,4 +1,4 @@
-"""Record batches <-> Parquet, streaming. The Arrow schema with its `sas.*` metadata is stored along."""
+"""Convert record batches to Parquet and back, streaming. The Arrow schema with its `sas.*` metadata is stored too."""
 
 import io
 from collections.abc import Iterable, Iterator
@@ -11,17 +11,17 @@ import pyarrow.parquet as pq
 ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 20
 SAMPLE_ROWS = 16_384
-"""Rows by which the encoding of a column is chosen."""
+"""The number of rows that determine the encoding of a column."""
 
 
 class Sink(Protocol):
-    """Where bytes go, in order."""
+    """A destination of bytes, in order."""
 
     def write(self, data: bytes, /) -> Any: ...
 
 
 class _File(io.RawIOBase):
-    """A sink as the file that pyarrow wants."""
+    """A sink as the file that pyarrow needs."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -35,12 +35,12 @@ class _File(io.RawIOBase):
 
 
 def write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: Sink) -> int:
-    """Writes a Parquet file and returns its number of rows. Holds one row group in memory (about 32 MiB)."""
+    """Write a Parquet file and return its number of rows. Holds one row group in memory (about 32 MiB)."""
     return sum(write_row_groups(schema, batches, _File(sink)))
 
 
 def write_row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file: io.RawIOBase) -> Iterator[int]:
-    """Writes a Parquet file row group by row group, and gives the rows of each as it is written."""
+    """Write a Parquet file row group by row group, and yield the number of rows of each one written."""
     groups = row_groups(schema, batches)
     group = next(groups, None)
     sample = schema.empty_table() if group is None else group.slice(0, SAMPLE_ROWS)
@@ -49,14 +49,17 @@ def write_row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch], file:
         while group is not None:
             rows = group.num_rows
             writer.write_table(group, row_group_size=rows)
-            group = None  # or two would be in memory while the next is gathered
+            group = None  # otherwise two row groups would be in memory while the next one is gathered
             yield rows
             group = next(groups, None)
 
 
 def parquet_writer(schema: pa.Schema, file: io.RawIOBase, sample: pa.Table | None = None) -> pq.ParquetWriter:
-    """A writer with the settings that all Parquet files here have. Strings are written by dictionary, but for columns
-    that seldom repeat a value in `sample`, which is slower and no shorter."""
+    """Return a writer with the settings of all Parquet files here.
+
+    Strings are written by dictionary, except in columns that seldom repeat a value in `sample`: there it is slower and
+    no shorter.
+    """
     strings = [field.name for field in schema if pa.types.is_string(field.type)]
     if sample is not None:
         strings = [name for name in strings if _repeats(sample, name)]
@@ -68,7 +71,7 @@ def _repeats(sample: pa.Table, name: str) -> bool:
 
 
 def row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The batches again, gathered to tables that make a row group each."""
+    """Yield the batches as tables that make a row group each."""
     group: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:
@@ -83,9 +86,9 @@ def row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator
 
 
 def read_parquet(source: Any, rows_a_batch: int = 16_384) -> pa.RecordBatchReader:
-    """A Parquet file's rows (`source`: path, seekable file or buffer), a batch at a time.
+    """Return a Parquet file's rows (`source`: path, seekable file or buffer), a batch at a time.
 
-    Raises pa.ArrowInvalid when it is not a Parquet file.
+    Raises pa.ArrowInvalid if it is not a Parquet file.
     """
     file = pq.ParquetFile(source)
     return pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches(rows_a_batch))

@@ -1,7 +1,7 @@
-"""The columns of a SAS data set and their Arrow schema; what Arrow has no place for stays in `sas.*` metadata.
+"""The columns of a SAS data set and their Arrow schema; the rest of its attributes is in `sas.*` metadata.
 
-Numerics are doubles, or dates and times by their format, and may be null (missing); characters are strings and never
-null (blank is the empty string). Of passwords only the flags are kept. `docs/data-sets.md` lists the metadata.
+Numerics are doubles, or dates and times by their format, and may be null (missing). Characters are strings and never
+null (blank is the empty string). Of passwords, only the flags are kept. `docs/data-sets.md` lists the metadata.
 """
 
 import json
@@ -20,10 +20,10 @@ from app.dataset.moments import Moment
 from app.model.errors import TheirError
 
 LONGEST_CHARACTER = 32_767
-"""The longest character variable that SAS has, in bytes."""
+"""The maximum length in bytes of a character variable in SAS."""
 
 MOST_VARIABLES = 32_767
-"""The most that all of SAS's engines can have. Each column costs memory, however few its values are."""
+"""The maximum number of variables in all of SAS's engines. Each column costs memory, however few values it has."""
 
 ALIGNMENT = 8
 """Observations may be padded at their end to a multiple of this."""
@@ -34,15 +34,15 @@ MOMENTS: Mapping[Kind, tuple[Moment, ...]] = {
     "time": ("time64", "duration"),
     "time-of-day": ("time64", "timestamp"),
 }
-"""The Arrow types of what numbers count, in the order in which they are tried; in the end they stay doubles."""
+"""The Arrow types of each kind of numbers, in the order in which they are tried; the last resort is doubles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A variable, the byte at which its values begin in an observation, and how they become Arrow's.
+    """A variable, the offset of its values in an observation, and how they become Arrow values.
 
-    `moment` is None for doubles and strings. `has_side` says that a side column stands behind it. `odd` counts missing
-    values that are none of SAS's; `inexact` says why the values of a date or time format stay doubles.
+    `moment` is None for doubles and strings. `has_side` states that a side column follows it. `odd` counts missing
+    values that SAS does not have. `inexact` states why the values of a date or time format stay doubles.
     """
 
     variable: Variable
@@ -60,7 +60,7 @@ class Column:
 
 
 def columns(variables: Sequence[Variable], offsets: Iterable[int]) -> tuple[Column, ...]:
-    """A column for each variable, whose values begin at these bytes, as it is if nothing unforeseen occurs."""
+    """Return a column for each variable, whose values begin at these offsets, for the usual values."""
     return tuple(
         Column(variable, name, position, at, _moment(variable))
         for position, (variable, name, at) in enumerate(
@@ -70,7 +70,7 @@ def columns(variables: Sequence[Variable], offsets: Iterable[int]) -> tuple[Colu
 
 
 def arrow_schema(columns: Sequence[Column], metadata: Mapping[str, str]) -> pa.Schema:
-    """The schema of columns and their side columns."""
+    """Return the schema of columns and their side columns."""
     fields = []
     taken = {column.name.casefold() for column in columns}
     for column in columns:
@@ -83,7 +83,7 @@ def arrow_schema(columns: Sequence[Column], metadata: Mapping[str, str]) -> pa.S
 
 
 def check_definition(definition: DataSetDefinition) -> None:
-    """Raises TheirError for numbers that no data set has, before anything is read by them."""
+    """Raise TheirError for numbers that no data set can have, before anything is read with them."""
     if not 0 <= definition.variables <= MOST_VARIABLES:
         why = f"{definition.variables:,} variables, at most {MOST_VARIABLES:,} are read"
         raise TheirError("variable-count", "number of variables", -1, why)
@@ -93,10 +93,10 @@ def check_definition(definition: DataSetDefinition) -> None:
 
 
 def check(definition: DataSetDefinition, variables: Sequence[Variable]) -> None:
-    """Raises TheirError when the definition and its variables contradict each other or what SAS allows."""
+    """Raise TheirError if the definition and its variables contradict each other or the limits of SAS."""
     check_definition(definition)
     if definition.variables != len(variables):
-        why = f"the definition says {definition.variables} variables, and {len(variables)} are defined"
+        why = f"the definition states {definition.variables} variables, but {len(variables)} are defined"
         raise TheirError("variable-count", "number of variables", -1, why)
     for variable in variables:
         shortest, longest, kind = (2, 8, "numeric") if variable.is_numeric else (0, LONGEST_CHARACTER, "character")
@@ -106,10 +106,10 @@ def check(definition: DataSetDefinition, variables: Sequence[Variable]) -> None:
 
 
 def column_names(variables: Sequence[Variable]) -> list[str]:
-    """A column name for each variable: its own, where that can be.
+    """Return a column name for each variable: its own name if possible.
 
-    Readers of tables need names, and different ones, and SAS ignores case. A variable without a name gets
-    `VAR<position>`; a name that another variable took before gets the first free suffix `_2`, `_3` ...
+    Readers of tables need names, and unique ones, and SAS ignores case. A variable without a name gets `VAR<position>`.
+    A name that an earlier variable has gets the first free suffix `_2`, `_3` ...
     """
     own_names = [variable.name.rstrip(" \0") for variable in variables]
     reserved = {own.casefold() for own in own_names}
@@ -120,7 +120,7 @@ def column_names(variables: Sequence[Variable]) -> list[str]:
         name = own
         if not own or own.casefold() in taken:
             base = own or f"VAR{position}"
-            # What was not free for a name before never becomes so: a million equal names take a million steps.
+            # A candidate that was taken once stays taken, so that a million equal names take a million steps.
             left = suffixes.setdefault(base.casefold(), chain([""], (f"_{n}" for n in count(2))))
             candidates = (base + suffix for suffix in left)
             name = next(c for c in candidates if (folded := c.casefold()) not in taken and folded not in reserved)
@@ -130,7 +130,7 @@ def column_names(variables: Sequence[Variable]) -> list[str]:
 
 
 def data_set_metadata(definition: DataSetDefinition, variables: Sequence[Variable], charset: str) -> dict[str, str]:
-    """What a definition says of a data set as a whole, and the sort key that its variables tell."""
+    """Return the attributes that a definition gives a data set as a whole, and the sort key from its variables."""
     flags = {"read": definition.read_flag, "write": definition.write_flag, "alter": definition.alter_flag}
     said = {
         "sas.label": definition.label,
@@ -151,12 +151,12 @@ def data_set_metadata(definition: DataSetDefinition, variables: Sequence[Variabl
 
 
 def nsort(variable: Variable) -> int:
-    """The variable's place in the sort key, negative where it descends; 0 if it is none of it."""
+    """Return the variable's place in the sort key: negative if it descends, 0 if it is not in the key."""
     return int.from_bytes(variable.nsort, "big", signed=True)
 
 
 def _sort_key(variables: Sequence[Variable]) -> str:
-    """The key as JSON; nothing if the places are not 1, 2, 3 and so on."""
+    """Return the key as JSON, or an empty text if the places are not 1, 2, 3 and so on."""
     named = zip(column_names(variables), map(nsort, variables), strict=True)
     key = sorted((abs(place), place < 0, name) for name, place in named if place)
     if not key or [place for place, _, _ in key] != list(range(1, len(key) + 1)):

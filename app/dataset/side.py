@@ -1,6 +1,6 @@
-"""Side columns: what of a variable its own column has no place for.
+"""Side columns: the values of a variable that its own column cannot hold.
 
-They stand right behind the variable's column and appear only where something of theirs occurs:
+They follow the variable's column directly and exist only if such a value occurs:
 
 - `X__missing` (string): the special missing values of a numeric variable, `._` and `.A` to `.Z`, null elsewhere;
 - `X__bytes` (binary): the bytes of character values that do not decode in their character set, null elsewhere.
@@ -21,27 +21,27 @@ def is_side(field: pa.Field) -> bool:
 
 
 def missing_of(field: pa.Field) -> str | None:
-    """The column whose special missing values this field holds; None if it is no such side column."""
+    """Return the column whose special missing values this field holds, or None if it is not such a side column."""
     return _said(field, MISSING_OF)
 
 
 def bytes_of(field: pa.Field) -> str | None:
-    """The column whose undecodable values this field holds; None if it is no such side column."""
+    """Return the column whose undecodable values this field holds, or None if it is not such a side column."""
     return _said(field, BYTES_OF)
 
 
 def without_sides(schema: pa.Schema) -> pa.Schema:
-    """The schema of the variables alone."""
+    """Return the schema of the variables alone."""
     return pa.schema([field for field in schema if not is_side(field)], schema.metadata)
 
 
 def missing_field(column: str, taken: Container[str]) -> pa.Field:
-    """The side column of a numeric column's special missing values. `taken` are names in use, casefolded."""
+    """Return the side column of a numeric column's special missing values. `taken` are names in use, casefolded."""
     return pa.field(_name(f"{column}__missing", taken), pa.string(), metadata={MISSING_OF: column})
 
 
 def bytes_field(column: str, taken: Container[str]) -> pa.Field:
-    """The side column of a character column's undecodable values. `taken` are names in use, casefolded."""
+    """Return the side column of a character column's undecodable values. `taken` are names in use, casefolded."""
     return pa.field(_name(f"{column}__bytes", taken), pa.binary(), metadata={BYTES_OF: column})
 
 

@@ -1,7 +1,7 @@
-"""Fixed-width character values <-> Arrow strings, a column at a time.
+"""Convert fixed-width character values to Arrow strings and back, a column at a time.
 
-SAS character values have a fixed length in bytes and are padded with blanks; there is no null, so a blank value becomes
-the empty string. Trailing blanks are therefore not kept, leading ones are.
+SAS character values have a fixed length in bytes and are padded with blanks. SAS has no null, so a blank value becomes
+the empty string. Trailing blanks are therefore lost; leading ones are kept.
 """
 
 import codecs
@@ -25,13 +25,13 @@ _EVERY_PAIR = bytes(b for first in range(256) for second in range(256) for b in 
 
 @cache
 def _keeps_ascii(charset: str) -> bool:
-    """Whether the bytes 0 to 127 mean ASCII in this character set."""
+    """Tell whether the bytes 0 to 127 are ASCII in this character set."""
     return _ASCII.decode(charset, "replace") == _ASCII.decode("ascii")
 
 
 @cache
 def _is_single_byte(charset: str) -> bool:
-    """Whether every byte is one character. Only then no pair of bytes decodes to fewer than two."""
+    """Tell whether every byte is one character. Only then does no pair of bytes decode to fewer than two characters."""
     return len(_EVERY_PAIR.decode(charset, "replace")) == len(_EVERY_PAIR)
 
 
@@ -41,8 +41,11 @@ def _is_utf8(charset: str) -> bool:
 
 
 class _SingleBytes(NamedTuple):
-    """A single-byte character set as tables for `bytes.translate`, by byte: its character in ASCII, FF for those that
-    ASCII lacks; how many bytes more than one its character has in UTF-8; 1 where it is no character, else 0."""
+    """A single-byte character set as tables for `bytes.translate`, by byte.
+
+    `to_ascii` is its character in ASCII, FF if ASCII does not have it. `more` is the number of bytes above one of its
+    character in UTF-8. `undefined` is 1 for a byte without a character, else 0.
+    """
 
     to_ascii: bytes
     more: bytes
@@ -61,7 +64,7 @@ def _single_bytes(charset: str) -> _SingleBytes:
 
 @cache
 def _from_ascii(charset: str) -> bytes | None:
-    """A single-byte character set's bytes of ASCII's characters, for `bytes.translate`; None if it lacks some."""
+    """Return a single-byte character set's bytes of ASCII, for `bytes.translate`; None if it lacks some of ASCII."""
     try:
         return _ASCII.decode("ascii").encode(charset) + bytes(128)
     except UnicodeEncodeError:
@@ -69,7 +72,7 @@ def _from_ascii(charset: str) -> bytes | None:
 
 
 def blank(charset: str) -> int:
-    """The byte that pads character values. Raises ValueError for a character set whose blank is not one byte."""
+    """Return the byte that pads character values. Raises ValueError for a character set whose blank is not one byte."""
     encoded = " ".encode(charset)
     if len(encoded) != 1:
         raise ValueError(f"character set {charset} has no blank of one byte")
@@ -77,23 +80,26 @@ def blank(charset: str) -> int:
 
 
 class Texts(NamedTuple):
-    """A character column. `damaged` has the whole cells, trailing blanks included, whose bytes the character set cannot
-    decode, null for all others; it is None where there are none."""
+    """A character column.
+
+    `damaged` has the whole cells, with trailing blanks, that the character set cannot decode, and null for all others.
+    It is None if there are none.
+    """
 
     strings: pa.StringArray
     damaged: pa.BinaryArray | None = None
 
 
 def decode(cells: Bytes, charset: str) -> pa.StringArray:
-    """The strings of a column given as an array of rows by length bytes.
+    """Return the strings of a column given as an array of rows by length bytes.
 
-    What the character set cannot say becomes U+FFFD: a damaged value never costs its row.
+    Undecodable bytes become U+FFFD: a damaged value never costs its row.
     """
     return read(cells, charset).strings
 
 
 def read(cells: Bytes, charset: str) -> Texts:
-    """The strings of a column given as an array of rows by length bytes, and what of it does not decode."""
+    """Return the strings of a column given as an array of rows by length bytes, and its undecodable cells."""
     rows, length = cells.shape
     if not cells.size:
         return Texts(pa.array([""] * rows, pa.string()))
@@ -108,7 +114,7 @@ def read(cells: Bytes, charset: str) -> Texts:
 
 
 def side_by_side(cells: Bytes) -> Bytes:
-    """The bytes of cells, without what lies between them. Whole cells are copied at once, not byte by byte."""
+    """Return the bytes of cells without the bytes between them. Whole cells are copied, rather than single bytes."""
     length = cells.shape[1]
     return np.ascontiguousarray(cells.view(f"V{length}")).view(np.uint8).reshape(-1)
 
@@ -140,7 +146,7 @@ def _read_single_bytes(cells: Bytes, raw: bytes, charset: str) -> Texts:
 
 
 def _read_many_bytes(cells: Bytes, charset: str) -> Texts:
-    """All values in one go, with line feeds between them: no character set has a character whose last byte is one."""
+    """Decode all values at once, with line feeds between them: no character has a line feed as its last byte."""
     rows, length = cells.shape
     if not _keeps_ascii(charset) or (cells == _LINE_FEED).any():
         return _read_each(cells, charset)
@@ -157,7 +163,7 @@ def _read_many_bytes(cells: Bytes, charset: str) -> Texts:
 
 
 def _read_each(cells: Bytes, charset: str) -> Texts:
-    """The way for columns with damaged values, one at a time."""
+    """Decode the values one at a time, for columns with damaged values."""
     values = []
     damaged = np.zeros(len(cells), np.bool_)
     for row, cell in enumerate(cells):
@@ -194,7 +200,7 @@ def _damaged(cells: Bytes, rows: NDArray[np.bool_]) -> pa.BinaryArray | None:
 
 
 def _encoded(strings: pa.StringArray, charset: str) -> tuple[NDArray[np.int32], Bytes]:
-    """Offsets and data of non-null strings in a character set. Raises BadValueError."""
+    """Return offsets and data of non-null strings in a character set. Raises BadValueError."""
     if _is_one_way(charset):
         changed = pc.match_substring_regex(strings, _ONE_WAY).to_numpy(zero_copy_only=False)
         refuse_any(changed, f"a yen sign or an overline is not in character set {charset}")
@@ -211,7 +217,7 @@ def _encoded(strings: pa.StringArray, charset: str) -> tuple[NDArray[np.int32], 
 
 
 _ONE_WAY = "[\u00a5\u203e]"
-"""What Python's Japanese codecs write as the backslash and the tilde of ASCII."""
+"""The characters that Python's Japanese codecs write as the backslash and the tilde of ASCII."""
 
 
 @cache
@@ -235,7 +241,7 @@ def _single_encoded(
 
 
 def _many_encoded(offsets: NDArray[np.int32], data: Bytes, charset: str) -> tuple[NDArray[np.int32], Bytes]:
-    """All values in one go, with line feeds between them, as `_read_many_bytes` reads them."""
+    """Encode all values at once, with line feeds between them, as `_read_many_bytes` reads them."""
     rows = np.arange(len(offsets) - 1, dtype=np.int32)
     lines = np.full(len(data) + len(rows), _LINE_FEED, np.uint8)
     of_data = np.ones(len(lines), np.bool_)
@@ -269,10 +275,12 @@ def buffers(values: pa.StringArray | pa.BinaryArray) -> tuple[NDArray[np.int32],
 
 
 def encode(strings: pa.StringArray, length: int, charset: str, damaged: pa.BinaryArray | None = None) -> Bytes:
-    """A column of rows by length bytes, padded with blanks; null is blank. What `damaged` has is written as it is.
+    """Return a column of rows by length bytes, padded with blanks; null is blank.
 
-    Trailing blanks beyond the length are dropped, as they mean nothing. Raises BadValueError for a value that is longer
-    or has a character outside the character set.
+    Cells of `damaged` are copied unchanged.
+
+    Trailing blanks beyond the length are dropped, as they have no meaning. Raises BadValueError for a value that is
+    longer or has a character outside the character set.
     """
     if damaged is None or damaged.null_count == len(damaged):
         return _padded(*_encoded(_without_blanks(strings), charset), length, charset)
@@ -292,14 +300,14 @@ def _padded(offsets: NDArray[np.int32], data: Bytes, length: int, charset: str) 
 
 
 def _without_blanks(strings: pa.StringArray, damaged: pa.BinaryArray | None = None) -> pa.StringArray:
-    """The strings that are to be encoded, without trailing blanks; what is damaged needs no encoding."""
+    """Return the strings to encode, without trailing blanks; damaged values are not encoded."""
     if damaged is not None:
         strings = pc.if_else(damaged.is_valid(), "", strings)
     return pc.ascii_rtrim(pc.fill_null(strings, ""), characters=" ")
 
 
 def longest(strings: pa.StringArray, charset: str, damaged: pa.BinaryArray | None = None) -> int:
-    """The bytes that the longest value needs in a character set, trailing blanks apart. Raises BadValueError."""
+    """Return the bytes of the longest value in a character set without trailing blanks. Raises BadValueError."""
     sizes = np.diff(_encoded(_without_blanks(strings, damaged), charset)[0])
     kept = 0 if damaged is None else pc.max(pc.binary_length(damaged)).as_py() or 0
     return max(int(sizes.max(initial=0)), kept)

@@ -1,1 +1,1 @@
-"""File formats <-> tables as `app.dataset` has them. Streaming: bytes and record batches come and go, none is kept."""
+"""Convert file formats to tables of `app.dataset` and back. Streaming: bytes and record batches pass through."""

@@ -1,8 +1,9 @@
-"""The table that tells what receiving was like, by source and hour.
+"""The quality table: facts about receiving, by source and hour.
 
-The table holds increments, as many for an hour as transactions had something to say of it, and `summed` adds them up.
-An hour is that in which the first physical message of an attachment was received; what is no attachment's counts in its
-own hour. An increment may be negative where it takes back what one before it said, of a missing range that has come.
+The table holds increments: each transaction adds one for every hour that it has facts about, and `summed` adds them up.
+An increment counts in the hour in which the first physical message of its attachment was received. Messages without an
+attachment count in their own hour. An increment may be negative if it corrects an earlier one, for a missing range that
+was received later.
 """
 
 from collections.abc import Iterable
@@ -15,17 +16,17 @@ QUALITY = "quality"
 """The table's name."""
 
 HOUR = 3_600_000_000
-"""In microseconds."""
+"""An hour in microseconds."""
 
 _MICROS = 1e6
 
 
 class Increment(NamedTuple):
-    """What one source has to add to one hour (µs, a multiple of `HOUR`).
+    """The facts that one source adds to one hour (µs, a multiple of `HOUR`).
 
-    `messages` are physical messages, duplicates and conflicts among them; `missing_ranges` are gaps in the sequence
-    numbers of attachments. `seconds_to_complete` is the sum over completed attachments of the time between their first
-    physical message and their last, and `longest_seconds` the longest of them.
+    `messages` are physical messages, including duplicates and conflicts. `missing_ranges` are gaps in the sequence
+    numbers of attachments. `seconds_to_complete` is the sum, over completed attachments, of the time between their
+    first and last physical message; `longest_seconds` is the longest such time.
     """
 
     source: str
@@ -62,22 +63,22 @@ _GREATEST = ("longest_seconds",)
 
 
 def hour_of(time: int) -> int:
-    """The hour that a time lies in, both in µs."""
+    """Return the hour that contains a time, both in µs."""
     return time - time % HOUR
 
 
 def quality_rows(increments: Iterable[Increment]) -> pa.Table:
-    """A row for each source and hour that increments add something to."""
+    """Return a row for each source and hour that increments add to."""
     return summed(pa.Table.from_pylist([each._asdict() for each in increments], SCHEMA).to_batches())
 
 
 def summed(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """A row for each source and hour, in this order, of the rows of the table."""
+    """Return the rows of the table summed to one row for each source and hour, in this order."""
     rows = pa.Table.from_batches(batches, SCHEMA)
     how = [(name, "max" if name in _GREATEST else "sum") for name in SCHEMA.names if name not in _KEY]
     grouped = rows.group_by(list(_KEY)).aggregate(how).rename_columns({f"{name}_{word}": name for name, word in how})
     micros = pc.round(pc.multiply(grouped["seconds_to_complete"], _MICROS))
-    seconds = pc.divide(micros, _MICROS)  # the same in whatever order they were added up
+    seconds = pc.divide(micros, _MICROS)  # rounded, so that the order of the additions does not matter
     at = grouped.schema.get_field_index("seconds_to_complete")
     whole = grouped.set_column(at, "seconds_to_complete", seconds).select(SCHEMA.names).cast(SCHEMA)
     return whole.sort_by([(name, "ascending") for name in _KEY])

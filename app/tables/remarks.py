@@ -1,4 +1,4 @@
-"""What the fields of a table say of how its columns came to be, beside `sas.*`; texts, or lists of texts as JSON."""
+"""The field metadata of a table about the origin of its columns, beside `sas.*`: texts, or lists of texts as JSON."""
 
 import json
 from collections.abc import Iterator
@@ -9,15 +9,15 @@ VARIABLE = "table.variable"
 """The variable whose values a column has, by its case-folded column name in data sets."""
 
 WARNING = "table.warning"
-"""Why a column is not named like its variable."""
+"""The reason why a column has another name than its variable."""
 
 FORMER_LABELS = "table.former_labels"
 FORMER_FORMATS = "table.former_formats"
-"""What else data sets gave the variable."""
+"""Other labels and formats that data sets gave the variable."""
 
 
 def remarks(field: pa.Field) -> Iterator[str]:
-    """What people should know of a table's column."""
+    """Yield remarks on a table's column, for people."""
     said = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
     if WARNING in said:
         yield said[WARNING]

@@ -1,4 +1,4 @@
-"""What reading a file gives."""
+"""The table that results from reading a file."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import pyarrow as pa
 
 
 class Table(NamedTuple):
-    """A schema with `sas.*` metadata, and its rows as often as they are asked for."""
+    """A schema with `sas.*` metadata, and a function that yields its rows anew at each call."""
 
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]

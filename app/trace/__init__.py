@@ -1,9 +1,9 @@
-"""Captured bytes, explained field by field.
+"""Explain captured bytes field by field.
 
-A format explains bytes from the first to the last, or raises WireError at the byte where they stop being that.
+A format explains bytes from the first to the last, or raises WireError at the byte where they stop matching.
 Recognition tries the formats of `FORMATS` in order: first those that begin with an identifier, then those that must
-take every byte, last those that nearly anything could be. What follows a header is explained by what the header says
-of it: a descriptor's message type, correlid, Encoding and CodedCharSetId.
+match every byte, last those that match almost any bytes. A header's values determine how the bytes after it are
+explained: a descriptor's message type, correlid, Encoding and CodedCharSetId.
 """
 
 from app.trace import ibm_mq, mqtt, rendezvous, sapdb, sas
@@ -24,18 +24,18 @@ FORMATS: Formats = {
     "mqtt": mqtt.packets,
     **sas.FORMATS,
 }
-"""What bytes can be explained as, in the order of recognition."""
+"""The formats that bytes can be explained as, in the order of recognition."""
 
 
 _NOTHING_SAID = Said()
 
 
 def explain(data: Buffer, as_format: str | None = None, said: Said = _NOTHING_SAID) -> list[Frame]:
-    """The structures that bytes consist of, in order and without gaps.
+    """Return the structures that bytes consist of, in order and without gaps.
 
-    `as_format` is one of `FORMATS`, for bytes that could be several things; without it they are recognised. `said` is
-    what is known of them from elsewhere. Raises NotRecognised, TooManyFrames for more packets than are explained at
-    once, and KeyError for an unknown format.
+    `as_format` is one of `FORMATS`, for bytes that match several; without it they are recognised. `said` has the facts
+    known from elsewhere. Raises NotRecognised, TooManyFrames for more packets than are explained at once, and KeyError
+    for an unknown format.
     """
     formats = {as_format: FORMATS[as_format]} if as_format else FORMATS
     return first_that_fits(memoryview(data), formats, said)

@@ -1,4 +1,4 @@
-"""What explaining is made of."""
+"""The results of an explanation, and the search for the format that fits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -10,9 +10,10 @@ from app.wire import Cell, WireError
 
 
 class Frame(NamedTuple):
-    """One structure: its format, the byte where it starts, its cells in order, and what else is to be said of it.
+    """One structure: its format, its first byte, its cells in order, and a note.
 
-    `decoded` is what it means as a whole, by name and as JSON has it, where the format has more to say than its cells.
+    `decoded` is the structure's meaning as a whole, by name and as JSON values, for formats where the cells do not show
+    it.
     """
 
     format: str
@@ -23,7 +24,7 @@ class Frame(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """A format that does not fit: the byte it came to, and why it went no further."""
+    """A format that does not fit: the byte where it failed, and why."""
 
     format: str
     at: int
@@ -31,26 +32,26 @@ class Tried(NamedTuple):
 
 
 class NotRecognised(ValueError):
-    """Bytes that are none of the formats tried; `tried` has the one that came furthest first."""
+    """Bytes that match none of the formats tried; `tried` begins with the format that failed at the highest byte."""
 
     def __init__(self, tried: Sequence[Tried]) -> None:
         self.tried = sorted(tried, key=lambda one: -one.at)
         lines = [f"  {one.format}: to byte {one.at}: {one.why}" for one in self.tried]
-        super().__init__("\n".join(["this is none of:", *lines]))
+        super().__init__("\n".join(["not recognised; tried were:", *lines]))
 
 
 MOST_FRAMES = 20_000
-"""Structures that are explained at once: one of two bytes takes a thousand bytes of memory."""
+"""The maximum number of structures explained at once: a structure of two bytes takes a thousand bytes of memory."""
 
 
 class TooManyFrames(ValueError):
-    """Bytes that are more structures, or more cells of such, than are explained at once."""
+    """Bytes with more structures, or more cells of them, than are explained at once."""
 
 
 class Said(NamedTuple):
-    """What is known of bytes from what stood before them; 0 where nothing is.
+    """Facts about bytes that are known from the data before them; 0 if unknown.
 
-    `direction` is the word in front of an order packet.
+    `direction` is the word before an order packet.
     """
 
     encoding: int = 0
@@ -65,23 +66,23 @@ class Said(NamedTuple):
 
     @property
     def charset(self) -> str | None:
-        """The Python codec of the CCSID, where it names one."""
+        """The Python codec of the CCSID, or None if it has none."""
         return charset(self.ccsid, self.encoding) if self.ccsid > 0 else None
 
     @property
     def charsets(self) -> list[str]:
-        """The character sets to try; Latin-1, the last, reads any bytes."""
+        """The character sets to try; Latin-1, the last, can decode any bytes."""
         return list(dict.fromkeys(name for name in (self.charset, "utf-8", "latin-1") if name))
 
 
 Explain = Callable[[memoryview, Said], list[Frame]]
-"""Explains all of some bytes as one format. Raises WireError where they stop being that."""
+"""A function that explains all of some bytes as one format. It raises WireError where they stop matching."""
 
 Formats = Mapping[str, Explain]
 
 
 def first_that_fits(data: memoryview, formats: Formats, said: Said) -> list[Frame]:
-    """What bytes are in the first of some formats that takes them. Raises NotRecognised."""
+    """Return the structures of the first format that fits the bytes. Raises NotRecognised."""
     tried = []
     for name, explain in formats.items():
         try:
@@ -92,12 +93,12 @@ def first_that_fits(data: memoryview, formats: Formats, said: Said) -> list[Fram
 
 
 def raw(data: memoryview, note: str = "") -> Frame:
-    """Bytes that nothing explains."""
+    """Return a frame for bytes without an explanation."""
     return Frame("bytes", 0, [Cell(0, len(data), "bytes", bytes(data))] if data else [], note)
 
 
 def moved(frames: Sequence[Frame], by: int) -> list[Frame]:
-    """The same frames so many bytes further on."""
+    """Return the same frames, moved by a number of bytes."""
     return [
         frame._replace(offset=frame.offset + by, cells=[cell._replace(at=cell.at + by) for cell in frame.cells])
         for frame in frames

@@ -1,4 +1,4 @@
-"""Explains descriptors and headers, and by what these say, the message behind them."""
+"""Explain descriptors and headers of IBM MQ, and the message after them by their values."""
 
 from collections.abc import Iterable
 
@@ -29,7 +29,7 @@ _OTHER_PARTS = _only(["sas-variables", "sas-indexes", "sas-file-records", "sas-o
 
 
 def descriptor(data: memoryview, _: Said) -> list[Frame]:
-    """An MQMD of version 1 or 2, the headers behind it, and the body."""
+    """Explain an MQMD of version 1 or 2, the headers after it, and the body."""
     layout, context = descriptor_context(data)
     own, end = layout.decode(data, 0, context)
     message = read_image(data, "", "")
@@ -44,10 +44,10 @@ def descriptor(data: memoryview, _: Said) -> list[Frame]:
 
 
 def extension(data: memoryview, _: Said) -> list[Frame]:
-    """An MQMDE that stands alone, and what is behind it."""
+    """Explain an MQMDE without an MQMD, and the data after it."""
     links, behind = peel(data, Data(MQFMT_MD_EXTENSION, 0, 0))
     if not links:
-        raise WireError("MQMDE.struc_id", 0, "no structure identifier MDE of version 2")
+        raise WireError("MQMDE.struc_id", 0, "expected the structure identifier MDE and version 2")
     frames = [_frame(data, link) for link in links]
     if behind.at == len(data):
         return frames
@@ -59,7 +59,7 @@ def extension(data: memoryview, _: Said) -> list[Frame]:
 
 
 def _frame(data: memoryview, link: Link) -> Frame:
-    """A header; what belongs to it behind its rows is one cell, of the names and values where it holds such."""
+    """Return the frame of a header. Data after its rows is one cell: names and values where the header has them."""
     header = link.header
     cells = list(type(header).cells(data, link.at, link.context))
     if size := link.end - link.at - header.SIZE:
@@ -75,8 +75,11 @@ def _written(context: Context) -> str:
 
 
 def _is_application(message: PhysicalMessage) -> bool:
-    """Whether a body is the application's own. A subordinate message without a sequence number is a count or an
-    application message; only the attachment header would tell, so what can be a count is taken for one."""
+    """Tell whether a body is the application's own.
+
+    A subordinate message without a sequence number is a count or an application message. Only the attachment header
+    could tell which, so a body that can be a count is taken for one.
+    """
     if message.msg_type == HEADER_MSG_TYPE:
         return False
     is_part = message.msg_type == SUBORDINATE_MSG_TYPE
@@ -93,7 +96,7 @@ def _parts(message: PhysicalMessage) -> list[Frame]:
 
 
 def _formats(message: PhysicalMessage) -> Formats:
-    """The formats that a message of this type and correlid can have."""
+    """Return the formats possible for a message of this type and correlid."""
     if message.msg_type == HEADER_MSG_TYPE:
         return _HEADER
     sequence = correlid.split(message.correl_id)[1]
@@ -107,4 +110,4 @@ def _application(message: PhysicalMessage) -> Frame:
     try:
         return Frame("application-message", 0, [Cell(0, len(body), "text", str(body, charset))], charset)
     except UnicodeDecodeError as error:
-        return raw(body, f"application message, at byte {error.start} not {charset}")
+        return raw(body, f"application message; byte {error.start} is not {charset}")

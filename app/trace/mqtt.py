@@ -11,7 +11,7 @@ _VERSIONS: tuple[Version, ...] = ("5", "3.1.1")
 
 
 def packets(data: memoryview, _: Said) -> list[Frame]:
-    """Whole packets, one behind the other."""
+    """Explain whole packets, one after the other."""
     if not data:
         FixedHeader.decode(data)
     frames: list[Frame] = []

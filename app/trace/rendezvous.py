@@ -121,8 +121,10 @@ def _called(field: Field) -> str:
 
 
 def described(fields: Iterable[Field]) -> list[dict[str, Any]]:
-    """Return fields as JSON has them: each with name, id, type and value. Bytes are in hexadecimal as `value_hex`, and
-    floating-point numbers have their bytes beside them as `bits`."""
+    """Return fields as JSON values: each with name, id, type and value.
+
+    Bytes are in hexadecimal as `value_hex`. Floating-point numbers also have their bytes as `bits`.
+    """
     return [{"name": each.name, "id": each.id, "type": each.type, **_value(each)} for each in fields]
 
 

@@ -1,4 +1,4 @@
-"""Explains the messages of the SAS Common Messaging Interface, in whichever dialect they are written."""
+"""Explain the messages of the SAS Common Messaging Interface, in any dialect."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -18,7 +18,8 @@ from app.wire import Cell, Context, Layout, WireError
 from app.wire.kinds import Order
 
 Possible = Callable[[memoryview, Said, str], int]
-"""The dialects in which bytes can be read, in a character set. Raises WireError when there are none."""
+"""A function that returns the dialects in which bytes can be read in a character set. It raises WireError if none fits.
+"""
 
 
 def _message(name: str, layout: type[Layout], possible: Possible) -> Explain:
@@ -46,7 +47,10 @@ def _definition(data: memoryview, said: Said, charset: str) -> int:
 
 
 def _typed(layout: type[Layout], kind: MessageKind) -> Possible:
-    """The dialects in which a layout takes every byte, begins with its type identifier, and has texts for texts."""
+    """Return the function that finds the dialects of a layout.
+
+    In these it takes every byte, begins with its type identifier, and its texts have no control characters.
+    """
 
     def check(value: Any) -> Fault | None:
         if value.type != kind:
@@ -63,7 +67,7 @@ def _typed(layout: type[Layout], kind: MessageKind) -> Possible:
 
 
 def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """All texts of a layout by their rows."""
+    """Yield all texts of a layout with their rows."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, list):
@@ -76,7 +80,7 @@ def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 def _file_description(data: memoryview, said: Said) -> list[Frame]:
     if len(data) not in {8, 16}:
-        raise WireError("FileDescriptionMessage", min(len(data), 16), "two numeric integers have 8 or 16 bytes")
+        raise WireError("FileDescriptionMessage", min(len(data), 16), "two numeric integers must have 8 or 16 bytes")
     order = preferred(read_file_description(data, said.dialects)[1], said.encoding).order
     context = Context(order, long=8 if len(data) == 16 else 4)
     return [Frame("sas-file-description", 0, list(FileDescriptionMessage.cells(data, 0, context)), _WORDS[order])]
@@ -85,7 +89,7 @@ def _file_description(data: memoryview, said: Said) -> list[Frame]:
 def _count(data: memoryview, said: Said) -> list[Frame]:
     readings = read_counts(data)
     if not readings:
-        raise WireError("Count.count", min(len(data), 8), "a count is a number of 4 or 8 bytes, and not negative")
+        raise WireError("Count.count", min(len(data), 8), "a count must be a non-negative number of 4 or 8 bytes")
     numbers: dict[Order, int] = {order: number for order, number in zip(_WORDS, readings, strict=True) if number >= 0}
     told = integer_order(said.encoding)
     order = told if told in numbers else min(numbers, key=numbers.__getitem__)
@@ -94,7 +98,7 @@ def _count(data: memoryview, said: Said) -> list[Frame]:
 
 def _records(data: memoryview, said: Said) -> list[Frame]:
     if not data:
-        raise WireError("Record.length", 0, "there is no record")
+        raise WireError("Record.length", 0, "no record found")
     dialect = detect(lambda: [data], said.dialects)
     cells: list[Cell] = []
     at = number = 0
@@ -108,7 +112,7 @@ def _records(data: memoryview, said: Said) -> list[Frame]:
 
 
 def _filling(at: int, end: int, number: int) -> list[Cell]:
-    """The NUL or the padding behind a record."""
+    """Return the NUL or the padding after a record as a cell."""
     return [Cell(at, end - at, f"record[{number}].filling", bytes(end - at))] if at < end else []
 
 
@@ -133,4 +137,4 @@ FORMATS: Formats = {
         "sas-constraints", ConstraintMessage, _typed(ConstraintMessage, MessageKind.CONSTRAINTS)
     ),
 }
-"""By name, in the order of recognition: what must be exact before what nearly anything could be."""
+"""The formats by name, in the order of recognition: exact ones before those that match almost any bytes."""

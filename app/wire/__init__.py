@@ -1,6 +1,6 @@
 """The layout engine: a specification's table, typed in once, decodes, encodes, traces and documents itself.
 
-It knows no protocol and imports nothing of this project.
+It knows no protocol and imports no other package of this project.
 """
 
 from app.wire.cells import Cell

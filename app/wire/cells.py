@@ -1,7 +1,7 @@
-"""A message row by row: its trace, and the exact place of an error.
+"""Read a message row by row, for its trace and for the exact position of an error.
 
-This second reader is slow and plain on purpose. `app.wire.plan` reads the same rows fast and without knowing where it
-is; when it fails, this one says why.
+This second reader favours clarity over speed. `app.wire.plan` reads the same rows fast, but does not track positions.
+When it fails, this reader finds the row, the byte and the reason.
 """
 
 import struct
@@ -34,7 +34,7 @@ from app.wire.kinds import (
 
 
 class Cell(NamedTuple):
-    """One row as found in a message: the byte where it starts, how many it takes, its dotted name and its value."""
+    """One row as found in a message: its first byte, its size in bytes, its dotted name and its value."""
 
     at: int
     size: int
@@ -46,16 +46,19 @@ class Cell(NamedTuple):
 
 
 def walk(table: type[Table], buffer: Buffer, at: int, context: Context, path: str) -> Iterator[Cell]:
-    """The cells of a message that starts at byte `at`, in order and without gaps. Raises WireError where it breaks."""
+    """Yield the cells of the message that starts at byte `at`, in order and without gaps.
+
+    Raises WireError where it fails.
+    """
     return _Walk(buffer, at, context).table(table, path)
 
 
 Cells = Generator[Cell, None, Any]
-"""Cells, and in the end the value that they make."""
+"""A generator of cells that returns the value they make."""
 
 
 class _Walk:
-    """A place in a message that starts at `origin`."""
+    """The current position in a message that starts at `origin`."""
 
     def __init__(self, buffer: Buffer, at: int, context: Context) -> None:
         self.buffer, self.at, self.context, self.origin = buffer, at, context, at
@@ -105,7 +108,7 @@ class _Walk:
             start = self.at
             padding = bytes(self._bytes(name, pad, "padding"))
             if any(padding):
-                raise WireError(name, start, f"padding of {padding.hex().upper()}, where zeros belong")
+                raise WireError(name, start, f"padding must be zero, but is {padding.hex().upper()}")
             yield Cell(start, pad, f"{name}.padding", padding)
         start = self.at
         (value,) = struct.unpack(
@@ -129,7 +132,9 @@ class _Walk:
         if times is not None:
             least, left = least_size(of.ROWS, self.context), len(self.buffer) - self.at
             if times < 0 or times * least > left:
-                raise WireError(name, self.at, f"{times} times at least {least} bytes, where {left} are left")
+                raise WireError(
+                    name, self.at, f"{times} items of at least {least} bytes do not fit in the {left} bytes left"
+                )
         index = 0
         while self.at < len(self.buffer) if times is None else index < times:
             yield from self.table(of, f"{name}[{index}].")
@@ -145,12 +150,12 @@ class _Walk:
             return ""
         counted = nul == "included"
         if size < counted:
-            raise WireError(name, start, f"a length of {size}" + ", where it should count a NUL" * counted)
+            raise WireError(name, start, f"a length of {size}" + "; it must count the NUL" * counted)
         ended = counted or nul == "excluded" or (nul == "excluded_nonempty" and size > 0)
         self._bytes(name, size + (ended and not counted), f"text of {size} bytes")
         end = self.at - ended
         if ended and self.buffer[end]:
-            raise WireError(name, end, f"a NUL belongs here, not {self.buffer[end]:02X}")
+            raise WireError(name, end, f"expected a NUL, found {self.buffer[end]:02X}")
         value = self._decoded(name, start, end)
         yield Cell(start, self.at - start, name, value)
         return value
@@ -163,7 +168,9 @@ class _Walk:
         texts = texts_in(self.buffer, start, size, count, self.context)
         if texts is None:
             raw = bytes(self._bytes(name, size, f"{count} texts of {size} bytes"))
-            raise WireError(name, start, f"{raw.count(0)} NULs, where {count} texts end with one each")
+            raise WireError(
+                name, start, f"expected {count} texts, each with a NUL at its end, found {raw.count(0)} NULs"
+            )
         for index, text in enumerate(texts):
             start = self.at
             self.at += len(text) + 1
@@ -176,7 +183,7 @@ class _Walk:
             value |= (digit & 0x7F) << shift
             if digit < 0x80:
                 return value
-        raise WireError(name, self.at - 1, "a fourth byte that says there is a fifth")
+        raise WireError(name, self.at - 1, "the varint has more than four bytes")
 
     def _bytes(self, name: str, size: int, what: object) -> Buffer:
         start, end = self.at, self.at + size
@@ -197,7 +204,7 @@ class _Walk:
 
 
 def markdown(rows: tuple[Row, ...]) -> str:
-    """Rows as a Markdown table."""
+    """Return rows as a Markdown table."""
     lines = ["| row | type | meaning |", "|---|---|---|"]
     lines += [f"| {row.name} | {row.kind} | {row.meaning.replace('|', chr(92) + '|')} |" for row in rows]
     return "\n".join(lines)

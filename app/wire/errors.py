@@ -2,10 +2,10 @@
 
 
 class WireError(ValueError):
-    """Bytes, or values, that do not fit a layout.
+    """Bytes or values that do not fit a layout.
 
-    `row` is the dotted path of the row (`AttachmentHeader.attachments[0].description`), `at` the byte of the message
-    where it went wrong, `why` a sentence for people.
+    `row` is the dotted path of the row (`AttachmentHeader.attachments[0].description`). `at` is the byte of the message
+    where the error is, and `why` explains it in a sentence.
     """
 
     def __init__(self, row: str, at: int, why: str) -> None:

@@ -1,4 +1,4 @@
-"""What a row of a layout can be, and what comes with the message instead of standing in the table."""
+"""The kinds of rows in a layout, and the context that comes with a message rather than with its table."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Buffer = bytes | memoryview
 NUL_RULES: tuple[Nul, ...] = ("excluded", "included", "absent", "excluded_nonempty")
 
 PADDING = "\0 "
-"""What is trimmed behind the text of a `Chars` row."""
+"""Characters that are removed from the end of the text of a `Chars` row."""
 
 _NAMES = {
     "b": "int8",
@@ -33,12 +33,12 @@ _SIZES = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8, "f": 4
 
 
 class Context(NamedTuple):
-    """How one sender writes numbers and characters; a table never says any of it.
+    """One sender's representation of numbers and characters, which a table never states.
 
-    `order` is the byte order, `charset` a Python codec for text, `long` the bytes of a C long. `nul` tells how text
-    ends: "excluded" has a NUL that the length does not count, "included" one that it counts, "absent" none, and
-    "excluded_nonempty" is "excluded" except that an empty text has no NUL. With `aligned`, every number starts at a
-    multiple of its own size, counted from the start of the message, and what is skipped is zero.
+    `order` is the byte order, `charset` a Python codec for text, `long` the bytes of a C long. `nul` states how a text
+    ends. "excluded": with a NUL that the length does not count. "included": with a NUL that the length counts.
+    "absent": without a NUL. "excluded_nonempty": as "excluded", but an empty text has no NUL. With `aligned`, every
+    number starts at a multiple of its own size, counted from the start of the message, and the bytes skipped are zero.
     """
 
     order: Order = ">"
@@ -49,18 +49,18 @@ class Context(NamedTuple):
 
 
 def number_code(code: str, context: Context) -> str:
-    """The `struct` code of a number: a long's width comes with the context."""
+    """Return the `struct` code of a number. The width of a long comes from the context."""
     return code if code != "long" else "q" if context.long == 8 else "i"
 
 
 def number_size(code: str, context: Context) -> int:
-    """Bytes of a number."""
+    """Return the size of a number in bytes."""
     return context.long if code == "long" else _SIZES[code]
 
 
 @dataclass(frozen=True, slots=True)
 class Num:
-    """A number. With `enum` its known values have names, and unknown values stay numbers."""
+    """A number. With `enum`, its known values have names, and unknown values stay numbers."""
 
     code: NumCode
     enum: type[IntEnum] | None = None
@@ -71,7 +71,7 @@ class Num:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """So many bytes, kept as they are."""
+    """A fixed number of bytes, kept unchanged."""
 
     size: int
 
@@ -81,7 +81,10 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """Text in a field of fixed size. Blanks and NULs behind the text are padding: trimmed, and written as blanks."""
+    """Text in a field of fixed size.
+
+    Blanks and NULs after the text are padding: removed when read, blanks when written.
+    """
 
     size: int
 
@@ -91,7 +94,7 @@ class Chars:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A length and so many bytes of text; the context says whether a NUL follows and whether the length counts it.
+    """A length and that many bytes of text. The context states whether a NUL follows and whether the length counts it.
 
     With `or_one`, a length of one followed by a single NUL is the empty text under every NUL rule.
     """
@@ -105,10 +108,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The length of some texts together, then the texts: as many as the earlier row `count` says.
+    """The total length of some texts, then the texts. The earlier row `count` holds their number.
 
-    Each ends with a NUL under every NUL rule. The rule tells whether the length counts them ("included", "absent") when
-    it is written; when it is read, the other way is tried where this one does not fit.
+    Each text ends with a NUL under every NUL rule. When written, the rule states whether the length counts the NULs
+    ("included", "absent"). When read, the other way is tried if the length does not fit.
     """
 
     count: str
@@ -120,7 +123,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Varint:
-    """Seven bits a byte, lowest first, the high bit set on all bytes but the last; at most four bytes."""
+    """A number of at most four bytes: seven bits each, lowest first, the high bit set on all bytes but the last."""
 
     LIMIT: ClassVar[int] = 1 << 28
 
@@ -130,7 +133,7 @@ class Varint:
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """Some bits of a byte. Rows of bits that follow each other share bytes, highest bit first."""
+    """Some bits of a byte. Consecutive rows of bits share bytes, highest bit first."""
 
     width: int
     enum: type[IntEnum] | None = None
@@ -141,7 +144,7 @@ class Bits:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A repeated layout: as often as the earlier row `count` says, or else to the end of the message."""
+    """A repeated layout. The earlier row `count` holds the number of repetitions; without it, they fill the message."""
 
     of: "type[Table]"
     count: str | None = None
@@ -152,7 +155,7 @@ class Many:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """All bytes that are left; a slice of what was given, so a memoryview is not copied."""
+    """All remaining bytes, as a slice of the given buffer, so a memoryview is not copied."""
 
     def __str__(self) -> str:
         return "bytes, to the end"
@@ -162,7 +165,7 @@ Kind = Num | Raw | Chars | Text | Texts | Varint | Bits | Many | Rest
 
 
 class Row(NamedTuple):
-    """One row of a table: its name, what it is and what it means."""
+    """One row of a table: its name, kind and meaning."""
 
     name: str
     kind: Kind
@@ -170,7 +173,7 @@ class Row(NamedTuple):
 
 
 class Table(Protocol):
-    """What a row of the kind `Many` needs of the layout that it repeats; `app.wire.layout.Layout` has it."""
+    """The part of a layout that a row of the kind `Many` needs; `app.wire.layout.Layout` implements it."""
 
     ROWS: ClassVar[tuple[Row, ...]]
 
@@ -179,7 +182,7 @@ class Table(Protocol):
 
 
 class Planned(Protocol):
-    """A layout made ready for one context; `app.wire.plan.Plan` is one."""
+    """A layout prepared for one context; `app.wire.plan.Plan` implements it."""
 
     least: int
 
@@ -189,15 +192,15 @@ class Planned(Protocol):
 
 
 def counts_nuls(context: Context) -> bool:
-    """Whether the length of a row of the kind `Texts` counts its NULs."""
+    """Tell whether the length of a row of the kind `Texts` counts its NULs."""
     return context.nul in {"included", "absent"}
 
 
 def texts_in(buffer: Buffer, at: int, size: int, count: int, context: Context) -> list[bytes] | None:
-    """Return the `count` texts of a row of the kind `Texts` whose length is `size`; None where it does not fit.
+    """Return the `count` texts of a row of the kind `Texts` whose length is `size`, or None if they do not fit.
 
-    Senders differ in whether this length counts the NULs, whatever they do with other lengths: the way of the context's
-    rule is tried first, then the other one.
+    Senders differ in whether this length counts the NULs, whatever rule they use for other lengths. The way of the
+    context's rule is tried first, then the other one.
     """
     counting, not_counting = size, size + count
     for total in (counting, not_counting) if counts_nuls(context) else (not_counting, counting):
@@ -209,7 +212,7 @@ def texts_in(buffer: Buffer, at: int, size: int, count: int, context: Context) -
 
 
 def least_size(rows: tuple[Row, ...], context: Context) -> int:
-    """The fewest bytes that these rows can take: what a count must be able to pay for."""
+    """Return the smallest number of bytes that these rows can take. It bounds the counts that a message can state."""
     bits = sum(row.kind.width for row in rows if isinstance(row.kind, Bits))
     return bits // 8 + sum(_least(row.kind, context) for row in rows)
 
@@ -231,9 +234,9 @@ def _least(kind: Kind, context: Context) -> int:
 
 
 def bit_groups(rows: tuple[Row, ...]) -> dict[int, list[Bits]]:
-    """Groups of bit rows that share bytes, each by the index of its first row.
+    """Return the groups of bit rows that share bytes, by the index of each group's first row.
 
-    Raises TypeError when a group does not fill whole bytes.
+    Raises TypeError if a group does not fill whole bytes.
     """
     groups: dict[int, list[Bits]] = {}
     start = 0
@@ -249,7 +252,7 @@ def bit_groups(rows: tuple[Row, ...]) -> dict[int, list[Bits]]:
 
 
 def named(enum: type[IntEnum] | None) -> Callable[[Any], Any] | None:
-    """Gives a number its name where it has one; None where there are no names."""
+    """Return a function that replaces a number by its enum member if it has one. Return None without an enum."""
     if enum is None:
         return None
     members: dict[int, IntEnum] = {member.value: member for member in enum}

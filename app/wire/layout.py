@@ -8,7 +8,7 @@ its kind: `Annotated[int, Num("i")]`, usually under the specification's own word
         kind: Int1 = row("what the buffer holds")
         size: Int4 = row("bytes in use", default=0)
 
-Subclassing a layout continues its table. Byte order, character set and the like are never in the table: they come
+A subclass of a layout continues its table. The table never states byte order, character set and the like: they come
 with the message, as a `Context`.
 """
 
@@ -24,16 +24,16 @@ DEFAULT = Context()
 
 
 def row(meaning: str, *, default: Any = dataclasses.MISSING) -> Any:
-    """What a row means, and the value that the specification gives it initially."""
+    """Declare a row with its meaning and the initial value that the specification gives it."""
     return dataclasses.field(default=default, metadata={"meaning": meaning})
 
 
 @dataclass_transform(field_specifiers=(row,), frozen_default=True)
 class Layout:
-    """Base of every layout.
+    """Base class of every layout.
 
-    Instances are held frozen by the type checker only: a dataclass that is frozen at run time takes ten times as long
-    to make. `SIZE` is the bytes of a layout whose size no message can change, and 0 for any other.
+    Only the type checker treats instances as frozen: creating a dataclass that is frozen at run time takes ten times as
+    long. `SIZE` is the size in bytes of a layout of fixed size, and 0 for any other.
     """
 
     ROWS: ClassVar[tuple[Row, ...]] = ()
@@ -52,7 +52,7 @@ class Layout:
 
     @classmethod
     def plan(cls, context: Context) -> Plan:
-        """The layout made ready for a context; made once for each."""
+        """Return the layout prepared for a context. It is created once for each context."""
         plan = cls._plans.get(context)
         if plan is None:
             plan = cls._plans[context] = Plan(cls, cls.ROWS, context)
@@ -60,7 +60,7 @@ class Layout:
 
     @classmethod
     def decode(cls, buffer: Buffer, at: int = 0, context: Context = DEFAULT) -> tuple[Self, int]:
-        """The layout that starts at byte `at`, and the byte behind it. Raises WireError."""
+        """Return the layout that starts at byte `at`, and the position after it. Raises WireError."""
         try:
             return cls.plan(context).read(buffer, at, at)
         except MISFITS as error:
@@ -70,30 +70,33 @@ class Layout:
 
     @classmethod
     def attempt(cls, buffer: Buffer, at: int = 0, context: Context = DEFAULT) -> tuple[Self, int] | None:
-        """Like `decode`, but None for bytes that do not fit: cheaper where many contexts are tried."""
+        """Do the same as `decode`, but return None for bytes that do not fit: cheaper when many contexts are tried."""
         try:
             return cls.plan(context).read(buffer, at, at)
         except MISFITS:
             return None
 
     def encode(self, context: Context = DEFAULT) -> bytes:
-        """The layout's bytes. Raises WireError naming the row whose value does not fit."""
+        """Return the layout's bytes. Raises WireError that names the row whose value does not fit."""
         out = bytearray()
         self.append(out, context)
         return bytes(out)
 
     def append(self, out: bytearray, context: Context = DEFAULT) -> None:
-        """Like `encode`, behind what there is of a message; numbers are aligned to its start."""
+        """Append the layout's bytes to a message. Numbers are aligned to the start of the message. Raises WireError."""
         self.plan(context).write(self, out, f"{type(self).__name__}.")
 
     @classmethod
     def cells(cls, buffer: Buffer, at: int = 0, context: Context = DEFAULT, path: str = "") -> Iterator[Cell]:
-        """The message row by row, named from `path` (the layout's name) on. Raises WireError where it breaks."""
+        """Return the message row by row.
+
+        Names begin with `path`, or the layout's name. Raises WireError where it fails.
+        """
         return walk(cls, buffer, at, context, path or f"{cls.__name__}.")
 
     @classmethod
     def table(cls) -> str:
-        """The layout as a Markdown table, for the documentation."""
+        """Return the layout as a Markdown table, for the documentation."""
         return markdown(cls.ROWS)
 
 
@@ -101,11 +104,11 @@ def _kind(hint: Any) -> Kind:
     for extra in get_args(hint)[1:]:
         if isinstance(extra, Kind):
             return extra
-    raise TypeError(f"{hint!r} does not say what kind of row it is")
+    raise TypeError(f"{hint!r} has no row kind; annotate it with one, as in Annotated[int, Num('i')]")
 
 
 def _check(rows: tuple[Row, ...]) -> None:
-    """Refuses tables that no message could follow. Raises TypeError."""
+    """Raise TypeError for a table that cannot be decoded."""
     bit_groups(rows)
     numbers: set[str] = set()
     for index, (name, kind, _) in enumerate(rows):
@@ -113,10 +116,10 @@ def _check(rows: tuple[Row, ...]) -> None:
             case Num(_, None):
                 numbers.add(name)
             case Many(_, str(count)) | Texts(count) if count not in numbers:
-                raise TypeError(f"{name} is repeated by {count}, which is no number before it")
+                raise TypeError(f"{name} is repeated by {count}, which is not a number in an earlier row")
             case Many(of):
                 if not least_size(of.ROWS, DEFAULT):
-                    raise TypeError(f"{name} repeats {of.__name__}, which may take no bytes")
+                    raise TypeError(f"{name} repeats {of.__name__}, which can be empty")
         to_the_end = isinstance(kind, Rest) or (isinstance(kind, Many) and kind.count is None)
         if to_the_end and index < len(rows) - 1:
-            raise TypeError(f"{name} takes what is left, so nothing can follow it")
+            raise TypeError(f"{name} takes all remaining bytes, so it must be the last row")

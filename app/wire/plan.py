@@ -1,8 +1,8 @@
-"""The rows of a layout, made ready to be read and written fast in one context.
+"""The rows of a layout, prepared to be read and written fast in one context.
 
-Fixed rows that follow each other, and the length in front of a text, share one `struct` call (a *run*). A row of its
-own kind follows its run as the *tail* of a step. Reading neither names nor locates what does not fit: it raises one of
-`MISFITS`, and `app.wire.cells` finds the place.
+Consecutive fixed rows share one `struct` call (a *run*), together with the length before a text. A row of another
+kind follows its run as the *tail* of a step. Reading does not locate an error: it raises one of `MISFITS`, and
+`app.wire.cells` then finds the position.
 """
 
 import codecs
@@ -65,10 +65,10 @@ class _Run(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A run of fixed rows, then perhaps a tail.
+    """A run of fixed rows and an optional tail.
 
-    There is a run for each start modulo 8, all the same unless numbers are aligned. `text` writes a text behind its
-    length; `put` writes any other tail; `tail` is the tail's index.
+    There is one run for each start modulo 8. All are equal unless numbers are aligned. `text` writes a text after its
+    length, `put` writes any other tail, and `tail` is the tail's index.
     """
 
     runs: tuple[_Run, ...]
@@ -92,7 +92,7 @@ class Plan:
         self._steps = _steps(rows, context)
 
     def read(self, buffer: Buffer, at: int, origin: int) -> tuple[Any, int]:
-        """The layout at byte `at` of a message that starts at `origin`, and where it ends. Raises one of `MISFITS`."""
+        """Return the layout at byte `at` of a message that starts at `origin`, and its end. Raises one of `MISFITS`."""
         values: list[Any] = []
         for runs, _, take, _, _, _ in self._steps:
             if runs:
@@ -109,7 +109,7 @@ class Plan:
         return self.make(*values), at
 
     def write(self, layout: Any, out: bytearray, path: str) -> None:
-        """Appends the layout to a message. Raises WireError; rows are named from `path` on."""
+        """Append the layout to a message. Row names begin with `path`. Raises WireError."""
         values = self._values(layout)
         for step in self._steps:
             runs, dumps, _, text, put, _ = step
@@ -128,7 +128,7 @@ class Plan:
                 put(out, values, path)
 
     def _blame(self, step: _Step, values: tuple[Any, ...], at: int, path: str, error: Exception) -> NoReturn:
-        """Finds the row of a step whose value does not fit."""
+        """Raise WireError for the row of a step whose value does not fit."""
         for index, dump in step.dumps:
             row = self.rows[index]
             code, align = _code(row.kind, self.context)
@@ -167,7 +167,7 @@ def _steps(rows: tuple[Row, ...], context: Context) -> list[_Step]:
 
 
 class _Tail(NamedTuple):
-    """How a row of its own kind is taken, and how it is written: as text or otherwise."""
+    """The reader and the writer of a row of variable size; a text has a writer of its own."""
 
     take: Take | None
     text: TextDump | None
@@ -219,7 +219,7 @@ def _aligned_run(kinds: list[Kind], context: Context, phase: int) -> _Run:
 
 
 def _code(kind: Kind, context: Context) -> tuple[str, int]:
-    """The `struct` code of a fixed row, and what its start is a multiple of where numbers are aligned."""
+    """Return the `struct` code of a fixed row, and the alignment of its start."""
     match kind:
         case Num(code):
             return number_code(code, context), number_size(code, context) if context.aligned else 1
@@ -252,12 +252,12 @@ def _dump(kind: Kind, context: Context) -> Dump | None:
 
 def _raw(size: int, value: bytes) -> bytes:
     if len(value) != size:
-        raise ValueError(f"{len(value)} bytes, where {size} belong")
+        raise ValueError(f"expected {size} bytes, found {len(value)}")
     return value
 
 
 def _chars(size: int, charset: str, blank: bytes, value: str) -> bytes:
     raw = value.encode(charset)
     if len(raw) > size:
-        raise ValueError(f"{value!r} takes {len(raw)} bytes, where there is room for {size}")
+        raise ValueError(f"{value!r} takes {len(raw)} bytes, but the field has {size}")
     return raw + blank * (size - len(raw))

@@ -1,8 +1,8 @@
-"""How rows of their own kind are read and written: texts, varints, bits, repetitions and the rest of a message.
+"""Read and write rows of variable size: texts, varints, bits, repetitions and the rest of a message.
 
-A *take* gets the buffer, the byte it starts at, the byte the message starts at and the values read so far; it appends
-its values (a text replaces its length) and returns where it ended. A *put* gets the message so far, the values of all
-rows and the path for errors. A *dump* gets the values of all rows and gives a text's length and the bytes behind it.
+A *take* gets the buffer, its start, the start of the message and the values read so far. It appends its values (a text
+replaces its length) and returns its end. A *put* gets the message so far, the values of all rows and the path for
+errors. A *dump* gets the values of all rows and returns a text's length and the bytes after it.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ TextDump = Callable[[tuple[Any, ...]], tuple[int, bytes]]
 
 
 class MisfitError(Exception):
-    """These bytes do not fit."""
+    """Bytes that do not fit the layout."""
 
 
 def text_take(kind: Text, context: Context) -> Take:
@@ -116,10 +116,10 @@ def texts_dump(index: int, counted: int, context: Context) -> TextDump:
         texts = values[index]
         count = len(texts)
         if values[counted] != count:
-            raise ValueError(f"{count} texts, where the count says {values[counted]}")
+            raise ValueError(f"{count} texts, but the count is {values[counted]}")
         raw = b"".join([text.encode(charset) + b"\0" for text in texts])
         if raw.count(0) != count:
-            raise ValueError("a text with a NUL in it")
+            raise ValueError("a text contains a NUL")
         return len(raw) if nuls_count else len(raw) - count, raw
 
     return dump
@@ -213,7 +213,7 @@ def many_put(plan: Planned, counted: int | None, index: int, name: str) -> Put:
     def put(out: bytearray, values: tuple[Any, ...], path: str) -> None:
         items = values[index]
         if counted is not None and values[counted] != len(items):
-            raise WireError(path + name, len(out), f"{len(items)} of them, where the count says {values[counted]}")
+            raise WireError(path + name, len(out), f"{len(items)} items, but the count is {values[counted]}")
         for number, item in enumerate(items):
             plan.write(item, out, f"{path}{name}[{number}].")
 

@@ -80,7 +80,7 @@ def test_what_a_body_does_not_say_the_import_says() -> None:
 def test_a_body_that_nothing_describes_is_refused() -> None:
     refused = read(b"a body")
     assert (refused.code, refused.message.body) == ("no-descriptor", b"a body")
-    assert "neither an MQ image, nor a descriptor beside it" in refused.why
+    assert "not an MQ image; give it a descriptor" in refused.why
 
 
 def test_an_image_cut_anywhere_is_refused_or_has_less_of_its_body() -> None:
@@ -100,25 +100,25 @@ def test_an_image_cut_anywhere_is_refused_or_has_less_of_its_body() -> None:
 @pytest.mark.parametrize(
     ("descriptor", "why"),
     [
-        (b"", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
-        (b"\xff", "no JSON"),
-        (b"[]", "no JSON object"),
-        (b'{"msgtype": 1}', "a field 'msgtype', which is none of: msg_type, correl_id"),
-        (b'{"msg_type": "1"}', "the descriptor's msg_type is not a number of 32 bits"),
-        (b'{"msg_type": true}', "msg_type is not a number"),
-        (b'{"ccsid": 2147483648}', "ccsid is not a number of 32 bits"),
-        (b'{"correl_id": "0g"}', "correl_id is not hexadecimal digits"),
-        (b'{"correl_id": 5}', "correl_id is not hexadecimal digits"),
-        (b'{"group_id": "' + b"00" * 25 + b'"}', "group_id is not hexadecimal digits, 48 at most"),
-        (b'{"format": 1}', "format is not a text"),
-        (b'{"put_time": "yesterday"}', "put_time is not a time"),
-        (b'{"put_time": -1}', "put_time is not a time"),
-        (b'{"format": "\\ud800"}', "format is not a text"),
-        (b'{"put_time": "1969-12-31T23:59:59Z"}', "put_time is not a time"),
-        (b'{"received_at": 253402300800000000}', "received_at is not a time"),
-        (b'{"properties": {"\\udfff": "a"}}', "properties is not an object of texts"),
-        (b'{"properties": {"a": 1}}', "properties is not an object of texts"),
+        (b"", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b'{"msgtype": 1}', "an unknown field 'msgtype'; known are: msg_type, correl_id"),
+        (b'{"msg_type": "1"}', "the descriptor's msg_type must be a number of 32 bits"),
+        (b'{"msg_type": true}', "msg_type must be a number"),
+        (b'{"ccsid": 2147483648}', "ccsid must be a number of 32 bits"),
+        (b'{"correl_id": "0g"}', "correl_id must be at most 48 hexadecimal digits"),
+        (b'{"correl_id": 5}', "correl_id must be at most 48 hexadecimal digits"),
+        (b'{"group_id": "' + b"00" * 25 + b'"}', "group_id must be at most 48 hexadecimal digits"),
+        (b'{"format": 1}', "format must be a text"),
+        (b'{"put_time": "yesterday"}', "put_time must be an ISO 8601 time"),
+        (b'{"put_time": -1}', "put_time must be an ISO 8601 time"),
+        (b'{"format": "\\ud800"}', "format must be a text"),
+        (b'{"put_time": "1969-12-31T23:59:59Z"}', "put_time must be an ISO 8601 time"),
+        (b'{"received_at": 253402300800000000}', "received_at must be an ISO 8601 time"),
+        (b'{"properties": {"\\udfff": "a"}}', "properties must be an object of texts"),
+        (b'{"properties": {"a": 1}}', "properties must be an object of texts"),
     ],
 )
 def test_a_bad_descriptor_says_why(descriptor: bytes, why: str) -> None:

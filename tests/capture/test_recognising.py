@@ -42,12 +42,12 @@ def test_a_capture_is_recognised(head: bytes, framing: str, format_: str) -> Non
 @pytest.mark.parametrize(
     ("head", "why"),
     [
-        (b"", "there is no capture in it"),
-        (b"# nothing\n\n", "there is no capture in it"),
+        (b"", "the file has no capture in it"),
+        (b"# nothing\n\n", "the file has no capture in it"),
         (b"AMQSBCG0 - starts here\n", "the output of amqsbcg, which is not read: unload the queue with dmpmqmsg"),
-        (b"some text", "it is none of: qload, raw, mqtt, rendezvous"),
+        (b"some text", "unknown format; known are: qload, raw, mqtt, rendezvous"),
         (b"0102030405060708", "neither MQTT packets nor a tibrvMsg"),
-        (b"2026-11-21T07:30:00Z", "none of"),
+        (b"2026-11-21T07:30:00Z", "unknown format"),
     ],
 )
 def test_what_is_not_recognised_says_so(head: bytes, why: str) -> None:

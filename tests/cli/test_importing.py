@@ -125,19 +125,19 @@ def test_what_cannot_be_read_stops_or_goes_to_quarantine(run: Run, tmp_path: Pat
     capture.write_text("N\nX 41\nA MST 100000\nX 4142zz\nN\nX 43\n")
     stopped = run("journal", "import", capture, "--to", folder)
     assert stopped.code == 1
-    assert f"{capture}, line 4, byte 6: this is not hexadecimal: 'z'" in stopped.err
+    assert f"{capture}, line 4, byte 6: not a hexadecimal digit: 'z'" in stopped.err
     assert "what stands before it is in the journal; --keep-going" in stopped.err
     assert [each.body for each in journalled(folder)] == [b"A"]
 
     result = run("journal", "import", capture, "--to", folder, "--keep-going")
     assert result.code == 0
-    assert f"{capture}, line 4, byte 6: this is not hexadecimal: 'z'" in result.err
+    assert f"{capture}, line 4, byte 6: not a hexadecimal digit: 'z'" in result.err
     _, first, refused, last = journalled(folder)
     assert (first.body, last.body) == (b"A", b"C")
     assert (refused.framing, refused.body) == ("unreadable", b"A MST 100000\nX 4142zz\n")
     assert refused.properties == {
         "refused-code": "bad-unload",
-        "refused-why": f"{capture}, line 4, byte 6: this is not hexadecimal: 'z'",
+        "refused-why": f"{capture}, line 4, byte 6: not a hexadecimal digit: 'z'",
     }
     with service_context(tmp_path, limits={"free_bytes": 0}) as context:
         gateway = Gateway(context, {}, {})
@@ -154,7 +154,7 @@ def test_so_many_unreadable_pieces_are_told_and_the_rest_counted(run: Run, tmp_p
     capture.write_text("c000\n" + "zz\n" * 30)
     result = run("journal", "import", capture, "--to", tmp_path / "journal", "--keep-going")
     assert result.code == 0
-    assert result.err.count("this is not hexadecimal") == 20
+    assert result.err.count("not a hexadecimal digit") == 20
     assert "what else cannot be read is only counted" in result.err
     assert result.out.splitlines()[1].split()[1:] == ["mqtt", "sas_queue", "0", "60", "B", "30", "1", "PINGREQ"]
 
@@ -164,7 +164,7 @@ def test_options_say_what_a_capture_does_not(run: Run, tmp_path: Path) -> None:
     body.write_bytes(b"a body")
     options = ("--msg-type", 100001, "--encoding", 546, "--ccsid", 819, "--mq-format", "MQSTR")
     refused = run("journal", "import", body, "--format", "raw", "--to", folder)
-    assert "neither an MQ image, nor a descriptor beside it, nor a message type for all bodies" in refused.err
+    assert "not an MQ image; give it a descriptor, or a message type for all bodies" in refused.err
     assert run("journal", "import", body, "--format", "raw", "--to", folder, *options).code == 0
     (found,) = journalled(folder)
     assert (found.msg_type, found.encoding, found.ccsid, found.format) == (100001, 546, 819, "MQSTR")
@@ -246,7 +246,7 @@ def test_several_captures_and_runs_are_one_journal(
         (["missing.txt"], "cannot read missing.txt: No such file or directory"),
         (["empty"], "empty is empty"),
         (["nested"], "nested/folder is no file"),
-        (["text.txt"], "text.txt: it is none of: qload, raw, mqtt, rendezvous"),
+        (["text.txt"], "text.txt: unknown format; known are: qload, raw, mqtt, rendezvous"),
         (["browsed.txt"], "browsed.txt: this is the output of amqsbcg, which is not read"),
         (["nested", "--format", "qload"], "nested is a folder, which only message files come in"),
         (["unloaded.txt", "--framing", "order_packet"], "unloaded.txt is qload, which does not carry order_packet"),
@@ -303,7 +303,7 @@ def test_a_descriptor_without_its_file_is_no_message(run: Run, tmp_path: Path) -
     alone.write_text('{"msg_type": 100001}')
     result = run("journal", "import", alone, "--format", "raw", "--to", tmp_path / "journal")
     assert result.code == 1
-    assert "neither an MQ image, nor a descriptor beside it" in result.err
+    assert "not an MQ image; give it a descriptor" in result.err
 
 
 def test_a_journal_in_use_and_a_place_without_one_say_so(run: Run, tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def test_get_with_options(run: Run, url: str, identifier: str, in_folder: Path) 
     [
         (["--format", "sas7bdat"], "'sas7bdat' is no format of data sets"),
         (["--xpt-version", "5"], "--xpt-version is for transport files"),
-        (["--format", "csv", "--columns", "Nam"], "columns: there is no variable Nam"),
-        (["--format", "csv", "--rename"], "rename: means nothing to format csv"),
+        (["--format", "csv", "--columns", "Nam"], "columns: unknown variable Nam"),
+        (["--format", "csv", "--rename"], "rename: does not apply to format csv"),
     ],
 )
 def test_mistakes_leave_no_file(

@@ -114,7 +114,7 @@ def test_head(run: Run, shown: Built) -> None:
     ]
     assert len(run("tables", "head", "WORK.PUPILS").out.splitlines()) == 7
     refused = run("tables", "head", "WORK.PUPILS", "--columns", "nope")
-    assert (refused.code, refused.err) == (1, "error: columns: there is no variable nope\n")
+    assert (refused.code, refused.err) == (1, "error: columns: unknown variable nope\n")
 
 
 def test_a_sender_does_not_write_on_the_terminal(run: Run, shown: Built) -> None:

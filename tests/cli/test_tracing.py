@@ -58,8 +58,8 @@ def test_a_bad_line_does_not_stop_the_others(run: Run, tmp_path: Path) -> None:
     result = run("trace", capture, "--hex")
     assert result.code == 1
     assert "sas-count at line 3" in result.out
-    assert "line 1: this is not hexadecimal" in result.err
-    assert "line 2: this is none of:" in result.err
+    assert "line 1: not a hexadecimal digit" in result.err
+    assert "line 2: not recognised; tried were:" in result.err
 
 
 def test_being_told_what_bytes_are(run: Run, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_the_word_in_front_of_an_order_packet_says_where_it_goes(
     result = run("trace", "--as", "order-packet", "--hex", "packets.hex")
     assert [line.partition(":")[0] for line in result.out.splitlines() if "full_swap" in line] == ["RECEIVE", "REQUEST"]
     assert result.code == 1
-    assert "line 3: this is not hexadecimal: 'R' (byte 0)" in result.err
+    assert "line 3: not a hexadecimal digit: 'R' (byte 0)" in result.err
 
 
 def test_order_packets_have_their_fields_as_json(run: Run, in_folder: Path, packets: dict[str, Any]) -> None:

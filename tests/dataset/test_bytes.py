@@ -192,7 +192,7 @@ def test_dates_and_times_mean_what_sas_means() -> None:
 
 def test_why_a_date_stays_a_number_is_said() -> None:
     (metadata,) = (field.metadata for field in one_numeric("DATE", *range(1000), 0.5, 1).schema)
-    assert metadata[b"sas.inexact"] == b"observation 1001: 0.5 is no exact date"
+    assert metadata[b"sas.inexact"] == b"observation 1001: 0.5 is not an exact date"
 
 
 def test_two_passes_are_all_it_takes() -> None:

@@ -35,7 +35,7 @@ Character Set    ASCII
 
 Name: values that do not decode, as bytes in Name__bytes
 Age: NaNs and infinities that SAS lacks, taken as missing: 1
-Born: observation 2: 1.5 is no exact date
+Born: observation 2: 1.5 is not an exact date
 """
 
 

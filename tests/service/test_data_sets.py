@@ -241,8 +241,8 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[Variable], str]] = {
         VARIABLES,
         "where 1 rows of 2147483647 bytes belong",
     ),
-    "rows too short": ({"obs_length": 14, "observations": 2}, VARIABLES, "need 28 bytes, and an observation has 14"),
-    "rows too long": ({"obs_length": 7, "observations": 4}, VARIABLES, "need 28 bytes, and an observation has 7"),
+    "rows too short": ({"obs_length": 14, "observations": 2}, VARIABLES, "need 28 bytes, but an observation has 14"),
+    "rows too long": ({"obs_length": 7, "observations": 4}, VARIABLES, "need 28 bytes, but an observation has 7"),
     "a variable too long": ({"observations": 1}, stretched(40_000), "cannot have length 40000"),
     "variables of 2^31 bytes": ({"observations": 1}, stretched((1 << 31) - 1), "cannot have length 2147483647"),
 }

@@ -1,7 +1,7 @@
-"""Tables -> the formats that people use, streaming.
+"""Write tables in the formats that people use, streaming.
 
-A format's `write` takes an `Outgoing` table and settled `Options` and gives its bytes piece by piece. `FORMATS` has
-them by the word that asks for one.
+A format's `write` takes an `Outgoing` table and settled `Options` and yields its bytes piece by piece. `FORMATS` holds
+the formats by name.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ _ALL = (
     ),
     TableFormat("csv", "text/csv", ".csv", "CSV", write_csv, options=_TEXT | {"formulas"}),
     TableFormat("json", _JSON, ".json", "JSON, an array of objects", write_json, options=_TEXT),
-    TableFormat("ndjson", _NDJSON, ".ndjson", "JSON, an object a line", write_ndjson, options=_TEXT),
+    TableFormat("ndjson", _NDJSON, ".ndjson", "JSON, one object per line", write_ndjson, options=_TEXT),
     TableFormat(
         "dataset-json",
         _JSON,
@@ -116,5 +116,7 @@ _ALL = (
 )
 
 FORMATS: Mapping[str, TableFormat] = {known.name: known for known in _ALL}
-"""By the word that asks for a format. The first is for a client that has no preference; of those that share a media
-type, the first is what that type stands for."""
+"""The formats by name.
+
+The first is for a client without a preference; a media type stands for the first format with it.
+"""

@@ -1,4 +1,4 @@
-"""Parquet and the Arrow IPC stream: everything is kept, `sas.*` metadata included."""
+"""Write Parquet and the Arrow IPC stream: all data is kept, including `sas.*` metadata."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from app.tables.out.table import Outgoing
 
 
 def write_arrow(table: Outgoing, _options: Options) -> Iterator[Piece]:
-    """An Arrow IPC stream, as `pyarrow.ipc.open_stream` reads it."""
+    """Yield an Arrow IPC stream, as `pyarrow.ipc.open_stream` reads it."""
     target = Pieces()
     with pa.ipc.new_stream(target, table.schema) as writer:
         yield from target.rest()
@@ -22,7 +22,7 @@ def write_arrow(table: Outgoing, _options: Options) -> Iterator[Piece]:
 
 
 def write_parquet(table: Outgoing, _options: Options) -> Iterator[Piece]:
-    """A Parquet file. One row group at a time is in memory (about 32 MiB)."""
+    """Yield a Parquet file. One row group at a time is in memory (about 32 MiB)."""
     target = Pieces()
     for _ in write_row_groups(table.schema, table.batches, target):
         yield from target.taken()

@@ -1,4 +1,4 @@
-"""Which columns make up the cells of a row of text."""
+"""The columns that make up the cells of a row of text."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from app.tables.out.options import Options
 
 
 class Cell(NamedTuple):
-    """One cell of every row: its column, and that of the tags that stand in for nulls there."""
+    """One cell of every row: its column, and that of the tags that replace nulls in it."""
 
     name: str
     type: pa.DataType
@@ -20,24 +20,24 @@ class Cell(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        """Whether its values are text, and not numbers or dates."""
+        """Tell whether its values are text, and not numbers or dates."""
         return text.is_text(self.type)
 
     def column(self, batch: pa.RecordBatch) -> pa.Array:
         return batch.column(self.at)
 
     def written(self, batch: pa.RecordBatch) -> pa.StringArray:
-        """Its values as text, without tags."""
+        """Return its values as text, without tags."""
         return text.written(self.column(batch))
 
     def tags(self, batch: pa.RecordBatch) -> pa.StringArray | None:
-        """The special missing values that stand in it, if any do."""
+        """Return the special missing values in it, or None without any."""
         tags = None if self.tags_at is None else batch.column(self.tags_at)
         return None if tags is None or tags.null_count == len(tags) else tags
 
 
 def cells(schema: pa.Schema, options: Options) -> list[Cell]:
-    """The cells of a row; with `missing=tag`, side columns are no cells of their own."""
+    """Return the cells of a row. With `missing=tag`, side columns are not cells of their own."""
     tags: dict[str, int] = {}
     if options.missing == "tag":
         tags = {of: at for at, field in enumerate(schema) if (of := side.missing_of(field)) is not None}
@@ -48,5 +48,5 @@ def cells(schema: pa.Schema, options: Options) -> list[Cell]:
 
 
 def blank_as_null(strings: pa.StringArray) -> pa.StringArray:
-    """Text, where the empty one is null."""
+    """Return text with null for the empty text."""
     return pc.if_else(pc.equal(strings, ""), None, strings)

@@ -1,8 +1,8 @@
-"""CDISC Dataset-JSON 1.1: the JSON file, its NDJSON form and the compressed form of that.
+"""Write CDISC Dataset-JSON 1.1: the JSON file, its NDJSON form and that in compressed form.
 
-Source: CDISC, "Dataset-JSON v1.1" (2024-12-05). Numbers are numbers, and dates ISO 8601 texts whose `targetDataType`
-says that SAS keeps them as numbers. Missing is null, blank is the empty string. Special missing values have no place of
-their own: with `missing=column` they come as columns beside the others.
+Source: CDISC, "Dataset-JSON v1.1" (2024-12-05). Numbers are numbers. Dates are ISO 8601 texts whose `targetDataType`
+states that SAS keeps them as numbers. Missing is null, blank is the empty string. The format has no special missing
+values: with `missing=column` they become additional columns.
 """
 
 import zlib
@@ -25,21 +25,21 @@ _DATE_TYPES = {"date": pa.types.is_date, "datetime": pa.types.is_timestamp, "tim
 
 
 def write_dataset_json(table: Outgoing, options: Options) -> Iterator[Piece]:
-    """One JSON object, `rows` its last member."""
+    """Yield one JSON object whose last member is `rows`."""
     yield orjson.dumps(metadata(table)).removesuffix(b"}") + b',"rows":['
     yield from separated(_rows(table, options, ",\n", ""))
     yield b"\n]}\n"
 
 
 def write_dataset_ndjson(table: Outgoing, options: Options) -> Iterator[Piece]:
-    """The metadata in the first line, then a row a line."""
+    """Yield the metadata in the first line, then one row per line."""
     yield orjson.dumps(metadata(table)) + b"\n"
     for block in _rows(table, options, "", "\n"):
         yield from split(block)
 
 
 def write_dsjc(table: Outgoing, options: Options) -> Iterator[Piece]:
-    """The NDJSON form as one zlib stream."""
+    """Yield the NDJSON form as one zlib stream."""
     compressor = zlib.compressobj(COMPRESSION_LEVEL)
     held = b""
     for piece in write_dataset_ndjson(table, options):
@@ -51,7 +51,7 @@ def write_dsjc(table: Outgoing, options: Options) -> Iterator[Piece]:
 
 
 def metadata(table: Outgoing) -> dict[str, Any]:
-    """Everything of a Dataset-JSON file but its rows, in the order of the standard."""
+    """Return the content of a Dataset-JSON file without its rows, in the order of the standard."""
     said = said_of(table.schema.metadata)
     return {
         "datasetJSONCreationDateTime": table.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -97,7 +97,7 @@ def _data_type(data_type: pa.DataType) -> dict[str, str]:
 
 
 def _keys(said: Sequence[dict[str, str]]) -> list[int]:
-    """Each variable's place in the sort key, from 1; 0 where it has none, and for all when they are not 1 to n."""
+    """Return each variable's place in the sort key, from 1; 0 if it has none, and for all if they are not 1 to n."""
     places = [abs(int(one.get("nsort", "0"))) for one in said]
     used = sorted(place for place in places if place)
     return places if used == list(range(1, len(used) + 1)) else [0] * len(places)

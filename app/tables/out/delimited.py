@@ -1,6 +1,6 @@
-"""CSV as RFC 4180 has it: UTF-8, a header line, CR LF, quotes where they are needed.
+"""Write CSV as in RFC 4180: UTF-8, a header line, CR LF, quotes where they are needed.
 
-A blank character value is `""` and a missing value is nothing at all, so that readers can tell them apart.
+A blank character value is `""` and a missing value is empty, so readers can distinguish them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ _FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(table: Outgoing, options: Options) -> Iterator[Piece]:
-    """With tags, a special missing value stands in its variable's cell as `.A`."""
+    """Yield a CSV file. With tags, the cell of a special missing value is `.A`."""
     shown = cells(table.schema, options)
     safe = _safe_name if options.formulas == "escape" else str
     yield (",".join(_name(safe(cell.name)) for cell in shown) + LINE_END).encode()
@@ -30,7 +30,7 @@ def write_csv(table: Outgoing, options: Options) -> Iterator[Piece]:
 
 
 def rows(batches: Iterable[pa.RecordBatch], shown: Sequence[Cell], options: Options) -> Iterator[Piece]:
-    """The lines behind the header. A line is never empty, since readers pass over those."""
+    """Yield the lines after the header. A line is never empty, since readers skip empty lines."""
     literals = ["", *[","] * (len(shown) - 1), LINE_END]
     alone = len(shown) == 1
     empty = "" if options.blank == "null" and not alone else _EMPTY
@@ -48,7 +48,7 @@ def _written(cell: Cell, batch: pa.RecordBatch, empty: str, *, escape: bool) -> 
 
 
 def _safe(strings: pa.StringArray) -> pa.StringArray:
-    """Text with an apostrophe in front of what a spreadsheet would take for a formula."""
+    """Return text with an apostrophe before a value that a spreadsheet would take for a formula."""
     return pc.replace_substring_regex(strings, r"\A([=+\-@\t\r])", r"'\1")
 
 
@@ -57,7 +57,7 @@ def _safe_name(name: str) -> str:
 
 
 def _quoted(strings: pa.StringArray, empty: str) -> pa.StringArray:
-    """Text in quotes where a comma, a quote, a line end or a blank in front needs them; `empty` for what is empty."""
+    """Return text in quotes where a comma, quote, line end or leading blank needs them, and `empty` for empty text."""
     blank = pc.equal(strings, "")
     result = strings
     needed = _needed(strings)
@@ -67,7 +67,7 @@ def _quoted(strings: pa.StringArray, empty: str) -> pa.StringArray:
 
 
 def _needed(strings: pa.StringArray) -> pa.BooleanArray | None:
-    """Which values need quotes; None if none does. A block is searched whole first, which costs next to nothing."""
+    """Return which values need quotes, or None if none does. Searching a whole block first costs almost no time."""
     raw = text.raw(strings)
     found = [character for character in _NEEDS_QUOTES if character.encode() in raw]
     needed = pc.starts_with(strings, " ")

@@ -1,4 +1,4 @@
-"""What a client may choose about a table it takes, beside the format."""
+"""A client's options for a table, beside the format."""
 
 from dataclasses import dataclass, fields
 from typing import Literal
@@ -11,7 +11,7 @@ Formulas = Literal["keep", "escape"]
 
 
 class OptionError(ValueError):
-    """An option that cannot be followed: `option` is its name, `why` a sentence."""
+    """An option that does not apply or is wrong: `option` is its name, `why` a sentence."""
 
     def __init__(self, option: str, why: str) -> None:
         super().__init__(f"{option}: {why}")
@@ -20,16 +20,16 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for; None where nothing was, and the format's default holds.
+    """The requested options; None for an option that was not given, where the format's default applies.
 
     - `columns`: variables by name, in this order, in any case;
-    - `offset`, `limit`: rows to leave out at the beginning, and rows at most;
+    - `offset`, `limit`: number of rows to skip at the beginning, and maximum number of rows;
     - `missing`: special missing values as null, as their tag (`.A`) in the cell, or in a side column;
-    - `dates`: dates, datetimes and times in ISO 8601 (in their own types, where a format has them), or as the numbers
+    - `dates`: dates, datetimes and times in ISO 8601 (in their own types, if a format has them), or as the numbers
       that SAS keeps: days or seconds since 1960-01-01, or seconds;
-    - `names`: column names as they are, or in small letters;
+    - `names`: column names unchanged, or in lower case;
     - `blank`: blank character values as empty text or as null;
-    - `formulas`: cells of CSV that spreadsheets take for formulas as they are, or with an apostrophe in front;
+    - `formulas`: CSV cells that spreadsheets take for formulas unchanged, or with an apostrophe before them;
     - `rename`: names that the format cannot hold are changed.
     """
 
@@ -44,6 +44,6 @@ class Options:
     formulas: Formulas | None = None
 
     def given(self) -> dict[str, object]:
-        """The options that were asked for, by name."""
+        """Return the options that were given, by name."""
         pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: value for name, value in pairs if value is not None}

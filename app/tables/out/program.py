@@ -1,7 +1,7 @@
-"""A CSV file and the SAS program that reads it, in a ZIP archive: for SAS sessions that can read nothing better.
+"""Write a CSV file and the SAS program that reads it, in a ZIP archive: for SAS sessions without a better reader.
 
-Dates and times are in the CSV as the numbers that SAS keeps, so that no informat can get them wrong. The program comes
-last in the archive, as the lengths that UTF-8 needs are known only then.
+Dates and times in the CSV are the numbers that SAS keeps, so no informat can misread them. The program comes last in
+the archive, as the lengths that UTF-8 needs are known only then.
 """
 
 import re
@@ -41,7 +41,7 @@ class _Variable(NamedTuple):
 
 
 def write_program(table: Outgoing, options: Options) -> Iterator[Piece]:
-    """The archive: `data.csv`, then `data.sas`."""
+    """Yield the archive: `data.csv`, then `data.sas`."""
     shown = cells(table.schema, options)
     widest = dict.fromkeys((cell.at for cell in shown if cell.is_text), 1)
     target = Pieces()
@@ -57,9 +57,10 @@ def write_program(table: Outgoing, options: Options) -> Iterator[Piece]:
 
 
 def program(table: Outgoing, shown: Sequence[Cell], widest: dict[int, int]) -> str:
-    """The DATA step. `widest` are the bytes that text cells have at most, by column.
+    """Return the DATA step. `widest` are the maximum sizes of text cells in bytes, by column.
 
-    Names, labels and formats come from a sender: what is no plain word is quoted, and what is no format left out.
+    Names, labels and formats come from a sender: texts that are not plain words are quoted, and invalid formats left
+    out.
     """
     said = said_of(table.schema.metadata)
     is_ibm = said.get("float") == "ibm"
@@ -92,8 +93,10 @@ def program(table: Outgoing, shown: Sequence[Cell], widest: dict[int, int]) -> s
 
 
 def _measured(table: Outgoing, widest: dict[int, int]) -> Iterator[pa.RecordBatch]:
-    """The batches again. What their texts need in UTF-8 is noted; a CR LF inside of one, which would end SAS's record,
-    becomes LF."""
+    """Yield the batches, and record the size of their texts in UTF-8.
+
+    A CR LF within a text becomes LF, as it would end SAS's record.
+    """
     for batch in table.batches:
         kept = batch
         for at, seen in widest.items():
@@ -125,7 +128,7 @@ def _name(name: str) -> str:
 
 
 def _text(value: str) -> str:
-    """A character constant, in which macro triggers mean nothing."""
+    """Return a character constant, in which macro triggers have no effect."""
     return "'" + _CONTROLS.sub(" ", value).replace("'", "''") + "'"
 
 

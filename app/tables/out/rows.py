@@ -1,4 +1,4 @@
-"""JSON: rows as objects, in an array or one a line (NDJSON)."""
+"""Write JSON: rows as objects, in an array or one per line (NDJSON)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,18 +15,18 @@ from app.tables.out.table import Outgoing
 _ESCAPES = {"\\": "\\\\", '"': '\\"'} | {
     character: orjson.dumps(character).decode().strip('"') for character in map(chr, range(32))
 }
-"""What stands in JSON for a character that may not stand there itself; the backslash first: the others bring more."""
+"""The JSON escapes of characters. The backslash comes first, since the other escapes contain one."""
 
 
 def write_ndjson(table: Outgoing, options: Options) -> Iterator[Piece]:
-    """One object a line."""
+    """Yield one object per line."""
     shown = cells(table.schema, options)
     for block in row_blocks(table, shown, options, framed("", _objects(shown), "\n")):
         yield from split(block)
 
 
 def write_json(table: Outgoing, options: Options) -> Iterator[Piece]:
-    """An array of objects, one a line."""
+    """Yield an array of objects, one per line."""
     shown = cells(table.schema, options)
     yield b"["
     yield from separated(row_blocks(table, shown, options, framed(",\n", _objects(shown), "")))
@@ -34,14 +34,14 @@ def write_json(table: Outgoing, options: Options) -> Iterator[Piece]:
 
 
 def framed(before: str, literals: Sequence[str], behind: str) -> list[str]:
-    """What stands between the cells of a row, with more before and behind the row."""
+    """Return the texts between the cells of a row, with more text before and after the row."""
     if len(literals) == 1:
         return [before + literals[0] + behind]
     return [before + literals[0], *literals[1:-1], literals[-1] + behind]
 
 
 def separated(rows: Iterator[memoryview]) -> Iterator[Piece]:
-    """Blocks of rows that each begin with a comma, without the very first comma."""
+    """Yield blocks of rows that each begin with a comma, without the very first comma."""
     for at, block in enumerate(rows):
         yield from split(block[1:] if at == 0 else block)
 
@@ -49,7 +49,7 @@ def separated(rows: Iterator[memoryview]) -> Iterator[Piece]:
 def row_blocks(
     table: Outgoing, shown: Sequence[Cell], options: Options, literals: Sequence[str]
 ) -> Iterator[memoryview]:
-    """Rows of JSON, many at a time."""
+    """Yield rows of JSON, many at a time."""
     for batch in blocks(table.batches):
         written = [_written(cell, batch, options) for cell in shown]
         yield text.lines(literals, written, batch.num_rows, null="null")
@@ -74,13 +74,13 @@ def _written(cell: Cell, batch: pa.RecordBatch, options: Options) -> pa.StringAr
 
 
 def _finite(column: pa.Array, written: pa.StringArray) -> pa.StringArray:
-    """JSON has no infinity and no NaN."""
+    """Return the texts of finite numbers, with null for infinity and NaN, which JSON does not have."""
     finite = pc.is_finite(column)
     return written if pc.all(finite).as_py() else pc.if_else(finite, written, None)
 
 
 def _string(strings: pa.StringArray) -> pa.StringArray:
-    """Text in quotes, with escapes. A block is searched whole first, which costs next to nothing."""
+    """Return text in quotes, with escapes. Searching a whole block first costs almost no time."""
     raw = text.raw(strings)
     for character, escape in _ESCAPES.items():
         if character.encode() in raw:

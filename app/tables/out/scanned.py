@@ -1,4 +1,4 @@
-"""A table of many files as one to write: only the columns, files and row groups that are asked for are read."""
+"""A table of many files as one for output: only the requested columns, files and row groups are read."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -16,10 +16,12 @@ from app.tables.out.table import Outgoing, TableFormat
 def outgoing(
     table: ds.Dataset, schema: pa.Schema, rows: int, options: Options, known: TableFormat, created: datetime
 ) -> Outgoing:
-    """What settled options choose of a table of so many rows, for a format. The types are those of `schema`; the files
-    may have the integers in them that stand for times. Raises OptionError.
+    """Return the part of a table with this number of rows that settled options choose, for a format.
 
-    Reading is from one thread at a time.
+    Raises OptionError.
+
+    The types are those of `schema`; the files may have integers in place of times. Reading is from one thread at a
+    time.
     """
     selection = select(schema, options, known)
     first = min(options.offset or 0, rows)
@@ -33,7 +35,7 @@ def outgoing(
 
 
 def head(table: ds.Dataset, schema: pa.Schema, names: Sequence[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:
-    """These columns of so many rows from the first on. One batch of one row group is in memory."""
+    """Yield these columns of a number of rows from the first on. One batch of one row group is in memory."""
     wanted = pa.schema([schema.field(name) for name in names], schema.metadata)
     begin = 0
     for piece, size in _pieces(table) if rows else ():
@@ -51,7 +53,7 @@ def head(table: ds.Dataset, schema: pa.Schema, names: Sequence[str], first: int,
 
 
 def _pieces(table: ds.Dataset) -> Iterator[tuple[ds.Fragment, int]]:
-    """The table's row groups, or what else it is made of, with their rows."""
+    """Yield the table's row groups, or its other fragments, with their numbers of rows."""
     for fragment in table.get_fragments():
         if isinstance(fragment, ds.ParquetFileFragment):
             yield from ((piece, piece.row_groups[0].num_rows) for piece in fragment.split_by_row_group())

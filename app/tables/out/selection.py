@@ -1,4 +1,4 @@
-"""Which columns of a table go out, under which names and as which types."""
+"""Select the columns of a table for output, with their names and types."""
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ Conversion = Callable[[pa.Array], pa.Array]
 
 
 class Column(NamedTuple):
-    """A column that goes out: where it comes from, what it becomes, and how."""
+    """An output column: its source, its field, and the conversion between them."""
 
     source: str
     field: pa.Field
@@ -21,18 +21,18 @@ class Column(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The columns that go out."""
+    """The output columns."""
 
     schema: pa.Schema
     columns: tuple[Column, ...]
 
     @property
     def sources(self) -> list[str]:
-        """The columns to read, each once."""
+        """The names of the columns to read, each once."""
         return list(dict.fromkeys(column.source for column in self.columns))
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns of a batch that has all sources."""
+        """Return the output columns of a batch that has all sources."""
         if not self.columns:
             return batch.select([])
         arrays = [column.convert(batch.column(column.source)) for column in self.columns]
@@ -40,9 +40,11 @@ class Selection(NamedTuple):
 
 
 def select(schema: pa.Schema, options: Options, known: TableFormat) -> Selection:
-    """The columns that settled options choose for a format. A variable's side columns that the format takes follow it.
+    """Return the columns that settled options choose for a format.
 
-    Raises OptionError for a column that is not there.
+    A variable's side columns follow it if the format has them.
+
+    Raises OptionError for an unknown column.
     """
     following: dict[str, list[pa.Field]] = {}
     for field in filter(side.is_side, schema):
@@ -63,12 +65,12 @@ def _variables(schema: pa.Schema, wanted: Sequence[str] | None) -> list[pa.Field
     names = list(_split(wanted, variables))
     unknown = [name for name in names if name.casefold() not in variables]
     if unknown:
-        raise OptionError("columns", f"there is no variable {', '.join(unknown)}")
+        raise OptionError("columns", f"unknown variable {', '.join(unknown)}")
     return list({name.casefold(): variables[name.casefold()] for name in names}.values())
 
 
 def _split(wanted: Sequence[str], known: Container[str]) -> Iterator[str]:
-    """Names that may stand in one item, with commas between; a name that has a comma itself stands alone."""
+    """Yield the names in items: an item has several names with commas between them, or one name that has a comma."""
     for item in wanted:
         yield from [item] if item.casefold() in known else (name.strip() for name in item.split(","))
 
@@ -82,7 +84,7 @@ def _numbers(column: pa.Array) -> pa.Array:
 
 
 def _typed(column: Column, options: Options, known: TableFormat) -> Column:
-    """Numbers, where dates and times are to go out as SAS keeps them."""
+    """Return the column as numbers if the options ask for dates and times as SAS numbers."""
     data_type = column.field.type
     if not known.as_numbers(data_type) and not (options.dates == "sas" and pa.types.is_temporal(data_type)):
         return column
@@ -90,7 +92,7 @@ def _typed(column: Column, options: Options, known: TableFormat) -> Column:
 
 
 def _named(column: Column, options: Options) -> Column:
-    """Small letters where they are asked for; the variable's own name stays in the metadata."""
+    """Return the column, with a lower-case name if the options ask for it; the metadata keeps the original name."""
     if options.names != "lower":
         return column
     field = column.field

@@ -1,4 +1,4 @@
-"""A stored Parquet file as a table to write: only the columns and row groups that are asked for are read."""
+"""A stored Parquet file as a table for output: only the requested columns and row groups are read."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -15,7 +15,7 @@ ROWS_A_BATCH = 16_384
 
 
 def outgoing(file: pq.ParquetFile, options: Options, known: TableFormat, created: datetime) -> Outgoing:
-    """What settled options choose of a file, for a format. Raises OptionError.
+    """Return the part of a file that settled options choose, for a format. Raises OptionError.
 
     Reading is from one thread at a time.
     """
@@ -33,12 +33,12 @@ def outgoing(file: pq.ParquetFile, options: Options, known: TableFormat, created
 
 
 def _batches(file: pq.ParquetFile, names: list[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:
-    """These columns (by name: Parquet's paths have dots) of so many rows from the first on."""
+    """Yield these columns (by name: Parquet's paths have dots) of a number of rows from the first on."""
     begin = 0
     for group in range(file.num_row_groups):
         end = begin + file.metadata.row_group(group).num_rows
         if rows and first < end:
-            # pyarrow reads a file of Python's from all its threads at once, if it may.
+            # pyarrow would read a Python file from all its threads at once.
             for batch in file.iter_batches(ROWS_A_BATCH, row_groups=[group], columns=names, use_threads=False):
                 taken = batch.slice(max(first - begin, 0), rows)
                 begin += batch.num_rows

@@ -1,4 +1,4 @@
-"""What is written: a selection of a table, and the facts about it that some formats begin with."""
+"""A selection of a table for output, and the facts about it that some formats begin with."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -13,13 +13,13 @@ from app.tables.out.pieces import Piece
 
 
 def said_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
-    """The `sas.*` entries of Arrow metadata, by what stands behind the dot."""
+    """Return the `sas.*` entries of Arrow metadata, by the name after the dot."""
     texts = ((key.decode(), value.decode("utf-8", "replace")) for key, value in (metadata or {}).items())
     return {key.removeprefix("sas."): value for key, value in texts if key.startswith("sas.")}
 
 
 class Outgoing(NamedTuple):
-    """A table on its way out: its rows can be iterated once. `created` is when its content came to be (UTC)."""
+    """A table for output: its rows can be iterated once. `created` is the time when its content was created (UTC)."""
 
     schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
@@ -28,7 +28,7 @@ class Outgoing(NamedTuple):
 
     @property
     def member(self) -> str:
-        """The data set's name, `DATA` if it has none."""
+        """The data set's name, or `DATA` if it has none."""
         return said_of(self.schema.metadata).get("member") or "DATA"
 
 
@@ -37,12 +37,12 @@ def _none(_data_type: pa.DataType) -> bool:
 
 
 class TableFormat(NamedTuple):
-    """One format that tables come in.
+    """One output format of tables.
 
-    `missing` are the ways of it to tell special missing values, its default first. `options` are those options
-    that mean something to it, beside those that say which rows and columns come.
-    `as_numbers` are the dates and times that it has no type for. `keeps_bytes`: it keeps undecodable values' bytes.
-    `needs_lengths`: before any value come the bytes that texts have at most.
+    `missing` are its ways to show special missing values, its default first. `options` are the options that apply to
+    it, beside those that choose rows and columns. `as_numbers` tells which date and time types it does not have.
+    `keeps_bytes`: it keeps undecodable values' bytes. `needs_lengths`: it states the maximum lengths of texts before
+    any value.
     """
 
     name: str
@@ -58,17 +58,17 @@ class TableFormat(NamedTuple):
 
     @property
     def content_type(self) -> str:
-        """The media type with what it needs to be read."""
+        """The media type with its parameters."""
         return f"{self.media_type}; charset=utf-8" if self.media_type.startswith("text/") else self.media_type
 
     def settled(self, options: Options) -> Options:
-        """The same options in one form: `missing` is said, and what changes nothing is not.
+        """Return the same options in one form: `missing` is set, and options without an effect are not.
 
-        Raises OptionError for one that the format lacks.
+        Raises OptionError for an option that the format does not have.
         """
         for name in ("dates", "names", "blank", "rename", "formulas"):
             if getattr(options, name) is not None and name not in self.options:
-                raise OptionError(name, f"means nothing to format {self.name}")
+                raise OptionError(name, f"does not apply to format {self.name}")
         missing: Missing = options.missing or self.missing[0]
         if missing not in self.missing:
             raise OptionError("missing", f"format {self.name} takes {' or '.join(self.missing)}")
@@ -84,7 +84,7 @@ class TableFormat(NamedTuple):
         )
 
     def takes_side(self, field: pa.Field, options: Options) -> bool:
-        """Whether a side column goes out, under settled options: as a column, or as tags for `write`."""
+        """Tell whether a side column is output, under settled options: as a column, or as tags for `write`."""
         if side.missing_of(field) is not None:
             return options.missing != "null"
         return self.keeps_bytes

@@ -1,4 +1,4 @@
-"""Columns as text, a column at a time: numbers shortest, dates and times in ISO 8601.
+"""Convert columns to text, a column at a time: numbers in their shortest form, dates and times in ISO 8601.
 
 A datetime is `2026-11-21T08:30:00`, with a fraction where it has one, and with a `Z` behind if it is a moment of UTC; a
 time of day `08:30:00`. A duration, which is what a SAS time outside of 0 to 24 hours is, has as many hours as it needs:
@@ -16,35 +16,35 @@ _HOUR = 3_600_000_000
 
 
 class _Text(NamedTuple):
-    """How columns of a kind of type become text."""
+    """The conversion of columns of a kind of type to text."""
 
     includes: Callable[[pa.DataType], bool]
     write: Callable[[pa.Array], pa.StringArray]
 
 
 def is_text(data_type: pa.DataType) -> bool:
-    """Whether values of this type are text in JSON and may need quotes in CSV."""
+    """Tell whether values of this type are text in JSON and may need quotes in CSV."""
     return bool(pa.types.is_string(data_type))
 
 
 def is_bare(data_type: pa.DataType) -> bool:
-    """Whether values of this type stand in JSON without quotes."""
+    """Tell whether values of this type are written without quotes in JSON."""
     return any(includes(data_type) for includes in _BARE)
 
 
 def written(column: pa.Array) -> pa.StringArray:
-    """A column's values as text; null stays null."""
+    """Return a column's values as text; null stays null."""
     known = next((known for known in _TEXTS if known.includes(column.type)), None)
     return known.write(column) if known else column.cast(pa.string())
 
 
 def joined(*pieces: pa.StringArray | str) -> pa.StringArray:
-    """Texts side by side; null where one of them is null."""
+    """Return the concatenation of texts; null if one of them is null."""
     return pc.binary_join_element_wise(*pieces, "")
 
 
 def raw(strings: pa.StringArray) -> bytes:
-    """The bytes of all values, one behind the other."""
+    """Return the concatenated bytes of all values."""
     _, offsets, data = strings.buffers()
     if data is None or not len(strings):
         return b""
@@ -55,7 +55,7 @@ def raw(strings: pa.StringArray) -> bytes:
 
 
 def lines(literals: Sequence[str], cells: Sequence[pa.StringArray], rows: int, null: str) -> memoryview:
-    """Rows of text: the first literal, the first cell, the second literal and so on; one literal more than cells."""
+    """Return rows of text: the first literal, the first cell, the second literal and so on; the last is a literal."""
     if not cells:
         return memoryview((literals[0] * rows).encode())
     between = [piece for pair in zip(literals, cells, strict=False) for piece in pair]
@@ -64,7 +64,7 @@ def lines(literals: Sequence[str], cells: Sequence[pa.StringArray], rows: int, n
 
 
 def _float(column: pa.Array) -> pa.StringArray:
-    """Integral numbers without a point, as those of a SAS data set often are: half the time, and no exponent."""
+    """Return integral numbers, common in SAS data sets, without a point: in half the time and without exponents."""
     try:
         return column.cast(pa.int64()).cast(pa.string())
     except pa.ArrowInvalid:
@@ -82,7 +82,7 @@ def _time(column: pa.Array) -> pa.StringArray:
 
 
 def _whole_seconds(column: pa.Array, seconds: pa.DataType) -> pa.StringArray:
-    """Without a fraction where there is none: in the whole column, or else value by value."""
+    """Return times without a fraction if they have none: for the whole column, or else value by value."""
     try:
         return column.cast(seconds).cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""SAS transport files, of version 8 and of version 5."""
+"""Write SAS transport files, of version 8 and of version 5."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -12,12 +12,12 @@ from app.tables.xpt.write import write
 
 
 def write_xpt(table: Outgoing, options: Options) -> Iterator[Piece]:
-    """A transport file of version 8. Raises MisfitError, at once, for what it cannot hold."""
+    """Return a transport file of version 8. Raises MisfitError, at once, for items that it cannot hold."""
     return _write(table, options, 8)
 
 
 def write_xpt_5(table: Outgoing, options: Options) -> Iterator[Piece]:
-    """A transport file of version 5, which LIBNAME XPORT reads. Raises MisfitError, at once."""
+    """Return a transport file of version 5, which LIBNAME XPORT reads. Raises MisfitError, at once."""
     return _write(table, options, 5)
 
 
@@ -34,7 +34,7 @@ def _write(table: Outgoing, options: Options, version: Version) -> Iterator[Piec
 
 
 def _charset(table: Outgoing) -> str | None:
-    """Latin-1 for a data set in an EBCDIC that has the same characters, a byte each: its texts keep their lengths."""
+    """Return Latin-1 for a single-byte EBCDIC with the same characters, so that texts keep their lengths; else None."""
     said = said_of(table.schema.metadata).get("encoding", "utf-8")
     return "latin-1" if _is_latin(said) else None
 

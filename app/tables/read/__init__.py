@@ -1,1 +1,1 @@
-"""Files in many formats -> tables, and what data sets those become."""
+"""Read files in many formats as tables, and define the data sets that they become."""

@@ -1,7 +1,7 @@
-"""What a file says of a data set beside its variables: indexes, integrity constraints and the sort key.
+"""The indexes, integrity constraints and sort key that a file gives for a data set.
 
-What is wrong in itself is an error. What is sound and cannot be sent is a warning: an index on a column that the file
-does not have, and constraints that another kind of machine wrote, since their layout is not published.
+A fault in them is an error. A valid item that cannot be sent is a warning: an index on a column that the file does not
+have, and constraints that another kind of machine wrote, since their layout is not published.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from app.tables.read.wishes import Target
 
 @dataclass(slots=True)
 class Beside:
-    """What is sent beside the variables, and what is wrong or left out."""
+    """The items sent beside the variables, and the faults and omissions in them."""
 
     indexes: tuple[Index, ...] = ()
     constraints: bytes = b""
@@ -25,7 +25,7 @@ class Beside:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """As the table of the data set says it."""
+        """The items as metadata of the data set's table."""
         return {
             "indexes": beside.written_indexes(self.indexes) if self.indexes else "",
             "constraints": beside.written_constraints(self.constraints),
@@ -33,7 +33,7 @@ class Beside:
 
 
 def define_beside(said: Mapping[str, str], making: Sequence[Making], target: Target) -> Beside:
-    """What the `sas.*` metadata of a file come to, for a destination and for variables under their new names."""
+    """Return the items in the `sas.*` metadata of a file, for a destination and for variables with their new names."""
     found = Beside()
     prefixed = {f"sas.{key}": value for key, value in said.items()}
     try:
@@ -66,7 +66,7 @@ def _add_indexes(found: Beside, told: Sequence[Index], making: Sequence[Making],
         is_simple = len(variables) == 1 and index.name.casefold() == index.variables[0].casefold()
         name = variables[0] if is_simple else index.name
         if len(name) > checks.LONGEST_NAME or not checks.is_in(name, target.charset):
-            found.errors.append(Fault(None, "indexes", f"{name!r} is no name of an index"))
+            found.errors.append(Fault(None, "indexes", f"{name!r} is not a name for an index"))
         elif name.casefold() in sent:
             found.errors.append(Fault(None, "indexes", f"two indexes have the name {name}"))
         else:
@@ -93,13 +93,13 @@ def _add_constraints(found: Beside, constraints: bytes, said: Mapping[str, str],
 def _sort_faults(said: Mapping[str, str], making: Sequence[Making]) -> Iterator[Fault]:
     count = said.get("sort_variables", "0")
     if checks.is_short(count) and not 0 <= int(count) <= len(making):
-        yield Fault(None, "attribute", f"sort_variables {count} of a data set with {len(making)} variables")
+        yield Fault(None, "attribute", f"sort_variables is {count}, but the data set has {len(making)} variables")
 
 
 def _sort_warnings(said: Mapping[str, str], making: Sequence[Making]) -> Iterator[Fault]:
-    """A sort key whose places do not add up is sent as the file has it."""
+    """Yield a warning if the places of a sort key are inconsistent; the key is sent as the file states it."""
     count = said.get("sort_variables", "")
     places = sorted(abs(each.sort_place) for each in making if each.sort_place)
     if checks.is_short(count) and places != list(range(1, int(count) + 1)):
-        why = f"sort_variables says {count}, and the variables' places in the sort key are {places or 'none'}"
+        why = f"sort_variables is {count}, but the variables' places in the sort key are {places or 'none'}"
         yield Fault(None, "sort-key", why)

@@ -1,4 +1,4 @@
-"""Which character set a text file is in."""
+"""Determine the character set of a text file."""
 
 import codecs
 from typing import BinaryIO, NamedTuple
@@ -10,15 +10,18 @@ _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UT
 
 
 class Charset(NamedTuple):
-    """A Python codec's name; `guessed` where nothing in the file proves it."""
+    """A Python codec's name; `guessed` if the file does not prove it."""
 
     name: str
     guessed: bool = False
 
 
 def charset_of(file: BinaryIO, given: str | None) -> Charset:
-    """The character set of a text file: the one given, the one its byte order mark tells, UTF-8 where all of it is
-    UTF-8, and else Windows Latin 1. Raises TheirError for a given one that is not known."""
+    """Return the character set of a text file.
+
+    It is the given one, or that of the byte order mark, or UTF-8 if the whole file is UTF-8, or else Windows Latin 1.
+    Raises TheirError if the given one is unknown.
+    """
     if given is not None:
         return Charset(_known(given))
     file.seek(0)
@@ -36,7 +39,7 @@ def _known(name: str) -> str:
         found = codecs.lookup(name)
         "".encode(found.name)
     except (LookupError, ValueError):
-        raise unreadable(f"{name!r} is no character set that is known") from None
+        raise unreadable(f"unknown character set {name!r}") from None
     return found.name
 
 

@@ -1,4 +1,4 @@
-"""Parquet and Arrow: tables already; every reader of theirs has the schema first."""
+"""Read Parquet and Arrow, which are tables already; each of their readers needs the schema first."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,13 +20,13 @@ _ERRORS = (pa.ArrowException, OSError)
 
 
 def read_parquet(file: BinaryIO, options: Options) -> Reading:
-    """A Parquet file."""
+    """Read a Parquet file."""
     del options
     return _reading(file, "a Parquet file", _open_parquet)
 
 
 def read_arrow(file: BinaryIO, options: Options) -> Reading:
-    """An Arrow IPC file (Feather version 2) or stream."""
+    """Read an Arrow IPC file (Feather version 2) or stream."""
     del options
     file.seek(0)
     is_file = file.read(len(ARROW_MAGIC)) == ARROW_MAGIC
@@ -39,7 +39,7 @@ def _reading(file: BinaryIO, what: str, open_: Open) -> Reading:
         check_columns(len(schema))
         _check_texts(schema)
     except UnicodeDecodeError:
-        raise unreadable("what it says of its columns is not UTF-8") from None
+        raise unreadable("the metadata of its columns is not UTF-8") from None
     except _ERRORS as error:
         raise unreadable(f"not {what}: {error}") from None
 
@@ -55,14 +55,16 @@ def _reading(file: BinaryIO, what: str, open_: Open) -> Reading:
 
 
 def _check_texts(schema: pa.Schema) -> None:
-    """Nothing that reads a file makes sure that its names are UTF-8. Raises UnicodeDecodeError."""
+    """Raise UnicodeDecodeError for names that are not UTF-8, which no reader checks."""
     for field in schema:
         side.missing_of(field), side.bytes_of(field), field.name, getattr(field.type, "tz", None)
 
 
 def _validate(batch: pa.RecordBatch) -> None:
-    """Arrow believes offsets, texts and the places of a dictionary's values as they stand in a file: those that are
-    wrong lead out of its memory. Raises TheirError."""
+    """Raise TheirError for a damaged batch.
+
+    Arrow trusts a file's offsets, texts and dictionary indexes; wrong ones point outside of its memory.
+    """
     for field, column in zip(batch.schema, batch.columns, strict=True):
         try:
             column.validate(full=True)

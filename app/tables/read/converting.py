@@ -1,5 +1,7 @@
-"""Columns of any Arrow type -> those that a data set's table has: float64, date32, timestamp[us], time64[us],
-duration[us] and string."""
+"""Convert columns of any Arrow type to those of a data set's table.
+
+These are float64, date32, timestamp[us], time64[us], duration[us] and string.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,18 +17,20 @@ from app.dataset.kinds import Kind
 from app.tables.read import sharing, texts
 
 Convert = Callable[[pa.Array], pa.Array]
-"""Raises BadValueError for a value that the other type lacks."""
+"""A function that converts an array. It raises BadValueError for a value that the other type does not have."""
 
 
 class Conversion(NamedTuple):
-    """How a column becomes one of a data set's: the type it gets, the word for where it comes from, and what people
-    should know whatever its values are."""
+    """The conversion of a column to one of a data set's table.
+
+    It has the resulting type, the function, and a warning that applies whatever the values are.
+    """
 
     data_type: pa.DataType
     convert: Convert
     warning: str = ""
     loses: Callable[[pa.Array], int | None] = lambda _: None
-    """The first row of a batch, from 0, of which something is lost that is worth a warning; `loss` says what."""
+    """The first row of a batch, from 0, with a loss that is worth a warning; `loss` states it."""
     loss: str = ""
 
     @property
@@ -38,7 +42,7 @@ Make = Callable[[pa.DataType, Kind | None], Conversion]
 
 
 def conversion(data_type: pa.DataType, kind: Kind | None, *, as_text: bool = False) -> Conversion | None:
-    """How a column of this type becomes one whose format is of this kind; None where SAS has nothing like it."""
+    """Return the conversion of a column whose format is of this kind, or None if SAS has no such type."""
     if pa.types.is_dictionary(data_type):
         return _decoded(data_type, conversion(data_type.value_type, kind, as_text=as_text))
     if columns.is_text(data_type):
@@ -57,7 +61,7 @@ _WIDEST_INTEGERS = pa.decimal256(76)
 _TICKS_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _BEYOND_CALENDAR = "<value out of range"
 _ROUNDED = "the number has more digits than a double holds"
-_NANOSECONDS = "what lies below a microsecond is lost"
+_NANOSECONDS = "fractions of a microsecond are lost"
 _ZONE = "SAS has no time zones: the times are sent in UTC"
 
 
@@ -66,7 +70,7 @@ def _strings(column: pa.Array) -> pa.StringArray:
 
 
 def _written(column: pa.Array) -> pa.StringArray:
-    """Values as text. Arrow writes moments that its calendar lacks as a remark."""
+    """Return values as text. Arrow writes a remark in place of dates that its calendar does not have."""
     strings = _strings(_cast(column, pa.string()))
     if (row := _first(pc.starts_with(strings, _BEYOND_CALENDAR))) is not None:
         raise BadValueError(row, f"the value is beyond the calendar: {strings[row]}")
@@ -80,9 +84,9 @@ def _doubles(column: pa.Array) -> pa.DoubleArray:
 
 
 def _exact_integers(column: pa.Array) -> pa.Array:
-    """Decimals without a fraction are integers to SAS: they must be exact."""
+    """Return decimals without a fraction as integers, which must be exact in SAS."""
     digits = column.type.precision - column.type.scale
-    # Arrow computes with decimals of 128 and 256 bits alone.
+    # Arrow computes only with decimals of 128 and 256 bits.
     wide = pa.decimal128(_MOST_DIGITS_OF_128_BITS) if digits <= _MOST_DIGITS_OF_128_BITS else _WIDEST_INTEGERS
     column = _cast(column, wide)
     if digits > _SAFE_DIGITS:
@@ -93,7 +97,7 @@ def _exact_integers(column: pa.Array) -> pa.Array:
 
 
 def _beyond_doubles(column: pa.Array) -> int | None:
-    """The first row of a decimal column that a double changes."""
+    """Return the first row of a decimal column that a double changes."""
     if column.type.precision <= _SAFE_DIGITS or column.type.scale <= 0:
         return None
     again = pc.cast(pc.cast(column, pa.float64()), column.type, safe=False)
@@ -106,7 +110,10 @@ def _first(wrong: pa.BooleanArray) -> int | None:
 
 
 def _cast(column: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Of times, what is finer than the type is dropped. Raises BadValueError for a value beyond the type's range."""
+    """Return the column in another type, with times truncated.
+
+    Raises BadValueError for a value beyond the type's range.
+    """
     options = pc.CastOptions(data_type, allow_time_truncate=True)
     try:
         return pc.cast(column, options=options)
@@ -116,7 +123,7 @@ def _cast(column: pa.Array, data_type: pa.DataType) -> pa.Array:
 
 
 def _first_beyond(column: pa.Array, options: pc.CastOptions) -> int:
-    """The first row that cannot be cast, which one of them cannot."""
+    """Return the first row that cannot be cast; one of them cannot."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2
@@ -154,7 +161,7 @@ def _of_dates(_: pa.DataType, kind: Kind | None) -> Conversion:
 
 
 def _days(column: pa.Array) -> pa.Date32Array:
-    """Dates or instants by the day. Arrow casts them without a look at the range."""
+    """Return dates or instants as days. Arrow casts them without checking the range."""
     if column.type == pa.date32():
         return column
     ticks, a_day = _ticks(column)
@@ -164,7 +171,7 @@ def _days(column: pa.Array) -> pa.Date32Array:
 
 
 def _ticks(column: pa.Array) -> tuple[NDArray[np.int64], int]:
-    """What a column of date64 or timestamps counts, and how much of it a day has."""
+    """Return the ticks of a column of date64 or timestamps, and the number of ticks in a day."""
     unit = "ms" if pa.types.is_date64(column.type) else column.type.unit
     ticks: NDArray[np.int64] = pc.fill_null(pc.cast(column, pa.int64()), 0).to_numpy(zero_copy_only=False)
     return ticks, _TICKS_A_DAY[unit]
@@ -176,7 +183,7 @@ def _nulls(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def _of_timestamps(data_type: pa.TimestampType, kind: Kind | None) -> Conversion:
-    """Instants of a zone are those of UTC already: only their name is dropped."""
+    """Return the conversion of timestamps. Those with a zone are in UTC already: only the zone's name is dropped."""
     local = pa.timestamp(data_type.unit)
     warning = _ZONE if data_type.tz else ""
     if kind == "date":
@@ -192,7 +199,7 @@ def _of_timestamps(data_type: pa.TimestampType, kind: Kind | None) -> Conversion
 
 def _midnights(column: pa.Array) -> pa.Date32Array:
     ticks, a_day = _ticks(column)
-    why = "the format is one of days, and the value has a time of day; use one of datetimes"
+    why = "the format is for dates, but the value has a time of day; use a datetime format"
     refuse_any(ticks % a_day != 0, why)
     return _days(column)
 

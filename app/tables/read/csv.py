@@ -1,4 +1,4 @@
-"""CSV: texts between delimiters, of which each column may be numbers, dates or times (`app.tables.read.texts`)."""
+"""Read CSV: texts between delimiters; each column may be numbers, dates or times (`app.tables.read.texts`)."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from app.tables.read.charsets import charset_of
 from app.tables.read.reading import MISSING_SUFFIX, Options, Reading, Remark, check_columns, unreadable
 
 BLOCK_BYTES = 1 << 20
-"""Bytes read at once; no row may be longer."""
+"""The number of bytes read at once, and the maximum size of a row."""
 
 
 _DELIMITERS = (",", ";", "\t", "|")
@@ -26,9 +26,9 @@ _SAMPLE_ROWS = 200
 
 
 def read(file: BinaryIO, options: Options) -> Reading:
-    """A CSV file: its first row names the columns, and a column is what all its cells are.
+    """Read a CSV file: its first row names the columns, and all its cells determine a column's type.
 
-    Raises TheirError when rows differ in length, or for what is not in its character set.
+    Raises TheirError if rows differ in length, or if the file is not in its character set.
     """
     form = _form(file, options)
     columns = list(_columns(form.names, options))
@@ -60,7 +60,7 @@ def _form(file: BinaryIO, options: Options) -> _Form:
     file.seek(0)
     sample = _sample(file, charset.name)
     if not sample.strip():
-        raise unreadable("the file is empty; its first row should name the columns")
+        raise unreadable("the file is empty; its first row must name the columns")
     delimiter = options.delimiter or _sniff(sample)
     rows = _rows(sample, delimiter)
     blank_lines = 0
@@ -93,7 +93,7 @@ def _sample(file: BinaryIO, charset: str) -> str:
 
 
 class _Unclosed(io.RawIOBase):
-    """A file that whoever wraps it cannot close."""
+    """A file that a wrapper cannot close."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -108,7 +108,7 @@ class _Unclosed(io.RawIOBase):
 
 
 def _rows(sample: str, delimiter: str) -> Iterator[list[str]]:
-    """The rows of a sample, of which the last may be cut off."""
+    """Yield the rows of a sample; the last one may be cut off."""
     try:
         yield from csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter)
     except csv.Error as error:
@@ -116,7 +116,7 @@ def _rows(sample: str, delimiter: str) -> Iterator[list[str]]:
 
 
 def _sniff(sample: str) -> str:
-    """The delimiter that cuts most rows into the same number of cells, of those that cut at all."""
+    """Return the delimiter that cuts most rows into the same number of cells, among those that occur."""
 
     def rank(delimiter: str) -> tuple[int, int]:
         try:
@@ -130,7 +130,7 @@ def _sniff(sample: str) -> str:
 
 
 def _cells(file: BinaryIO, form: _Form) -> Iterator[pa.RecordBatch]:
-    """The file's cells as texts; columns are called by their number, since names may be anything."""
+    """Yield the file's cells as texts. Columns are named by their number, since their own names may be any text."""
     if not form.has_rows:
         return
     numbers = [str(number) for number in range(len(form.names))]
@@ -163,7 +163,10 @@ def _cells(file: BinaryIO, form: _Form) -> Iterator[pa.RecordBatch]:
 
 
 def _columns(names: Sequence[str], options: Options) -> Iterator[texts.Column]:
-    """Columns called as side columns of others hold the special missing values of numbers, whatever else is empty."""
+    """Yield the columns.
+
+    Side columns of special missing values are text, and the column of such a side column is numeric.
+    """
     folded = {name.casefold() for name in names}
     for name in names:
         stem, mark, _ = name.casefold().rpartition(MISSING_SUFFIX)
@@ -195,7 +198,7 @@ def _has_side(column: texts.Column) -> bool:
 
 def _remarks(form: _Form, columns: Sequence[texts.Column], options: Options) -> Iterator[Remark]:
     if form.is_guessed:
-        yield Remark(None, f"it is not UTF-8 and was read as {form.charset}; say which encoding it is in")
+        yield Remark(None, f"it is not UTF-8 and was read as {form.charset}; state its encoding")
     for name, column in zip(form.names, columns, strict=True):
         if column.kind.remark:
             yield Remark(name, column.kind.remark)
@@ -203,4 +206,4 @@ def _remarks(form: _Form, columns: Sequence[texts.Column], options: Options) -> 
             yield Remark(name, "the number has more digits than a double holds", column.rounded)
         if options.type_of(name) == "numeric" and column.kind.data_type == pa.string() and column.odd:
             row, text = column.odd
-            yield Remark(name, f"{text!r} is no number, ISO date or ISO time", row, wrong=True)
+            yield Remark(name, f"{text!r} is not a number, ISO date or ISO time", row, wrong=True)

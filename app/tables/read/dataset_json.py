@@ -1,7 +1,7 @@
-"""CDISC Dataset-JSON 1.1: one JSON document, NDJSON (metadata, then a row a line), or that compressed (DSJC).
+"""Read CDISC Dataset-JSON 1.1: one JSON document, NDJSON (metadata, then a row per line), or that compressed (DSJC).
 
-Source: CDISC, "Dataset-JSON v1.1": columns have a dataType; a date, datetime or time that is a number in SAS has the
-targetDataType `integer`, decimals are strings with the targetDataType `decimal`, null is a missing value.
+Source: CDISC, "Dataset-JSON v1.1": columns have a dataType. A date, datetime or time that is a number in SAS has the
+targetDataType `integer`. Decimals are strings with the targetDataType `decimal`. Null is a missing value.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,20 +19,20 @@ Rows = list[list[Any]]
 
 
 def read(file: BinaryIO, options: Options) -> Reading:
-    """One JSON document. Its rows are read piece by piece, wherever in the document they stand."""
+    """Read one JSON document. Its rows are read piece by piece, at any position in the document."""
     del options
     document = Document(file)
     return _reading(document.metadata, document.rows)
 
 
 def read_lines(file: BinaryIO, options: Options) -> Reading:
-    """NDJSON: a line of metadata, then a line for each row."""
+    """Read NDJSON: a line of metadata, then a line for each row."""
     del options
     return _of_lines(lambda: lines.pieces(file))
 
 
 def read_compressed(file: BinaryIO, options: Options) -> Reading:
-    """DSJC: NDJSON as a zlib stream."""
+    """Read DSJC: NDJSON as a zlib stream."""
     del options
     return _of_lines(lambda: lines.inflated(file))
 
@@ -49,7 +49,7 @@ def _of_lines(stream: Callable[[], Iterator[bytes]]) -> Reading:
     try:
         metadata = orjson.loads(first)
     except orjson.JSONDecodeError as error:
-        raise unreadable(f"its first line is no JSON: {error}") from None
+        raise unreadable(f"its first line is not JSON: {error}") from None
     return _reading(metadata, rows)
 
 
@@ -57,7 +57,7 @@ def _of_lines(stream: Callable[[], Iterator[bytes]]) -> Reading:
 
 
 class _Type(NamedTuple):
-    """What a dataType is in Arrow, and how its values get there."""
+    """The Arrow type of a dataType, and the conversion of its values."""
 
     data_type: pa.DataType
     array: Callable[[list[Any]], pa.Array]
@@ -68,7 +68,7 @@ def _plain(data_type: pa.DataType) -> _Type:
 
 
 def _integers(values: list[Any]) -> pa.Array:
-    """Whole numbers, `2.0` among them. Arrow itself would drop a fraction and say nothing."""
+    """Return whole numbers, including `2.0`. Arrow itself would silently drop a fraction."""
     if float in set(map(type, values)):
         if any(type(value) is float and not value.is_integer() for value in values):
             raise pa.ArrowInvalid("a number is not whole")
@@ -129,10 +129,10 @@ def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]]) -> Reading:
 
 def _columns(metadata: Any) -> list[_Column]:
     if isinstance(metadata, list):
-        raise unreadable("an array of JSON is not read; write an object a line (NDJSON)")
+        raise unreadable("a JSON array is not supported; write one object per line (NDJSON)")
     described = metadata.get("columns") if isinstance(metadata, dict) else None
     if not isinstance(described, list) or not described:
-        raise unreadable("it is no Dataset-JSON: it has no columns")
+        raise unreadable("it is not Dataset-JSON: it has no columns")
     check_columns(len(described))
     return [_column(number, column) for number, column in enumerate(described, 1)]
 
@@ -162,7 +162,7 @@ def _data_set(metadata: Mapping[str, Any]) -> dict[str, str]:
 def _check_widths(rows: Rows, width: int, first: int) -> None:
     if set(map(len, rows)) != {width}:
         row, found = next((number, len(row)) for number, row in enumerate(rows, first) if len(row) != width)
-        raise unreadable(f"it has {found} values, and there are {width} columns", row)
+        raise unreadable(f"it has {found} values, but there are {width} columns", row)
 
 
 def _array(column: _Column, values: list[Any], first: int) -> pa.Array:
@@ -170,7 +170,7 @@ def _array(column: _Column, values: list[Any], first: int) -> pa.Array:
         return column.type.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
         row, value = next((n, v) for n, v in enumerate(values, first) if not _is_one(column.type, v))
-        raise unreadable(f"{value!r} is no value of column {column.name}", row) from None
+        raise unreadable(f"{value!r} is not a value of column {column.name}", row) from None
 
 
 def _is_one(kind: _Type, value: Any) -> bool:
@@ -182,7 +182,7 @@ def _is_one(kind: _Type, value: Any) -> bool:
 
 
 def _remarks(columns: list[_Column], rows: Callable[[], Iterator[Rows]]) -> Iterator[Remark]:
-    """Of decimals, which are strings, whether a double tells them apart."""
+    """Yield a remark for each column of decimals, which are strings, with a number that a double cannot hold."""
     decimals = [(at, column.name) for at, column in enumerate(columns) if column.is_decimal]
     if not decimals:
         return

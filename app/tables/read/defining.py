@@ -1,7 +1,7 @@
-"""A table of any types -> the data set that SAS gets: every variable's definition, and what is wrong with it.
+"""Define the data set that a table of any types becomes: every variable's definition, and the faults in it.
 
-What a sender gives for a variable comes first, then what the file says in `sas.*` metadata, then what types and values
-tell. Everything is looked at before anything is sent, and all that is wrong is found at once.
+A sender's options take precedence, then the file's `sas.*` metadata, then types and values. Everything is checked
+before anything is sent, and all faults are found at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ _NAMES = frozenset({"library", "member", "label"})
 _BESIDE = frozenset({"indexes", "constraints"})
 _KEPT_TEXTS = frozenset({"dataset_type", "compress", "reuse", "encrypt", "sort_collating"})
 _KEPT_SHORTS = frozenset({"sort_variables", "sort_flags"})
-"""What a file says of a data set that is sent as it is."""
+"""The attributes of a data set in a file that are sent unchanged."""
 
 
 class Definition(NamedTuple):
-    """A data set as it will be sent. Its batches may be asked for where there are no errors."""
+    """A data set as it will be sent. Its batches may be read if there are no errors."""
 
     library: str
     member: str
@@ -43,7 +43,10 @@ class Definition(NamedTuple):
 
 
 def define(reading: Reading, wishes: Wishes, target: Target) -> Definition:
-    """What a file's table becomes. Reads all of it once, perhaps more. Raises TheirError for a file that is none."""
+    """Return the data set that a file's table becomes.
+
+    Reads the file once or more. Raises TheirError for an invalid file.
+    """
     said = said_of(reading.schema.metadata)
     sides = _sides(reading.schema, wishes)
     beside = {of: at for at, of in sides.items()}
@@ -94,13 +97,13 @@ def define(reading: Reading, wishes: Wishes, target: Target) -> Definition:
 
 
 def _check_size(size: int, target: Target) -> None:
-    """A small file may tell of a vast table: it is not read to its end."""
+    """Raise TheirError if the observations are too large: a small file may describe a huge table."""
     if size > target.most_bytes:
-        raise unreadable(f"its observations have more than {target.most_bytes:,} bytes, as many as may be uploaded")
+        raise unreadable(f"its observations have more than {target.most_bytes:,} bytes, the limit for uploads")
 
 
 def _sides(schema: pa.Schema, wishes: Wishes) -> dict[int, int]:
-    """The places of side columns, and those of the columns they belong to. Metadata tell, or else their names."""
+    """Return the positions of side columns, and those of their columns, by metadata or else by name."""
     places: dict[str, int] = {}
     for at, found in enumerate(schema):
         places.setdefault(found.name.casefold(), at)
@@ -127,7 +130,7 @@ def _data_set_faults(label: str, making: Sequence[Making], wishes: Wishes, targe
     known = {each.column.casefold() for each in making}
     for column, wish in wishes.variables.items():
         if column not in known:
-            yield Fault(wish.column or column, "unknown", "there is no such column")
+            yield Fault(wish.column or column, "unknown", "unknown column")
     yield from checks.name_faults([each.name for each in making], target.charset, literals=wishes.names == "literal")
 
 
@@ -137,7 +140,7 @@ def _attribute_faults(said: Mapping[str, str], target: Target) -> Iterator[Fault
             yield Fault(None, "attribute", f"{key} {said[key]!r} cannot be written in character set {target.charset}")
     for key in sorted(_KEPT_SHORTS & said.keys()):
         if not checks.is_short(said[key]):
-            yield Fault(None, "attribute", f"{key} {said[key]!r} is no number of two bytes")
+            yield Fault(None, "attribute", f"{key} {said[key]!r} is not a two-byte number")
 
 
 def _told(remarks: Sequence[Remark], making: Sequence[Making], *, wrong: bool = False) -> Iterator[Fault]:

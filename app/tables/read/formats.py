@@ -1,4 +1,4 @@
-"""The file formats that are read, and how a file tells which it is."""
+"""The file formats that are read, and their recognition."""
 
 import codecs
 import re
@@ -16,7 +16,7 @@ _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Format(NamedTuple):
-    """One file format: how its files end, its media types, what their first bytes are like, and how they are read."""
+    """One file format: its file extensions, its media types, a test of its first bytes, and its reader."""
 
     extensions: tuple[str, ...]
     media_types: tuple[str, ...]
@@ -38,7 +38,7 @@ def _is_dataset_json(head: bytes) -> bool:
 
 
 def _is_dataset_ndjson(head: bytes) -> bool:
-    """Whether the metadata is a line of its own, and rows follow."""
+    """Tell whether the metadata is a line of its own, followed by rows."""
     line, _, rest = head.lstrip().partition(b"\n")
     return bool(_DATASET_JSON.search(line)) and line.rstrip().endswith(b"}") and rest.lstrip().startswith(b"[")
 
@@ -72,19 +72,21 @@ FORMATS: Mapping[str, Format] = {
     ),
     "csv": Format(("csv", "tsv", "tab", "txt"), ("text/csv", "text/tab-separated-values"), bool, csv.read),
 }
-"""By name, those first that are most certain of their own."""
+"""The formats by name, the most certain to recognise first."""
 
 
 def format_of(file: BinaryIO, file_name: str, media_type: str) -> str:
-    """The name of a file's format: what its first bytes say, but that a name or media type is believed where they only
-    say that it may be text."""
+    """Return the name of a file's format.
+
+    The first bytes determine it. If they only show that it may be text, the file name or media type does.
+    """
     file.seek(0)
     head = file.read(_LOOKED_AT)
     found = next((name for name, known in FORMATS.items() if known.is_begun_by(head)), "csv")
     if found != "csv":
         return found
     if b"\0" in head and not head.startswith(_WIDE_MARKS):
-        raise unreadable(f"it is of no format that is read; those are {', '.join(FORMATS)}")
+        raise unreadable(f"unknown file format; supported are {', '.join(FORMATS)}")
     extension = file_name.rpartition(".")[2].casefold()
     plain_type = media_type.partition(";")[0].strip()
     return next(
@@ -94,7 +96,7 @@ def format_of(file: BinaryIO, file_name: str, media_type: str) -> str:
 
 
 def read(file: BinaryIO, name: str, options: Options) -> Reading:
-    """A seekable file of the format of this name. Raises TheirError for what is no such file."""
+    """Read a seekable file of the format of this name. Raises TheirError if it is not such a file."""
     if name not in FORMATS:
-        raise unreadable(f"{name!r} is no format that is read; there are {', '.join(FORMATS)}")
+        raise unreadable(f"unknown format {name!r}; supported are {', '.join(FORMATS)}")
     return FORMATS[name].read(file, options)

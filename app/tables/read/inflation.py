@@ -1,8 +1,8 @@
-"""How much memory the messages of an Arrow IPC file or stream ask for once they are decompressed.
+"""Check how much memory the messages of an Arrow IPC file or stream need after decompression.
 
-A compressed buffer says its length beforehand, and Arrow takes that much memory at once: a small file could ask for all
-there is. The layout is that of "Arrow Columnar Format: Serialization and Interprocess Communication", its metadata
-are Flatbuffers.
+A compressed buffer states its length in advance, and Arrow allocates that much memory at once: a small file could ask
+for all memory. The layout is that of "Arrow Columnar Format: Serialization and Interprocess Communication"; its
+metadata are Flatbuffers.
 """
 
 import struct
@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 from app.tables.read.reading import unreadable
 
 MOST_INFLATED = 256 << 20
-"""Bytes that the compressed buffers of one message, a batch or a dictionary, may have when decompressed."""
+"""The maximum size in bytes of the decompressed buffers of one message, a batch or a dictionary."""
 
 ARROW_MAGIC = b"ARROW1"
 _CONTINUATION = b"\xff\xff\xff\xff"
@@ -26,7 +26,7 @@ class _Message(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """A table of a Flatbuffer: fields are asked for by number, None stands for those that it lacks."""
+    """A table of a Flatbuffer. Fields are read by number; a missing field is None."""
 
     data: bytes
     at: int
@@ -55,7 +55,7 @@ class _Table(NamedTuple):
 
     def _number(self, layout: str, at: int) -> int:
         if at < 0:
-            raise struct.error("an offset leads out of the metadata")
+            raise struct.error("an offset points outside of the metadata")
         (number,) = struct.unpack_from("<" + layout, self.data, at)
         return int(number)
 
@@ -65,14 +65,14 @@ def _root(data: bytes) -> _Table:
 
 
 def check_inflation(file: BinaryIO, *, is_file: bool) -> None:
-    """Looks at every message's metadata, not at the data. Raises TheirError for one that asks for too much."""
+    """Check every message's metadata, without its data. Raises TheirError for a message that needs too much memory."""
     try:
         for message in _of_file(file) if is_file else _of_stream(file):
             size = _inflated(file, message)
             if size > MOST_INFLATED:
                 raise unreadable(
-                    f"a batch of it has {size:,} bytes when decompressed; {MOST_INFLATED:,} are read at most:"
-                    " write it in smaller batches"
+                    f"a batch has {size:,} bytes after decompression; at most {MOST_INFLATED:,} are read:"
+                    " write smaller batches"
                 )
     except struct.error as error:
         raise unreadable(f"it is damaged: {error}") from None
@@ -106,8 +106,10 @@ def _of_file(file: BinaryIO) -> Iterator[_Message]:
 
 
 def _metadata(file: BinaryIO, at: int) -> tuple[bytes, int]:
-    """A message's metadata, none at the end, and the place behind them. Before Arrow 0.15 nothing stood before their
-    length."""
+    """Return a message's metadata (empty at the end) and the position after them.
+
+    Before Arrow 0.15, no marker preceded their length.
+    """
     file.seek(at)
     head = file.read(4)
     if head == _CONTINUATION:
@@ -131,7 +133,7 @@ def _inflated(file: BinaryIO, message: _Message) -> int:
 
 
 def _claim(file: BinaryIO, at: int) -> int:
-    """The length that a compressed buffer says; -1 marks one that is not compressed."""
+    """Return the length that a compressed buffer states; a buffer that is not compressed has -1, which counts as 0."""
     if at < 0:
         raise struct.error("an offset leads out of the file")
     file.seek(at)

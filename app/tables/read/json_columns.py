@@ -1,4 +1,4 @@
-"""Values of JSON that make a column: of which Arrow type they are, over all of it."""
+"""Determine the Arrow type of a column from all its JSON values."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _NESTED = frozenset({list, dict})
 
 
 class Column:
-    """Finds out what a column is. See all its values, then ask for its type."""
+    """Determines the type of a column. Pass it all values, then read `data_type`."""
 
     def __init__(self, wanted: VariableType | None = None) -> None:
         self._wanted = wanted
@@ -29,7 +29,7 @@ class Column:
         self._vast: int | None = None
 
     def see(self, values: Sequence[Any], rows: Sequence[int]) -> None:
-        """More values, and the numbers of their rows. A row that has none need not be told of."""
+        """Add values with the numbers of their rows. A row without a value may be left out."""
         types = set(map(type, values))
         self._types |= types
         if types & _NESTED:
@@ -65,7 +65,7 @@ class Column:
         return pa.float64() if float in found else pa.bool_() if bool in found else pa.null()
 
     def values(self, values: Sequence[Any]) -> pa.Array:
-        """Those values as an array of the column's type."""
+        """Return the values as an array of the column's type."""
         data_type = self.data_type
         if data_type == pa.string():
             return pa.array([v if v is None or type(v) is str else orjson.dumps(v).decode() for v in values], data_type)
@@ -74,15 +74,15 @@ class Column:
         return pa.array(values, data_type)
 
     def remarks(self, name: str) -> Iterator[Remark]:
-        """What people should know of it."""
+        """Yield remarks on the column, for people."""
         if self._nested is not None:
-            yield Remark(name, "it holds objects or arrays, which are no values", self._nested, wrong=True)
+            yield Remark(name, "it holds objects or arrays, which are not supported", self._nested, wrong=True)
         elif self._is_mixed:
             words = sorted(kind.__name__ for kind in self._found)
-            yield Remark(name, f"its values are of several types ({', '.join(words)}) and were made text")
+            yield Remark(name, f"its values are of several types ({', '.join(words)}) and were converted to text")
         elif self._wanted == "numeric" and self.data_type == pa.string() and self._odd is not None:
             row, text = self._odd
-            yield Remark(name, f"{text!r} is no number, ISO date or ISO time", row, wrong=True)
+            yield Remark(name, f"{text!r} is not a number, ISO date or ISO time", row, wrong=True)
         if self._vast is not None:
             yield Remark(name, "a number beyond 2^64 is read as the nearest double", self._vast)
 
@@ -92,7 +92,7 @@ class Column:
 
     @property
     def _is_mixed(self) -> bool:
-        """Whether no type but text holds all values as they are."""
+        """Tell whether only text can hold all values without a change."""
         found = self._found
         if found == {int, float}:
             return self._least < -MAX_EXACT or self._most > MAX_EXACT

@@ -1,8 +1,7 @@
-"""One JSON object whose member `rows` is an array too long to be held: read piece by piece, as often as wanted.
+"""Read one JSON object whose member `rows` is an array too long for memory: piece by piece, as often as needed.
 
-Members may stand in any order and strings may hold anything. So brackets are looked for outside strings only, and a
-piece of the rows ends at the last `]` of what was read: rows are arrays of plain values, hence it ends a row, or all of
-them.
+Members may be in any order, and strings may contain any text, so brackets are searched for outside strings only. A
+piece of the rows ends at the last `]` that was read: as rows are arrays of plain values, it ends a row, or all of them.
 """
 
 import re
@@ -15,7 +14,7 @@ from app.tables.read.lines import BLOCK_BYTES, LONGEST_LINE
 from app.tables.read.reading import MOST_COLUMNS, unreadable
 
 LONGEST_METADATA = 64 << 20
-"""Bytes of all that is no rows."""
+"""The maximum size in bytes of the document without its rows."""
 
 _TOKEN = re.compile(rb'"[^"]*"|[\[\]{}]')
 _OPENING = re.compile(rb"\s*:\s*\[")
@@ -24,10 +23,10 @@ Rows = list[list[Any]]
 
 
 class Document:
-    """A document in a file; `metadata` is all of it, with no rows."""
+    """A document in a file; `metadata` is its content without rows."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Reads the whole file once. Raises TheirError where it is no JSON."""
+        """Read the whole file once. Raises TheirError if it is not JSON."""
         self._file = file
         self._tail = b""
         head, self._has_rows = _head(file)
@@ -37,10 +36,10 @@ class Document:
         try:
             self.metadata = orjson.loads(head + self._tail)
         except orjson.JSONDecodeError as error:
-            raise unreadable(f"it is no JSON: {error}") from None
+            raise unreadable(f"it is not JSON: {error}") from None
 
     def rows(self) -> Iterator[Rows]:
-        """Its rows, many at a time."""
+        """Yield its rows, many at a time."""
         if not self._has_rows:
             return
         self._file.seek(self._start)
@@ -54,7 +53,7 @@ class Document:
                 cut = _end(_without_escapes(held))
                 rows = _parsed(held[:cut], count) if cut >= 0 else None
                 if rows is None:
-                    raise unreadable("it or a row soon after it is no JSON array", count + 1)
+                    raise unreadable("it or a row soon after it is not a JSON array", count + 1)
                 if rows:
                     yield rows
                 self._tail = self._rest(held[cut:])
@@ -74,7 +73,7 @@ class Document:
 
 
 def _head(file: BinaryIO) -> tuple[bytes, bool]:
-    """The document up to and with the bracket that opens its rows; all of it where it has none."""
+    """Return the document up to the bracket that opens its rows, inclusive; the whole document if it has none."""
     held = b""
     file.seek(0)
     while piece := file.read(max(BLOCK_BYTES, len(held))):
@@ -96,21 +95,25 @@ def _limited(metadata: bytes) -> bytes:
 
 
 def _without_escapes(text: bytes) -> bytes:
-    """The same with other bytes for escaped quotes and backslashes, so that every quote begins or ends a string, and a
-    backslash at the end escapes what comes next."""
+    """Return the text with escaped quotes and backslashes replaced, so that every quote begins or ends a string.
+
+    A backslash at the end then escapes the next character.
+    """
     return text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
 
 
 class _Brackets:
-    """Looks for brackets outside strings, in a text that comes in pieces and begins in no string. No piece is looked at
-    twice."""
+    """A search for brackets outside strings, in a text that comes in pieces and begins outside a string.
+
+    No piece is searched twice.
+    """
 
     def __init__(self) -> None:
         self._in_string = False
         self._escape = b""
 
     def last(self, piece: bytes) -> int:
-        """Where in the next piece the last `]` stands that is in no string; -1 where there is none."""
+        """Return the position in the next piece of the last `]` outside a string, or -1."""
         before = len(self._escape)
         text = _without_escapes(self._escape + piece)
         self._escape = b"\\" if text.endswith(b"\\") else b""
@@ -120,7 +123,7 @@ class _Brackets:
 
 
 def _last_bracket(text: bytes, *, ends_in_string: bool) -> int:
-    """Where the last `]` stands that is in no string; -1 where there is none."""
+    """Return the position of the last `]` outside a string, or -1."""
     end = max(text.rfind(b'"'), 0) if ends_in_string else len(text)
     bracket = text.rfind(b"]", 0, end)
     while bracket >= 0:
@@ -134,7 +137,7 @@ def _last_bracket(text: bytes, *, ends_in_string: bool) -> int:
 
 
 def _end(outside: bytes) -> int:
-    """Where the `]` stands that ends the rows; -1 where it has not come."""
+    """Return the position of the `]` that ends the rows, or -1 if it has not been read."""
     depth = 0
     for token in _TOKEN.finditer(outside):
         depth += (token[0] in b"[{") - (token[0] in b"]}")
@@ -144,8 +147,12 @@ def _end(outside: bytes) -> int:
 
 
 def _parsed(text: bytes, count: int) -> Rows | None:
-    """Rows between commas, of which one stands before the first where others came before; None where it is no such.
-    Raises TheirError for a row of more values than there may be columns."""
+    """Return the rows of a text, which have commas between them; None if it is anything else.
+
+    A comma must precede the first row if other rows came before. `count` is their number.
+
+    Raises TheirError for a row with more values than the maximum number of columns.
+    """
     text = text.strip()
     if count and text:
         if not text.startswith(b","):
@@ -159,5 +166,5 @@ def _parsed(text: bytes, count: int) -> Rows | None:
         return None
     if max(map(len, rows), default=0) > MOST_COLUMNS:
         number, width = next((at, len(row)) for at, row in enumerate(rows, count + 1) if len(row) > MOST_COLUMNS)
-        raise unreadable(f"it has {width:,} values; {MOST_COLUMNS:,} are read at most", number)
+        raise unreadable(f"it has {width:,} values; at most {MOST_COLUMNS:,} are read", number)
     return rows

@@ -1,4 +1,4 @@
-"""Lines of JSON, many at once."""
+"""Read lines of JSON, many at once."""
 
 import zlib
 from collections.abc import Iterator
@@ -12,18 +12,18 @@ BLOCK_BYTES = 2 << 20
 LONGEST_LINE = 64 << 20
 
 Row = Any
-"""What a line holds: an object or an array."""
+"""The value of a line: an object or an array."""
 
 
 def pieces(file: BinaryIO) -> Iterator[bytes]:
-    """A file from its beginning."""
+    """Yield a file from its beginning."""
     file.seek(0)
     while piece := file.read(BLOCK_BYTES):
         yield piece
 
 
 def inflated(file: BinaryIO) -> Iterator[bytes]:
-    """What a zlib stream holds. Raises TheirError where it is none, is cut off, or goes on behind its end."""
+    """Yield the content of a zlib stream. Raises TheirError if it is invalid, cut off, or followed by other bytes."""
     stream = zlib.decompressobj()
     try:
         for piece in pieces(file):
@@ -39,7 +39,7 @@ def inflated(file: BinaryIO) -> Iterator[bytes]:
 
 
 def blocks(stream: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """The lines of a stream that are not blank, many at a time."""
+    """Yield the lines of a stream that are not blank, many at a time."""
     tail = b""
     for piece in stream:
         *whole, tail = (tail + piece).split(b"\n")
@@ -52,7 +52,7 @@ def blocks(stream: Iterator[bytes]) -> Iterator[list[bytes]]:
 
 
 def parsed(lines: list[bytes], kind: type, first: int) -> list[Row]:
-    """What lines hold, each a value of this type; `first` is the number of the first, from 1. Raises TheirError."""
+    """Return the values of lines, all of one type; `first` is the number of the first, from 1. Raises TheirError."""
     try:
         rows: list[Row] = orjson.loads(b"[" + b",".join(lines) + b"]")
     except orjson.JSONDecodeError:
@@ -60,7 +60,7 @@ def parsed(lines: list[bytes], kind: type, first: int) -> list[Row]:
     if len(rows) != len(lines) or set(map(type, rows)) - {kind}:
         rows = _one_by_one(lines, first)
         at = next(at for at, row in enumerate(rows) if type(row) is not kind)
-        raise unreadable(f"it is no JSON {'object' if kind is dict else 'array'}", first + at)
+        raise unreadable(f"it is not a JSON {'object' if kind is dict else 'array'}", first + at)
     return rows
 
 

@@ -1,4 +1,7 @@
-"""NDJSON: a JSON object a line, whose names are columns. A name that a line lacks is missing there, as null is."""
+"""Read NDJSON: a JSON object per line, whose names are columns.
+
+A name that a line does not have is missing, as null is.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,16 +15,19 @@ from app.tables.read.json_columns import Column
 from app.tables.read.reading import Options, Reading, check_columns, rows_a_batch
 
 RARE = 8
-"""A name that fewer than one row in so many has is rare."""
+"""A name is rare if fewer than one row in this number has it."""
 
 Row = dict[str, Any]
 Cells = tuple[str, Sequence[Any], Sequence[int]]
-"""A column's name, values, and the numbers of the rows they are from."""
+"""A column's name, its values, and the numbers of their rows."""
 
 
 def read(file: BinaryIO, options: Options) -> Reading:
-    """A file of JSON objects, a line each. A column is what all its values are; where they are of several types, it is
-    text. Raises TheirError for lines that are no objects."""
+    """Read a file of JSON objects, one per line.
+
+    A column has the type of all its values; it is text if they are of several types. Raises TheirError for lines that
+    are not objects.
+    """
     columns: dict[str, Column] = {}
     for first, rows in _rows(file):
         counts = Counter(chain.from_iterable(rows))
@@ -50,8 +56,11 @@ def read(file: BinaryIO, options: Options) -> Reading:
 
 
 def _cells(rows: list[Row], counts: Mapping[str, int], first: int) -> Iterator[Cells]:
-    """The cells of each name, in the names' order. To ask every row for a name is fastest where many have it; the rows
-    that have a rare one are found without asking the others."""
+    """Yield the cells of each name, in the names' order.
+
+    Looking up a name in every row is fastest for frequent names. Rows with a rare name are found without these
+    look-ups.
+    """
     rare: dict[str, list[tuple[int, Any]]] = {name: [] for name, count in counts.items() if count * RARE < len(rows)}
     if rare:
         for number, row in enumerate(rows, first):
@@ -67,7 +76,7 @@ def _cells(rows: list[Row], counts: Mapping[str, int], first: int) -> Iterator[C
 
 
 def _rows(file: BinaryIO) -> Iterator[tuple[int, list[Row]]]:
-    """The file's objects, many at a time, and the number of the first, from 1."""
+    """Yield the file's objects, many at a time, and the number of the first, from 1."""
     first = 1
     for block in lines.blocks(lines.pieces(file)):
         yield first, lines.parsed(block, dict, first)

@@ -1,4 +1,4 @@
-"""What readers of file formats take and give."""
+"""The arguments and results of readers of file formats."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,19 +14,19 @@ ROWS_A_BATCH = 16_384
 CELLS_A_BATCH = 4 << 20
 
 MOST_COLUMNS = 2 * MOST_VARIABLES
-"""Columns of a file: its variables, each with a side column."""
+"""The maximum number of columns of a file: its variables, each with a side column."""
 
 MISSING_SUFFIX = "__missing"
-"""How a column is called that holds the special missing values of another."""
+"""The suffix of a column that holds the special missing values of another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the sender of a file says of it; None lets its content tell. Only text formats ask for most of it.
+    """The sender's options for a file; None leaves the choice to its content. Most apply to text formats only.
 
     `encoding` is a Python codec's name, `decimal` the character before a number's fraction. With `tags`, a cell `.A`
-    among numbers is a special missing value. `member` chooses among the data sets of a transport file. `types` are
-    those wanted for columns by name, casefolded.
+    among numbers is a special missing value. `member` chooses among the data sets of a transport file. `types` are the
+    requested types of columns by name, casefolded.
     """
 
     encoding: str | None = None
@@ -42,20 +42,20 @@ class Options:
 
 
 def rows_a_batch(columns: int) -> int:
-    """How many rows of so many columns are held at once."""
+    """Return the number of rows with this number of columns that are held at once."""
     return max(1, min(ROWS_A_BATCH, CELLS_A_BATCH // max(columns, 1)))
 
 
 def check_columns(columns: int) -> None:
-    """Raises TheirError for more columns than any data set has, before anything is read by them."""
+    """Raise TheirError for more columns than any data set has, before anything is read with them."""
     if columns > MOST_COLUMNS:
-        raise unreadable(f"it has {columns:,} columns; {MOST_COLUMNS:,} are read at most")
+        raise unreadable(f"it has {columns:,} columns; at most {MOST_COLUMNS:,} are read")
 
 
 class Remark(NamedTuple):
-    """What a reader wants people to know of a column (None: of the whole file); `row` counts observations from 1.
+    """A reader's remark on a column (None: on the whole file), for people; `row` counts observations from 1.
 
-    `wrong` says that it cannot be sent like this.
+    `wrong` states that it cannot be sent like this.
     """
 
     column: str | None
@@ -65,8 +65,10 @@ class Remark(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A file as a table: columns of any Arrow types, `sas.*` metadata where the file has such, and its rows, as often
-    as they are asked for. The file must stay open while rows are read."""
+    """A file as a table: columns of any Arrow types, `sas.*` metadata if the file has them, and its rows.
+
+    `batches` yields the rows anew at each call. The file must stay open while rows are read.
+    """
 
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
@@ -74,5 +76,5 @@ class Reading(NamedTuple):
 
 
 def unreadable(why: str, row: int | None = None) -> TheirError:
-    """A file is not what it should be; `row` counts rows from 1."""
+    """Return the error of an unreadable file; `row` counts rows from 1."""
     return TheirError("unreadable-table", "" if row is None else f"row {row}", -1, why)

@@ -1,6 +1,6 @@
-"""Columns whose values share memory, those of dictionaries and views: a small file of theirs may be a vast table.
+"""Columns whose values share memory, in dictionaries and views: a small file of them may be a huge table.
 
-They are laid out value by value in few rows at a time, and only where each value can be one of SAS.
+They are expanded value by value, a few rows at a time, and only if each value can be one of SAS.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,17 +16,20 @@ from app.dataset.schema import LONGEST_CHARACTER
 from app.tables.read.reading import unreadable
 
 BYTES_A_BATCH = 32 << 20
-"""What the values of a batch that share memory may have when they do not."""
+"""The maximum size in bytes of the expanded values of a batch."""
 
 LONGEST_VALUE = 4 * LONGEST_CHARACTER
-"""Bytes in UTF-8 that a value may have whatever its destination's character set: no character has more than 4."""
+"""The maximum size in bytes of a value in UTF-8, for any destination character set: no character has more than 4."""
 
 Lengths = NDArray[np.int32] | NDArray[np.int64]
 ReadDictionary = Callable[[list[str]], pq.ParquetFile]
 
 
 def laid_out(column: pa.Array) -> pa.Array:
-    """The column without dictionary or views. Raises BadValueError for a value that is too long for any variable."""
+    """Return the column without dictionary or views.
+
+    Raises BadValueError for a value that is too long for any variable.
+    """
     if _longest_shared(column) > LONGEST_VALUE and (_lengths(column) > LONGEST_VALUE).any():
         row = int(np.argmax(_lengths(column) > LONGEST_VALUE))
         raise BadValueError(row, f"the value has more than {LONGEST_VALUE:,} bytes in UTF-8")
@@ -37,7 +40,10 @@ def laid_out(column: pa.Array) -> pa.Array:
 
 
 def _without_views(column: pa.Array) -> pa.Array:
-    """Arrow follows the views of nulls, which its validation leaves out: they may lead anywhere."""
+    """Return a column of views as plain values.
+
+    Views of nulls are cleared, as Arrow follows but does not validate them.
+    """
     _, views, *data = column.buffers()
     followed = _views(column, views).copy()
     valid = column.is_valid()
@@ -48,15 +54,17 @@ def _without_views(column: pa.Array) -> pa.Array:
 
 
 def _views(column: pa.Array, buffer: pa.Buffer | None) -> NDArray[np.int32]:
-    """A row of 4 numbers for each view, of which the first is its length."""
+    """Return a row of 4 numbers for each view; the first is its length."""
     end = 4 * (column.offset + len(column))
     numbers = np.frombuffer(buffer, np.int32, end) if buffer is not None and end else np.zeros(0, np.int32)
     return numbers.reshape(-1, 4)[column.offset :]
 
 
 def slices(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    """The batch in parts of at most so many rows, fewer where values that share memory are long. Without columns it may
-    say any number of rows, and is not worth a part."""
+    """Yield the batch in parts of at most this number of rows, or fewer if values that share memory are long.
+
+    A batch without columns may state any number of rows; it yields no part.
+    """
     if not batch.num_columns:
         return
     longest = sum(min(_longest_shared(column), LONGEST_VALUE) for column in batch.columns)
@@ -66,13 +74,16 @@ def slices(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def rows_of(longest: int, rows: int) -> int:
-    """How many rows of so many bytes are held at once, of at most so many."""
+    """Return the number of rows of this size that are held at once, at most `rows`."""
     return max(1, min(rows, BYTES_A_BATCH // max(longest, 1)))
 
 
 def longest_of_dictionaries(read: ReadDictionary, file: pq.ParquetFile) -> int:
-    """Bytes of the longest row that the dictionaries of a Parquet file can make, and its values of fixed length.
-    Raises TheirError for a value that is too long for any variable: what a dictionary holds occurs."""
+    """Return the size in bytes of the longest row that the dictionaries of a Parquet file can make.
+
+    It includes values of fixed length. Raises TheirError for a value that is too long for any variable: all values of a
+    dictionary occur.
+    """
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
     fixed: int = sum(leaf.length for leaf in leaves if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")
     names = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
@@ -96,7 +107,7 @@ def _longest_shared(column: pa.Array) -> int:
 
 
 def _longest(column: pa.Array) -> int:
-    """Bytes of the longest value, or in a dictionary of one that need not occur; 0 for what is no text or bytes."""
+    """Return the size in bytes of the longest value, in a dictionary even if it does not occur; 0 for other types."""
     if pa.types.is_dictionary(column.type):
         return _longest(column.dictionary)
     if _is_bytes(column.type):
@@ -105,7 +116,7 @@ def _longest(column: pa.Array) -> int:
 
 
 def _lengths(column: pa.Array) -> Lengths:
-    """The bytes of every value; none for columns that are no text or bytes."""
+    """Return the size in bytes of every value; an empty array for columns that are neither text nor bytes."""
     data_type = column.type
     if pa.types.is_dictionary(data_type):
         values = _lengths(column.dictionary)

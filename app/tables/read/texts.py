@@ -1,7 +1,7 @@
-"""Texts that are numbers, dates or times: which they are, over a whole column, and their values.
+"""Find the type of a whole column of texts - numbers, dates or times - and convert its values.
 
-A column is what all its texts are. It stays text where a number would lose something of them: leading zeros, or
-integers beyond 2^53. Dates and times are those of ISO 8601.
+All texts of a column determine its type. It stays text if numbers would lose information: leading zeros, or integers
+beyond 2^53. Dates and times are those of ISO 8601.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from app.dataset.columns import MAX_EXACT
 
 MISSING_WORDS = ("", ".", "NA", "N/A", "NaN", "nan", "null", "NULL")
-"""What stands for a missing value among numbers, dates and times."""
+"""The texts of missing values among numbers, dates and times."""
 
 _MISSING = pa.array(MISSING_WORDS)
 _TAG = r"^\.[A-Za-z_]$"
@@ -42,8 +42,11 @@ Convert = Callable[[pa.StringArray], pa.Array]
 
 
 class Kind(NamedTuple):
-    """What texts may be: `pattern` is what each must look like, `convert` gives their values (missing ones are null)
-    and raises pa.ArrowInvalid for what has the looks alone, `keeps` tells whether nothing of texts is lost."""
+    """A type of texts.
+
+    Each text must match `pattern`. `convert` returns their values (missing ones are null) and raises pa.ArrowInvalid
+    for a text that matches but has no value. `keeps` tells whether the conversion loses no information.
+    """
 
     word: str
     data_type: pa.DataType
@@ -54,8 +57,10 @@ class Kind(NamedTuple):
 
 
 def _keeps_numbers(texts: pa.StringArray, doubles: pa.DoubleArray) -> bool:
-    """Whether no number is too large or too small for a double, and no integer beyond 2^53. The fraction of others may
-    have more digits than a double."""
+    """Tell whether all numbers are in the range of doubles, and all integers at most 2^53.
+
+    The fraction of other numbers may have more digits than a double.
+    """
     zeros = texts.filter(pc.equal(doubles, 0.0))
     return (
         pc.all(pc.is_finite(doubles)).as_py()
@@ -84,7 +89,7 @@ def _instants(texts: pa.StringArray) -> pa.TimestampArray:
     instants = pc.cast(texts, _UTC)
     years = pc.year(instants)
     if pc.any(pc.or_(pc.less(years, 1), pc.greater(years, 9999))).as_py():
-        raise pa.ArrowInvalid("in UTC this is no year of ISO 8601")
+        raise pa.ArrowInvalid("the year in UTC is outside of ISO 8601")
     return instants
 
 
@@ -120,16 +125,19 @@ MOMENTS: tuple[Kind, ...] = (
     Kind("spans of time", pa.duration("us"), _SPAN, _spans),
 )
 KINDS: tuple[Kind, ...] = (NUMBER, Kind("booleans", pa.bool_(), _BOOLEAN, _booleans), *MOMENTS, _DIGITS_ALONE)
-"""Every kind but text itself; the first that all texts of a column are is what the column is."""
+"""All types except text. A column has the first type that fits all its texts."""
 
 
 class Column:
-    """Finds out what a column of texts is. See all its batches, then ask for its `kind`."""
+    """Determines the type of a column of texts. Pass it all batches, then read its `kind`."""
 
     def __init__(
         self, kinds: Sequence[Kind] = KINDS, *, tags: bool = False, decimal: str = ".", numbers: bool = False
     ) -> None:
-        """`tags` takes `.A` and such for missing values, `numbers` an empty column for numbers."""
+        """Prepare for a column.
+
+        With `tags`, `.A` and the like are missing values; with `numbers`, an empty column is numeric.
+        """
         self._possible = list(kinds)
         self._is_empty: Kind = NUMBER if numbers else TEXT
         self._decimal, self._allows_tags = decimal, tags
@@ -148,25 +156,25 @@ class Column:
         return self._possible[0] if self._possible else TEXT
 
     def see(self, column: pa.StringArray) -> None:
-        """The next batch."""
+        """Add the next batch."""
         if self._possible:
             self._narrow(*self._present(column))
         self._rows += len(column)
 
     def values(self, column: pa.StringArray) -> pa.Array:
-        """A batch's values, as the kind has them."""
+        """Return a batch's values, converted to the type."""
         if not self.kind.pattern or self.kind is _DIGITS_ALONE:
             return column
         return self.kind.convert(_nulled(*self._present(column)))
 
     def tags(self, column: pa.StringArray) -> pa.StringArray:
-        """A batch's special missing values, `.A` and such; null elsewhere."""
+        """Return a batch's special missing values, `.A` and the like; null elsewhere."""
         trimmed = pc.utf8_trim_whitespace(column)
         is_tag = pc.fill_null(pc.match_substring_regex(trimmed, _TAG), fill_value=False)
         return pc.if_else(is_tag, pc.ascii_upper(trimmed), pa.scalar(None, pa.string()))
 
     def _present(self, column: pa.StringArray) -> tuple[pa.StringArray, pa.BooleanArray]:
-        """The texts without blanks around them, and which of them are there."""
+        """Return the texts without surrounding blanks, and which of them are present."""
         texts = pc.utf8_trim_whitespace(pc.fill_null(column, ""))
         absent = pc.is_in(texts, value_set=_MISSING)
         if self._allows_tags:
@@ -193,8 +201,10 @@ class Column:
 
 
 def _swapped(texts: pa.StringArray) -> pa.StringArray:
-    """Texts that look like numbers, with points for commas and commas for points: what has a point there, such as a
-    number in groups of three digits, is no number then."""
+    """Return texts that look like numbers with points and commas exchanged.
+
+    So a text with a point, such as a number in groups of three digits, is not a number.
+    """
     looks = pc.match_substring_regex(texts, r"^[-+]?[0-9.,]+([eE][-+]?[0-9]+)?$")
     swapped = texts
     for what, by in ((",", "\0"), (".", ","), ("\0", ".")):
@@ -221,7 +231,7 @@ def _first_odd(kind: Kind, values: pa.StringArray) -> int:
 
 
 def _first_rounded(texts: pa.StringArray, present: pa.BooleanArray) -> int | None:
-    """The first number whose text a double does not tell apart from another with as many digits."""
+    """Return the first number that has more digits than a double can represent."""
     suspects = pc.and_(present, pc.match_substring_regex(texts, _MAYBE_ROUNDED))
     if not pc.any(suspects).as_py():
         return None
@@ -231,5 +241,5 @@ def _first_rounded(texts: pa.StringArray, present: pa.BooleanArray) -> int | Non
 
 
 def is_rounded(number: str) -> bool:
-    """Whether a double stands for another number than this decimal, by the shortest digits that tell doubles apart."""
+    """Tell whether a double differs from this decimal, by the shortest digits that identify the double."""
     return Decimal(repr(float(number))) != Decimal(number)

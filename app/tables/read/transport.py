@@ -1,4 +1,4 @@
-"""SAS transport files of versions 5 and 8, which do not say in which character set they are."""
+"""Read SAS transport files of versions 5 and 8, which do not state their character set."""
 
 from typing import BinaryIO
 
@@ -13,15 +13,15 @@ _GUESS = "cp1252"
 
 
 def read(file: BinaryIO, options: Options) -> Reading:
-    """A data set of a transport file, the only one or the one that is asked for.
+    """Read a data set of a transport file: the only one or the requested one.
 
-    Texts are UTF-8, unless `options` say what they are. Where some are not, and UTF-8 tells nothing but ASCII of the
-    others, they are Windows Latin 1.
+    Texts are UTF-8, unless `options` state their encoding. If some texts are not UTF-8, and the others are only ASCII,
+    they are Windows Latin 1.
     """
     table = read_transport(file, member=options.member, charset=options.encoding or "utf-8")
     if options.encoding is None and _is_damaged(table.schema) and not any(map(_is_other_than_ascii, table.batches())):
         guessed = read_transport(file, member=options.member, charset=_GUESS)
-        remark = Remark(None, f"it is not UTF-8 and was read as {_GUESS}; say which encoding it is in")
+        remark = Remark(None, f"it is not UTF-8 and was read as {_GUESS}; state its encoding")
         return Reading(guessed.schema, guessed.batches, (remark,))
     return Reading(table.schema, table.batches)
 
@@ -31,7 +31,7 @@ def _is_damaged(schema: pa.Schema) -> bool:
 
 
 def _is_other_than_ascii(batch: pa.RecordBatch) -> bool:
-    """Whether a text that decodes has more than ASCII in it."""
+    """Tell whether a text that decodes has characters beyond ASCII."""
     damaged = {side.bytes_of(field): column for field, column in zip(batch.schema, batch.columns, strict=True)}
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if pa.types.is_string(field.type) and not side.is_side(field):

@@ -1,4 +1,4 @@
-"""One column of a file -> one variable of a data set."""
+"""Define a variable of a data set from a column of a file."""
 
 from collections.abc import Container, Iterator, Mapping
 from typing import Literal
@@ -44,12 +44,12 @@ _MOMENT_WORDS: Mapping[pa.DataType, str] = {
 
 
 class Making:
-    """A column on its way to be a variable: let it see all its batches, then ask."""
+    """The definition of a variable from a column. Pass it all batches of the column, then read the result."""
 
     def __init__(
         self, at: int, field: pa.Field, wish: VariableWish, target: Target, data_set: Mapping[str, str]
     ) -> None:
-        """`at` is the column's place in the file; `data_set` is what the file says of the whole."""
+        """Prepare for the column at position `at` of the file; `data_set` is the metadata of the whole data set."""
         self.at, self.column, self._type = at, str(field.name), field.type
         self._wish, self._target, self._said = wish, target, said_of(field.metadata)
         self._of_sapdb = sapdb_metadata(field)
@@ -84,28 +84,28 @@ class Making:
 
     @property
     def known_as(self) -> str:
-        """The variable's name as the file has it."""
+        """The variable's name in the file."""
         return self._said.get("name") or self.column
 
     @property
     def sort_place(self) -> int:
-        """The place in the sort key that the file tells, negative where it descends; 0 for none."""
+        """The place in the sort key that the file states: negative if it descends, 0 for none."""
         return int(self._nsort or 0)
 
     def rename(self, name: str) -> None:
-        """Takes another name, and keeps the old one as its label where it has none."""
+        """Set another name, and keep the old one as the label if there is none."""
         if name != self.name:
             self._label = self._label or " ".join(self.name.split())
             self.name = name
             self._origins["name"] = "inferred"
 
     def _chosen(self, word: str, given: str | None, said: str | None, otherwise: str = "") -> str:
-        """An attribute's value, of which it is noted where it is from."""
+        """Return an attribute's value, and record its origin."""
         self._origins[word] = "inferred" if given is None and said is None else "file" if given is None else "given"
         return given if given is not None else said if said is not None else otherwise
 
     def _known_length(self, data_set: Mapping[str, str]) -> int | None:
-        """The length that was given, if it is one, or that the file knows; None where the values decide."""
+        """Return the valid given length or the file's length, or None if the values determine it."""
         said = self._said.get("length", "") if self._said.get("type") == self._word else ""
         if self._wish.length is not None or not (checks.is_short(said) and int(said) > 0):
             given = self._wish.length if self._length_fault() is None else None
@@ -125,8 +125,13 @@ class Making:
     # --- values ---------------------------------------------------------------------------------------------------
 
     def see(self, batch: pa.RecordBatch, beside: int | None, first: int) -> None:
-        """The next batch, and where in it this column's side column is; `first` rows came before. Behind an error
-        nothing more is looked at, nor at what is all missing, as most of a wide and sparse table is."""
+        """Check the next batch.
+
+        `beside` is the position of the side column, and `first` the number of rows before the batch.
+
+        After an error, no further values are checked. Batches with only missing values, common in wide tables, are
+        skipped.
+        """
         if self._conversion is None or self._value_error is not None or self._length_fault() is not None:
             return
         column = batch.column(self.at)
@@ -156,14 +161,14 @@ class Making:
             self._value_warning = Fault(self.name, "damaged", _REPLACED, first + row + 1)
 
     def arrays(self, batch: pa.RecordBatch, beside: int | None) -> Iterator[pa.Array]:
-        """The variable's columns of a batch: its own, and its side column where it has one."""
+        """Yield the variable's columns of a batch: its own, and its side column if it has one."""
         assert self._conversion is not None
         yield self._conversion.convert(batch.column(self.at))
         if self.has_side:
             yield self._held(batch, beside)
 
     def _held(self, batch: pa.RecordBatch, beside: int | None) -> pa.Array | None:
-        """What the side column holds; None where that cannot be sent."""
+        """Return the content of the side column, or None if it cannot be sent."""
         if beside is None:
             return None
         held = sharing.laid_out(batch.column(beside))
@@ -173,14 +178,14 @@ class Making:
         return pc.if_else(pc.is_in(words, value_set=_ORDINARY), pa.scalar(None, pa.string()), pc.ascii_upper(words))
 
     def _replaced(self, batch: pa.RecordBatch, beside: int | None) -> int | None:
-        """The first text whose bytes do not decode and cannot be sent as they are."""
+        """Return the first text whose bytes do not decode and cannot be sent unchanged."""
         if beside is None or self.is_numeric or self._keeps_bytes:
             return None
         held = batch.column(beside)
         return pc.index(held.is_valid(), pa.scalar(value=True)).as_py() if held.null_count < len(held) else None
 
     def _room(self, values: pa.Array, held: pa.Array | None) -> int:
-        """The bytes that each of these values fits. Raises BadValueError for one that fits nothing."""
+        """Return the length in bytes that each of these values fits. Raises BadValueError if one fits none."""
         if not self.is_numeric:
             return self._text_room(values, held)
         charset, float_format = self._target.charset, self._target.float_format
@@ -203,7 +208,7 @@ class Making:
             raise BadValueError(row, f"the value needs more than {room} bytes in character set {self._target.charset}")
         return needed
 
-    # --- what comes of it -----------------------------------------------------------------------------------------
+    # --- the result -----------------------------------------------------------------------------------------------
 
     def defined(self) -> Defined:
         return Defined(
@@ -218,7 +223,7 @@ class Making:
         )
 
     def field(self, position: int) -> pa.Field:
-        """The field of its column in the data set's table."""
+        """Return the field of its column in the data set's table."""
         said = {"label": self._label, "informat": str(self._informat), "nsort": self._nsort}
         settled = {
             "type": self._word,
@@ -233,7 +238,7 @@ class Making:
 
     @property
     def _nsort(self) -> str:
-        """The place in the sort key that the file tells; nothing where it is no number of one byte."""
+        """The place in the sort key that the file states; empty if it is not a one-byte number."""
         said = self._said.get("nsort", "")
         return said if checks.is_short(said) and -128 <= int(said) < 128 else ""
 
@@ -242,7 +247,7 @@ class Making:
 
     def errors(self) -> Iterator[Fault]:
         if self._conversion is None:
-            yield Fault(self.name, "type", f"SAS has nothing like the type {self._type}")
+            yield Fault(self.name, "type", f"SAS has no equivalent of the type {self._type}")
             return
         if self._wish.type == "numeric" and not self.is_numeric:
             yield Fault(self.name, "type", "its values are text")
@@ -264,7 +269,7 @@ class Making:
         if self._value_warning is not None:
             yield self._value_warning
         if self._wish.length is None and self._length is not None and self._needed > self._length:
-            why = f"its values need length {self._needed}, and the file says {self._length}"
+            why = f"its values need length {self._needed}, but the file states {self._length}"
             yield Fault(self.name, "length", why)
 
     def _length_fault(self) -> str | None:
@@ -283,11 +288,11 @@ class Making:
         data_type = None if self._conversion is None else self._conversion.data_type
         if kind is None or kind in _MOMENT_KINDS.get(data_type, {kind}):
             return None
-        return f"{self._format} is a format of {kind}s, and the values are {_MOMENT_WORDS[data_type]}"
+        return f"{self._format} is a format of {kind}s, but the values are {_MOMENT_WORDS[data_type]}"
 
 
 def _first_longer(values: pa.StringArray, damaged: pa.Array | None, room: int, charset: str) -> int:
-    """The first row that needs more than this room, which one of them does."""
+    """Return the first row that needs more than `room` bytes; one of them must."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""What a sender and a destination want of a data set, and what comes of it."""
+"""The options of a sender and a destination for a data set, and the variables that result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,8 +15,11 @@ NameRule = Literal["strict", "literal", "rename"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the destination takes: a Python codec's name, a format of floats, a version of data sets, how many bytes all
-    observations may have, and the dialect by name."""
+    """The limits of the destination.
+
+    These are a Python codec's name, a format of floats, a version of data sets, the maximum number of bytes of all
+    observations, and the dialect by name.
+    """
 
     charset: str = "utf-8"
     float_format: FloatFormat = "ieee"
@@ -27,7 +30,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class VariableWish:
-    """What a sender gives for a variable, of which `column` is the column; None lets the file tell."""
+    """The options that a sender gives for a variable with the column `column`; None leaves the choice to the file."""
 
     column: str = ""
     name: str | None = None
@@ -40,10 +43,10 @@ class VariableWish:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a sender gives for a data set; `variables` by column, casefolded.
+    """The options that a sender gives for a data set; `variables` are by column, casefolded.
 
-    Where neither a sender nor the file names the data set, it is `WORK.` and `file_stem`. `names` says what becomes of
-    columns whose names SAS does not take: they are refused, sent as name literals, or renamed.
+    If neither a sender nor the file names the data set, it is `WORK.` and `file_stem`. `names` decides on columns with
+    names that SAS does not accept: they are refused, sent as name literals, or renamed.
     """
 
     library: str | None = None
@@ -55,7 +58,7 @@ class Wishes:
 
 
 class Defined(NamedTuple):
-    """One variable as it will be sent; `origins` tells for each of its attributes where it is from."""
+    """One variable as it will be sent; `origins` states the origin of each of its attributes."""
 
     column: str
     name: str
@@ -68,7 +71,7 @@ class Defined(NamedTuple):
 
 
 def said_of(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
-    """The `sas.*` entries of Arrow metadata, by what stands behind the dot."""
+    """Return the `sas.*` entries of Arrow metadata, by the name after the dot."""
     decoded = {key.decode("utf-8", "replace"): value for key, value in (metadata or {}).items()}
     return {
         key.removeprefix("sas."): value.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Character sets of transport files: any in which ASCII is ASCII."""
+"""Character sets of transport files: any that contains ASCII."""
 
 from typing import Final
 
@@ -12,14 +12,16 @@ _ASCII: Final = bytes(range(0x20, 0x7F))
 
 
 def checked(charset: str) -> str:
-    """The name of a Python codec, as it is. Raises TheirError for an unknown one, and for one that has no ASCII."""
+    """Return the name of a Python codec unchanged. Raises TheirError if it is unknown or does not contain ASCII."""
     if not _has_ascii(charset):
-        raise TheirError("charset", "", -1, f"{charset!r} is no character set that a transport file can be in")
+        raise TheirError(
+            "charset", "", -1, f"{charset!r} is not a character set for transport files; choose one that contains ASCII"
+        )
     return charset
 
 
 def own(schema: pa.Schema) -> str:
-    """The character set in which a table's texts came, if a transport file can be in it; else UTF-8."""
+    """Return the original character set of a table's texts if a transport file can have it; else UTF-8."""
     said = (schema.metadata or {}).get(b"sas.encoding", b"").decode("utf-8", "replace")
     return said if _has_ascii(said) else DEFAULT
 

@@ -1,4 +1,4 @@
-"""What stands before the observations of a transport file."""
+"""Write the part of a transport file before its observations."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -30,7 +30,7 @@ SYSTEM: Final = "Linux"
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 
 _SHORT = LIMITS[5]
-"""What a description of a variable has room for, in either version."""
+"""The maximum sizes in a description of a variable, in either version."""
 
 
 def head(
@@ -43,7 +43,7 @@ def head(
     created: datetime,
     rows: int | None,
 ) -> bytes:
-    """Everything that stands before the observations. Names, labels and formats must fit the version."""
+    """Return the part of a file before the observations. Names, labels and formats must fit the version."""
     names = PARTS[version]
     moment = _moment(created)
     stamp = {"version": SAS_VERSION, "system": SYSTEM, "created": moment}
@@ -102,7 +102,7 @@ def _namestr(version: Version, number: int, position: int, variable: Variable, c
 
 
 def _labels(variables: Sequence[Variable], charset: str) -> bytes:
-    """The records of what descriptions of variables have no room for; nothing where there is no such thing."""
+    """Return the records for attributes that do not fit in the descriptions of variables; empty if all fit."""
     long_format = any(_is_longer(name, _SHORT.format, charset) for v in variables for name in (v.format, v.informat))
     write = _label_9 if long_format else _label_8
     labels = [
@@ -124,7 +124,7 @@ def _label_8(number: int, variable: Variable, charset: str) -> bytes:
 
 
 def _label_9(number: int, variable: Variable, charset: str) -> bytes:
-    """%XPT2LOC takes everything up to the end for a text of no bytes, so that an empty one has a blank."""
+    """Return a LABELV9 entry. An empty text is a blank, since %XPT2LOC reads a text of no bytes up to the end."""
     output = Format(variable.format, variable.format_length, variable.format_decimal)
     read = Format(variable.informat, variable.informat_length, variable.informat_decimal)
     texts = [text.encode(charset) or b" " for text in (variable.name, variable.label, str(output), str(read))]
@@ -140,7 +140,7 @@ def _record(layout: Layout) -> bytes:
 
 
 def _raw(text: str, charset: str) -> str:
-    """A text as the Latin-1 characters that have its bytes."""
+    """Return a text as the Latin-1 characters that have its bytes."""
     return text.encode(charset).decode(CONTEXT.charset)
 
 
@@ -149,5 +149,5 @@ def _padded(data: bytes) -> bytes:
 
 
 def _moment(moment: datetime) -> str:
-    """A time as ddMMMyy:hh:mm:ss."""
+    """Return a time as ddMMMyy:hh:mm:ss."""
     return f"{moment.day:02}{_MONTHS[moment.month - 1]}{moment:%y:%H:%M:%S}"

@@ -1,6 +1,6 @@
 """The records of a transport file.
 
-A file is a sequence of records of 80 bytes: header records, each of which says what follows it, and data between them.
+A file is a sequence of records of 80 bytes: header records, each of which describes the data after it, and data.
 Numbers have the high byte first. Text is padded with blanks; in some of SAS's own files with NULs.
 """
 
@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from app.wire import Chars, Context, Layout, Num, Raw, row
 
 RECORD: Final = 80
-"""Bytes of a record."""
+"""The size of a record in bytes."""
 
 Char2 = Annotated[str, Chars(2)]
 Char8 = Annotated[str, Chars(8)]
@@ -30,12 +30,12 @@ class HeaderRecord(Layout):
     header: Char20 = row("HEADER RECORD*******", default="HEADER RECORD*******")
     name: Char8 = row("the part's name", default="")
     record: Char20 = row("HEADER RECORD!!!!!!!", default="HEADER RECORD!!!!!!!")
-    numbers: Char30 = row("digits: sizes and counts of what follows", default="0" * 30)
+    numbers: Char30 = row("digits: sizes and counts of the data that follows", default="0" * 30)
     blanks: Char2 = row("blanks", default="")
 
 
 class LibraryRecord(Layout):
-    """Behind LIBRARY or LIBV8: who made the file."""
+    """The record after LIBRARY or LIBV8: the system that made the file."""
 
     sas_symbol_1: Char8 = row("SAS", default="SAS")
     sas_symbol_2: Char8 = row("SAS", default="SAS")
@@ -43,18 +43,18 @@ class LibraryRecord(Layout):
     version: Char8 = row("version of SAS that made the file", default="")
     system: Char8 = row("operating system on which it was made", default="")
     blanks: Char24 = row("blanks", default="")
-    created: Char16 = row("when, as ddMMMyy:hh:mm:ss", default="")
+    created: Char16 = row("time of creation, as ddMMMyy:hh:mm:ss", default="")
 
 
 class ModifiedRecord(Layout):
-    """Behind the library record."""
+    """The record after the library record."""
 
-    modified: Char16 = row("when the file was changed, as ddMMMyy:hh:mm:ss", default="")
+    modified: Char16 = row("time of the last change of the file, as ddMMMyy:hh:mm:ss", default="")
     blanks: Char64 = row("blanks", default="")
 
 
 class MemberRecord5(Layout):
-    """Behind DSCRPTR: a data set of version 5."""
+    """The record after DSCRPTR: a data set of version 5."""
 
     sas_symbol: Char8 = row("SAS", default="SAS")
     name: Char8 = row("data set name", default="")
@@ -62,31 +62,31 @@ class MemberRecord5(Layout):
     version: Char8 = row("version of SAS that made the data set", default="")
     system: Char8 = row("operating system on which it was made", default="")
     blanks: Char24 = row("blanks", default="")
-    created: Char16 = row("when, as ddMMMyy:hh:mm:ss", default="")
+    created: Char16 = row("time of creation, as ddMMMyy:hh:mm:ss", default="")
 
 
 class MemberRecord8(Layout):
-    """Behind DSCPTV8: a data set of version 8."""
+    """The record after DSCPTV8: a data set of version 8."""
 
     sas_symbol: Char8 = row("SAS", default="SAS")
     name: Char32 = row("data set name", default="")
     sasdata: Char8 = row("SASDATA", default="SASDATA")
     version: Char8 = row("version of SAS that made the data set", default="")
     system: Char8 = row("operating system on which it was made", default="")
-    created: Char16 = row("when, as ddMMMyy:hh:mm:ss", default="")
+    created: Char16 = row("time of creation, as ddMMMyy:hh:mm:ss", default="")
 
 
 class LabelRecord(Layout):
-    """Behind a member record of either version."""
+    """The record after a member record of either version."""
 
-    modified: Char16 = row("when the data set was changed, as ddMMMyy:hh:mm:ss", default="")
+    modified: Char16 = row("time of the last change of the data set, as ddMMMyy:hh:mm:ss", default="")
     blanks: Char16 = row("blanks", default="")
     label: Char40 = row("data set label", default="")
     type: Char8 = row("data set type", default="")
 
 
 class Namestr(Layout):
-    """What both versions say of a variable; each has bytes of its own behind it."""
+    """The description of a variable that both versions share; each version adds bytes of its own."""
 
     ntype: Short = row("type of variable: 1 numeric, 2 character")
     nhfun: Short = row("hash of the name, always 0", default=0)
@@ -108,7 +108,7 @@ class Namestr(Layout):
 class Namestr5(Namestr):
     """A variable in version 5. Files of VAX/VMS have 48 bytes at the end."""
 
-    rest: Annotated[bytes, Raw(52)] = row("irrelevant", default=bytes(52))
+    rest: Annotated[bytes, Raw(52)] = row("unused", default=bytes(52))
 
 
 class Namestr8(Namestr):
@@ -118,11 +118,11 @@ class Namestr8(Namestr):
     lablen: Short = row("length of the label", default=0)
     formlen: Short = row("length of the format name", default=0)
     informlen: Short = row("length of the informat name", default=0)
-    rest: Annotated[bytes, Raw(14)] = row("irrelevant", default=bytes(14))
+    rest: Annotated[bytes, Raw(14)] = row("unused", default=bytes(14))
 
 
 class Label8(Layout):
-    """Behind LABELV8, for a label that its Namestr8 cannot hold; name and label follow."""
+    """The record after LABELV8, for a label that its Namestr8 cannot hold; name and label follow."""
 
     number: Short = row("number of the variable, from 1")
     name: Short = row("bytes of the name")
@@ -130,12 +130,14 @@ class Label8(Layout):
 
 
 class Label9(Label8):
-    """Behind LABELV9, for a format or informat name that its Namestr8 cannot hold; name, label, format and informat
-    follow."""
+    """The record after LABELV9, for a format or informat name that its Namestr8 cannot hold.
+
+    Name, label, format and informat follow.
+    """
 
     format: Short = row("bytes of the format, written as in a FORMAT statement", default=0)
-    informat: Short = row("bytes of the informat, written so too", default=0)
+    informat: Short = row("bytes of the informat, written in the same way", default=0)
 
 
 CONTEXT: Final = Context(">", "latin-1")
-"""How header records are written; texts of the data set have a character set of their own."""
+"""The representation of header records; texts of the data set have a character set of their own."""

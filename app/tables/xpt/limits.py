@@ -1,4 +1,4 @@
-"""What a transport file can hold of a table, and what becomes of the rest when it may be changed.
+"""The limits of transport files, and the changes that make a table fit if they are allowed.
 
 Sources: the record layouts; for variable names of version 5 the rules by which SAS/CONNECT truncates names for SAS 6.
 """
@@ -18,14 +18,14 @@ from app.model.errors import TheirError
 from app.tables.xpt.parts import Version
 
 DEFAULT_MEMBER: Final = "DATA"
-"""The data set's name where the table has none."""
+"""The data set's name if the table has none."""
 
 LONGEST_WIDTH: Final = 32_767
-"""Width and decimals of a format are short integers."""
+"""The maximum width and number of decimals of a format, which are short integers."""
 
 
 class Limits(NamedTuple):
-    """The most bytes of each thing."""
+    """The maximum size of each item in bytes."""
 
     member: int
     name: int
@@ -43,8 +43,10 @@ LIMITS: Final[Mapping[Version, Limits]] = {
 
 
 class Misfit(NamedTuple):
-    """What the version cannot hold: `what` of a column ("" for the data set). `becomes` is what stands in the file
-    when changes are allowed, None where no change helps."""
+    """An item that the version cannot hold: `what` of a column ("" for the data set).
+
+    `becomes` is its value in the file if changes are allowed, or None if no change helps.
+    """
 
     column: str
     what: str
@@ -57,16 +59,18 @@ class Misfit(NamedTuple):
 
 
 class MisfitError(TheirError):
-    """A table that a version of transport files cannot hold; `misfits` lists everything."""
+    """A table that a version of transport files cannot hold; `misfits` lists every reason."""
 
     def __init__(self, version: Version, misfits: tuple[Misfit, ...]) -> None:
         why = "; ".join(map(str, misfits))
-        super().__init__(f"xpt-{version}-limits", "", -1, f"no transport file of version {version}: {why}")
+        super().__init__(
+            f"xpt-{version}-limits", "", -1, f"the table does not fit a transport file of version {version}: {why}"
+        )
         self.misfits = misfits
 
 
 class Fitted(NamedTuple):
-    """A schema that a version can hold, and what was changed to make it so."""
+    """A schema that a version can hold, and the changes made to it."""
 
     schema: pa.Schema
     changes: tuple[Misfit, ...]
@@ -80,13 +84,13 @@ def fit(
     rename: bool = False,
     lengths: Mapping[str, int] | None = None,
 ) -> Fitted:
-    """The same schema with `sas.*` metadata that the version can hold.
+    """Return the same schema with `sas.*` metadata that the version can hold.
 
-    Names and labels are shortened, formats that do not fit dropped, and longer character variables given the longest
-    length there is, if `rename`. In version 5 names become capitals, which SAS takes for the same. `lengths` are the
-    bytes that a column's longest value needs, where they are known. Side columns stay as they are.
+    With `rename`, names and labels are shortened, formats that do not fit are dropped, and longer character variables
+    get the maximum length. In version 5, names become upper case, which SAS treats as equal. `lengths` are the bytes
+    that a column's longest value needs, where known. Side columns stay unchanged.
 
-    Raises MisfitError with everything that does not fit and may not, or cannot, be changed.
+    Raises MisfitError with every item that does not fit and may not, or cannot, be changed.
     """
     fitting = _Fitting(version, LIMITS[version], charset)
     variables = side.without_sides(schema)
@@ -126,7 +130,7 @@ class _Fitting:
         }
 
     def names(self, variables: pa.Schema) -> dict[str, str]:
-        """A name for each column. Names that fit are kept; others give way to them."""
+        """Return a name for each column. Names that fit are kept; others are changed if they collide with them."""
         wanted = {f.name: _said(f.metadata).get("sas.name") or str(f.name) for f in variables}
         names: dict[str, str] = {}
         taken: set[str] = set()
@@ -164,22 +168,24 @@ class _Fitting:
             said = said._replace(name=f"${said.name}")
         if self._holds(said.name, self.limits.format) and max(said.width, said.decimals) <= LONGEST_WIDTH:
             return str(said)
-        self.note(column, what, reference, "", f"has a name beyond {self.limits.format} bytes or too great a width")
+        self.note(
+            column, what, reference, "", f"has a name of more than {self.limits.format} bytes or too large a width"
+        )
         return ""
 
     def _fits(self, name: str, longest: int) -> bool:
         return self._nameable(name) == name and self._size(name) <= longest
 
     def _fault(self, name: str, longest: int) -> str:
-        """Why this is no name of a data set or a variable."""
+        """Return why this is not a name of a data set or a variable."""
         if self._nameable(name) != name:
-            return "has characters that no name has" if name else "is no name"
+            return "has characters that a name cannot have" if name else "is empty"
         if self._size(name) > longest:
             return f"is longer than {longest} bytes"
-        return "is another variable's name, but perhaps for capitals"
+        return "is another variable's name; case is ignored"
 
     def _nameable(self, name: str) -> str:
-        """The name with what it cannot have replaced by underscores."""
+        """Return the name with underscores for the characters that it cannot have."""
         if self.version == 8:
             return "".join(c if c.isprintable() and self._size(c) else "_" for c in name).strip() or "_"
         return re.sub(r"\A(?=[0-9]|\Z)", "_", re.sub(r"[^A-Za-z0-9_]", "_", name))
@@ -188,7 +194,7 @@ class _Fitting:
         return name.upper() if self.version == 5 else name
 
     def _candidates(self, name: str) -> Iterator[str]:
-        """The name cut, then cut more with 2, 3 ... behind it."""
+        """Yield the shortened name, then shorter ones with 2, 3 ... after them."""
         whole = self._cased(self._nameable(name))
         first = self._first(whole, self.limits.name)
         yield first
@@ -210,7 +216,7 @@ class _Fitting:
         return size <= longest and bool(size or not text)
 
     def _size(self, text: str) -> int:
-        """Bytes of a text; 0 for one that the character set lacks."""
+        """Return the size of a text in bytes; 0 if the character set cannot represent it."""
         try:
             return len(text.encode(self.charset))
         except UnicodeEncodeError:

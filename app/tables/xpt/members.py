@@ -1,4 +1,4 @@
-"""The data sets of a transport file: what its header records say, and where the observations lie."""
+"""The data sets of a transport file: their header records, and the position of their observations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,8 +33,11 @@ _TYPES = {NUMERIC: b"\1", CHARACTER: b"\2"}
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A data set of a file. `at` and `end` are the bytes between which observations and their padding lie, `count` the
-    number of observations where the file tells it."""
+    """A data set of a file.
+
+    Observations and their padding lie between the bytes `at` and `end`. `count` is the number of observations if the
+    file states it.
+    """
 
     version: Version
     name: str
@@ -47,12 +50,12 @@ class Member:
 
     @property
     def row_size(self) -> int:
-        """Bytes of an observation."""
+        """The size of an observation in bytes."""
         return sum(variable.length for variable in self.variables)
 
 
 def read_members(records: Records, charset: str) -> Iterator[Member]:
-    """The data sets of a file, in its order. Raises TheirError."""
+    """Yield the data sets of a file, in its order. Raises TheirError."""
     version = _version(records)
     at = RECORD + LibraryRecord.SIZE + ModifiedRecord.SIZE
     while at < records.size:
@@ -67,7 +70,7 @@ def _version(records: Records) -> Version:
             return version
     start = records.take(0, min(records.size, 28), "LIBRARY").decode("latin-1")
     known = "a file of PROC CPORT, which only SAS reads" if start.startswith("**COMPRESSED**") else repr(start)
-    raise TheirError("xpt-header", "LIBRARY", 0, f"here begins no transport file, but {known}")
+    raise TheirError("xpt-header", "LIBRARY", 0, f"expected a transport file, found {known}")
 
 
 def _member(records: Records, version: Version, at: int, charset: str) -> Member:
@@ -102,12 +105,12 @@ def _member(records: Records, version: Version, at: int, charset: str) -> Member
 
 
 def _end(records: Records, names: Parts, at: int, count: int | None, row_size: int) -> int:
-    """Where the observations from byte `at` on end: at the next data set."""
+    """Return the end of the observations that begin at byte `at`, which is the start of the next data set."""
     if count is None:
         return records.find(names.member, names.descriptor, at)
     end = _record_end(at + count * row_size)
     if end > records.size:
-        why = f"{count} observations of {row_size} bytes do not fit the {records.size - at} that are left"
+        why = f"{count} observations of {row_size} bytes do not fit in the remaining {records.size - at} bytes"
         raise TheirError("xpt-truncated", names.observations, at, why)
     return end
 
@@ -136,9 +139,9 @@ def _variable(described: memoryview, at: int, version: Version, charset: str) ->
 
 
 def _read_labels(records: Records, at: int, variables: list[Variable], charset: str) -> int:
-    """Puts long labels and formats where they belong; the byte behind them.
+    """Add long labels and formats to their variables, and return the position after them.
 
-    They say it by number and name. Some programs count from 0, so that the name decides, where it is one.
+    They refer to variables by number and name. Some programs count from 0, so the name decides if it is a known one.
     """
     places = {variable.name: index for index, variable in enumerate(variables)}
     for name, layout in ((LABELS_8, Label8), (LABELS_9, Label9)):
@@ -165,7 +168,7 @@ def _read_label(
     name, label, output, read = (_text(text, charset) for text in _split(data.decode(CONTEXT.charset), sizes))
     index = places.get(name, said.number - 1)
     if not 0 <= index < len(variables):
-        why = f"a label for variable {said.number} of {len(variables)}"
+        why = f"a label for variable {said.number}, but there are {len(variables)} variables"
         raise TheirError("xpt-variable", layout.__name__, at, why)
     variable = replace(variables[index], name=name or variables[index].name, label=label)
     if output:
@@ -190,7 +193,7 @@ def _split(text: str, sizes: Sequence[int]) -> Iterator[str]:
 
 
 def _text(raw: str, charset: str) -> str:
-    """The text whose bytes a layout gave as Latin-1 characters."""
+    """Return the text whose bytes a layout decoded as Latin-1 characters."""
     return raw.rstrip(" \0").encode(CONTEXT.charset).decode(charset, "replace")
 
 

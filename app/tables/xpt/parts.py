@@ -30,19 +30,19 @@ LABELS_8: Final = "LABELV8"
 LABELS_9: Final = "LABELV9"
 
 NAMESTR_SIZE: Final = 140
-"""Bytes of a variable's description; 136 where VAX/VMS wrote it."""
+"""The size of a variable's description in bytes; 136 in files of VAX/VMS."""
 
 _DESCRIPTOR_SIZE: Final = 160
 
 
 def header(name: str, numbers: str = "0" * 30) -> bytes:
-    """A header record."""
+    """Return a header record."""
     return HeaderRecord(name=name, numbers=numbers).encode(CONTEXT)
 
 
 @cache
 def start_of(name: str) -> bytes:
-    """What a header record of this name begins with."""
+    """Return the first bytes of a header record of this name."""
     return HeaderRecord(name=name, numbers="").encode(CONTEXT)[:48]
 
 
@@ -55,12 +55,12 @@ def variables_numbers(count: int) -> str:
 
 
 def observations_numbers(count: int | None) -> str:
-    """The number of observations, as version 8 has it; zero where it is not known."""
+    """Return the number of observations as version 8 writes it; zeros if it is unknown."""
     return f"{count:15}" if count else "0" * 30
 
 
 def namestr_size(record: HeaderRecord, at: int) -> int:
-    """Bytes of a variable's description, from the header record of a member at byte `at`. Raises TheirError."""
+    """Return the size of a variable's description, from a member's header record at byte `at`. Raises TheirError."""
     size = _digits(record.numbers[26:30], record, at)
     if size not in {NAMESTR_SIZE, 136}:
         raise TheirError("xpt-header", record.name, at, f"descriptions of variables have {size} bytes, not 140 or 136")
@@ -68,7 +68,7 @@ def namestr_size(record: HeaderRecord, at: int) -> int:
 
 
 def variable_count(record: HeaderRecord, at: int) -> int:
-    """The number of variables, from the header record of their descriptions. Raises TheirError."""
+    """Return the number of variables, from the header record of their descriptions. Raises TheirError."""
     count = _digits(record.numbers[4:10], record, at)
     if count > MOST_VARIABLES:
         raise TheirError("xpt-variables", record.name, at, f"{count} variables are more than {MOST_VARIABLES}")
@@ -76,15 +76,16 @@ def variable_count(record: HeaderRecord, at: int) -> int:
 
 
 def label_count(record: HeaderRecord, at: int) -> int:
-    """The number of long labels, from the header record of these. Raises TheirError."""
+    """Return the number of long labels, from their header record. Raises TheirError."""
     return _digits((record.numbers.split() or [""])[0], record, at)
 
 
 def observation_count(record: HeaderRecord, at: int) -> int | None:
-    """The number of observations, from their header record in version 8; None where it does not tell. Raises
-    TheirError.
+    """Return the number of observations from their header record in version 8, or None if it has none.
 
-    Some programs leave the zeros of version 5 there, so that zero tells nothing.
+    Raises TheirError.
+
+    Some programs leave the zeros of version 5 there, so zero counts as unknown.
     """
     digits = record.numbers[:15].strip()
     return _digits(digits, record, at) or None if digits else None
@@ -92,5 +93,5 @@ def observation_count(record: HeaderRecord, at: int) -> int | None:
 
 def _digits(text: str, record: HeaderRecord, at: int) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise TheirError("xpt-header", record.name, at, f"{text!r} stands where a number belongs")
+        raise TheirError("xpt-header", record.name, at, f"expected a number, found {text!r}")
     return int(text)

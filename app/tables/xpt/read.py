@@ -1,4 +1,4 @@
-"""Transport files -> tables."""
+"""Read transport files as tables."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -19,23 +19,23 @@ from app.tables.xpt.records import Records
 from app.tables.xpt.survey import surveyed
 
 MOST_NAMES: Final = 20
-"""An error lists the names of so many data sets."""
+"""The maximum number of data set names in an error."""
 
 
 def members(file: BinaryIO, *, charset: str = charsets.DEFAULT) -> list[str]:
-    """The names of the data sets that a file has. Raises TheirError."""
+    """Return the names of the data sets in a file. Raises TheirError."""
     return [member.name for member in read_members(Records(file), charsets.checked(charset))]
 
 
 def read(file: BinaryIO, *, member: str | None = None, charset: str = charsets.DEFAULT) -> Table:
-    """A data set of a transport file of either version; the file must stay open and as it is while rows are read.
+    """Return a data set of a transport file of either version.
 
-    `member` is its name, in any case; a file with one data set needs none. `charset` is a Python codec's name.
-    Columns, types and side columns are those of `app.dataset`: special missing values are kept. To know the columns,
-    the observations are looked through first.
+    The file must stay open and unchanged while rows are read. `member` is the data set's name, in any case; a file with
+    one data set needs none. `charset` is a Python codec's name. Columns, types and side columns are those of
+    `app.dataset`: special missing values are kept. The observations are surveyed first to determine the columns.
 
-    Raises TheirError, with the byte, for what is no transport file, for one that is cut off or contradicts itself, and
-    for a data set that is not there.
+    Raises TheirError, with the byte, for a file that is not a transport file, is cut off or contradicts itself, and for
+    an unknown data set.
     """
     opened = _opened(file, member, charset)
     plan = surveyed(opened.plan, opened.blocks)
@@ -43,7 +43,7 @@ def read(file: BinaryIO, *, member: str | None = None, charset: str = charsets.D
 
 
 def read_whole(file: BinaryIO, *, member: str | None = None, charset: str = charsets.DEFAULT) -> pa.Table:
-    """The same data set in memory. Where its values are the usual, this takes half the time: one pass."""
+    """Return the same data set in memory. For usual values, this takes half the time: one pass."""
     opened = _opened(file, member, charset)
     try:
         return _whole(opened.plan, opened.blocks)
@@ -80,7 +80,7 @@ def _chosen(found: Iterable[Member], name: str | None) -> Member:
     if len(wanted) == 1:
         return wanted[0]
     listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if names[MOST_NAMES:] else "")
-    problem = "one is to be chosen" if name is None else f"{'more than one' if wanted else 'no'} {name}"
+    problem = "choose one" if name is None else f"{'more than one' if wanted else 'no'} {name}"
     raise TheirError("xpt-member", "data set", -1, f"{problem}; the file has {listed or 'none'}")
 
 

@@ -1,4 +1,4 @@
-"""A transport file, record by record. Nothing is read, and no memory taken, for bytes that are not there."""
+"""Read a transport file record by record. No memory is allocated for bytes that the file does not have."""
 
 from collections.abc import Iterator
 from typing import BinaryIO, TypeVar
@@ -9,16 +9,16 @@ from app.tables.xpt.parts import start_of
 from app.wire import Layout
 
 CHUNK = 8192 * RECORD
-"""Bytes read at once."""
+"""The number of bytes read at once."""
 
 FIRST_CHUNK = 64 * RECORD
-"""Bytes read first, and twice as many each time, where the end may be near."""
+"""The number of bytes read first if the end may be near; each further read is twice as large."""
 
 L = TypeVar("L", bound=Layout)
 
 
 class Records:
-    """A seekable file of whole records. Its errors are TheirError, with the byte."""
+    """A seekable file of whole records. Its errors are TheirError with the byte."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -29,7 +29,7 @@ class Records:
             raise TheirError("xpt-truncated", "record", self.size - torn, why)
 
     def take(self, at: int, size: int, what: str) -> bytes:
-        """So many bytes from byte `at` on; `what` they are."""
+        """Return bytes from byte `at` on; `what` names them in errors."""
         if at + size > self.size:
             why = f"{at + size - self.size} bytes are missing at the end of the file"
             raise TheirError("xpt-truncated", what, at, why)
@@ -44,28 +44,32 @@ class Records:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def layout(self, layout: type[L], at: int) -> L:
-        """The record at byte `at`."""
+        """Return the record at byte `at`."""
         return layout.decode(self.take(at, layout.SIZE, layout.__name__), 0, CONTEXT)[0]
 
     def header(self, name: str, at: int) -> HeaderRecord:
-        """The header record at byte `at`, which must have this name."""
+        """Return the header record at byte `at`, which must have this name."""
         record = self.take(at, RECORD, name)
         if not record.startswith(start_of(name)):
-            raise TheirError("xpt-header", name, at, f"here begins no {name}, but {record[:28].decode('latin-1')!r}")
+            raise TheirError(
+                "xpt-header", name, at, f"expected a header record {name}, found {record[:28].decode('latin-1')!r}"
+            )
         return HeaderRecord.decode(record, 0, CONTEXT)[0]
 
     def is_header(self, name: str, at: int) -> bool:
-        """Whether the header record of this name is at byte `at`."""
+        """Tell whether the header record of this name is at byte `at`."""
         return at < self.size and self.take(at, RECORD, name).startswith(start_of(name))
 
     def chunks(self, at: int, end: int, size: int = CHUNK) -> Iterator[bytes]:
-        """The bytes up to `end`, in pieces of this size but for the last one."""
+        """Yield the bytes up to `end`, in pieces of this size except for the last one."""
         for start in range(at, end, size):
             yield self.take(start, min(size, end - start), "observations")
 
     def find(self, first: str, second: str, at: int) -> int:
-        """The byte from `at` on where header records of these names follow each other, or the first ends the file; the
-        file's size where nothing of the kind is."""
+        """Return the byte from `at` on of a header record `first` that `second` follows, or that ends the file.
+
+        Return the file's size if there is no such byte.
+        """
         start = start_of(first)
         size = FIRST_CHUNK
         while at < self.size:

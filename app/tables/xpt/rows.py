@@ -1,4 +1,4 @@
-"""How many observations a data set has, and their bytes."""
+"""The number of observations of a data set, and their bytes."""
 
 from collections.abc import Iterator
 
@@ -9,20 +9,23 @@ from app.tables.xpt.members import Member
 from app.tables.xpt.records import Records
 
 BATCH_ROWS = 8192
-"""Observations that are read at once: few enough for what is made of a column to stay in the processor's cache."""
+"""The number of observations read at once: few enough for a column's results to stay in the processor's cache."""
 
 
 def row_count(records: Records, member: Member) -> int:
-    """The number of observations. Raises TheirError where the last one is torn.
+    """Return the number of observations. Raises TheirError if the last one is incomplete.
 
-    Where the file does not tell it, it follows from the bytes: behind the last observation there is less than a record
-    of blanks. Observations that are all blank and lie there cannot be told from that padding, and are none.
+    If the file does not state it, it follows from the bytes: after the last observation there is less than a record of
+    blanks. Observations of blanks only in that place cannot be distinguished from padding, and do not count.
     """
     size, length = member.end - member.at, member.row_size
     if not length:
         if size or member.count:
             raise TheirError(
-                "xpt-observations", "observations", member.at, "an observation has no bytes, yet some came"
+                "xpt-observations",
+                "observations",
+                member.at,
+                "the observation length is 0, but observations have bytes",
             )
         return 0
     if member.count is not None:
@@ -39,7 +42,7 @@ def row_count(records: Records, member: Member) -> int:
 
 
 def blocks(records: Records, member: Member, rows: int) -> Iterator[bytes]:
-    """The bytes of so many observations, in pieces of BATCH_ROWS of them, or of fewer whole ones if they are long."""
+    """Yield the bytes of a number of observations, in pieces of BATCH_ROWS, or of fewer whole ones if they are long."""
     length = member.row_size
     if not length:
         return iter(())

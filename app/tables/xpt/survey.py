@@ -1,8 +1,7 @@
-"""What a data set's observations have that its first plan has no place for, found out before they are read.
+"""Find the values in a data set's observations that its first plan does not allow for, before they are read.
 
-Most have nothing of the kind, and for most columns that shows at a glance: a missing value is a number whose fraction
-is zero, and a text is ASCII. Only the columns of dates and times, and those that the glance raises doubts about, are
-read to find out.
+Most data sets have none, and a quick test shows it for most columns: a missing value is a number whose fraction is
+zero, and a text is ASCII. Only the columns of dates and times, and those that fail the quick test, are read completely.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +24,7 @@ _BEYOND_ASCII: Final = 0x80
 
 
 def surveyed(plan: Plan, blocks: Blocks) -> Plan:
-    """The plan that suits all observations (big-endian IBM floats). `blocks` are pieces of whole ones."""
+    """Return the plan that fits all observations (big-endian IBM floats). `blocks` are pieces of whole observations."""
     counted = [column for column in plan.columns if column.kind is not None]
     plain = [column for column in plan.columns if column.kind is None]
     doubtful: set[int] = set()
@@ -37,7 +36,7 @@ def surveyed(plan: Plan, blocks: Blocks) -> Plan:
 
 
 def _suited(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes]) -> dict[int, Column]:
-    """These columns as their values need them to be, by position."""
+    """Return these columns as their values require them, by position."""
     try:
         for _ in decode.batches(replace(plan, columns=tuple(columns)), blocks, BATCH_ROWS):
             pass
@@ -47,7 +46,7 @@ def _suited(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes]) -> d
 
 
 def _watched(plan: Plan, columns: Sequence[Column], blocks: Iterable[bytes], doubtful: set[int]) -> Iterator[bytes]:
-    """The same blocks. The positions of columns that may have something unforeseen in them join `doubtful`."""
+    """Yield the same blocks. Add the positions of columns that fail the quick test to `doubtful`."""
     for block in blocks:
         cells = np.frombuffer(block, np.uint8).reshape(-1, plan.obs_length)
         doubtful |= {
@@ -69,7 +68,7 @@ def _is_doubtful(column: Column, cells: Bytes) -> bool:
 
 
 def _words(values: Bytes) -> Words:
-    """Each cell as a number whose low byte is the cell's first."""
+    """Return each cell as a number whose low byte is the cell's first."""
     rows, length = values.shape
     if length == 8:
         return values.view("<u8").reshape(rows).astype(np.uint64, copy=False)

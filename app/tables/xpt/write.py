@@ -1,4 +1,4 @@
-"""Tables -> transport files."""
+"""Write tables as transport files."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -17,10 +17,10 @@ from app.tables.xpt.limits import fit
 from app.tables.xpt.parts import Version
 
 EPOCH: Final = datetime(1960, 1, 1)
-"""SAS's own beginning of time."""
+"""The epoch of SAS."""
 
 SHORTEST_NUMERIC: Final = 3
-"""The shortest numeric that version 5 has, and that every reader takes."""
+"""The shortest numeric of version 5, which every reader accepts."""
 
 
 def write(
@@ -34,19 +34,19 @@ def write(
     rename: bool = False,
     lengths: Mapping[str, int] | None = None,
 ) -> Iterator[bytes | memoryview]:
-    """A transport file with one data set, in pieces of at most 1 MiB (one row at least).
+    """Yield a transport file with one data set, in pieces of at most 1 MiB (at least one row).
 
-    `rows` is the number of rows, where it is known: version 8 says it. `created` stands in the file as when it was
-    made; the same table and the same time make the same bytes. `charset` is a Python codec's name, by default the
-    data set's own where that has ASCII in it, else UTF-8. `rename` changes what the version cannot hold, as
-    `app.tables.xpt.limits.fit` does, which also tells what that is. `lengths` are the bytes that the longest value of
-    a text column needs (`app.dataset.encode.character_lengths`); a column without `sas.length` must have one there.
+    `rows` is the number of rows, if known: version 8 states it. `created` is the creation time in the file; the same
+    table and time give the same bytes. `charset` is a Python codec's name, by default the data set's own if it contains
+    ASCII, else UTF-8. `rename` changes items that the version cannot hold, as `app.tables.xpt.limits.fit` does, which
+    also returns the changes. `lengths` are the bytes that the longest value of a text column needs
+    (`app.dataset.encode.character_lengths`); a column without `sas.length` must have one there.
 
-    Version 5 cannot tell rows at its end from padding when they have only blank character values and lie in the last
-    80 bytes: SAS and every other program read such a file without them. Version 8 keeps them if `rows` is given.
+    Version 5 cannot distinguish rows at its end from padding if they have only blank character values and lie in the
+    last 80 bytes: SAS and every other program read such a file without them. Version 8 keeps them if `rows` is given.
 
-    Raises MisfitError, before anything is written, for what the version cannot hold; TheirError, naming column and
-    row, for a value that its variable or the character set cannot.
+    Raises MisfitError, before anything is written, for items that the version cannot hold. Raises TheirError, naming
+    column and row, for a value that its variable or the character set cannot hold.
     """
     charset = charsets.checked(charset or charsets.own(schema))
     fitted, _ = fit(schema, version, charset=charset, rename=rename, lengths=lengths)
@@ -69,13 +69,13 @@ def _pieces(
         size += len(block)
         yield block
     if rows is not None and rows * length != size:
-        raise OurError(f"a table of {rows} rows of {length} bytes had {size} bytes")
+        raise OurError(f"expected {rows} rows of {length} bytes, found {size} bytes")
     if size % RECORD:
         yield b" " * (RECORD - size % RECORD)
 
 
 def _variable(variable: Variable) -> Variable:
-    """The variable as transport files have it: character formats begin with `$`."""
+    """Return the variable as transport files describe it: character formats begin with `$`."""
     if variable.is_numeric:
         return replace(variable, length=max(SHORTEST_NUMERIC, variable.length))
     return replace(variable, format=_dollar(variable.format), informat=_dollar(variable.informat))

@@ -213,7 +213,7 @@ def test_an_index_whose_names_do_not_add_up_is_refused() -> None:
     for length in (b"\0\0\0\1", b"\0\0\0\7", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff"):
         with pytest.raises(WireError, match=r"IndexMessage.indexes"):
             read_indexes([body[:at] + length + body[at + 4 :]], BIG)
-    with pytest.raises(WireError, match="3 texts, where the count says 2"):
+    with pytest.raises(WireError, match="3 texts, but the count is 2"):
         list(write_indexes([Index(0, "I", 0, 2, ["A", "B", "C"])], Dialect()))
 
 

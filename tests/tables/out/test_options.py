@@ -49,7 +49,7 @@ def test_a_name_with_a_comma_stands_alone() -> None:
 
 @pytest.mark.parametrize("wanted", ["Nam", "", "Name,,Age", "Age__missing"])
 def test_only_variables_can_be_asked_for(wanted: str) -> None:
-    with pytest.raises(OptionError, match="columns: there is no variable"):
+    with pytest.raises(OptionError, match="columns: unknown variable"):
         made(visits(), "csv", columns=(wanted,), missing="column")
 
 
@@ -133,9 +133,9 @@ def test_blank_as_null() -> None:
         ("parquet", {"missing": "tag"}, "missing: format parquet takes column or null"),
         ("dsjc", {"missing": "tag"}, "missing: format dsjc takes null or column"),
         ("sas", {"missing": "column"}, "missing: format sas takes tag or null"),
-        ("parquet", {"blank": "null"}, "blank: means nothing to format parquet"),
-        ("csv", {"rename": True}, "rename: means nothing to format csv"),
-        ("sas", {"dates": "iso"}, "dates: means nothing to format sas"),
+        ("parquet", {"blank": "null"}, "blank: does not apply to format parquet"),
+        ("csv", {"rename": True}, "rename: does not apply to format csv"),
+        ("sas", {"dates": "iso"}, "dates: does not apply to format sas"),
     ],
 )
 def test_an_option_that_a_format_lacks_is_refused(name: str, options: dict[str, Any], why: str) -> None:

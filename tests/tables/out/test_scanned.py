@@ -96,7 +96,7 @@ def test_a_transport_file_of_texts_whose_lengths_nobody_told(tmp_path: Path) -> 
 
 
 def test_an_unknown_column(numbered: ds.Dataset) -> None:
-    with pytest.raises(OptionError, match="there is no variable Whole"):
+    with pytest.raises(OptionError, match="unknown variable Whole"):
         of(numbered, numbered.schema, ROWS, "csv", columns=("Whole",))
 
 

@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_changed_on_request_and_told() -> None:
     assert fitted.metadata[b"sas.label"] == b"y" * 40
     assert fitted.metadata[b"sas.dataset_type"] == b"TYPE OF"
     assert Misfit("revenue_2025", "name", "revenue_2025", "REVENUE2", "is longer than 8 bytes") in changes
-    assert Misfit("bad-name", "name", "bad-name", "BAD_NAME", "has characters that no name has") in changes
+    assert Misfit("bad-name", "name", "bad-name", "BAD_NAME", "has characters that a name cannot have") in changes
     assert fit(fitted, 5, charset="utf-8") == (fitted, ())
 
 
