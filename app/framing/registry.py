@@ -1,4 +1,4 @@
-"""The framings by name. A new one is its module and its line in `FRAMINGS`."""
+"""The framings by name. A new framing is its module and its line in `FRAMINGS`."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from app.model.framing import Captures, FramingTraits
 _RENDEZVOUS = frozenset({"rendezvous", "mqtt"})
 
 FRAMINGS: dict[str, Framing] = {framing.traits.name: framing for framing in (SAS_QUEUE, MQ_GROUP)}
-"""The framings that are read and written."""
+"""The framings that can be read and written."""
 
 KEPT_ONLY: dict[str, FramingTraits] = {
     traits.name: traits
@@ -23,11 +23,11 @@ KEPT_ONLY: dict[str, FramingTraits] = {
         FramingTraits("order_packet", needs_descriptor=False, captures=Captures(_RENDEZVOUS, undescribed="rendezvous")),
     )
 }
-"""Framings whose messages are kept in the journal, and that nothing reads yet."""
+"""Framings whose messages are kept in the journal and cannot be read yet."""
 
 
 class UnknownFraming(KeyError):
-    """There is no framing of a name."""
+    """A name that no framing has."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(name)
@@ -47,7 +47,7 @@ def framing(name: str) -> Framing:
 
 
 def traits(name: str) -> FramingTraits:
-    """Return what is known of messages of a framing that can at least be kept. Raises UnknownFraming."""
+    """Return the traits of a framing whose messages can at least be kept. Raises UnknownFraming."""
     if name in FRAMINGS:
         return FRAMINGS[name].traits
     try:
@@ -62,5 +62,5 @@ def carried() -> list[str]:
 
 
 def default_framing(capture_format: str) -> str:
-    """Return the framing of captures in a format where nobody names one."""
+    """Return the default framing of captures in a format."""
     return next(name for name in carried() if capture_format in traits(name).captures.default_of)

@@ -1,5 +1,7 @@
-"""What the framing `sas_queue` writes into the parts of an attachment: of a file its description and its records, of a
-data set its messages (SAS, "Using the Common Messaging Interface")."""
+"""The bodies of parts that the framing `sas_queue` writes (SAS, "Using the Common Messaging Interface").
+
+The parts of a file are its description and its records; the parts of a data set are its messages.
+"""
 
 from collections.abc import Iterator
 
@@ -19,16 +21,16 @@ from app.model.errors import TheirError
 from app.model.records import FramingOptions, OutgoingAttachment
 
 LONGEST_LINE = 16 << 20
-"""Bytes of the longest line of a text file; a longer one must be sent as a binary file."""
+"""The length of the longest line of a text file, in bytes. A file with longer lines must be sent as a binary file."""
 
 ROWS_A_BATCH = 16_384
 
 TEXT_LRECL = 32_767
-"""The logical record length that a text file without longer lines is announced with, SAS's default."""
+"""The logical record length in the description of a text file without longer lines; it is SAS's default."""
 
 
 class SasBodies:
-    """The bodies of an attachment's parts, made as a destination wants them."""
+    """The bodies of an attachment's parts, in the form that a destination's options describe."""
 
     def __init__(self, options: FramingOptions, contents: Contents) -> None:
         self._options, self._contents = options, contents
@@ -75,13 +77,13 @@ class SasBodies:
             yield from indexes.write_constraints(beside.read_constraints(said), dialect, limit)
 
     def _lengths(self, table: pq.ParquetFile) -> dict[str, int]:
-        """The lengths of character variables, where the table does not have them for this character set already."""
+        """Return the lengths of character variables in this character set; empty if the table has them already."""
         own = (table.schema_arrow.metadata or {}).get(b"sas.encoding", b"").decode()
         return {} if own == self._charset else encode.character_lengths(_batches(table), self._charset)
 
 
 def _batches(table: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """A file's rows, read in this thread alone: it may be a file of Python's, whose place all readers share."""
+    """Return a file's rows, read in this thread only, since readers of a Python file share its position."""
     batches: Iterator[pa.RecordBatch] = table.iter_batches(ROWS_A_BATCH, use_threads=False)
     return batches
 
@@ -91,10 +93,9 @@ def _longest(records: Iterator[bytes]) -> int:
 
 
 def lines(pieces: Iterator[memoryview], line_feed: bytes = b"\n") -> Iterator[bytes]:
-    """The lines of a text file without their line feeds, which are these bytes in the file's character set; a last line
-    that is not ended counts.
+    """Yield the lines of a text file without their line feeds. A last line that is not terminated counts.
 
-    Raises TheirError for a line over LONGEST_LINE.
+    `line_feed` is a line feed in the file's character set. Raises TheirError for a line over LONGEST_LINE.
     """
     tail = b""
     for piece in pieces:
@@ -108,7 +109,7 @@ def lines(pieces: Iterator[memoryview], line_feed: bytes = b"\n") -> Iterator[by
 
 
 def _split(data: bytes, separator: bytes) -> list[bytes]:
-    """As `bytes.split`, where each character takes as many bytes as the separator has."""
+    """Split as `bytes.split`, where each character takes as many bytes as the separator."""
     width = len(separator)
     if width == 1:
         return data.split(separator)
