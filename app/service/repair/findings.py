@@ -1,4 +1,4 @@
-"""What a check can find: each kind with what it costs and what mends it."""
+"""The kinds of findings of a check, each with its cost and its repair."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Action(StrEnum):
-    """What a repair does, in the order in which it does it."""
+    """The actions of a repair, in the order in which they are done."""
 
     REBUILD_CATALOG = "rebuild-catalog"
     REBIND = "bind-catalog"
@@ -24,7 +24,7 @@ class Action(StrEnum):
 
 
 class Kind(NamedTuple):
-    """What is the matter, what it costs as long as nobody mends it, and what a repair does about it."""
+    """A kind of finding: the difference, its cost until it is repaired, and its repair."""
 
     what: str
     cost: str
@@ -146,12 +146,12 @@ KINDS: Mapping[str, Kind] = {
         Action.NONE,
     ),
 }
-"""Every kind of difference, by its word."""
+"""Every kind of difference, by its identifier."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One difference. `subject` names what a repair works on: an attachment, an object, a segment or a delivery."""
+    """One difference. `subject` names the object of a repair: an attachment, an object, a segment or a delivery."""
 
     kind: str
     subject: str
@@ -163,11 +163,11 @@ class Finding:
         return KINDS[self.kind]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the finding with what its kind says."""
+        """Return the finding with the texts of its kind."""
         known = self.known
         said = {"what": known.what, "cost": known.cost, "repair": known.repair, "action": known.action.value}
         return {**asdict(self), **said}
 
 
 class CannotCheck(Exception):
-    """A check could not be made, so that nothing is known of what it would have found."""
+    """A check that could not be made, so that its findings are unknown."""

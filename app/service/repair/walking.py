@@ -1,4 +1,4 @@
-"""All rows of the catalog's listings."""
+"""The rows of the catalog's listings, over all pages."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial

@@ -1,4 +1,4 @@
-"""Messages to send, before they are deliveries: the checks of a destination, and the delivery that each becomes."""
+"""Drafts of messages, the checks of a destination, and the deliveries that drafts become."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ from app.service.sending.upload_conversion import ConversionRequest
 from app.settings import Destination
 
 FILE_SPECIFICATIONS = ("FILENAME", "FILEREF")
-"""The values of a file's qualifier 1: qualifier 2 is a file's name, or a fileref."""
+"""The values of a file's qualifier 1. They tell whether qualifier 2 is a file's name or a fileref."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationMessageDraft:
-    """The application message. Text is written in the destination's character set, bytes are sent as they are."""
+    """The application message. Text is written in the destination's character set; bytes are sent as they are."""
 
     content: str | bytes
     format: str | None = None
@@ -61,8 +61,10 @@ def _in_charset(convert: Callable[[], T], what: str, ccsid: int) -> T:
 
 @dataclass(frozen=True, slots=True)
 class AttachmentDraft:
-    """One attachment: the name of the part with its bytes, and its entry in the header. Names that are None come from
-    the part's file. `conversion` says how to read the file of a data set."""
+    """One attachment: the name of the part with its bytes, and its entry in the header.
+
+    Names that are None come from the part's file. `conversion` says how to read the file of a data set.
+    """
 
     part: str
     kind: AttachmentKind
@@ -125,8 +127,10 @@ def new_delivery(
     key: str | None = None,
     fingerprint: str = "",
 ) -> DeliveryRecord:
-    """Return the delivery that a message becomes, with new correlids. `parts` are by the names that the message uses;
-    `fingerprint` is of a request with an idempotency key."""
+    """Return the delivery that a message becomes, with new correlids.
+
+    `parts` are by the names that the message uses. `fingerprint` is that of a request with an idempotency key.
+    """
     application = message.application_message
     return DeliveryRecord(
         id=delivery_id,
