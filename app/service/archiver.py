@@ -71,7 +71,7 @@ class Archiver:
             with self._target.create(name) as copy:
                 for view in self._context.journal.segment_bytes(segment.number):
                     copy.write(view)
-            log.info("journal segment archived", segment=segment.number, bytes=segment.size)
+            log.info("segment_archived", segment=segment.number, bytes=segment.size)
         self._copied[segment.number] = segment.size
 
     def _require_ours(self) -> None:
@@ -86,7 +86,7 @@ class Archiver:
             owner = mine
         if owner != mine:
             raise OurError(
-                f"the archive is that of the journal {owner}, and this is the journal {mine}: "
+                f"the archive belongs to the journal {owner}, but this is the journal {mine}: "
                 "every journal needs an archive of its own"
             )
         self._is_ours = True
@@ -95,7 +95,7 @@ class Archiver:
         """Raise OurError when the object of this name in the archive does not begin as the segment does."""
         begins = next(self._context.journal.segment_bytes(segment.number))[:length]
         if b"".join(self._target.read(name, 0, length)) != begins:
-            raise OurError(f"{name} is there already, and another journal's: every journal needs an archive of its own")
+            raise OurError(f"{name} in the archive is from another journal: every journal needs an archive of its own")
 
     def _size(self, name: str) -> int | None:
         try:

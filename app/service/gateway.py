@@ -132,11 +132,11 @@ class Gateway:
         Raises OurError when the catalog and the journal do not belong together, or when another gateway uses the
         catalog.
         """
-        log.info("starting", assembler=self.settings.assembler)
+        log.info("gateway_starting", assembler=self.settings.assembler)
         claim(self._context)
         for name in self.deliveries.outboxes:
             if (repeats := self.deliveries.repeats(name)) is not None:
-                log.info("messages may repeat", destination=name, repeats=repeats)
+                log.info("repeats_expected", destination=name, repeats=repeats)
         self._assembling.recover()
         self._sweeper.drop_abandoned_uploads()
         for worker in self._workers.values():
@@ -301,7 +301,7 @@ class Gateway:
         brokers."""
         free, kept = self.journal.free_bytes(), self.settings.limits.free_bytes
         if free - wanted < kept:
-            raise StoreFull(f"{free} bytes are free, of which limits.free_bytes keeps {kept} for what brokers send")
+            raise StoreFull(f"{free} bytes are free, and limits.free_bytes reserves {kept} for messages from brokers")
 
     def tables(self) -> TableStore:
         """Return the store of data set tables. Raises PluginError when the library that reads them is missing."""

@@ -136,7 +136,7 @@ class Journaler:
             try:
                 submission.on_durable()
             except Exception:
-                log.exception("a receiver failed to acknowledge")
+                log.exception("acknowledgement_failed")
         with self._changed:
             self._bytes -= sum(submission.size for submission in batch)
             self._messages -= len(taken)
@@ -212,15 +212,15 @@ class Journaler:
         free = self._journal.free_bytes()
         if free >= self._limits.free_bytes:
             return True
-        self._hold(f"{free} bytes are free where the journal lies, fewer than the limit of {self._limits.free_bytes}")
+        self._hold(f"{free} bytes are free for the journal, limits.free_bytes asks for {self._limits.free_bytes}")
         return False
 
     def _hold(self, why: str | None) -> None:
         if (why is None) != (self.holding is None):
             if why is None:
-                log.info("taking from brokers again")
+                log.info("receiving_resumed")
             else:
-                log.error("taking nothing from brokers", reason=why)
+                log.error("receiving_paused", reason=why)
         self.holding = why
 
     def _count(self, messages: Sequence[PhysicalMessage]) -> None:

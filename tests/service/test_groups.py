@@ -187,7 +187,7 @@ def test_groups_go_on_where_the_broker_went_away(tmp_path: Path) -> None:
 
 def test_names_that_leave_no_room_for_bytes_cannot_be_sent(tmp_path: Path) -> None:
     with running(tmp_path, max_body=500) as ended:
-        assert "no room for the names" in ended([(AttachmentKind.BINARY_FILE, "n" * 500, b"")])
+        assert "too long for the broker" in ended([(AttachmentKind.BINARY_FILE, "n" * 500, b"")])
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ class _Messages(NamedTuple):
         try:
             return self.context.journal.read(Position.unpack(position))
         except KeyError:
-            log.warning("a message that waited is no longer in the journal", position=position)
+            log.warning("message_gone", position=position)
             return None
         except DamagedError as error:
             log.error("message_damaged", position=position, reason=str(error))  # noqa: TRY400 - a fault of the disk
@@ -111,7 +111,7 @@ class _Messages(NamedTuple):
         try:
             (body,) = self.context.journal.bodies([Position.unpack(position)])
         except KeyError as gone:
-            raise DamagedError("its place in the journal is gone") from gone
+            raise DamagedError("its journal segment is gone") from gone
         return body
 
 

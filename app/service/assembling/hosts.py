@@ -65,7 +65,7 @@ class Embedded:
     def recover(self) -> None:
         replayed = self._assembler.recover()
         if replayed:
-            log.info("journal replayed", messages=replayed)
+            log.info("journal_replayed", messages=replayed)
         self._finisher.recover()
 
     def stop(self) -> None:
@@ -97,7 +97,7 @@ def journal_again(journaler: Journaler, message: PhysicalMessage, mark: Mark) ->
         raise JournalFull(holding)
     journaler.submit([message], journalled.set)
     if not journalled.wait(REPLAY_SECONDS):
-        raise JournalFull(journaler.holding or "the journal takes nothing at present")
+        raise JournalFull(journaler.holding or "the journal cannot be written at present; try again later")
     mark()
 
 

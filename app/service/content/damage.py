@@ -56,7 +56,7 @@ class Damages:
         now = self._context.catalog.attachment(record.id)
         if now is None or now.state is not AttachmentState.FINISHED or now.storage != record.storage:
             return None
-        return DamagedError(f"what it lies in is missing ({gone})", name=record.object_name)
+        return DamagedError(f"its object or journal segment is missing ({gone})", name=record.object_name)
 
     def sound(self, record: AttachmentRecord) -> None:
         """Remove the mark of content that has just been read completely and without damage."""
@@ -85,7 +85,7 @@ class WatchedContent:
         self._content, self._record, self._damages = content, record, damages
         self.size = content.size
         if record.size is not None and content.size != record.size:
-            error = DamagedError(f"it has {content.size} bytes, and {record.size} were received")
+            error = DamagedError(f"it has {content.size} bytes, but {record.size} were received")
             damages.found(record, error, "serving")
             raise error
 
@@ -115,7 +115,7 @@ class WatchedContent:
             digest.update(piece)
             held = piece
         if self._record.sha256 is not None and digest.hexdigest() != self._record.sha256:
-            raise DamagedError("its SHA-256 is not that of what was received", name=self._record.object_name)
+            raise DamagedError("its SHA-256 is not the one of the received content", name=self._record.object_name)
         self._damages.sound(self._record)
         if held is not None:
             yield held

@@ -121,7 +121,7 @@ class Settler:
                 digest.update(piece)
                 target.write(piece)
             if record.sha256 is not None and digest.hexdigest() != record.sha256:
-                raise DamagedError("the bytes in the journal are not those that were received", name=record.id)
+                raise DamagedError("the bytes in the journal are not the received ones", name=record.id)
 
     def _pass_over(self, record: AttachmentRecord, error: Exception) -> None:
         times = self._failed[record.id].times + 1 if record.id in self._failed else 1

@@ -94,7 +94,7 @@ class Conversions:
 
     async def _enter(self, gates: list[asyncio.Semaphore], taken: list[asyncio.Semaphore]) -> None:
         if any(gate.locked() for gate in gates) and self._waiting >= self._limits.conversions_waiting:
-            raise Busy(f"{self._limits.conversions} conversions run and {self._waiting} wait")
+            raise Busy(f"{self._limits.conversions} conversions run and {self._waiting} wait; try again later")
         self._waiting += 1
         try:
             async with asyncio.timeout(WAIT_SECONDS):
@@ -280,4 +280,4 @@ class _Worker:
             return _too_long(job.seconds)
         if code in _SAYS_MEMORY:
             return self._too_large()
-        return OurError(f"a conversion's process ended with {code}")
+        return OurError(f"the process of a conversion ended with exit code {code}")

@@ -127,7 +127,7 @@ def _send(connection: Connection, outcome: Done | Failed) -> None:
     try:
         connection.send(outcome)
     except (TypeError, AttributeError, ValueError) as error:  # pickle has no better errors
-        why = f"a conversion's outcome cannot be handed over: {error}: {outcome!r:.500}"
+        why = f"the result of a conversion cannot be pickled: {error}: {outcome!r:.500}"
         connection.send(Failed.of(OurError(why)))
 
 

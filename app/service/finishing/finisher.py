@@ -247,7 +247,7 @@ class Finisher:
         self._between(lambda: self._restarted(record))
 
     def _restarted(self, record: AttachmentRecord) -> list[Key]:
-        why = "its parts are no longer in the journal; sent again, it begins anew"
+        why = "its parts are no longer in the journal; it begins anew when it is sent again"
         self._context.catalog.restart([record.id], AttachmentState.COMPLETE, why)
         return [(record.source, record.correl_id)]
 

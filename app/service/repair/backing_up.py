@@ -201,7 +201,7 @@ class _Backup:
                     try:
                         self._copy_object(attachment.object_name, Measure(attachment.size, attachment.sha256))
                     except (KeyError, ValueError):
-                        why = f"content of delivery {delivery.id} is missing: {attachment.object_name}"
+                        why = f"the object {attachment.object_name} of delivery {delivery.id} is missing"
                         self._report.problems.append(why)
 
     def _others(self) -> None:

@@ -92,7 +92,7 @@ def _belonging(estate: Estate, catalog: Catalog) -> Iterator[Finding]:
     position = Position.unpack(reached)
     held = [segment.number for segment in estate.journal.segments()]
     if end is None or end.pack() < reached or position.segment not in held:
-        last = f"segment {held[-1]} is the last" if held else "there is none"
+        last = f"segment {held[-1]} is the last" if held else "there is no segment"
         yield Finding("journal-behind", str(position.segment), f"segment {position.segment}", last)
 
 
@@ -130,7 +130,7 @@ def _needed(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Fi
                 now = catalog.attachment(record.id)  # it may have been finished meanwhile
                 if now is not None and now.state in OPEN:
                     numbers = ", ".join(map(str, sorted(gone)))
-                    yield Finding("parts-missing", record.id, _of(record), f"what lay in segments {numbers} is gone")
+                    yield Finding("parts-missing", record.id, _of(record), f"its parts in segments {numbers} are gone")
 
 
 def _is_held(estate: Estate, place: Position) -> bool:

@@ -115,7 +115,7 @@ _DEFINED = (
 def _again(attachment_id: str, catalog: Catalog, stores: Stores) -> Again:
     record = catalog.attachment(attachment_id)
     if record is None:
-        return Again(None, [], None, "the journal has no message of it any more")
+        return Again(None, [], None, "the journal no longer has any message of it")
     runs = catalog.part_runs(attachment_id)
     if record.state is not AttachmentState.COMPLETE:
         expected = "an unknown number" if record.parts_expected is None else f"{record.parts_expected:,}"

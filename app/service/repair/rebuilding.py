@@ -49,7 +49,7 @@ from app.service.repair.walking import OPEN, attachments_in, batched
 
 log = logger(__name__)
 
-_PARTS_GONE = "its parts are no longer in the journal; sent again, it begins anew"
+_PARTS_GONE = "its parts are no longer in the journal; it begins anew when it is sent again"
 FOLDER = "attachments/"
 _GONE = "its content is neither in the content store nor in the journal"
 

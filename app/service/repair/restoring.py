@@ -96,7 +96,7 @@ def _written(store: ContentStore, name: str, write: Callable[[memoryview], None]
 
 def _lose(record: AttachmentRecord, why: str, context: ServiceContext) -> None:
     reason = str(
-        TheirError(CONTENT_LOST, "", -1, f"its content is gone or damaged, and cannot be put together again: {why}")
+        TheirError(CONTENT_LOST, "", -1, f"its content is gone or damaged, and cannot be assembled again: {why}")
     )
     event = refusal_event(RefusedContent(record.id, CONTENT_LOST, reason), context.clock.now())
     state = AttachmentState.QUARANTINED

@@ -47,7 +47,7 @@ def restore(settings: Settings, place: ContentStore, backup: str | None, progres
     known = manifests.backups(place)
     chosen = backup or (known[-1] if known else None)
     if chosen is None or chosen not in known:
-        raise OurError("there is no such backup" if backup else "there is no backup in this place")
+        raise OurError(f"unknown backup {backup!r}" if backup else "there is no backup in this place")
     header, files = manifests.read(place, chosen)
     targets = _Targets(settings)
     targets.require_empty()

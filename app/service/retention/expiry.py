@@ -59,7 +59,7 @@ class Expiring:
             return []
         now, longest = self._context.clock.now(), self._context.settings.expiry.unfinished
         reasons = [
-            f"nothing of it came since {_spoken(record.last_received_at)}, for {longest} in which its source could"
+            f"no message of it came since {_spoken(record.last_received_at)}, for {longest} in which its source could"
             f" receive; expired at {_spoken(now)}"
             for record in silent
         ]
@@ -91,7 +91,7 @@ class Expiring:
 
     def _let_go(self, over: list[AttachmentRecord]) -> Iterable[Key]:
         grace = self._context.settings.expiry.grace
-        reason = f"it expired, and its parts were let go {grace} later; sent again, it begins anew"
+        reason = f"it expired, and its parts were released {grace} later; it begins anew when it is sent again"
         gone = self._context.catalog.restart([record.id for record in over], AttachmentState.EXPIRED, reason)
         if gone:
             self._context.metrics.dropped.labels("expired").inc(len(gone))

@@ -110,7 +110,7 @@ class Retaining:
         if not old:
             return False
         now = self._context.clock.now()
-        why = "its content was kept for as long, or as much of it, as retention says"
+        why = "its content was older, or the content store larger, than the retention settings allow"
         events = [deletion_event(each, now, reason=why) for each in old]
         ids = [each.id for each in old]
         self._context.catalog.set_state(

@@ -89,7 +89,7 @@ class Sweeper:
             self._before_retiring()
         for number in going:
             self._context.journal.retire(number)
-            log.info("journal segment retired", segment=number)
+            log.info("segment_retired", segment=number)
 
     def drop_abandoned_uploads(self) -> None:
         """Remove uploads of deliveries that a killed process never queued. Call it before uploads begin."""

@@ -82,7 +82,7 @@ class Deliveries:
         except IdempotencyConflict as conflict:
             self.discard(delivery_id)
             if not conflict.same_request:
-                raise KeyReused(f"it stands for delivery {conflict.delivery.id}") from None
+                raise KeyReused(f"it was used for delivery {conflict.delivery.id}") from None
             return Accepted(_as_queued(conflict.delivery), list(prepared.warnings()), is_replayed=True)
         except BaseException:
             self.discard(delivery_id)

@@ -39,15 +39,15 @@ class ApplicationMessageDraft:
     def body(self, to: Destination) -> bytes:
         """Return the bytes that go to a destination. Raises ValueError for text that its character set lacks."""
         if self.ccsid not in (None, to.ccsid):
-            raise ValueError(f"{self.ccsid} is not the destination's CCSID {to.ccsid}, in which all its messages are")
+            raise ValueError(f"{self.ccsid} is not the destination's CCSID {to.ccsid}, which all its messages use")
         codec = charset(to.ccsid, to.encoding)
         content = self.content
         if isinstance(content, bytes):
             if self.message_format.rstrip() == MQFMT_STRING and codec is not None:
-                _in_charset(lambda: content.decode(codec), "the bytes are no text", to.ccsid)
+                _in_charset(lambda: content.decode(codec), "the bytes are not text", to.ccsid)
             return content
         if codec is None:
-            raise ValueError(f"text cannot be written in the destination's CCSID {to.ccsid}; give base64")
+            raise ValueError(f"text cannot be written in the destination's CCSID {to.ccsid}; give the bytes in base64")
         return _in_charset(lambda: content.encode(codec), "text cannot be written", to.ccsid)
 
 

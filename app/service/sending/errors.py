@@ -32,7 +32,7 @@ class UnknownDestination(SendingError):
     """A message to a destination that the settings do not have."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"there is no destination {name!r}")
+        super().__init__(f"unknown destination {name!r}")
         self.known = sorted(known)
 
 

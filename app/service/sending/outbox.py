@@ -172,14 +172,14 @@ class Outbox:
         if delivery.cut is None:
             limit = min(settings.body_limit, room)
             if limit < 1:
-                raise CannotSend("the broker's messages have no room for the names of its attachments")
+                raise CannotSend("the names of its attachments are too long for the broker's messages")
             cut = cut_of(settings, limit)
             delivery = replace(delivery, cut=cut)
             self._context.catalog.update_delivery(delivery)
             return delivery, cut
         if room < delivery.cut.body_limit:
             begun = delivery.cut.body_limit
-            raise CannotSend(f"it was begun with bodies of up to {begun} bytes, and now the broker takes {room}")
+            raise CannotSend(f"it was begun with bodies of up to {begun} bytes, but the broker now takes only {room}")
         return delivery, delivery.cut
 
     def _failed(self, delivery: DeliveryRecord, error: SendFailed) -> None:

@@ -67,7 +67,7 @@ def target_of(destination: Destination, most_bytes: int) -> Target:
     set."""
     charset = encodings.charset(destination.ccsid, destination.encoding)
     if charset is None:
-        why = f"the destination's character set {destination.ccsid} is none that data sets can be written in"
+        why = f"data sets cannot be written in the destination's character set, CCSID {destination.ccsid}"
         raise TheirError("charset", "", -1, why)
     is_ibm = encodings.float_format(destination.encoding) == "s390"
     return Target(charset, "ibm" if is_ibm else "ieee", destination.data_set_version, most_bytes, destination.dialect)
