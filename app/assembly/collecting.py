@@ -106,7 +106,7 @@ class Attachment:
         return self.record.state is AttachmentState.QUARANTINED and self.record.reason_code == DAMAGED_PART
 
     def completed(self, parts: int) -> tuple[Effect, ...]:
-        """Make the attachment complete, with so many parts."""
+        """Make the attachment complete, with `parts` parts."""
         if (state := follow(self.record.state, Input.ALL_THERE)) is None:
             return NOTHING
         self.record = changed(self.record, state=state, parts_expected=parts, completed_at=self.last_received_at)

@@ -65,7 +65,7 @@ class Assembly:
         self._removed: dict[str, None] = {}
         self._reopened: dict[str, None] = {}
 
-    # --- what an event needs and what it changes ------------------------------------------------------------------
+    # --- loading, events and changes ------------------------------------------------------------------------------
 
     @staticmethod
     def keys(source: str, event: Event) -> list[Key]:
@@ -264,7 +264,7 @@ class Assembly:
                 effects += self.claim(source, claim, position, received_at)
         return effects
 
-    # --- what an accepted header says, to each that it concerns -------------------------------------------------------
+    # --- accepted headers ---------------------------------------------------------------------------------------------
 
     def addressed(self, address: Address) -> tuple[str, int] | None:
         """Return the message of an address and its header's position; see `app.assembly.headers.EarlierHeaders`."""
@@ -297,7 +297,7 @@ class Assembly:
             return self._count(attachment, attachment.record.pending_counts, pending)
         return self._check_complete(attachment)
 
-    # --- what several of them need --------------------------------------------------------------------------------
+    # --- shared helpers -------------------------------------------------------------------------------------------
 
     def _touch(self, source: str, correl_id: bytes, position: int, received_at: int) -> Attachment:
         key = (source, correl_id)

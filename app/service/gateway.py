@@ -190,7 +190,7 @@ class Gateway:
             checks[f"destination {name}"] = {"ok": status.get("error") is None, **status, "repeats": repeats}
         return Health(live=not failed, ready=self._recovered and not self.draining and not failed, checks=checks)
 
-    # --- what REST asks -------------------------------------------------------------------------------------------
+    # --- functions for REST ---------------------------------------------------------------------------------------
 
     def content(self, record: AttachmentRecord) -> WatchedContent:
         """Return a finished attachment's content.

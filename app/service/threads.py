@@ -37,7 +37,7 @@ class Worker:
 
 
 def repeat(every: float, stop: Event, work: Callable[[], None]) -> None:
-    """Call `work` every so many seconds until `stop` is set. An error is logged once, and the next call tries again."""
+    """Call `work` every `every` seconds until `stop` is set. An error is logged once, and the next call tries again."""
     fault = Recurring(log, "periodic_work", worker=current_thread().name)
     while not stop.wait(every):
         try:

@@ -21,7 +21,7 @@ class Progress(Protocol):
         """Report that work begins, with its total of bytes or pieces; None when the total is unknown."""
 
     def advance(self, amount: int) -> None:
-        """Report that so much more is done."""
+        """Report that `amount` more bytes or pieces are done."""
 
 
 class _Clock:

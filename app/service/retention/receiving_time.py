@@ -70,7 +70,7 @@ class WatchedIntake:
 
 @dataclass(slots=True)
 class _Source:
-    """What is known of one source's connection. `since` is what its receiver said of it last."""
+    """The state of one source's connection. `since` is the last `since` in the status of its receiver."""
 
     receiver: Receiver
     intake: WatchedIntake | None = None

@@ -1,6 +1,6 @@
 """The removal of data that is old or too much: content, attachments, deliveries, quarantine entries, events.
 
-The oldest goes first, some at a time. Each source has its own limits of quarantine. Attachments that are being
+The oldest data is removed first, in batches. Each source has its own limits of quarantine. Attachments that are being
 received, complete or not yet settled, and deliveries still to be sent, are never removed.
 """
 
@@ -130,7 +130,7 @@ class Retaining:
         excess = catalog.kept()["content"].size - self._retention.content_bytes
         return _until(excess, catalog.oldest_content(self._clock.now() + 1, AT_ONCE)) if excess > 0 else []
 
-    # --- what is known ----------------------------------------------------------------------------------------------
+    # --- rows of attachments and messages ---------------------------------------------------------------------------
 
     def drop_attachments(self) -> bool:
         """Remove the rows of ended attachments without content, and of their messages; before, the parts of refused

@@ -16,7 +16,8 @@ from app.service.sending.upload_conversion import ConversionRequest, ConvertedFi
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}$")
 
 Convert = Callable[[StoredPart, ConversionRequest, str], ConvertedFile]
-"""A function that stores the data set of a part under an object name, as the request says. Raises TheirError."""
+"""A function that reads a part as the request says, stores the data set under an object name, and returns it. Raises
+TheirError."""
 
 
 class Preparation(NamedTuple):
