@@ -16,8 +16,10 @@ from app.wire import WireError
 
 
 class Spoilt(Exception):
-    """Content that breaks its specification. `first` is the journal position of the first faulty part, where it is
-    known."""
+    """Content that breaks its specification.
+
+    `first` is the journal position of the first damaged part, or else of the first part; None when there are no parts.
+    """
 
     def __init__(self, error: TheirError, first: Position | None) -> None:
         super().__init__(str(error))
