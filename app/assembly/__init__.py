@@ -1,1 +1,1 @@
-"""Event + state -> state + effects. Pure: no clock, socket or file."""
+"""The assembly of attachments: an event and a state give a new state and effects. It uses no clock, socket or file."""

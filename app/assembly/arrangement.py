@@ -1,7 +1,7 @@
-"""How the parts of an attachment come together: in which order they are read, and which have not come.
+"""The arrangements of an attachment's parts: in which order they are read, and which ones are missing.
 
-An attachment is arranged as its events have it: its parts are numbered up to a count, or they are the logical messages
-and segments of an IBM MQ group. Its record tells which.
+The events of an attachment decide its arrangement. Its parts have numbers up to a count, or they are the logical
+messages and segments of an IBM MQ group. The attachment's record tells which.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,20 +14,20 @@ from app.model.records import AttachmentRecord
 
 
 class Arrangement(Protocol):
-    """Parts by their keys; `record` is that of their attachment."""
+    """An order of parts by their keys. `record` is the record of their attachment."""
 
     def in_order(self, record: AttachmentRecord, parts: Parts) -> Iterator[tuple[int, int]]:
         """Return the (key, packed position) of every part of a complete attachment, in the order of its content."""
 
     def misfit(self, keys: Sequence[int], sizes: Iterable[int]) -> str | None:
-        """Return why parts of these keys and sizes, in order, do not make a whole; None when they do."""
+        """Return why parts with these keys and sizes, in order, are not a whole attachment; None when they are."""
 
     def missing(self, record: AttachmentRecord, parts: Parts, sizes: Sizes, limit: int) -> list[tuple[int, int]]:
-        """Return closed ranges of the numbers of what has not come, at most `limit` of them."""
+        """Return closed ranges of the numbers of missing parts, at most `limit` ranges."""
 
 
 class Numbered:
-    """Sequence numbers from 1 up to a count."""
+    """Parts with sequence numbers from 1 up to a count."""
 
     def in_order(self, record: AttachmentRecord, parts: Parts) -> Iterator[tuple[int, int]]:
         return enumerate(parts.in_order(record.parts_expected or 0), 1)
@@ -55,7 +55,7 @@ class Grouped:
 NUMBERED, GROUPED = Numbered(), Grouped()
 
 ARRANGEMENTS: Mapping[str, Arrangement] = {"numbered": NUMBERED, "grouped": GROUPED}
-"""By the names that framings have for them."""
+"""The arrangements by the names that framings use for them."""
 
 
 def arrangement_of(record: AttachmentRecord) -> Arrangement:

@@ -1,4 +1,4 @@
-"""An attachment while it is being received, and what its host has to do when a physical message changes it."""
+"""An attachment while it is being received, and the effects that a physical message has on it."""
 
 from typing import Any, NamedTuple
 
@@ -8,16 +8,16 @@ from app.model.attachment import AttachmentDefinition, AttachmentState
 from app.model.records import DAMAGED_PART, LOST_CODES, AttachmentRecord, changed
 
 Key = tuple[str, bytes]
-"""A source and a correlid of 16 bytes, or the identifier of an IBM MQ group, of 24: what an attachment is known by."""
+"""The key of an attachment: a source, and a correlid of 16 bytes or the identifier of an IBM MQ group of 24 bytes."""
 
 Address = tuple[str, bytes]
-"""A source and the 20 bytes of a correlid that are compared: what an application message is known by."""
+"""The address of an application message: a source and the 20 bytes of a correlid that are compared."""
 
 
 class Repeated(NamedTuple):
-    """A physical message took a place that was taken: the host compares the two bodies.
+    """A physical message whose place is taken by an earlier one: the host compares the two bodies.
 
-    `first` is None when the earlier one is no longer in the journal; then the later one counts as the same.
+    `first` is None when the earlier message is no longer in the journal. Then the later one counts as the same.
     """
 
     attachment: str | None
@@ -26,7 +26,7 @@ class Repeated(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A physical message that contradicts what is known; it belongs in quarantine. The reason is as in `TheirError`."""
+    """A physical message that contradicts earlier ones and belongs in quarantine. The reason is as in `TheirError`."""
 
     position: int
     code: str
@@ -36,14 +36,14 @@ class Refused(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """Every one of this attachment's so many parts is there."""
+    """An attachment that has all of its `parts` parts."""
 
     attachment: str
     parts: int
 
 
 class ApplicationMessage(NamedTuple):
-    """The application message of a message is at this position; the host gives its body to `set_application`."""
+    """The application message of a message is at this position. The host gives its body to `set_application`."""
 
     address: Address
     position: int
@@ -54,7 +54,7 @@ NOTHING: tuple[Effect, ...] = ()
 
 
 class Attachment:
-    """Its catalog record, its parts, and what changes with every message."""
+    """An attachment's catalog record, its parts, and the fields that change with every message."""
 
     __slots__ = ("bytes_received", "duplicates", "group", "last_position", "last_received_at", "parts", "record")
 
@@ -64,7 +64,7 @@ class Attachment:
         self.last_position, self.last_received_at = record.last_position, record.last_received_at
 
     def current(self) -> AttachmentRecord:
-        """The record with what has changed since."""
+        """Return the record with the changes since it was loaded."""
         before = 0 if self.parts.has_less else self.record.parts_received
         return changed(
             self.record,
@@ -78,22 +78,23 @@ class Attachment:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is quarantined and its content, or a part of it, is gone: what comes again begins it anew."""
+        """Whether the attachment is quarantined and its content, or a part of it, is gone. The next message restarts
+        it."""
         is_gone = self.record.reason_code in LOST_CODES or self.parts.has_less
         return is_gone and self.record.state is AttachmentState.QUARANTINED
 
     @property
     def has_forgotten_its_parts(self) -> bool:
-        """Whether it is done with: whatever still comes for it is a duplicate."""
+        """Whether the attachment is done, so that every further message of it is a duplicate."""
         return not self.parts.count and self.record.state in DONE
 
     def repeated(self, first: int | None, again: int) -> tuple[Effect, ...]:
-        """A message came again; see `Repeated`."""
+        """Count a message that came again; see `Repeated`."""
         self.duplicates += 1
         return (Repeated(self.record.id, first, again),)
 
     def replace_part(self, first: int, again: int) -> bool:
-        """As `Assembly.replace_part`."""
+        """Replace a part; see `Assembly.replace_part`."""
         state = self.record.state
         if state in DONE or not self.parts.replace(first, again):
             return False
@@ -101,18 +102,18 @@ class Attachment:
 
     @property
     def waits_for_parts(self) -> bool:
-        """Whether it is quarantined because a part could not be read back."""
+        """Whether the attachment is quarantined because a part could not be read back."""
         return self.record.state is AttachmentState.QUARANTINED and self.record.reason_code == DAMAGED_PART
 
     def completed(self, parts: int) -> tuple[Effect, ...]:
-        """All of it is there, in so many parts."""
+        """Make the attachment complete, with `parts` parts."""
         if (state := follow(self.record.state, Input.ALL_THERE)) is None:
             return NOTHING
         self.record = changed(self.record, state=state, parts_expected=parts, completed_at=self.last_received_at)
         return (Completed(self.record.id, parts),)
 
     def define(self, definition: AttachmentDefinition, **more: Any) -> None:
-        """Takes over what a sender says of it."""
+        """Take over the definition that a sender gives."""
         self.record = changed(
             self.record,
             kind=definition.kind,

@@ -1,4 +1,4 @@
-"""The parts of an IBM MQ group: how they come together, what contradicts what, their order, and what is missing.
+"""The parts of an IBM MQ group: how they come together, their contradictions, their order, and what is missing.
 
 A logical message that came in one piece has its MsgSeqNumber as key, so that those of a group sent alone share runs. A
 segment's key holds its MsgSeqNumber, its offset and whether it is the last one, and is higher than any of those. What a
@@ -17,10 +17,10 @@ from app.model.event import GroupPart
 from app.model.records import GroupProgress
 
 SEGMENTS_FROM = 1 << 32
-"""The lowest key of a segment; MsgSeqNumber and Offset are at most 999,999,999."""
+"""The lowest key of a segment. MsgSeqNumber and Offset are at most 999,999,999."""
 
 Sizes = Callable[[Sequence[int]], Iterable[int]]
-"""Packed positions -> the sizes of the bodies there."""
+"""A function from packed positions to the sizes of the bodies there."""
 
 
 PIECES_FROM = 1 << 62
@@ -81,7 +81,7 @@ class Place(NamedTuple):
 
 
 class Contradiction(NamedTuple):
-    """Why a part cannot belong to what came before it: a word for programs, the field, a sentence for people."""
+    """The reason why a part contradicts earlier ones: a code for programs, the field, and a sentence for people."""
 
     code: str
     row: str
@@ -92,7 +92,7 @@ class Contradiction(NamedTuple):
 
 
 def take(attachment: Attachment, part: GroupPart, position: int, most: int) -> tuple[Effect, ...]:
-    """Takes a part into its group, of at most `most` parts; `position` is its packed place in the journal."""
+    """Add a part to its group, which takes at most `most` parts. `position` is its packed place in the journal."""
     parts, group = attachment.parts, attachment.group or GroupProgress()
     place = Place(part.message, part.offset, part.ends_message, part.units)
     if (first := parts.find(place.key)) is not None:
@@ -110,7 +110,7 @@ def take(attachment: Attachment, part: GroupPart, position: int, most: int) -> t
     attachment.group = group = _grown(group, part)
     if attachment.record.kind is None or part.begins_group:
         attachment.define(part.definition)
-    # Whether those bytes lie side by side is found out when they are read, by `misfit`.
+    # `misfit` finds out whether these bytes are contiguous, when they are read.
     is_all_there = group.ended == group.last and attachment.bytes_received >= group.size
     return attachment.completed(parts.count) if is_all_there else NOTHING
 
@@ -121,7 +121,7 @@ def _again(
     if first == position:
         return NOTHING
     if part.ends_group and part.message != group.last:
-        why = f"message {part.message} is flagged the last of its group, and was not when it came before"
+        why = f"message {part.message} is flagged the last of its group, but was not when it came before"
         return (Refused(position, "conflicting-last", "msg_flags", why),)
     return attachment.repeated(first, position)
 
@@ -136,12 +136,14 @@ def _grown(group: GroupProgress, part: GroupPart) -> GroupProgress:
 
 
 def _no_room(attachment: Attachment, part: GroupPart, most: int) -> Contradiction | None:
-    """A part of a group that has all its parts, or as many as are taken of any."""
+    """Return the contradiction of a part whose group has all of its parts, or as many as are allowed."""
     if attachment.record.parts_expected is not None:
         why = f"offset {part.offset} of message {part.message}, but all bytes of the group have come"
         return Contradiction("conflicting-segment", "offset", why)
     if attachment.parts.count >= most:
-        return Contradiction("too-many-parts", "msg_seq_number", f"the group has {most} parts, and no more are taken")
+        return Contradiction(
+            "too-many-parts", "msg_seq_number", f"the group has {most} parts, the most that are allowed"
+        )
     return None
 
 
@@ -150,10 +152,10 @@ def _against_group(parts: Parts, group: GroupProgress, part: GroupPart) -> Contr
         why = f"message {part.message} is flagged the last of its group, but an earlier one said {group.last}"
         return Contradiction("conflicting-last", "msg_flags", why)
     if group.last is not None and part.message > group.last:
-        why = f"message {part.message} of a group whose last one is {group.last}"
+        why = f"message {part.message}, but the last message of the group is {group.last}"
         return Contradiction("sequence-beyond-last", "msg_seq_number", why)
     if part.ends_group and (highest := _highest_message(parts)) > part.message:
-        why = f"message {part.message} is flagged the last of its group, and {highest} has come"
+        why = f"message {part.message} is flagged the last of its group, but message {highest} has come"
         return Contradiction("conflicting-last", "msg_flags", why)
     return None
 
@@ -185,7 +187,7 @@ def _against_message(parts: Parts, place: Place) -> Contradiction | None:
         why = f"offset {offset}, but the last segment of message {message} has offset {furthest.offset}"
         return Contradiction("conflicting-segment", "offset", why)
     if is_last and offset <= furthest.offset:
-        why = f"offset {offset} of a last segment, and message {message} has one at offset {furthest.offset}"
+        why = f"offset {offset} of a last segment, but message {message} has a segment at offset {furthest.offset}"
         return Contradiction("conflicting-segment", "offset", why)
     return None
 
@@ -199,7 +201,7 @@ def _highest_message(parts: Parts) -> int:
 
 
 def in_order(parts: Parts) -> Iterator[tuple[int, int]]:
-    """(key, packed position) of every part, by MsgSeqNumber and Offset."""
+    """Return the (key, packed position) of every part, by MsgSeqNumber and Offset."""
     if parts.highest() < SEGMENTS_FROM or parts.highest_below(SEGMENTS_FROM) == 0:
         return iter(parts)
     whole = takewhile(lambda part: part[0] < SEGMENTS_FROM, parts)
@@ -208,7 +210,7 @@ def in_order(parts: Parts) -> Iterator[tuple[int, int]]:
 
 
 def misfit(keys: Iterable[int], sizes: Iterable[int], first: int = 1) -> str | None:
-    """Why parts, in order, do not lie side by side from the beginning of message `first` on; None when they do."""
+    """Return why parts, in order, are not contiguous from the start of message `first`; None when they are."""
     message, offset = first, 0
     for key, size in zip(keys, sizes, strict=True):
         place = Place.of(key)
@@ -220,8 +222,10 @@ def misfit(keys: Iterable[int], sizes: Iterable[int], first: int = 1) -> str | N
 
 
 def missing(parts: Parts, last: int | None, sizes: Sizes, limit: int) -> list[tuple[int, int]]:
-    """Closed ranges of the MsgSeqNumbers of logical messages that have not come whole, at most `limit` of them. Until
-    the last one is known, only those up to the highest seen."""
+    """Return closed ranges of the MsgSeqNumbers of incomplete logical messages, at most `limit` ranges.
+
+    Until the last message is known, only those up to the highest number seen are considered.
+    """
     whole = ((message, 1) for message in _whole_messages(parts, sizes))
     return gaps(whole, _highest_message(parts) if last is None else last, limit)
 
@@ -234,4 +238,4 @@ def _whole_messages(parts: Parts, sizes: Sizes) -> Iterator[int]:
 
 
 def _spoken(message: int, offset: int) -> str:
-    return f"byte {offset} of message {message} belongs"
+    return f"byte {offset} of message {message} is expected"

@@ -1,8 +1,8 @@
-"""What an attachment header may say, given the headers before it.
+"""The checks of an attachment header against the headers before it.
 
-A header is judged as a whole, against what earlier headers of its source announced: the first one wins, and one that
-contradicts it is refused with all that it says. What it announces then concerns one attachment each (`Claim`), and the
-application message one message, so that they can be told to machines that hold no others.
+A header is checked as a whole against the announcements of earlier headers of its source. The first header holds, and
+one that contradicts it is refused with all its entries. Each entry concerns one attachment (`Claim`), and the
+application message concerns one message, so they can go to machines that hold nothing else.
 """
 
 from typing import NamedTuple, Protocol
@@ -15,7 +15,7 @@ from app.model.records import MessageRecord
 
 
 class Announcement(NamedTuple):
-    """Under which message, and as what, an attachment was announced."""
+    """The message, the kind and the names with which an attachment was announced."""
 
     message: str
     kind: AttachmentKind
@@ -24,7 +24,7 @@ class Announcement(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """An accepted header's entry: the attachment `ordinal` of `message`, which has this definition."""
+    """An entry of an accepted header: the attachment `ordinal` of `message`, with its definition."""
 
     message: str
     ordinal: int
@@ -33,10 +33,10 @@ class Claim(NamedTuple):
 
 
 class EarlierHeaders(Protocol):
-    """What the headers of a source have said so far."""
+    """The announcements of the earlier headers of a source."""
 
     def addressed(self, address: Address) -> tuple[str, int] | None:
-        """The message that an application message of this address belongs to, and its header's packed position."""
+        """Return the message of an application message with this address, and its header's packed position."""
 
     def announced(self, key: Key) -> Announcement | None: ...
 
@@ -44,9 +44,10 @@ class EarlierHeaders(Protocol):
 def judge(
     source: str, header: MessageHeader, position: int, received_at: int, most: int, earlier: EarlierHeaders
 ) -> MessageRecord | tuple[Effect, ...]:
-    """The message that a header of at most `most` attachments begins, or what to do with the header instead."""
+    """Return the message that a header of at most `most` attachments begins, or the effects of a refused or repeated
+    header."""
     if len(header.attachments) > most:
-        why = f"{len(header.attachments)} attachments, at most {most} are taken"
+        why = f"{len(header.attachments)} attachments, at most {most} are allowed"
         return (Refused(position, "too-many-attachments", "number of attachments", why),)
     record = _message_record(source, header, position, received_at)
     if contradictions := _contradictions(source, record.id, header, position, earlier):
@@ -58,31 +59,34 @@ def judge(
 
 
 def claims(message: str, header: MessageHeader, dialects: int) -> list[Claim]:
-    """What the accepted header of a message says of each attachment, by ordinal."""
+    """Return the claims of a message's accepted header, one for each attachment, by ordinal."""
     return [Claim(message, ordinal, entry, dialects) for ordinal, entry in enumerate(header.attachments)]
 
 
 def message_address(message: MessageRecord) -> Address:
-    """What an application message is found by; the header's own correlid where none is announced."""
+    """Return the address of a message: the correlid of its application message, or the header's own where none is
+    announced."""
     return header_address(message.source, message)
 
 
 def header_address(source: str, header: MessageHeader | MessageRecord) -> Address:
-    """The `message_address` of the message that a header begins."""
+    """Return the `message_address` of the message that a header begins."""
     announced = announces_application(header.message_correl_id)
     return source, correlid.compared(header.message_correl_id if announced else header.header_correl_id)
 
 
 def taken_for(address: Address) -> tuple[Key, int]:
-    """The key and the sequence number that an application message has as long as no header has explained it: those of
-    a part of an attachment, or of a count (0)."""
+    """Return the key and the sequence number that an application message has until a header explains it.
+
+    They are the key and the number of a part of an attachment, or of a count (0).
+    """
     source, correl_id = address
     key, sequence = correlid.split(correl_id)
     return (source, key), sequence
 
 
 def address_of(key: Key, sequence: int = 0) -> Address:
-    """The address that a message has, if it is an application message and no part or count: see `taken_for`."""
+    """Return the address of a message if it is an application message, and not a part or a count; see `taken_for`."""
     source, correl_id = key
     return source, correl_id + sequence.to_bytes(correlid.COMPARED_SIZE - correlid.KEY_SIZE, "big")
 
@@ -106,7 +110,7 @@ def _message_record(source: str, header: MessageHeader, position: int, received_
 def _contradictions(
     source: str, owner: str, header: MessageHeader, position: int, earlier: EarlierHeaders
 ) -> tuple[Effect, ...]:
-    """Attachments of this header that another header, or this one with other words, announced before."""
+    """Return the refusal of a header if it, or another one, announced an attachment differently before."""
     listed: set[bytes] = set()
     for ordinal, entry in enumerate(header.attachments):
         row = f"attachments[{ordinal}]"
@@ -116,6 +120,6 @@ def _contradictions(
         listed.add(entry.correl_id)
         said = Announcement(owner, entry.kind, entry.qualifier_1, entry.qualifier_2)
         if earlier.announced((source, entry.correl_id)) not in {None, said}:
-            why = "an earlier header announced this attachment correlid otherwise"
+            why = "an earlier header announced this attachment correlid differently"
             return (Refused(position, "conflicting-header", row, why),)
     return NOTHING

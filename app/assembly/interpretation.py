@@ -1,7 +1,7 @@
-"""What the effects of assembly come to: one interpretation for every host.
+"""The consequences of the effects of assembly: one interpretation for every host.
 
-The machine never sees bytes. A host gives `interpret` the messages that an effect refers to, and carries out what comes
-back in its own way: at once, in memory, or with the results of a batch.
+The machine never sees bytes. A host gives `interpret` access to the messages that an effect refers to. It carries out
+the result in its own way: at once, in memory, or with the results of a batch.
 """
 
 from dataclasses import replace
@@ -32,15 +32,17 @@ class Rejected(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """A message that changes nothing: an earlier one with the same bytes has its place. `attachment` is what it is a
-    part of; None of a header or an application message."""
+    """A message that changes nothing, because an earlier one with the same bytes has its place.
+
+    `attachment` is the attachment that it is a part of; None for a header or an application message.
+    """
 
     position: int
     attachment: str | None = None
 
 
 class Unreadable(NamedTuple):
-    """A part that came again, and whose earlier copy the journal cannot read back: it may take its place."""
+    """A part that came again, and whose earlier copy the journal cannot read back. It may replace that copy."""
 
     attachment: str
     first: int
@@ -59,7 +61,7 @@ Consequence = Rejected | Duplicate | Unreadable | Answered
 
 
 def interpret(effect: Repeated | Refused | ApplicationMessage, messages: Messages) -> Consequence | None:
-    """Return what the host has to do; None when the message that an effect refers to cannot be had any more."""
+    """Return the consequence for the host; None when the message that an effect refers to is no longer available."""
     match effect:
         case Repeated():
             return _compare(effect, messages)
@@ -72,7 +74,7 @@ def interpret(effect: Repeated | Refused | ApplicationMessage, messages: Message
 
 
 def _compare(effect: Repeated, messages: Messages) -> Consequence:
-    """Compare a message that came again with the earlier one: other bytes are a conflict, and the first ones stay."""
+    """Compare a message that came again with the earlier one. Different bytes are a conflict; the first ones stay."""
     attachment, first, again = effect
     if first is None:
         return Duplicate(again, attachment)
@@ -88,7 +90,7 @@ def _compare(effect: Repeated, messages: Messages) -> Consequence:
 
 
 def answered(message: MessageRecord, answer: PhysicalMessage) -> MessageRecord:
-    """Return a message with its application message; without attachments, nothing of it is missing then."""
+    """Return a message with its application message. If it has no attachments, it is then complete."""
     return replace(
         message,
         application_body=bytes(answer.body),

@@ -1,24 +1,24 @@
-"""The assembly machine: events of physical messages become attachments and messages.
+"""The assembly machine: it turns events of physical messages into attachments and messages.
 
-Rules. Everything is keyed by source and correlid, never by order of arrival: a header, a count, a part and an
-application message may come in any order, any number of times, from any thread of the broker.
+Everything is keyed by source and correlid, never by order of arrival. A header, a count, a part and an application
+message may come in any order, any number of times, from any thread of the broker. The rules:
 
-- A part with a sequence number that is there already changes nothing; whether its bytes are the same is for the host to
-  compare (`Repeated`), since the machine never holds bytes.
+- A part whose sequence number is there already changes nothing. The host compares its bytes (`Repeated`), since the
+  machine never holds bytes.
 - A physical message with a bare correlid is the count of an attachment or the application message of a message. The
-  header decides, and tells in which byte order the count is written; until then it waits with the attachment it may
-  belong to (`pending_*`).
-- The correlid of an application message may use the four bytes where a part has its sequence number. It is told from a
-  part by what headers announced; one that came before its header waits as a part of an attachment that there is not.
-- What contradicts an earlier message (another header, another count, a part beyond the count) is refused: the first one
-  wins and the later one goes to quarantine.
-- An attachment is complete when its header, its count and exactly the parts 1..count are there.
-- A group of IBM MQ is an attachment without a header: each of its parts tells what all of them have in common, of which
-  the first part of all is believed most. It is complete when the last of its logical messages is known and each has its
-  end and as many bytes as that end promises; `app.assembly.groups` knows what contradicts what.
+  header decides, and tells in which byte order the count is written. Until then the message waits with the attachment
+  that it may belong to (`pending_*`).
+- The correlid of an application message may use the four bytes where a part has its sequence number. The announcements
+  of headers tell the two apart. One that comes before its header waits as a part of an attachment that does not exist.
+- A message that contradicts an earlier one (another header, another count, a part beyond the count) is refused. The
+  first one holds and the later one goes to quarantine.
+- An attachment is complete when it has its header, its count and exactly the parts 1..count.
+- A group of IBM MQ is an attachment without a header. Each part gives the common facts, and those of the first part
+  hold. The group is complete when its last logical message is known, and each message has its end and all the bytes up
+  to it. `app.assembly.groups` has the contradictions.
 
-The host loads what the catalog knows of `Assembly.keys(event)` before it applies an event, and takes the changes of
-many events as one `Checkpoint`.
+The host loads the catalog's rows for `Assembly.keys(event)` before it applies an event. It takes the changes of many
+events as one `Checkpoint`.
 """
 
 from typing import NamedTuple
@@ -47,7 +47,7 @@ from app.model.records import NOTHING_CAME, AttachmentRecord, Checkpoint, Messag
 
 
 class Limits(NamedTuple):
-    """What is refused however plausible: more parts than `parts`, more attachments a message than `attachments`."""
+    """The limits beyond which messages are refused: `parts` of an attachment, and `attachments` of a message."""
 
     parts: int = 1_000_000
     attachments: int = 10_000
@@ -65,11 +65,11 @@ class Assembly:
         self._removed: dict[str, None] = {}
         self._reopened: dict[str, None] = {}
 
-    # --- what an event needs and what it changes ------------------------------------------------------------------
+    # --- loading, events and changes ------------------------------------------------------------------------------
 
     @staticmethod
     def keys(source: str, event: Event) -> list[Key]:
-        """The keys whose attachments must be loaded, where they exist, before `event` is applied."""
+        """Return the keys whose attachments must be loaded, where they exist, before `event` is applied."""
         if isinstance(event, Announced):
             correl_ids = [entry.correl_id for entry in event.header.attachments]
             key, _ = taken_for(header_address(source, event.header))
@@ -77,8 +77,11 @@ class Assembly:
         return [(source, event.correl_id)]
 
     def address(self, source: str, event: Event) -> Address | None:
-        """The address whose message must be loaded, where there is one, before `event` is applied; None where none
-        matters. Call it when the attachments of `keys` have been loaded."""
+        """Return the address whose message must be loaded, where it exists, before `event` is applied; None if none
+        matters.
+
+        Call it after the attachments of `keys` are loaded.
+        """
         if isinstance(event, Announced):
             return header_address(source, event.header)
         if isinstance(event, GroupPart):
@@ -88,7 +91,7 @@ class Assembly:
         return address_of((source, event.correl_id), event.sequence if isinstance(event, PartArrived) else 0)
 
     def apply(self, source: str, event: Event, position: int, received_at: int) -> tuple[Effect, ...]:
-        """Applies what one physical message means; `position` is its packed place in the journal."""
+        """Apply the event of one physical message. `position` is its packed place in the journal."""
         if isinstance(event, PartArrived):
             return self._part(source, event, position, received_at)
         if isinstance(event, GroupPart):
@@ -98,18 +101,22 @@ class Assembly:
         return self._announced(source, event, position, received_at)
 
     def set_application(self, address: Address, answer: PhysicalMessage) -> None:
-        """Take the application message that an `ApplicationMessage` effect found."""
+        """Set the application message that an `ApplicationMessage` effect found."""
         record = answered(self.messages[address], answer)
         self.messages[address] = self._changed_messages[record.id] = record
 
     def replace_part(self, attachment_id: str, first: int, again: int) -> bool:
-        """The part at position `first`, which cannot be read back, came again, and is at `again`. True when the
-        attachment is to be finished (again) with it; the host has that done behind its next checkpoint."""
+        """Replace the part at position `first`, which cannot be read back, by the same part at `again`.
+
+        Return whether the attachment must be finished (again) with it. The host has that done after its next
+        checkpoint.
+        """
         attachment = self._just_changed(attachment_id)
         return attachment is not None and attachment.replace_part(first, again)
 
     def waits_for_parts(self, attachment_id: str) -> bool:
-        """Tell whether an attachment, which has just got a part again, is quarantined because one could not be read."""
+        """Tell whether an attachment is quarantined because a part could not be read, when a part of it has just come
+        again."""
         attachment = self._just_changed(attachment_id)
         return attachment is not None and attachment.waits_for_parts
 
@@ -121,10 +128,10 @@ class Assembly:
         return None
 
     def take_changes(self) -> Checkpoint:
-        """What has changed since the last call.
+        """Return the changes since the last call.
 
-        Complete attachments and messages with their application message are let go, since what still comes for them is
-        rare; the others move to the end of the line for `forget_beyond`.
+        Complete attachments, and messages with their application message, are dropped from memory, since further
+        messages of them are rare. The others move to the end of the line for `forget_beyond`.
         """
         checkpoint = Checkpoint()
         for key in self._changed:
@@ -150,7 +157,7 @@ class Assembly:
         return checkpoint
 
     def forget_beyond(self, attachments: int) -> None:
-        """Lets go of the attachments and messages touched longest ago; call it only when nothing is changed."""
+        """Drop the attachments and messages that were touched longest ago. Call it only when nothing is changed."""
         for held in (self.attachments, self.messages):
             for key in list(held)[: max(0, len(held) - attachments)]:
                 del held[key]
@@ -168,7 +175,7 @@ class Assembly:
             return attachment.repeated(None, position)
         most = self.limits.parts if record.parts_expected is None else record.parts_expected
         if event.sequence > most and _little_endian(event.sequence) > most:
-            why = f"part {event.sequence} of an attachment of {most} parts at most"
+            why = f"part {event.sequence}, but the attachment has at most {most} parts"
             return (Refused(position, "sequence-beyond-count", "correl_id", why),)
         if (first := attachment.parts.add(event.sequence, position)) is not None:
             return NOTHING if first == position else attachment.repeated(first, position)
@@ -178,7 +185,7 @@ class Assembly:
         return NOTHING
 
     def parts(self, source: str, event: PartsArrived, position: int) -> tuple[Effect, ...]:
-        """Applies parts that were received together; `position` is the packed place of the first."""
+        """Apply parts that were received together. `position` is the packed place of the first one."""
         if self.messages and not self._is_announced((source, event.correl_id)):
             return self._one_by_one(source, event, position)
         attachment = self._touch(source, event.correl_id, position, event.received_at[0])
@@ -201,7 +208,7 @@ class Assembly:
 
     def _group_part(self, source: str, event: GroupPart, position: int, received_at: int) -> tuple[Effect, ...]:
         if event.message > self.limits.parts:
-            why = f"message {event.message} of a group of {self.limits.parts} parts at most"
+            why = f"message {event.message}, but a group has at most {self.limits.parts} parts"
             return (Refused(position, "too-many-parts", "msg_seq_number", why),)
         attachment = self._touch(source, event.correl_id, position, received_at)
         if attachment.has_forgotten_its_parts:
@@ -232,7 +239,7 @@ class Assembly:
         fitting = [count for count in plausible if attachment.parts.count <= count]
         if not fitting:
             limit = (
-                f"at most {self.limits.parts} parts are taken" if not plausible else f"{attachment.parts.count} came"
+                f"at most {self.limits.parts} parts are allowed" if not plausible else f"{attachment.parts.count} came"
             )
             return (Refused(position, "bad-count", "number of messages", f"{_spoken(counts)}, and {limit}"),)
         attachment.record = changed(record, parts_expected=fitting[0], pending_counts=(), pending_position=None)
@@ -249,7 +256,7 @@ class Assembly:
         return tuple(effects)
 
     def _claim_unknown(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
-        """A header came again. Attachments that it announced before, and that nobody knows any more, begin anew."""
+        """Apply a header that came again: announced attachments that are no longer known begin anew."""
         effects: tuple[Effect, ...] = ()
         message = message_id(source, event.header.header_correl_id)
         for claim in claims(message, event.header, event.dialects):
@@ -257,15 +264,15 @@ class Assembly:
                 effects += self.claim(source, claim, position, received_at)
         return effects
 
-    # --- what an accepted header says, to each that it concerns -------------------------------------------------------
+    # --- accepted headers ---------------------------------------------------------------------------------------------
 
     def addressed(self, address: Address) -> tuple[str, int] | None:
-        """As `app.assembly.headers.EarlierHeaders`."""
+        """Return the message of an address and its header's position; see `app.assembly.headers.EarlierHeaders`."""
         message = self.messages.get(address)
         return None if message is None else (message.id, message.header_position)
 
     def announced(self, key: Key) -> Announcement | None:
-        """As `app.assembly.headers.EarlierHeaders`."""
+        """Return the announcement of an attachment; see `app.assembly.headers.EarlierHeaders`."""
         attachment = self.attachments.get(key)
         if attachment is None or attachment.record.kind is None:
             return None
@@ -273,16 +280,16 @@ class Assembly:
         return Announcement(record.message_id or "", attachment.record.kind, record.qualifier_1, record.qualifier_2)
 
     def begin_message(self, message: MessageRecord) -> tuple[Effect, ...]:
-        """An accepted header begins this message."""
+        """Begin the message of an accepted header."""
         address = message_address(message)
         self.messages.setdefault(address, message)
         self._changed_messages[message.id] = message
         key, _ = taken_for(address)
-        # Where one header announces both, what waits there is the attachment's.
+        # Where one header announces both, the waiting message belongs to the attachment.
         return NOTHING if attachment_id(*key) in message.attachments else self._claim_application(address)
 
     def claim(self, source: str, claim: Claim, position: int, received_at: int) -> tuple[Effect, ...]:
-        """An accepted header at this position announces an attachment."""
+        """Announce an attachment, as an accepted header at this position does."""
         definition = claim.definition
         attachment = self._touch(source, definition.correl_id, position, received_at)
         attachment.define(definition, message_id=claim.message, ordinal=claim.ordinal, dialects=claim.dialects)
@@ -290,7 +297,7 @@ class Assembly:
             return self._count(attachment, attachment.record.pending_counts, pending)
         return self._check_complete(attachment)
 
-    # --- what several of them need --------------------------------------------------------------------------------
+    # --- shared helpers -------------------------------------------------------------------------------------------
 
     def _touch(self, source: str, correl_id: bytes, position: int, received_at: int) -> Attachment:
         key = (source, correl_id)
@@ -331,7 +338,8 @@ class Assembly:
         return attachment.completed(record.parts_expected)
 
     def _plausible(self, counts: tuple[int, ...], dialects: int) -> list[int]:
-        """The readings of a count that can be, the smallest first: those in the byte order of the header, if any."""
+        """Return the possible values of a count, the smallest first: those in the byte order of the header, if there
+        are any."""
         possible = [
             (order, count) for order, count in zip("><", counts, strict=False) if 0 <= count <= self.limits.parts
         ]
@@ -340,13 +348,13 @@ class Assembly:
         return in_order or sorted(count for _, count in possible)
 
     def _is_announced(self, key: Key) -> bool:
-        """Whether a header has announced this attachment, as far as that is loaded."""
+        """Tell whether a header has announced this attachment, as far as it is loaded."""
         attachment = self.attachments.get(key)
         return attachment is not None and attachment.record.kind is not None
 
     def _claim_application(self, address: Address) -> tuple[Effect, ...]:
-        """What waits under a message's correlid, as a count or a part of no announced attachment, is its application
-        message."""
+        """Claim a message's application message that waits under its correlid, as a count or a part of no announced
+        attachment."""
         key, sequence = taken_for(address)
         waiting = self.attachments.get(key)
         if waiting is None or waiting.record.kind is not None or (waiting.parts.count and not sequence):
@@ -362,23 +370,23 @@ class Assembly:
 
 
 def _begun_anew(record: AttachmentRecord) -> Attachment:
-    """An attachment of which nothing is known any more but what its header said."""
+    """Return an attachment that has lost all its parts, with only the definition of its header."""
     state = follow(record.state, Input.SENT_AGAIN)
     assert state is not None
     return Attachment(changed(record, state=state, **NOTHING_CAME), Parts())
 
 
 def _application(message: MessageRecord, address: Address, position: int) -> tuple[Effect, ...]:
-    """What an application message is that comes after its header: the answer, or one more of it."""
+    """Return the effect of an application message that comes after its header, for the first time or again."""
     if message.application_body is None:
         return (ApplicationMessage(address, position),)
     return (Repeated(None, None, position),)
 
 
 def _little_endian(sequence: int) -> int:
-    """The sequence number of a sender that writes the four bytes the other way round."""
+    """Return the sequence number as a sender means it that writes the four bytes little-endian."""
     return int.from_bytes(sequence.to_bytes(4, "big"), "little")
 
 
 def _spoken(counts: tuple[int, ...]) -> str:
-    return f"the count reads {' or '.join(map(str, counts))}" if counts else "the body is no count"
+    return f"the count reads {' or '.join(map(str, counts))}" if counts else "the body is not a count"

@@ -1,4 +1,4 @@
-"""The sequence numbers of an attachment that have come, and where the journal keeps each part."""
+"""The sequence numbers of the parts that have come, and the place of each part in the journal."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterable, Iterator
 from app.model.records import PartRun
 
 LITTLE_ENDIAN_FROM = 1 << 24
-"""A sequence number this high is a small one written little-endian: no attachment has so many parts."""
+"""The lowest sequence number that is taken for a smaller one written little-endian. No attachment has so many parts."""
 
 
 class Parts:
     """A set of sequence numbers with their packed journal positions, as runs.
 
-    Parts that came in order and lie in consecutive rows of one batch share a run, so an attachment sent alone costs a
-    few runs however large it is; one sent among others costs 24 bytes a part. `fresh` holds the runs added since the
-    last `take_fresh`, for the catalog to append. Once a part was removed, `has_less` says that they replace all others.
-    Of a sequence number that runs say twice, the later one holds: a part whose bytes were damaged was replaced.
+    Parts that came in order, in consecutive rows of one batch, share a run. So an attachment that is sent alone takes a
+    few runs, however large it is. One that is sent among others takes 24 bytes a part. `take_fresh` returns the runs
+    added since its last call, for the catalog to append. After a part was removed, `has_less` says that they replace
+    all others. If two runs have the same sequence number, the later one holds: it replaced a part whose bytes were
+    damaged.
     """
 
     __slots__ = ("_firsts", "_fresh", "_lengths", "_positions", "count", "has_less")
@@ -34,7 +35,7 @@ class Parts:
                     self._move(first + place, position + place)
 
     def replace(self, first: int, again: int) -> bool:
-        """Puts the part at position `again` in the place of the one at `first`; False when there is none of that."""
+        """Replace the part at position `first` by the one at `again`. Return False when no part is at `first`."""
         for sequence, position in self:
             if position == first:
                 self._move(sequence, again)
@@ -43,7 +44,7 @@ class Parts:
         return False
 
     def _move(self, sequence: int, position: int) -> None:
-        """Cuts the part out of its run, into one of its own."""
+        """Cut the part out of its run, into a run of its own."""
         at = bisect_right(self._firsts, sequence) - 1
         first, length, start = self._firsts[at], self._lengths[at], self._positions[at]
         before, behind = sequence - first, first + length - sequence - 1
@@ -53,15 +54,15 @@ class Parts:
             column[at : at + 1] = array("q", values)
 
     def add(self, sequence: int, position: int) -> int | None:
-        """Adds a part, or answers the position of the part that has this sequence number already."""
+        """Add a part, or return the position of the part that has this sequence number already."""
         if (there := self._insert(sequence, position)) is not None:
             return there
         self._freshen(sequence, 1, position)
         return None
 
     def add_run(self, first: int, length: int, position: int) -> bool:
-        """Adds parts that lie in consecutive rows of one batch; False, and nothing is done, when one of them is there
-        already."""
+        """Add parts that are in consecutive rows of one batch. Return False, without a change, when one of them is
+        there already."""
         firsts, lengths, positions = self._firsts, self._lengths, self._positions
         at = bisect_right(firsts, first) - 1
         if at >= 0 and first < firsts[at] + lengths[at]:
@@ -79,14 +80,14 @@ class Parts:
         return True
 
     def remove(self, sequence: int) -> int | None:
-        """Removes a part and answers its position; None when there is none."""
+        """Remove a part and return its position; None when there is no such part."""
         if (there := self.find(sequence)) is None:
             return None
         self._keep([(number, position) for number, position in self if number != sequence])
         return there
 
     def keep(self, is_kept: Callable[[int], bool]) -> None:
-        """Removes all parts but those at kept positions."""
+        """Remove all parts except those at kept positions."""
         self._keep([(number, position) for number, position in self if is_kept(position)])
 
     def _keep(self, parts: Iterable[tuple[int, int]]) -> None:
@@ -123,37 +124,37 @@ class Parts:
 
     @property
     def runs(self) -> list[PartRun]:
-        """All of them, by sequence number."""
+        """All runs, by sequence number."""
         return list(map(PartRun, self._firsts, self._lengths, self._positions))
 
     def take_fresh(self) -> list[PartRun]:
-        """The runs added since the last call."""
+        """Return the runs added since the last call."""
         fresh, self._fresh = self._fresh, []
         self.has_less = False
         return fresh
 
     def find(self, sequence: int) -> int | None:
-        """The position of the part that has this sequence number."""
+        """Return the position of the part that has this sequence number; None when there is none."""
         at = bisect_right(self._firsts, sequence) - 1
         if at < 0 or (behind := sequence - self._firsts[at]) >= self._lengths[at]:
             return None
         return self._positions[at] + behind
 
     def highest_below(self, bound: int) -> int:
-        """The highest sequence number seen that is less than `bound`, 0 for none."""
+        """Return the highest sequence number seen that is less than `bound`; 0 for none."""
         at = bisect_left(self._firsts, bound) - 1
         return min(self._firsts[at] + self._lengths[at], bound) - 1 if at >= 0 else 0
 
     def highest(self) -> int:
-        """The highest sequence number seen, 0 for none."""
+        """Return the highest sequence number seen; 0 for none."""
         return self._firsts[-1] + self._lengths[-1] - 1 if self._firsts else 0
 
     def is_one_to(self, expected: int) -> bool:
-        """Whether exactly the sequence numbers 1..expected are there, in either byte order of the four bytes."""
+        """Tell whether exactly the sequence numbers 1..expected are there, in either byte order of the four bytes."""
         return self.count == expected and (self._spans(expected) or self._swapped_span(expected))
 
     def in_order(self, expected: int) -> Iterator[int]:
-        """The packed positions of parts 1..expected; `is_one_to(expected)` must hold."""
+        """Return the packed positions of parts 1..expected; `is_one_to(expected)` must hold."""
         if self._spans(expected):
             for length, start in zip(self._lengths, self._positions, strict=True):
                 yield from range(start, start + length)
@@ -161,7 +162,7 @@ class Parts:
         yield from (position for _, position in sorted((_swap(sequence), at) for sequence, at in self))
 
     def missing(self, expected: int | None, limit: int) -> list[tuple[int, int]]:
-        """Closed ranges of sequence numbers that have not come, at most `limit` of them.
+        """Return closed ranges of the sequence numbers that have not come, at most `limit` ranges.
 
         Without a count only the gaps below the highest number are known.
         """
@@ -185,8 +186,10 @@ class Parts:
 
 
 def gaps(runs: Iterable[tuple[int, int]], expected: int | None, limit: int) -> list[tuple[int, int]]:
-    """Closed ranges of the numbers from 1 to `expected` (None: to the highest) that no run of (first, length) has, at
-    most `limit` of them; runs ascend."""
+    """Return closed ranges of the numbers from 1 to `expected` that no run (first, length) has, at most `limit` ranges.
+
+    If `expected` is None, the numbers go up to the highest in the runs. The runs ascend.
+    """
     found: list[tuple[int, int]] = []
     following = 1
     for first, length in runs:

@@ -1,14 +1,16 @@
-"""An attachment's life as a table.
+"""The states of an attachment and their transitions, as a table.
 
-An attachment is *receiving* from its first physical message, announced or not. It is *complete* once its header, its
-count and the parts 1..count are there, or as many bytes as the messages of a group hold, and *finished* once its
-content has been checked, measured and can be read. Content that breaks its specification makes it *quarantined*:
-nothing is lost, and a replay tries again. Without any message for the configured time, in which its source could
-receive, it is *expired*; a late message revives it. Its parts are kept for some time more; when they are gone, for this
-reason or any other, it begins anew with whatever is sent again; so does a quarantined one whose content was lost.
-*Deleted* is for ever: what still comes for it changes nothing.
+- *receiving*: from its first physical message on, announced or not.
+- *complete*: its header, its count and the parts 1..count are there, or all bytes of the messages of a group.
+- *finished*: its content has been checked and measured, and can be read.
+- *quarantined*: its content breaks its specification. Nothing is lost, and a replay tries again.
+- *expired*: no message came for the configured time in which its source could receive. A late message revives it.
+- *deleted*: this is final; later messages of it change nothing.
 
-These rules stand here alone: the machine follows them, and the catalog makes its conditions of them.
+The parts of an expired attachment are kept for some more time. When its parts are gone, for this reason or another, the
+attachment begins anew with the messages that are sent again. So does a quarantined one whose content was lost.
+
+These rules are only here. The machine follows them, and the catalog makes its conditions from them.
 """
 
 from enum import StrEnum
@@ -17,28 +19,28 @@ from app.model.attachment import AttachmentState as State
 
 
 class Input(StrEnum):
-    """What can happen to an attachment."""
+    """The things that can happen to an attachment."""
 
     MESSAGE = "message"
-    """one of its physical messages came: header, part or count"""
+    """one of its physical messages came: a header, a part or a count"""
     ALL_THERE = "all-there"
-    """header, count and the parts 1..count are there, or all messages of a group"""
+    """its header, its count and the parts 1..count are there, or all messages of a group"""
     CONTENT_READ = "content-read"
-    """its content is right and readable"""
+    """its content is correct and readable"""
     CONTENT_REFUSED = "content-refused"
     """its content breaks the specification"""
     PARTS_GONE = "parts-gone"
-    """the journal has its parts no more"""
+    """the journal no longer has its parts"""
     CONTENT_LOST = "content-lost"
-    """its content was readable once, is gone or damaged, and cannot be put together again"""
+    """its content was readable once, is gone or damaged, and cannot be assembled again"""
     SENT_AGAIN = "sent-again"
     """one of its physical messages came after its content was lost"""
     SILENCE = "silence"
-    """nothing came for the configured time in which its source could receive"""
+    """no message came for the configured time in which its source could receive"""
     REPLAY = "replay"
-    """an operator asks for another try"""
+    """an operator asks for another attempt"""
     DELETE = "delete"
-    """a client removes it"""
+    """a client deletes it"""
 
 
 TRANSITIONS: dict[tuple[State, Input], State] = {
@@ -69,20 +71,20 @@ TRANSITIONS: dict[tuple[State, Input], State] = {
     (State.QUARANTINED, Input.DELETE): State.DELETED,
     (State.DELETED, Input.MESSAGE): State.DELETED,
 }
-"""Every pair that changes or keeps a state on purpose. A pair that is not here is refused and changes nothing."""
+"""Every pair that changes or keeps a state. Any other pair is refused and changes nothing."""
 
 
 DONE = frozenset({State.FINISHED, State.DELETED})
-"""Whatever still comes for such an attachment is a duplicate: its parts need not be known."""
+"""The states in which every further message is a duplicate, so that the parts need not be known."""
 CLOSED = DONE | {State.QUARANTINED}
-"""No message of the attachment opens these, only what somebody decides (`DECISIONS`), or `SENT_AGAIN`."""
+"""The states that no message of the attachment opens, except as `SENT_AGAIN`; a decision (`DECISIONS`) can."""
 
 DECISIONS = frozenset({Input.CONTENT_REFUSED, Input.CONTENT_LOST, Input.SILENCE, Input.REPLAY, Input.DELETE})
-"""What is decided about attachments in the catalog, rather than said by one of their messages."""
+"""The inputs that come from decisions about attachments in the catalog, and not from one of their messages."""
 
 
 def follow(state: State, happened: Input) -> State | None:
-    """Return the state that follows, or None when this cannot happen to an attachment in this state."""
+    """Return the next state; None when this cannot happen to an attachment in this state."""
     return TRANSITIONS.get((state, happened))
 
 

@@ -1,1 +1,1 @@
-"""Physical message <-> event, one module a framing. No memory: what came before is an argument."""
+"""The framings: physical messages to events and back, one module a framing. A framing has no memory."""

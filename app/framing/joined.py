@@ -1,4 +1,4 @@
-"""Files that are all bodies of their parts joined, byte for byte."""
+"""Files whose bytes are the bodies of their parts, joined in order."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from app.framing.protocol import FileContent, Received, Span
 
 
 def joined_file(received: Received, skip: int = 0) -> FileContent:
-    """Return a file that is the bodies of all parts joined, without the first `skip` bytes of each."""
+    """Return a file that consists of the bodies of all parts, without the first `skip` bytes of each."""
 
     def spans() -> Iterator[Span]:
         for part, body in enumerate(received.bodies()):

@@ -1,12 +1,12 @@
-"""The framing `mq_group`: one file a group of IBM MQ messages, whatever program sends it.
+"""The framing `mq_group`: a group of IBM MQ messages is one file, whatever program sends it.
 
-A group has a GroupId and logical messages of MsgSeqNumber 1, 2, 3 ..., the last of them flagged so; a logical message
-may be cut into segments by Offset. A segmented message outside a group has a GroupId of its own, and a message of
-neither is a file by itself, known by its MsgId. The file is all bodies joined, byte for byte as they are; nothing
-in them is looked at. It is called what the property `filename` of its first message says, else by its identifier.
+A group has a GroupId and logical messages with MsgSeqNumber 1, 2, 3 ...; a flag marks the last one. A logical message
+may be cut into segments by Offset. A segmented message outside a group has its own GroupId. A message that is neither
+in a group nor segmented is a file by itself, with its MsgId as key. The file consists of all bodies, joined byte for
+byte; their bytes are not interpreted. Its name is the property `filename` of the first message, or else its identifier.
 
-Source: IBM MQ, "MQMD - Message descriptor" (GroupId, MsgSeqNumber, Offset, MsgFlags, OriginalLength) and what MQPUT
-refuses of them (reason codes 2249 to 2253, 2258).
+Source: IBM MQ, "MQMD - Message descriptor" (GroupId, MsgSeqNumber, Offset, MsgFlags, OriginalLength), and the reason
+codes with which MQPUT refuses them (2249 to 2253, 2258).
 """
 
 import re
@@ -58,7 +58,7 @@ HIGHEST = 999_999_999
 FILE_NAME = "filename"
 DESCRIPTION = "description"
 LONGEST_PROPERTY = 4096
-"""Characters of a file name or a description that is believed."""
+"""The most characters of a file name or a description; a longer one is ignored."""
 
 _IN_GROUP = MQMF_MSG_IN_GROUP | MQMF_LAST_MSG_IN_GROUP
 _SEGMENTED = MQMF_SEGMENT | MQMF_LAST_SEGMENT
@@ -69,12 +69,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def read(message: PhysicalMessage) -> GroupPart:
-    """Return what a physical message means.
+    """Return the event of a physical message.
 
     Raises TheirError: `report-message`, `no-identifier`, or `bad-grouping` with the field of the descriptor.
     """
     if message.msg_type == MQMT_REPORT:
-        raise TheirError("report-message", "msg_type", -1, "a report message tells of others and is no data")
+        raise TheirError(
+            "report-message", "msg_type", -1, "a report message is about another message and has no data of a file"
+        )
     key = attachment_key(message)
     flags = message.msg_flags
     if (fault := _number_fault(message) or (_segment_fault(message) if flags & _SEGMENTED else None)) is not None:
@@ -90,17 +92,17 @@ def read(message: PhysicalMessage) -> GroupPart:
 
 
 def attachment_key(message: PhysicalMessage) -> bytes:
-    """Return the 24 bytes that a message's group is known by. Raises TheirError when it has none.
+    """Return the 24 bytes that identify a message's group. Raises TheirError when it has none.
 
-    They are its GroupId, or the MsgId of a message that is in no group and is no segment.
+    They are its GroupId, or the MsgId of a message that is in no group and is not a segment.
     """
     row = "group_id" if message.msg_flags & (_IN_GROUP | _SEGMENTED) else "message_id"
     key: bytes = getattr(message, row)
     if len(key) > len(MQ_NO_ID):
-        raise TheirError("no-identifier", row, len(MQ_NO_ID), f"{len(key)} bytes, where {len(MQ_NO_ID)} belong")
+        raise TheirError("no-identifier", row, len(MQ_NO_ID), f"{len(key)} bytes, at most {len(MQ_NO_ID)} are allowed")
     key = identifier(key)
     if key == MQ_NO_ID:
-        raise TheirError("no-identifier", row, -1, "without it nobody can tell what the message is part of")
+        raise TheirError("no-identifier", row, -1, "it is empty, so the group of the message is unknown")
     return key
 
 
@@ -108,16 +110,16 @@ _Fault = tuple[str, int, str]
 
 
 def _number_fault(message: PhysicalMessage) -> _Fault | None:
-    """What is wrong with a MsgSeqNumber and an Offset, given the flags."""
+    """Return the fault of a MsgSeqNumber and an Offset, given the flags; None if there is none."""
     number, offset, flags = message.msg_seq_number, message.offset, message.msg_flags
     if not 1 <= number <= HIGHEST:
-        return "msg_seq_number", -1, f"{number} is not from 1 to {HIGHEST}"
+        return "msg_seq_number", -1, f"{number} is outside 1 to {HIGHEST}"
     if number > 1 and not flags & _IN_GROUP:
-        return "msg_seq_number", -1, f"{number} of a message that no flag puts into a group"
+        return "msg_seq_number", -1, f"{number}, but no flag puts the message into a group"
     if not 0 <= offset <= HIGHEST:
-        return "offset", -1, f"{offset} is not from 0 to {HIGHEST}"
+        return "offset", -1, f"{offset} is outside 0 to {HIGHEST}"
     if offset and not flags & _SEGMENTED:
-        return "offset", -1, f"{offset} of a message that no flag makes a segment"
+        return "offset", -1, f"{offset}, but no flag makes the message a segment"
     return None
 
 
@@ -146,7 +148,7 @@ def _called_by(message: PhysicalMessage) -> str:
 
 
 def _sound(properties: Mapping[str, str], name: str) -> str | None:
-    """A property that may be shown to people; others of its name mean something else to their senders."""
+    """Return a property that is short and printable; None for others, which have another meaning for their senders."""
     text = properties.get(name, "")
     return text if 0 < len(text) <= LONGEST_PROPERTY and not _CONTROL.search(text) else None
 
@@ -161,14 +163,14 @@ class _Place(NamedTuple):
 
 
 def messages(delivery: DeliveryRecord, how: FramingOptions, bodies: Bodies) -> Iterator[PhysicalMessage]:
-    """Make all physical messages of a delivery: each attachment a group, or one message in segments.
+    """Make all physical messages of a delivery: each attachment is a group, or one message in segments.
 
     The GroupId is the attachment's correlid and eight zeros. Raises TheirError for a file too long for segments.
     """
     numbers = count()
     for attachment in delivery.attachments:
         if how.group == "segments" and attachment.size > HIGHEST:
-            why = f"{attachment.size:,} bytes, and segments reach to {HIGHEST:,}: send it as the messages of a group"
+            why = f"{attachment.size:,} bytes, but segments reach only {HIGHEST:,}: send it as the messages of a group"
             raise TheirError("too-large", "offset", -1, why)
         text = attachment.kind is AttachmentKind.TEXT_FILE
         told = properties(attachment)
@@ -190,7 +192,7 @@ def messages(delivery: DeliveryRecord, how: FramingOptions, bodies: Bodies) -> I
 
 
 def properties(attachment: OutgoingAttachment) -> Mapping[str, str]:
-    """Return what the first message of an attachment tells beside its descriptor."""
+    """Return the properties that the first message of an attachment has, in addition to its descriptor."""
     told = {FILE_NAME: attachment.qualifier_2, DESCRIPTION: attachment.description}
     return {name: text for name, text in told.items() if text}
 
@@ -206,7 +208,7 @@ def _placed(bodies: Iterator[bytes | memoryview], group: GroupedAs) -> Iterator[
 
 
 def _with_last(bodies: Iterator[bytes | memoryview]) -> Iterator[tuple[bytes | memoryview, bool]]:
-    """Each body and whether it is the last; no body at all is an empty file, of one empty message."""
+    """Yield each body and whether it is the last. Without any body, yield one empty body, for an empty file."""
     body = next(bodies, b"")
     for following in bodies:
         yield body, False
@@ -222,7 +224,7 @@ _TRAITS = FramingTraits("mq_group", reads_segments=True)
 
 @dataclass(frozen=True)
 class MqGroup:
-    """The framing as the product knows it; see `app.framing.protocol.Framing`."""
+    """The framing `mq_group`; see `app.framing.protocol.Framing`."""
 
     traits: FramingTraits = _TRAITS
     arrangement: ArrangementName = "grouped"

@@ -1,7 +1,7 @@
-"""What framings have in common when they write: attachment -> framed messages.
+"""Functions that framings share when they write an attachment as framed messages.
 
-Messages are made one at a time; nothing but the body at hand is held. The same delivery gives the same messages each
-time, identifiers included, so that an interrupted one can go on where it was.
+Messages are made one at a time, and only the current body is held. The same delivery always gives the same messages,
+including their identifiers, so that an interrupted delivery can continue.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,12 +14,12 @@ Bodies = Callable[[OutgoingAttachment], Iterator[bytes | memoryview]]
 
 
 def message_identifier(delivery: str, number: int) -> bytes:
-    """Return the MsgId of the physical message of this number in a delivery."""
+    """Return the MsgId of the physical message with this number in a delivery."""
     return blake2b(f"{delivery}/{number}".encode(), digest_size=24).digest()
 
 
 def fixed_records(pieces: Iterator[memoryview], length: int) -> Iterator[memoryview]:
-    """Return the same bytes in records of one length, the last one shorter."""
+    """Yield the same bytes in records of one length; the last one may be shorter."""
     tail = b""
     for piece in pieces:
         start = 0

@@ -1,11 +1,11 @@
-"""The Protocol of a framing: all that the product knows of how attachments are cut into physical messages.
+"""The Protocol of a framing: the facts and functions by which attachments are cut into physical messages.
 
-There is one object a framing, in a module of its own, and one line in `app.framing.registry`. Hosts, REST, the command
-line, the settings and the composition root ask the object by the name that a physical message or a destination has.
-Nobody else compares names. Transports and captures get its `FramingTraits`.
+Each framing is one object, in a module of its own, with one line in `app.framing.registry`. Hosts, REST, the command
+line, the settings and the composition root get the object by the framing's name in a physical message or a destination.
+Only the registry compares names. Transports and captures get its `FramingTraits`.
 
-A framing has no memory. What the messages of a source have told before is an argument (`known`). How parts come
-together is a matter of `app.assembly`, and follows from the events.
+A framing has no memory. Facts from earlier messages of a source are an argument (`known`). `app.assembly` puts the
+parts together, according to the events.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,18 +29,20 @@ if TYPE_CHECKING:
 Body = bytes | memoryview
 
 ArrangementName = Literal["numbered", "grouped"]
-"""How the parts of an attachment come together, are put in order, and are found missing (`app.assembly.arrangement`):
-`numbered` by sequence numbers from 1 up to a count, `grouped` by MsgSeqNumber and Offset. The events decide it."""
+"""How parts are put in order, and missing ones found (`app.assembly.arrangement`).
+
+`numbered` means by sequence numbers from 1 up to a count, `grouped` by MsgSeqNumber and Offset. The events decide it.
+"""
 
 
 # --- reading messages -------------------------------------------------------------------------------------------------
 
 
 class Columns(NamedTuple):
-    """What the columns of a journal batch tell of its messages. Rows ascend.
+    """The headers and parts that the columns of a journal batch show. Rows ascend.
 
-    `headers` are rows that hold headers. `parts` are rows that hold sequenced parts; `keys` has the 16-byte key of the
-    attachment for each of them (a row of bytes), and `sequences` the sequence number.
+    `headers` are rows that hold headers. `parts` are rows that hold sequenced parts. For each part, `keys` has the
+    16-byte key of the attachment (a row of bytes), and `sequences` the sequence number.
     """
 
     headers: npt.NDArray[np.int64]
@@ -50,11 +52,11 @@ class Columns(NamedTuple):
 
 
 KEY_SIZE = 16
-"""Bytes of the key of an attachment of numbered parts."""
+"""The length of the key of an attachment of numbered parts, in bytes."""
 
 _NO_ROWS = np.zeros(0, np.int64)
 NO_COLUMNS = Columns(_NO_ROWS, _NO_ROWS, np.zeros((0, KEY_SIZE), np.uint8), _NO_ROWS)
-"""What columns tell of no message."""
+"""The columns of no message."""
 
 
 class Arrivals(Protocol):
@@ -73,29 +75,29 @@ class Received(Protocol):
 
     @property
     def first(self) -> PhysicalMessage:
-        """The message of the first part, with what its source is configured to mean where it does not say it."""
+        """The message of the first part. Fields that it lacks are as its source is configured."""
 
     @property
     def encoding(self) -> int:
-        """The Encoding that the source is configured to have; 0 for none."""
+        """The Encoding that is configured for the source; 0 for none."""
 
     def __len__(self) -> int: ...
 
     def bodies(self, numbers: Sequence[int] | None = None) -> Iterator[memoryview]:
-        """Return the bodies of these parts (0 is the first), or of all; each call reads the journal again."""
+        """Return the bodies of these parts (0 is the first), or of all. Each call reads the journal again."""
 
 
 Span = tuple[int, int, Body, bool]
-"""Bytes of a file: the part that they are in (0 is the first), their first byte in its body, the bytes themselves, and
-whether a record of the file ends with them."""
+"""A span of bytes of a file: the number of its part (0 is the first), the first byte in the part's body, the bytes
+themselves, and whether a record of the file ends with them."""
 
 
 class FileContent(NamedTuple):
-    """Where the bytes of a file lie in its parts.
+    """The places of a file's bytes in its parts.
 
-    `spans` goes over them in order, each time from the start. Records become lines of text where the file is made
-    `of_lines`, and are joined otherwise. The first `begins_at` parts hold nothing of it. `description` is what the
-    sender announced of the file.
+    `spans` yields them in order, each time from the start. If the file is `of_lines`, its records become lines of text;
+    otherwise they are joined. The first `begins_at` parts have no bytes of it. `description` is the sender's
+    announcement of the file.
     """
 
     spans: Callable[[], Iterable[Span]]
@@ -106,17 +108,17 @@ class FileContent(NamedTuple):
 
 
 class PartReader(Protocol):
-    """Reads a file part by part while its parts are in memory, in order, from the second part on."""
+    """A reader of a file, part by part in order, from the second part on, while the parts are in memory."""
 
     description: FileDescription | None
     dialects: int | None
 
     def spans(self, body: Body) -> list[tuple[int, int]] | None:
-        """Return the (start, length) of the file's records in a part; None where it is not made of whole records."""
+        """Return the (start, length) of the file's records in a part; None if it does not consist of whole records."""
 
 
 class DataSetFacts(NamedTuple):
-    """What reading a data set found out."""
+    """The facts that reading a data set gives."""
 
     observations: int
     variables: int
@@ -124,28 +126,28 @@ class DataSetFacts(NamedTuple):
 
 
 StoreTable = Callable[[pa.Schema, Iterable[pa.RecordBatch]], int]
-"""Writes a table as the content of an attachment, in the place of one written before, and returns its rows."""
+"""A function that writes a table as the content of an attachment, replaces one written before, and returns its rows."""
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
 class Contents(Protocol):
-    """The contents of a delivery's attachments, as the content store has them. Raises KeyError for one that is gone."""
+    """The contents of a delivery's attachments in the content store. Raises KeyError for one that is gone."""
 
     def pieces(self, attachment: OutgoingAttachment) -> Iterator[memoryview]:
-        """Return the bytes of a file in pieces of any size; each call reads it again."""
+        """Return the bytes of a file in pieces of any size. Each call reads the file again."""
 
     def table(self, attachment: OutgoingAttachment) -> "AbstractContextManager[ParquetFile]":
         """Open the table of a data set."""
 
 
 class Framing(Protocol):
-    """One way to cut attachments into physical messages: how it is read, what it carries, how it is written."""
+    """A way to cut attachments into physical messages: how to read it, which kinds it carries, and how to write it."""
 
     @property
     def traits(self) -> FramingTraits:
-        """What transports and captures know of it, its name above all."""
+        """The framing's name, and the facts that transports and captures need."""
 
     # --- reading messages ---------------------------------------------------------------------------------------------
 
@@ -157,48 +159,55 @@ class Framing(Protocol):
         """Return what a physical message means, given the dialects that its source has used. Raises TheirError."""
 
     def is_header(self, message: PhysicalMessage) -> bool:
-        """Tell whether a message is a header: `read` answers `Announced`, or refuses it. The headers of a source are
-        read in order, each with the dialects of those before it."""
+        """Tell whether a message is a header: `read` returns `Announced` for it, or refuses it.
+
+        The headers of a source are read in order, each with the dialects of those before it.
+        """
 
     def read_columns(self, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns | None:
-        """Return what columns tell of the `framed` rows of a journal batch, as `read` would. Rows that are neither
-        headers nor parts are read one by one; with None all are."""
+        """Return the headers and parts among the `framed` rows of a journal batch, as `read` would find them.
+
+        Other rows are read one by one. If the result is None, all rows are.
+        """
 
     def attachment_key(self, message: PhysicalMessage) -> bytes:
-        """Return the key of the attachment that a message is a part of. Raises TheirError where it has none."""
+        """Return the key of the attachment that a message is a part of. Raises TheirError if it has none."""
 
     # --- reading content ----------------------------------------------------------------------------------------------
 
     @property
     def arrangement(self) -> ArrangementName:
-        """How parts are put in order, and which are missing."""
+        """How parts are put in order and missing ones are found."""
 
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:
-        """Return where the content of a complete file lies. Raises TheirError and WireError."""
+        """Return the places of the content of a complete file. Raises TheirError and WireError."""
 
     def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:
-        """Begin to read a file of numbered parts by its first one; None leaves it to `file`, once it is complete."""
+        """Begin to read a file of numbered parts by its first part; None leaves the file to `file`, once it is
+        complete."""
 
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
-        """Store the table of a complete data set; its last call of `store` counts. Raises TheirError and WireError."""
+        """Store the table of a complete data set. The last call of `store` counts. Raises TheirError and WireError."""
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     @property
     def kinds(self) -> frozenset[AttachmentKind]:
-        """Which kinds of attachment it carries."""
+        """The kinds of attachment that the framing carries."""
 
     @property
     def application_message(self) -> bool:
-        """Whether it carries an application message beside attachments."""
+        """Whether the framing carries an application message in addition to attachments."""
 
     @property
     def options(self) -> frozenset[str]:
-        """The fields of `FramingOptions` that change what is written."""
+        """The fields of `FramingOptions` that change the messages."""
 
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
-        """Return the properties that a message of an attachment has beside its descriptor, all of them or none."""
+        """Return the properties of a message of an attachment, beside its descriptor: all of them or none."""
 
     def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
-        """Make all physical messages of a delivery, one at a time; the same delivery gives the same ones each time.
-        Raises TheirError, WireError, UnicodeEncodeError and ArrowException for what cannot be written so."""
+        """Make all physical messages of a delivery, one at a time. The same delivery always gives the same messages.
+
+        Raises TheirError, WireError, UnicodeEncodeError and ArrowException for content that cannot be written so.
+        """

@@ -1,4 +1,4 @@
-"""What a message of any framing means."""
+"""Reading of messages of any framing."""
 
 from app.framing.registry import FRAMINGS
 from app.model.errors import TheirError
@@ -15,10 +15,12 @@ def read_event(message: PhysicalMessage, known: int) -> Event | Pieces:
     if message.framing == UNREADABLE:
         properties = message.properties
         raise TheirError(properties.get("refused-code", "unreadable"), "", -1, properties.get("refused-why", ""))
-    raise TheirError("unknown-framing", "framing", -1, f"nothing here reads the framing {message.framing!r}")
+    raise TheirError(
+        "unknown-framing", "framing", -1, f"unknown framing {message.framing!r}: messages of it are kept, not read"
+    )
 
 
 def is_header(message: PhysicalMessage) -> bool:
-    """Tell whether a message is a header, which is read in the order of its source."""
+    """Tell whether a message is a header. Headers are read in the order of their source."""
     framing = FRAMINGS.get(message.framing)
     return framing is not None and framing.is_header(message)

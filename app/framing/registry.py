@@ -1,4 +1,4 @@
-"""The framings by name. A new one is its module and its line in `FRAMINGS`."""
+"""The framings by name. A new framing is its module and its line in `FRAMINGS`."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ FRAMINGS: dict[str, Framing] = {
 
 
 class UnknownFraming(KeyError):
-    """There is no framing of a name."""
+    """A name that no framing has."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(name)

@@ -1,5 +1,7 @@
-"""What the framing `sas_queue` writes into the parts of an attachment: of a file its description and its records, of a
-data set its messages (SAS, "Using the Common Messaging Interface")."""
+"""The bodies of parts that the framing `sas_queue` writes (SAS, "Using the Common Messaging Interface").
+
+The parts of a file are its description and its records; the parts of a data set are its messages.
+"""
 
 from collections.abc import Iterator
 
@@ -19,16 +21,16 @@ from app.model.errors import TheirError
 from app.model.records import FramingOptions, OutgoingAttachment
 
 LONGEST_LINE = 16 << 20
-"""Bytes of the longest line of a text file; a longer one must be sent as a binary file."""
+"""The length of the longest line of a text file, in bytes. A file with longer lines must be sent as a binary file."""
 
 ROWS_A_BATCH = 16_384
 
 TEXT_LRECL = 32_767
-"""The logical record length that a text file without longer lines is announced with, SAS's default."""
+"""The logical record length in the description of a text file without longer lines; it is SAS's default."""
 
 
 class SasBodies:
-    """The bodies of an attachment's parts, made as a destination wants them."""
+    """The bodies of an attachment's parts, in the form that a destination's options describe."""
 
     def __init__(self, options: FramingOptions, contents: Contents) -> None:
         self._options, self._contents = options, contents
@@ -93,10 +95,9 @@ def longest(records: Iterator[bytes]) -> int:
 
 
 def lines(pieces: Iterator[memoryview], line_feed: bytes = b"\n") -> Iterator[bytes]:
-    """The lines of a text file without their line feeds, which are these bytes in the file's character set; a last line
-    that is not ended counts.
+    """Yield the lines of a text file without their line feeds. A last line that is not terminated counts.
 
-    Raises TheirError for a line over LONGEST_LINE.
+    `line_feed` is a line feed in the file's character set. Raises TheirError for a line over LONGEST_LINE.
     """
     tail = b""
     for piece in pieces:
@@ -110,7 +111,7 @@ def lines(pieces: Iterator[memoryview], line_feed: bytes = b"\n") -> Iterator[by
 
 
 def _split(data: bytes, separator: bytes) -> list[bytes]:
-    """As `bytes.split`, where each character takes as many bytes as the separator has."""
+    """Split as `bytes.split`, where each character takes as many bytes as the separator."""
     width = len(separator)
     if width == 1:
         return data.split(separator)

@@ -1,4 +1,4 @@
-"""The character sets in which the text of a SAS message may be written, and is written."""
+"""The character sets in which the text of a SAS message is read and written."""
 
 from collections.abc import Iterator
 
@@ -9,10 +9,10 @@ from app.model.records import FramingOptions
 
 
 def charsets(message: PhysicalMessage) -> Iterator[str]:
-    """Return the character sets to read a message's text in: the one that its descriptor names first, Latin-1 last.
+    """Yield the character sets to read a message's text in: the one that its descriptor names first, Latin-1 last.
 
-    Latin-1 reads any bytes, so that a name in an undeclared character set does not lose an attachment. Of EBCDIC that
-    has no codec, code page 500 has the capitals, digits and blanks.
+    Latin-1 reads any bytes, so that a name in an undeclared character set does not lose an attachment. For an EBCDIC
+    character set without a codec, code page 500 has the capitals, digits and blanks.
     """
     named = named_charset(message.ccsid, message.encoding) or (EBCDIC if is_ebcdic(message.ccsid) else None)
     yield from dict.fromkeys(name for name in (named, "utf-8", "latin-1") if name)

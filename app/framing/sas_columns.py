@@ -1,4 +1,4 @@
-"""What the columns of a journal batch tell of messages of the framing `sas_queue`, found with NumPy over all rows."""
+"""The headers and parts of the framing `sas_queue` in the columns of a journal batch, found by NumPy over all rows."""
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +28,13 @@ def read_columns(batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Column
 
 
 def _places(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return where each value of a binary column begins in its data, and how long it is."""
+    """Return where each value of a binary column begins in its data, and its length."""
     offsets = np.frombuffer(column.buffers()[1], "<i4", len(column) + 1, 4 * column.offset).astype(np.int64)
     return offsets[:-1], np.diff(offsets)
 
 
 def _correl_ids(column: pa.Array, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """Return the first 20 bytes of the values that begin there, a row each."""
+    """Return the first 20 bytes of the values that begin at these places, a row for each."""
     data = column.buffers()[2]
     if data is None or not len(starts):
         return np.zeros((0, correlid.COMPARED_SIZE), np.uint8)

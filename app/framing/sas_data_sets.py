@@ -1,4 +1,4 @@
-"""The table of a complete data set, from the messages that the SAS Common Messaging Interface defines for it."""
+"""The table of a complete data set, from its messages of the SAS Common Messaging Interface."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from app.model.records import AttachmentRecord
 from app.wire import WireError
 
 ANY_BYTES = "latin-1"
-"""The character set in which all bytes read as some text."""
+"""The character set in which any bytes can be read as text."""
 
 
 class _Bodies:
@@ -43,7 +43,8 @@ class _Bodies:
 
 @dataclass(frozen=True, slots=True)
 class _Defined:
-    """What the definition messages of a data set say, and in which dialects and character set they say it."""
+    """The contents of a data set's definition messages, with the dialects and the character set in which they were
+    read."""
 
     definition: DataSetDefinition
     variables: tuple[Variable, ...]
@@ -65,15 +66,16 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
     except Unforeseen as unforeseen:
         plan = unforeseen.plan
         if plan.has_damaged_texts and named_charset(first.ccsid, first.encoding) is None:
-            plan = plan.in_charset(ANY_BYTES, f"nothing names a character set, and the texts are not {how.charset}")
+            plan = plan.in_charset(ANY_BYTES, f"no character set is declared, and the texts are not {how.charset}")
         rows = store(plan.schema, decode.batches(plan, blocks))
     return DataSetFacts(rows, len(said.variables), said.dialects)
 
 
 def _by_kind(received: Received, dialects: int) -> dict[MessageKind, _Bodies]:
-    """A data set's messages by their type.
+    """Return the messages of a data set by their type.
 
-    With some senders only the first message of observations has one: what has none continues the observations.
+    Some senders give a type only to the first message of observations. A message without a type continues the
+    observations.
     """
     kinds: dict[MessageKind, list[int]] = {kind: [] for kind in MessageKind}
     for number, body in enumerate(received.bodies()):
@@ -88,12 +90,12 @@ def _by_kind(received: Received, dialects: int) -> dict[MessageKind, _Bodies]:
 
 
 def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], known: int) -> _Defined:
-    """The definition and the variables, in the first character set in which they read."""
+    """Return the definition and the variables, in the first character set in which they can be read."""
     definitions = messages[MessageKind.DEFINITION]
     if not len(definitions):
         raise TheirError("no-definition", "type", 0, "the attachment has no data set definition message")
     if len({bytes(body) for body in definitions}) > 1:
-        why = f"{len(definitions)} data set definition messages that are not the same"
+        why = f"the {len(definitions)} data set definition messages differ"
         raise TheirError("conflicting-definition", "type", 0, why)
     refusal: WireError | None = None
     for charset in charsets(first):
@@ -102,7 +104,7 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
             schema.check_definition(definition)
             bodies = messages[MessageKind.VARIABLES]
             if bodies.size > definition.variables * dataset.LONGEST_VARIABLE + TYPE_SIZE * len(bodies):
-                why = f"{bodies.size:,} bytes define {definition.variables:,} variables"
+                why = f"{bodies.size:,} bytes are too many for the definitions of {definition.variables:,} variables"
                 raise TheirError("variable-count", "number of variables", -1, why)
             variables, dialects = dataset.read_variables(list(bodies), definition.variables, dialects, charset)
         except WireError as error:
@@ -114,9 +116,11 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
 
 
 def _representation(received: Received, said: _Defined) -> tuple[Representation, list[str]]:
-    """How the values are written: the byte order as the definitions are, the floats as the descriptor says or else as
-    the source is configured; where nothing does, texts in EBCDIC have IBM floats beside them. And what speaks against
-    it."""
+    """Return the representation of the values, and warnings about facts that contradict it.
+
+    The byte order is that of the definitions. The floating-point format is that of the descriptor, or else of the
+    source's configuration. Without either, values beside EBCDIC texts are IBM floating point.
+    """
     first = received.first
     chosen = dialect.preferred(said.dialects, first.encoding)
     named = float_format(first.encoding) or float_format(received.encoding)
@@ -126,7 +130,7 @@ def _representation(received: Received, said: _Defined) -> tuple[Representation,
     if integer_order(first.encoding) not in {None, chosen.order}:
         warnings.append(f"the descriptor's Encoding {first.encoding} is not the byte order of the definitions")
     if named_charset(first.ccsid, first.encoding) is None and is_ebcdic(first.ccsid):
-        warnings.append(f"there is no codec of CCSID {first.ccsid}: texts are read as {said.charset}")
+        warnings.append(f"no codec for CCSID {first.ccsid}: texts are read as {said.charset}")
     return Representation("big" if chosen.order == ">" else "little", floats, said.charset), warnings
 
 
@@ -138,8 +142,11 @@ def _names(record: AttachmentRecord, first: PhysicalMessage, said: _Defined) -> 
 
 
 def _beside(said: _Defined, messages: Mapping[MessageKind, _Bodies], warnings: list[str]) -> dict[str, str]:
-    """Indexes, as JSON, and integrity constraints, whose layout is not published, in base64. Neither can cost the data
-    set: what cannot be read or is too long is a warning."""
+    """Return the metadata of indexes, as JSON, and of integrity constraints, in base64, as their layout is not
+    published.
+
+    Data that cannot be read, or is too long, gives a warning; the data set is kept.
+    """
     metadata = {}
     for kind, key, shown in _BESIDE:
         bodies = messages[kind]

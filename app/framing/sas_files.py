@@ -1,4 +1,4 @@
-"""Where the bytes of a file lie in the parts that the SAS Common Messaging Interface defines for it."""
+"""The places of a file's bytes in the parts that the SAS Common Messaging Interface defines."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from app.wire import WireError
 
 
 def read_file(record: AttachmentRecord, received: Received) -> FileContent:
-    """Return where the records of a complete file lie. Raises WireError for a description that cannot be read."""
+    """Return the places of a complete file's records. Raises WireError for a description that cannot be read."""
     first = received.first
     description, dialects = files.read_file_description(first.body, record.dialects or dialect.ALL)
     is_text = record.kind is AttachmentKind.TEXT_FILE
@@ -36,7 +36,7 @@ def read_file(record: AttachmentRecord, received: Received) -> FileContent:
 
 
 def begin_file(record: AttachmentRecord, body: Body) -> "SasPartReader | None":
-    """Begin to read a binary file by its first part, its description."""
+    """Begin to read a binary file by its first part, which is its description; None for other files."""
     if record.kind is not AttachmentKind.BINARY_FILE:
         return None
     try:
@@ -47,7 +47,7 @@ def begin_file(record: AttachmentRecord, body: Body) -> "SasPartReader | None":
 
 
 class SasPartReader:
-    """Reads the records of a file part by part; see `app.framing.protocol.PartReader`."""
+    """A reader of a file's records part by part; see `app.framing.protocol.PartReader`."""
 
     def __init__(self, description: files.FileDescription, dialects: int) -> None:
         self.description: files.FileDescription | None = description
@@ -56,7 +56,7 @@ class SasPartReader:
         self._chosen: Dialect | None = None
 
     def spans(self, body: Body) -> list[tuple[int, int]] | None:
-        """Return the (start, length) of the records in a part; None where it is not made of whole records."""
+        """Return the (start, length) of the records in a part; None if it does not consist of whole records."""
         try:
             self._chosen = self._chosen or files.detect(lambda: [body], self._possible or dialect.ALL)
             return [(start, length) for _, start, length, _ in files.spans([body], self._chosen)]

@@ -1,10 +1,10 @@
 """The framing `sas_queue`: attachments of the SAS Common Messaging Interface on a queue.
 
-An attachment header has message type 100000; all that belongs to it has 100001 and is told apart by its correlid alone
-(SAS, "Using the Common Messaging Interface": attachment layout for WebSphere MQ and MSMQ).
+An attachment header has message type 100000. All messages that belong to it have type 100001 and are told apart only by
+their correlid (SAS, "Using the Common Messaging Interface": attachment layout for WebSphere MQ and MSMQ).
 
-It is written in the order of the specification: the header, the application message, and for each attachment its
-sequenced parts and then its count, so that a receiver that has the count can rely on the parts. A message without an
+Messages are written in the order of the specification: the header, the application message, and for each attachment its
+sequenced parts and then its count. So a receiver that has the count can rely on the parts. A message without an
 application message sends an empty one, since a receiving SAS program waits for it.
 """
 
@@ -43,18 +43,20 @@ from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, 
 from app.wire import WireError
 
 LONGEST_COUNT = 8
-"""Bytes of the longest body that can be a count."""
+"""The length of the longest body that can be a count, in bytes."""
 
 LONGEST_HEADER = 8 << 20
-"""Bytes of the longest header that is read: room for 10,000 attachments with names of 800 bytes. A header is tried in
-every dialect and held in memory with all its entries, which must not go on for minutes for what no program sends."""
+"""The length of the longest header that is read, in bytes: room for 10,000 attachments with names of 800 bytes.
+
+A header is tried in every dialect and held in memory with all its entries. The limit bounds the time for that.
+"""
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
-    """Return what a physical message means. `known` is the set of dialects its source has used.
+    """Return the event of a physical message. `known` is the set of dialects that its source has used.
 
     Raises TheirError: `unknown-message-type`, or `bad-header` with the row and byte of the header.
     """
@@ -66,7 +68,7 @@ def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
         return Unsequenced(key, read_counts(message.body) if size <= LONGEST_COUNT else (), size)
     if message.msg_type == HEADER_MSG_TYPE:
         return Announced(*_header(message, known))
-    why = f"{message.msg_type} is no type of an attachment's messages ({HEADER_MSG_TYPE}, {SUBORDINATE_MSG_TYPE})"
+    why = f"unknown message type {message.msg_type}: attachments use {HEADER_MSG_TYPE} and {SUBORDINATE_MSG_TYPE}"
     raise TheirError("unknown-message-type", "msg_type", -1, why)
 
 
@@ -95,8 +97,8 @@ def attachment_key(message: PhysicalMessage) -> bytes:
 def messages(delivery: DeliveryRecord, options: FramingOptions, bodies: Bodies) -> Iterator[PhysicalMessage]:
     """Make all physical messages of a delivery.
 
-    The first body of a file is its description, of a data set its definition. Raises WireError when a name does not fit
-    the options.
+    The first body of a file is its description, the first body of a data set its definition. Raises WireError when a
+    name does not fit the options.
     """
     for number, (msg_type, correl_id, body) in enumerate(_framed(delivery, options, bodies)):
         is_application = correl_id == delivery.message_correl_id
@@ -156,7 +158,7 @@ _TRAITS = FramingTraits("sas_queue", captures=Captures(default_of=Captures().for
 
 @dataclass(frozen=True)
 class SasQueue:
-    """The framing as the product knows it; see `app.framing.protocol.Framing`."""
+    """The framing `sas_queue`; see `app.framing.protocol.Framing`."""
 
     traits: FramingTraits = _TRAITS
     arrangement: ArrangementName = "numbered"

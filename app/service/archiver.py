@@ -1,9 +1,10 @@
-"""Sealed journal segments -> the archive, a folder or an object store that others read: one object each.
+"""Copies of sealed journal segments in an archive, which is a folder or an object store: one object for each segment.
 
-Segments are copied in the order of their numbers, each whole before it has its name; what has its name and its size is
-there. A copy that fails stops nothing else: brokers are served, and segments stay in the journal until it works. An
-archive of another journal fails so too, since numbers begin anew with every journal: the object `journal-id` says whose
-it is. A damaged segment is copied as it is: who reads the copy finds the same damage.
+Segments are copied in the order of their numbers. An object gets its name only when it is whole. A segment counts as
+copied when its object has the same size. A failed copy stops nothing else: brokers are served, and segments stay in the
+journal until copying works. An archive of another journal makes copying fail, since segment numbers start again with
+every journal. The object `journal-id` names the journal of an archive. A damaged segment is copied as it is, so that
+readers of the copy find the same damage.
 """
 
 from typing import Any
@@ -17,12 +18,12 @@ from app.service.context import ServiceContext
 log = logger(__name__)
 
 HEAD = 4096
-"""So many bytes of a segment are no other's: they say to the microsecond when it was begun."""
+"""Bytes at the start of a segment that no other segment has: they hold its creation time in microseconds."""
 OWNER = "journal-id"
 
 
 class Archiver:
-    """One call of `archive` copies what is sealed and not there yet."""
+    """Copies sealed segments to the archive. One call of `archive` copies those that are not there yet."""
 
     def __init__(self, context: ServiceContext, target: ContentStore) -> None:
         self._context, self._target = context, target
@@ -32,7 +33,7 @@ class Archiver:
         context.metrics.archive_waiting_segments.set_function(self.waiting)
 
     def archive(self) -> None:
-        """Oldest first, so that who reads the archive in order misses none."""
+        """Copy the oldest segments first, so that readers who follow the order miss none."""
         sealed = {segment.number: segment for segment in self._segments()}
         self._copied = {number: size for number, size in self._copied.items() if number in sealed}
         try:
@@ -41,21 +42,21 @@ class Archiver:
             for segment in sealed.values():
                 if not self.has(segment):
                     self._take(segment)
-        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
         else:
             self._fault.worked()
 
     def has(self, segment: Segment) -> bool:
-        """Whether a segment has been copied, as far as this process knows."""
+        """Tell whether a segment has been copied, as far as this process knows."""
         return self._copied.get(segment.number) == segment.size
 
     def waiting(self) -> int:
-        """How many sealed segments have not been copied."""
+        """Return the number of sealed segments that have not been copied."""
         return sum(not self.has(segment) for segment in self._segments())
 
     def check(self) -> dict[str, Any]:
-        """For health and people."""
+        """Return the state of archiving for the health report."""
         return {"ok": self._fault.error is None, "waiting": self.waiting(), "error": self._fault.error}
 
     def _segments(self) -> list[Segment]:
@@ -70,11 +71,12 @@ class Archiver:
             with self._target.create(name) as copy:
                 for view in self._context.journal.segment_bytes(segment.number):
                     copy.write(view)
-            log.info("journal segment archived", segment=segment.number, bytes=segment.size)
+            log.info("segment_archived", segment=segment.number, bytes=segment.size)
         self._copied[segment.number] = segment.size
 
     def _require_ours(self) -> None:
-        """Raises OurError when the archive is another journal's; one that is nobody's becomes this journal's."""
+        """Raise OurError when the archive belongs to another journal. An archive without an owner gets this journal as
+        owner."""
         mine = self._context.journal.identity().id
         try:
             owner = b"".join(self._target.read(OWNER)).decode("ascii", "replace")
@@ -84,16 +86,16 @@ class Archiver:
             owner = mine
         if owner != mine:
             raise OurError(
-                f"the archive is that of the journal {owner}, and this is the journal {mine}: "
+                f"the archive belongs to the journal {owner}, but this is the journal {mine}: "
                 "every journal needs an archive of its own"
             )
         self._is_ours = True
 
     def _require_same(self, segment: Segment, name: str, length: int) -> None:
-        """Raises OurError when what is in the archive by this name does not begin as the segment does."""
+        """Raise OurError when the object of this name in the archive does not begin as the segment does."""
         begins = next(self._context.journal.segment_bytes(segment.number))[:length]
         if b"".join(self._target.read(name, 0, length)) != begins:
-            raise OurError(f"{name} is there already, and another journal's: every journal needs an archive of its own")
+            raise OurError(f"{name} in the archive is from another journal: every journal needs an archive of its own")
 
     def _size(self, name: str) -> int | None:
         try:

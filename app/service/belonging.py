@@ -1,7 +1,7 @@
-"""A catalog and a journal belong together: told at the start, before anything is assembled or received.
+"""The check at the start that a catalog and a journal belong together, before anything is assembled or received.
 
-Positions in the catalog mean segments of one journal. With another journal, an older copy of it, or one that lost its
-newest segments, they would point to other messages' bytes; so such a pair does not start.
+Positions in the catalog refer to segments of one journal. In another journal, in an older copy, or in one that lost its
+newest segments, they would point to other messages. So the gateway does not start with such a pair.
 """
 
 from threading import Event
@@ -17,8 +17,10 @@ LOCK_SECONDS = 5.0
 
 
 def claim(context: ServiceContext) -> None:
-    """Make this process the one gateway of the catalog, and bind the catalog to the journal. Raises OurError when the
-    two do not belong together, or when another gateway has the catalog."""
+    """Make this process the only gateway of the catalog, and bind the catalog to the journal.
+
+    Raises OurError when the two do not belong together, or when another gateway uses the catalog.
+    """
     catalog, journal = context.catalog, context.journal
     catalog.lock()
     bound, identity = catalog.journal_identity(), journal.identity()
@@ -57,8 +59,10 @@ def _require_there(reached: Position, segments: set[int], folder: str) -> None:
 
 
 def keep_lock(context: ServiceContext, stop: Event) -> None:
-    """See until `stop` that the catalog's lock is still held. Raises CatalogTaken when another gateway has taken over;
-    a database that is away is waited for."""
+    """Check until `stop` that the catalog's lock is still held.
+
+    Raises CatalogTaken when another gateway has taken over. While the database cannot be reached, checks are repeated.
+    """
     fault = Recurring(log, "catalog_lock")
     while not stop.wait(LOCK_SECONDS):
         try:
@@ -78,6 +82,6 @@ def _spoken(position: Position) -> str:
 
 
 def _shown(url: str) -> str:
-    """A catalog's URL without its password."""
+    """Return a catalog's URL without its password."""
     scheme, separator, rest = url.partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"

@@ -1,4 +1,4 @@
-"""What every part of the service is given: settings, adapters of the ports, metrics."""
+"""The context that every part of the service gets: settings, adapters of the ports, and metrics."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from app.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """What the content of an attachment is made from and goes to. It may stay in the journal, where it can be read as
-    it lies there, if `in_place`."""
+    """The sources and the target of content. If `in_place`, content may stay in the journal where it can be read as it
+    is."""
 
     settings: Settings
     journal: JournalReader
@@ -22,7 +22,7 @@ class Stores:
     in_place: bool = True
 
     def described(self, message: PhysicalMessage) -> PhysicalMessage:
-        """The message with what its source is configured to mean where the message does not say it itself."""
+        """Return the message with the configured values of its source in the fields that it lacks."""
         source = self.settings.sources.get(message.source)
         if source is None or not (source.encoding or source.ccsid):
             return message
@@ -33,7 +33,7 @@ class Stores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceContext(Stores):
-    """The settings, the adapters of the storing ports, and the notifier of everybody who waits for the event log."""
+    """The settings, the adapters of the storing ports, and the notifier for everybody who waits for events."""
 
     journal: Journal
     catalog: Catalog
@@ -43,12 +43,12 @@ class ServiceContext(Stores):
 
 
 Change = Callable[[], Iterable[Key]]
-"""Something that changes attachments that assembly may hold in memory; returns which it must not hold any more."""
+"""A function that changes attachments that assembly may hold in memory. It returns the keys that must be dropped."""
 Between = Callable[[Change], object]
-"""Makes a change between two messages, when all that was assembled before is in the catalog."""
+"""A function that makes a change between two messages, after everything assembled before is in the catalog."""
 
 
 def at_once(change: Change) -> None:
-    """Make a change where nothing assembles in this process."""
+    """Make a change directly. For use where nothing is assembled in this process."""
     for _ in change():
         pass

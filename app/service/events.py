@@ -1,6 +1,6 @@
-"""Entries of the event log, and the completion of messages.
+"""The entries of the event log, and the completion of messages.
 
-Every entry is made here, so that each kind has the same fields whoever writes it.
+Every entry is made here, so that each kind always has the same fields.
 """
 
 from collections.abc import Sequence
@@ -62,9 +62,9 @@ def delivery_event(delivery: DeliveryRecord, **more: object) -> NewEvent:
 
 
 def complete_messages(catalog: Catalog, attachment_ids: Sequence[str], now: int, already: Sequence[str] = ()) -> None:
-    """Complete the messages of these attachments of which nothing is missing.
+    """Complete those messages of these attachments that lack nothing.
 
-    `already` are the identifiers of others that have become complete.
+    `already` are the identifiers of other messages that have become complete.
     """
     complete = catalog.complete_messages(attachment_ids, now) if attachment_ids else []
     if told := [*complete, *already]:

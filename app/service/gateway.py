@@ -53,15 +53,15 @@ RECORD_SECONDS = 1.0
 EVENTS_AT_ONCE = 500
 STOP_SECONDS = 20.0
 OPEN_CONTENTS = 8
-"""Attachments read from the journal whose extents are kept at hand: a client often reads range after range."""
+"""The most attachments in the journal whose extents are cached, since a client often reads range after range."""
 VERIFIED_CONTENTS = 1000
 VERIFIED_SECONDS = 600.0
-"""How long content that was read whole and well is taken for well when other formats are made of it."""
+"""The time for which verified content is not verified again when it is converted to other formats, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the process should live on, whether it should get requests, and why."""
+    """The health of the process: whether it should live on, whether it should get requests, and the checks."""
 
     live: bool
     ready: bool
@@ -69,8 +69,10 @@ class Health:
 
 
 class Gateway:
-    """Receives, assembles or leaves that to Spark, and sends; answers what REST asks beyond the catalog. `archive` is
-    where sealed journal segments are copied to before they go."""
+    """Receives, assembles (or leaves that to Spark) and sends; answers REST where the catalog alone cannot.
+
+    Sealed journal segments are copied to `archive` before they are retired.
+    """
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class Gateway:
             "journal": Worker("journal", self._journaler.run),
             **{worker.name: worker for worker in self._assembling.workers},
             "receiving time": Worker("receiving time", lambda: repeat(STEP_SECONDS, self._stop, self._times.step)),
-            # By itself, as what takes long must not keep messages from whoever waits for sealed segments.
+            # Sealing has its own thread: slow work must not keep messages from readers of sealed segments.
             "seal": Worker("seal", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.seal_old_segment)),
             "record": Worker("record", lambda: repeat(RECORD_SECONDS, self._stop, self._recorder.attempt)),
             "scrub": Worker("scrub", self._scrubber.run if context.settings.scrub.enabled else lambda: None),
@@ -125,13 +127,16 @@ class Gateway:
     # --- life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Does what an earlier process left, then lets messages in. Raises OurError when the catalog and the journal do
-        not belong together, or when another gateway has the catalog."""
-        log.info("starting", assembler=self.settings.assembler)
+        """Do the work that an earlier process left, then start receiving.
+
+        Raises OurError when the catalog and the journal do not belong together, or when another gateway uses the
+        catalog.
+        """
+        log.info("gateway_starting", assembler=self.settings.assembler)
         claim(self._context)
         for name in self.deliveries.outboxes:
             if (repeats := self.deliveries.repeats(name)) is not None:
-                log.info("messages may repeat", destination=name, repeats=repeats)
+                log.info("repeats_expected", destination=name, repeats=repeats)
         self._assembling.recover()
         self._sweeper.drop_abandoned_uploads()
         for worker in self._workers.values():
@@ -141,12 +146,12 @@ class Gateway:
         self._recovered = True
 
     def drain(self) -> None:
-        """Says that the end is near: not ready any more, event streams end."""
+        """Announce the end: the gateway is no longer ready, and event streams end."""
         self.draining = True
         self.notifier.notify()
 
     def stop(self) -> None:
-        """Stops taking, finishes what was taken as far as it is journalled, and closes everything."""
+        """Stop receiving, finish everything that is in the journal, and close everything."""
         self.drain()
         self._stop.set()
         for outbox in self.deliveries.outboxes.values():
@@ -185,11 +190,13 @@ class Gateway:
             checks[f"destination {name}"] = {"ok": status.get("error") is None, **status, "repeats": repeats}
         return Health(live=not failed, ready=self._recovered and not self.draining and not failed, checks=checks)
 
-    # --- what REST asks -------------------------------------------------------------------------------------------
+    # --- functions for REST ---------------------------------------------------------------------------------------
 
     def content(self, record: AttachmentRecord) -> WatchedContent:
-        """A finished attachment's bytes. Raises KeyError when they are gone, and DamagedError, as reading them does,
-        when they are not what was received."""
+        """Return a finished attachment's content.
+
+        Raises KeyError when it is gone. Raises DamagedError when it is not what was received; so does reading it.
+        """
         try:
             content = self._open(record)
         except KeyError as gone:
@@ -201,7 +208,7 @@ class Gateway:
         return watched
 
     def verified_content(self, record: AttachmentRecord) -> Content:
-        """As `content`, read whole and compared with its digest, unless that was done lately."""
+        """Return content as `content` does, verified with its digest, unless that was done lately."""
         content = self.content(record)
         now = monotonic()
         if self._verified.get(record.id, -inf) < now - VERIFIED_SECONDS:
@@ -226,11 +233,11 @@ class Gateway:
         return content.read(0, content.size)
 
     def missing_ranges(self, record: AttachmentRecord, limit: int) -> list[tuple[int, int]]:
-        """As `app.service.finishing.parts.missing_ranges`."""
+        """Return the ranges of missing parts; see `app.service.finishing.parts.missing_ranges`."""
         return missing_ranges(record, self.catalog, self.journal, limit)
 
     def delete_attachment(self, attachment_id: str) -> bool:
-        """Removes an attachment for ever; False when there is none."""
+        """Delete an attachment for ever. Return False when there is none."""
         record = self.catalog.attachment(attachment_id)
         if record is None or (state := follow(record.state, Input.DELETE)) is None:
             return False
@@ -242,7 +249,7 @@ class Gateway:
         return True
 
     def quarantined_body(self, record: QuarantineRecord) -> bytes:
-        """A quarantined physical message's body. Raises KeyError when its segment is gone."""
+        """Return a quarantined physical message's body. Raises KeyError when its segment is gone."""
         return bytes(self.quarantined(record).body)
 
     def quarantined(self, record: QuarantineRecord) -> PhysicalMessage:
@@ -250,8 +257,11 @@ class Gateway:
         return quarantined_message(record, self.catalog, self.store, self.journal)
 
     def replay_quarantine(self, quarantine_id: str) -> bool:
-        """Gives a quarantined message, or the attachment that its content spoilt, another try; False when there is
-        none. Raises KeyError when its segment is gone and JournalFull when it cannot be tried at present."""
+        """Process a quarantined message, or the attachment whose content it spoilt, again. Return False when there is
+        none.
+
+        Raises KeyError when its segment is gone, and JournalFull when it cannot be processed at present.
+        """
         record = self.catalog.quarantine_entry(quarantine_id)
         if record is None:
             return False
@@ -269,7 +279,7 @@ class Gateway:
         return True
 
     def _finish_damaged(self, entry: QuarantineRecord) -> bool:
-        """Has an attachment read again of which a part could not be read back: its disk may answer by now."""
+        """Have an attachment read again of which a part could not be read back, as its disk may work again."""
         attachment = self.catalog.attachment(identify(entry.source, entry.correl_id))
         self.catalog.set_quarantine_state(entry.id, "replayed")
         if attachment is not None and follow(attachment.state, Input.REPLAY) is AttachmentState.COMPLETE:
@@ -278,7 +288,7 @@ class Gateway:
         return True
 
     def _attachment_of(self, message: PhysicalMessage) -> AttachmentRecord | None:
-        """The attachment that a message is a part of."""
+        """Return the attachment that a message is a part of; None if there is none."""
         framing = FRAMINGS.get(message.framing)
         if framing is None:
             return None
@@ -287,20 +297,21 @@ class Gateway:
         return None
 
     def check_room(self, wanted: int = 0) -> None:
-        """Raises StoreFull where so many bytes more would take of the room that is kept for what brokers send."""
+        """Raise StoreFull when storing `wanted` bytes would use disk space that is reserved for messages from
+        brokers."""
         free, kept = self.journal.free_bytes(), self.settings.limits.free_bytes
         if free - wanted < kept:
-            raise StoreFull(f"{free} bytes are free, of which limits.free_bytes keeps {kept} for what brokers send")
+            raise StoreFull(f"{free} bytes are free, and limits.free_bytes reserves {kept} for messages from brokers")
 
     def tables(self) -> TableStore:
-        """Where the tables of data sets are. Raises PluginError when the library that reads them is missing."""
+        """Return the store of data set tables. Raises PluginError when the library that reads them is missing."""
         with self._opening_tables:
             if self._tables is None:
                 self._tables = plugins.table_store()(self.settings.tables_url)
             return self._tables
 
     def wait_events(self, after: int, timeout: float) -> list[EventRecord]:
-        """Events behind a number; waits up to `timeout` seconds for the first."""
+        """Return the events after a number; wait up to `timeout` seconds for the first."""
         seen = self.notifier.notifications
         events = self.catalog.events_after(after, EVENTS_AT_ONCE)
         if events or self.draining:
@@ -311,7 +322,7 @@ class Gateway:
     # --- building -------------------------------------------------------------------------------------------------
 
     def _keep_lock(self) -> None:
-        """Ends everything when another gateway has taken over: brokers give it what is not acknowledged."""
+        """Stop the gateway when another one has taken over. Brokers give it the messages that are not acknowledged."""
         try:
             keep_lock(self._context, self._stop)
         except CatalogTaken:

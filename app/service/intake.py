@@ -1,11 +1,11 @@
-"""Transport -> journal -> acknowledgement.
+"""The intake: transport -> journal -> acknowledgement.
 
-Every receiver hands its messages to one `Journaler`. Its thread takes all that has come meanwhile (group commit),
-writes and flushes it once, and only then lets the receivers acknowledge. What was written goes on to assembly, where
-that is in this process.
+Every receiver hands its messages to one `Journaler`. Its thread takes all messages that have come meanwhile (group
+commit), writes and flushes them once, and only then lets the receivers acknowledge. Written messages go on to assembly,
+if that is in this process.
 
-The backlog is bounded in bytes: a receiver that submits more waits, and so does its broker. When the disk has less room
-than the limit, or the journal takes nothing, messages wait here unacknowledged and are tried again.
+The backlog is bounded in bytes. A receiver that submits more waits, and so does its broker. When the disk has less free
+space than the limit, or the journal cannot be written, messages wait here unacknowledged and are tried again.
 """
 
 from collections import deque
@@ -32,11 +32,11 @@ log = logger(__name__)
 
 BATCH_BYTES = 4 << 20
 MESSAGE_BYTES = 2048
-"""What a physical message takes in memory beside its body and its properties; the backlog counts it, lest small
-messages fill memory."""
+"""The memory of a physical message apart from its body and its properties, in bytes. The backlog counts it, so that
+many small messages cannot fill memory."""
 LARGEST_APPEND = 64 << 20
-"""Messages that one call may give to the journal, by what they take: a batch's properties are one column of texts,
-which may hold 2 GiB."""
+"""The most bytes of messages in one call of the journal. A batch's properties are one column of texts, which may hold 2
+GiB."""
 ROOM_CHECK_SECONDS = 0.5
 RETRY_SECONDS = 0.5
 
@@ -57,7 +57,7 @@ class _Stored(NamedTuple):
 
 
 class Journaler:
-    """The intake of all receivers; `run` is the journal's one writing thread. What was written goes on to `forward`."""
+    """The intake of all receivers. `run` is the journal's only writing thread. Written messages go on to `forward`."""
 
     def __init__(self, context: ServiceContext, forward: Forward = lambda _positions, _messages: None) -> None:
         self._journal, self._metrics, self._limits = context.journal, context.metrics, context.settings.limits
@@ -69,7 +69,7 @@ class Journaler:
         self._stopping = False
         self._room_checked = 0.0
         self.holding: str | None = None
-        """Why nothing is taken at present, None while all is well."""
+        """The reason why nothing is received at present; None while all is well."""
         self._metrics.backlog_bytes.set_function(lambda: self._bytes)
         self._metrics.backlog_messages.set_function(lambda: self._messages)
         self._metrics.taking.set_function(lambda: self.holding is None)
@@ -92,11 +92,11 @@ class Journaler:
             self._changed.notify_all()
 
     def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
-        """As `app.ports.Intake.refuse`."""
+        """Queue a message that cannot be read; see `app.ports.Intake.refuse`."""
         self.submit([message.unreadable(code, why)], on_durable)
 
     def _limited(self, message: PhysicalMessage) -> PhysicalMessage:
-        """The message, or as much of it as goes to quarantine."""
+        """Return the message, or the part of it that goes to quarantine when its properties are too large."""
         length, limit = properties_length(message.properties), self._limits.properties_bytes
         if length <= limit:
             return message
@@ -105,13 +105,13 @@ class Journaler:
         return message._replace(properties=kept).unreadable("properties-too-large", why)
 
     def run(self) -> None:
-        """Writes until `stop`, and then what had been submitted before."""
+        """Write until `stop`, and then the messages that were submitted before."""
         while batch := self._take():
             if not self._write(batch):
                 return
 
     def stop(self) -> None:
-        """Takes nothing more; `run` returns when all that was taken is written, or at once when it cannot be."""
+        """Take no more messages. `run` returns when all taken messages are written, or at once when they cannot be."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -140,7 +140,7 @@ class Journaler:
             try:
                 submission.on_durable()
             except Exception:
-                log.exception("a receiver failed to acknowledge")
+                log.exception("acknowledgement_failed")
         with self._changed:
             self._bytes -= sum(submission.size for submission in batch)
             self._messages -= len(taken)
@@ -150,10 +150,10 @@ class Journaler:
         return True
 
     def _store(self, messages: Sequence[PhysicalMessage]) -> _Stored | None:
-        """Writes messages until that works; None at the end.
+        """Write messages until that works. Return None after `stop`.
 
-        No message stops the others: what the journal cannot write is halved until the one is found that is at fault,
-        and that one is written as far as it can be, for quarantine.
+        No message stops the others. Messages that the journal cannot write are halved until the faulty one is found. As
+        much of that one as possible is written, for quarantine.
         """
         while True:
             try:
@@ -177,7 +177,7 @@ class Journaler:
         return stored
 
     def _store_bare(self, message: PhysicalMessage, error: Exception) -> _Stored | None:
-        """Writes a message that could not be written: as it is after all, or what is left of it."""
+        """Write a message that could not be written: unchanged if that works now, or else a part of it."""
         why = f"the journal cannot write it: {type(error).__name__}: {str(error).partition(chr(10))[0][:500]}"
         while True:
             for form in (message, *_as_far_as_it_goes(message, why)):
@@ -191,7 +191,7 @@ class Journaler:
                 return None
 
     def _pause(self) -> bool:
-        """Waits before the next try; true at the end."""
+        """Wait before the next attempt. Return True after `stop`."""
         with self._changed:
             return self._changed.wait_for(lambda: self._stopping, RETRY_SECONDS)
 
@@ -216,15 +216,15 @@ class Journaler:
         free = self._journal.free_bytes()
         if free >= self._limits.free_bytes:
             return True
-        self._hold(f"{free} bytes are free where the journal lies, fewer than the limit of {self._limits.free_bytes}")
+        self._hold(f"{free} bytes are free for the journal, limits.free_bytes asks for {self._limits.free_bytes}")
         return False
 
     def _hold(self, why: str | None) -> None:
         if (why is None) != (self.holding is None):
             if why is None:
-                log.info("taking from brokers again")
+                log.info("receiving_resumed")
             else:
-                log.error("taking nothing from brokers", reason=why)
+                log.error("receiving_paused", reason=why)
         self.holding = why
 
     def _count(self, messages: Sequence[PhysicalMessage]) -> None:
@@ -236,7 +236,7 @@ class Journaler:
 
 
 def _pieces(messages: list[PhysicalMessage]) -> Iterator[list[PhysicalMessage]]:
-    """All of them, as many at once as the journal should be given."""
+    """Yield all messages, in lists of the size that one call of the journal should have."""
     piece: list[PhysicalMessage] = []
     size = 0
     for message in messages:
@@ -249,7 +249,7 @@ def _pieces(messages: list[PhysicalMessage]) -> Iterator[list[PhysicalMessage]]:
 
 
 def _as_far_as_it_goes(message: PhysicalMessage, why: str) -> Iterator[PhysicalMessage]:
-    """What is left of a message without the descriptor fields and properties, and without its body, too."""
+    """Yield a message without descriptor fields and properties, then one without its body, too."""
     for body in (message.body, b""):
         bare = PhysicalMessage(message.source, message.framing, body=body, received_at=message.received_at)
         yield bare.unreadable("unwritable", why)

@@ -1,7 +1,7 @@
-"""What quarantine keeps of a physical message, and tells of it.
+"""The quarantine's records and copies of physical messages.
 
-A message is copied, so that it keeps no journal segment: a small one to the catalog, at once, in the transaction that
-tells of it; a larger one to the content store, when its segment is to go. Reading, tracing and replaying work from the
+A message is copied, so that it keeps no journal segment. A small one goes to the catalog at once, in the transaction of
+its record. A larger one goes to the content store before its segment is retired. Reading, tracing and replaying use the
 copy.
 """
 
@@ -20,19 +20,19 @@ from app.service.context import ServiceContext
 log = logger(__name__)
 
 IN_CATALOG = 4096
-"""Bytes of a message, its fields among them, that the catalog takes."""
+"""The most bytes of a message, including its fields, that are copied to the catalog."""
 
 COPIED_AT_ONCE = 200
-"""Messages that one call copies: each large one is an object, on disk before its segment goes."""
+"""The most messages that one call copies. Each large one is an object that is on disk before its segment is retired."""
 
 _BYTES = frozenset(("correl_id", "message_id", "group_id"))
 
 Entry = tuple[QuarantineRecord, QuarantineCopy | None]
-"""What quarantine tells of a message, and the copy of a small one."""
+"""The quarantine record of a message, and the copy of a small one."""
 
 
 def quarantine_record(position: int, message: PhysicalMessage, error: TheirError) -> QuarantineRecord:
-    """What quarantine tells of a physical message whose bytes are in the journal; its identifier is its place there."""
+    """Return the quarantine record of a physical message in the journal. Its identifier is its position there."""
     return QuarantineRecord(
         id=f"{position:016x}",
         source=message.source,
@@ -49,25 +49,25 @@ def quarantine_record(position: int, message: PhysicalMessage, error: TheirError
 
 
 def damaged_part(record: AttachmentRecord, position: int, error: TheirError) -> QuarantineRecord:
-    """Return what quarantine says of a part that cannot be read back: no more than of which attachment it is."""
+    """Return the quarantine record of a part that cannot be read back. Only its attachment is known."""
     known = PhysicalMessage(record.source, "", correl_id=record.correl_id, received_at=record.last_received_at)
     return quarantine_record(position, known, error)
 
 
 def quarantine_entry(position: int, message: PhysicalMessage, error: TheirError) -> Entry:
-    """What quarantine tells of a physical message, and the copy of a small one."""
+    """Return the quarantine record of a physical message, and the copy of a small one."""
     record = quarantine_record(position, message, error)
     copy = small_copy(record.id, message)
     return (record, None) if copy is None else (replace(record, in_journal=False), copy)
 
 
 def copy_name(quarantine_id: str) -> str:
-    """The object of the content store that holds a quarantined message's body."""
+    """Return the name of the content store's object that holds a quarantined message's body."""
     return f"quarantine/{quarantine_id}"
 
 
 def small_copy(quarantine_id: str, message: PhysicalMessage) -> QuarantineCopy | None:
-    """The copy of a message that fits in the catalog, None for a larger one."""
+    """Return the copy of a message that fits in the catalog; None for a larger one."""
     if len(message.body) > IN_CATALOG:
         return None
     descriptor = pack_descriptor(message)
@@ -77,7 +77,7 @@ def small_copy(quarantine_id: str, message: PhysicalMessage) -> QuarantineCopy |
 
 
 def pack_descriptor(message: PhysicalMessage) -> bytes:
-    """A message's fields but its body, in JSON."""
+    """Return a message's fields except its body, in JSON."""
     said: dict[str, Any] = {}
     values: Iterable[Any] = message
     for name, value in zip(PhysicalMessage._fields, values, strict=True):
@@ -89,7 +89,7 @@ def pack_descriptor(message: PhysicalMessage) -> bytes:
 
 
 def unpack_descriptor(descriptor: bytes, body: bytes) -> PhysicalMessage:
-    """The message of a descriptor and a body."""
+    """Return the message with this descriptor and body."""
     said: dict[str, Any] = json.loads(descriptor)
     said.update((name, bytes.fromhex(said[name])) for name in _BYTES)
     return PhysicalMessage(**said, body=body)
@@ -98,7 +98,7 @@ def unpack_descriptor(descriptor: bytes, body: bytes) -> PhysicalMessage:
 def quarantined_message(
     record: QuarantineRecord, catalog: QuarantineCatalog, store: ContentStore, journal: JournalReader
 ) -> PhysicalMessage:
-    """A quarantined message with a body of its own. Raises KeyError when its bytes are gone."""
+    """Return a quarantined message with its own copy of the body. Raises KeyError when its bytes are gone."""
     copy = catalog.quarantine_copy(record.id)
     if copy is None:
         message = journal.read(Position.unpack(record.position))
@@ -108,8 +108,10 @@ def quarantined_message(
 
 
 def copy_quarantined(context: ServiceContext, segment: int) -> None:
-    """Copies messages of up to `limits.quarantine_body` from segments before this one, the oldest first. Larger ones
-    keep their segment until retention removes their entries."""
+    """Copy messages of up to `limits.quarantine_body` from segments before this one, the oldest first.
+
+    Larger messages keep their segment until retention removes their entries.
+    """
     below = Position(segment, 0, 0).pack()
     entries = context.catalog.uncopied_quarantine(below, context.settings.limits.quarantine_body, COPIED_AT_ONCE)
     if not entries:

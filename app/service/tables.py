@@ -1,4 +1,4 @@
-"""Tables as they are read: found by name, one version at a time."""
+"""Tables for reading: found by name, one version at a time."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
 
 APPLICATION = "attachment-gateway"
-"""By which tables know the transactions of the pipeline, whose numbers are packed journal positions."""
+"""The application in the tables' transactions of the pipeline. Their numbers are packed journal positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class OpenTable:
 
 
 def outline(store: TableStore, name: str) -> tuple[TableVersion, pa.Schema]:
-    """What a table of just this name is like, and its columns. Raises KeyError when there is none."""
+    """Return the version and the columns of the table with exactly this name. Raises KeyError when there is none."""
     if name == QUALITY:
         opened = open_table(store, name)
         return opened.version, opened.schema
@@ -36,7 +36,7 @@ def outline(store: TableStore, name: str) -> tuple[TableVersion, pa.Schema]:
 
 
 def described(table: OpenTable) -> Contents:
-    """What is known of a table's columns, as of a data set's variables; notes tell how they came to be, too."""
+    """Return the contents of a table, as of a data set; notes also tell how its columns came to be."""
     found = contents(table.schema, table.version.rows)
     variables = [
         variable._replace(notes=(*variable.notes, *remarks(table.schema.field(variable.column))))
@@ -46,15 +46,15 @@ def described(table: OpenTable) -> Contents:
 
 
 def reached(store: TableStore, name: str) -> Position | None:
-    """How far in the journal the pipeline was when it last committed to a table; None where it is not its own."""
+    """Return the pipeline's journal position at its last commit to a table; None for a table of another writer."""
     transaction = store.reached(name, APPLICATION)
     return None if transaction is None else Position.unpack(transaction)
 
 
 def find_name(store: TableStore, name: str) -> str:
-    """The table's name as it is written, however it was asked for: names of SAS are alike in any case.
+    """Return the table's exact name for a name in any case, since names in SAS ignore case.
 
-    Raises KeyError when there is none of this name, or several and none of them exactly.
+    Raises KeyError when there is no such table, or several and none with the exact name.
     """
     names = store.names()
     if name in names:
@@ -66,10 +66,10 @@ def find_name(store: TableStore, name: str) -> str:
 
 
 def open_table(store: TableStore, name: str) -> OpenTable:
-    """The newest version of a table, by its name in any case. Raises KeyError when there is none."""
+    """Return the newest version of a table, by its name in any case. Raises KeyError when there is none."""
     exact = find_name(store, name)
     opened = _open(store, exact)
-    while store.describe(exact).version != opened.version.version:  # committed to meanwhile
+    while store.describe(exact).version != opened.version.version:  # another version was committed meanwhile
         opened = _open(store, exact)
     return opened
 
@@ -80,7 +80,7 @@ def _open(store: TableStore, name: str) -> OpenTable:
 
 
 def _summed(table: OpenTable) -> OpenTable:
-    """Quality, which is kept as increments, as the sums of them."""
+    """Return the quality table, which is stored as increments, with its sums."""
     from pyarrow.dataset import InMemoryDataset  # noqa: PLC0415 - takes a quarter of a second to load
 
     rows = summed(table.dataset.to_batches())

@@ -37,20 +37,19 @@ class Worker:
 
 
 def repeat(every: float, stop: Event, work: Callable[[], None]) -> None:
-    """Calls `work` every so many seconds until `stop` is set. What it raises is logged once, and the next call tries
-    again."""
+    """Call `work` every `every` seconds until `stop` is set. An error is logged once, and the next call tries again."""
     fault = Recurring(log, "periodic_work", worker=current_thread().name)
     while not stop.wait(every):
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             fault.failed(error)
         else:
             fault.worked()
 
 
 class Notifier:
-    """Wakes every waiter when notified. `notifications` counts, so that none between two looks is missed."""
+    """Wakes every waiter when notified. `notifications` counts, so that a waiter misses none between two calls."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -62,7 +61,7 @@ class Notifier:
             self._changed.notify_all()
 
     def wait(self, seen: int, timeout: float) -> int:
-        """Wait until there were more notifications than `seen`, or for so many seconds; return how many there were."""
+        """Wait until there were more notifications than `seen`, or for `timeout` seconds; return their number."""
         with self._changed:
             self._changed.wait_for(lambda: self.notifications > seen, timeout)
             return self.notifications
@@ -72,7 +71,9 @@ THRESHOLDS = (50_000, 20, 50)
 
 
 def collect_seldom() -> None:
-    """What is there now stays for good, and is not looked through again and again. Messages make many short-lived
-    objects and no cycles: collecting seldom is worth a tenth of the processor."""
+    """Exempt all present objects from garbage collection, and collect the others seldom.
+
+    Messages make many short-lived objects and no cycles. Collecting seldom saves a tenth of the processor time.
+    """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

@@ -187,7 +187,7 @@ def test_groups_go_on_where_the_broker_went_away(tmp_path: Path) -> None:
 
 def test_names_that_leave_no_room_for_bytes_cannot_be_sent(tmp_path: Path) -> None:
     with running(tmp_path, max_body=500) as ended:
-        assert "no room for the names" in ended([(AttachmentKind.BINARY_FILE, "n" * 500, b"")])
+        assert "too long for the broker" in ended([(AttachmentKind.BINARY_FILE, "n" * 500, b"")])
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def test_segments_that_overlap_quarantine_the_group(tmp_path: Path) -> None:
         receive(context, [first, second._replace(offset=2), last])
         record = received(context, sent.identifier)
         assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, "bad-group")
-        why = "message 1 has a part at offset 2, where byte 4 of message 1 belongs"
+        why = "message 1 has a part at offset 2, where byte 4 of message 1 is expected"
         assert record.reason == f"offset: {why}"
         assert quarantined(context) == [("bad-group", why)]
         gateway = Gateway(context, {}, {})

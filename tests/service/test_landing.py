@@ -344,7 +344,7 @@ def test_the_archive_of_another_journal_is_left_alone(start: Start, tmp_path: Pa
         landing.land(landing.messages(landing.file()))
         sweep(landing)
     error = until(lambda: landing.gateway.health().checks["archive"]["error"])
-    assert "the archive is that of the journal " in error
+    assert "the archive belongs to the journal " in error
     assert sweep(landing) == [1, 2, 3]
     assert {path: path.read_bytes() for path in archive.glob("*.arrows")} == {copy: before}
 

@@ -1,1 +1,1 @@
-"""Attachments are put together: in this process, or by a job on Spark that reads the same journal."""
+"""The assembly of attachments: in this process, or by a job on Spark that reads the same journal."""

@@ -1,11 +1,11 @@
-"""Journal -> framing -> assembly -> catalog.
+"""The assembler: journal -> framing -> assembly -> catalog.
 
-One thread takes what the journal has written, in the journal's order. The catalog hears of it in checkpoints, each of
-which holds the journal position that it includes: start-up replays the journal from there (`recover`), and gets the
-same state. A checkpoint is made when there is nothing more to do, or after `CHECKPOINT_SECONDS`.
+One thread assembles the journal's messages in the journal's order. It writes checkpoints to the catalog. Each one holds
+the journal position that it includes. At the start the journal is replayed from there (`recover`), which gives the same
+state. A checkpoint is made when there is nothing more to do, or after `CHECKPOINT_SECONDS`.
 
-When the catalog fails (a full disk, a database that is away), what is in memory is given up and the journal is replayed
-once the catalog works again. Meanwhile the queue before this thread fills, and the brokers wait.
+When the catalog fails (a full disk, no connection to the database), the state in memory is dropped. The journal is
+replayed once the catalog works again. Meanwhile the queue before this thread fills, and the brokers wait.
 """
 
 from collections import deque
@@ -51,12 +51,12 @@ from app.service.quarantine import quarantine_entry
 CHECKPOINT_SECONDS = 0.25
 QUEUED_BATCHES = 3
 CHANGES_WAITING = 1000
-"""Changes that wait to be made; of more, the oldest is left to be asked for again."""
+"""The most changes that wait to be made. Beyond that the oldest is dropped, to be asked for again."""
 RETRY_SECONDS = 0.5
 
 _PARTS = (PartArrived, GroupPart)
 _NO_PART = (Repeated, Refused, ApplicationMessage)
-"""The effects of what came as a part and is none, or none that is new."""
+"""The effects of a part that is not taken as a new part."""
 
 log = logger(__name__)
 
@@ -69,7 +69,7 @@ class _Work(NamedTuple):
 
 @dataclass(slots=True)
 class _Unsaved:
-    """What the next checkpoint will hold beside the machine's changes."""
+    """The contents of the next checkpoint, apart from the machine's changes."""
 
     progress: int | None = None
     quarantine: list[QuarantineRecord] = field(default_factory=list)
@@ -81,21 +81,23 @@ class _Unsaved:
 
 
 class _Messages(NamedTuple):
-    """The message that was just applied, and those before it that the journal still has."""
+    """The message that was just applied, and the earlier ones that the journal still has."""
 
     context: ServiceContext
     at: int
     applied: PhysicalMessage
 
     def message(self, position: int) -> PhysicalMessage | None:
-        """As `app.assembly.interpretation.Messages`. An earlier message waited with an attachment; when that expired,
-        the journal may have let it go."""
+        """Return a message, as `app.assembly.interpretation.Messages`.
+
+        An earlier message waited with an attachment. When that expired, the journal may have removed the message.
+        """
         if position == self.at:
             return self.applied
         try:
             return self.context.journal.read(Position.unpack(position))
         except KeyError:
-            log.warning("a message that waited is no longer in the journal", position=position)
+            log.warning("message_gone", position=position)
             return None
         except DamagedError as error:
             log.error("message_damaged", position=position, reason=str(error))  # noqa: TRY400 - a fault of the disk
@@ -103,18 +105,18 @@ class _Messages(NamedTuple):
             return None
 
     def body(self, position: int) -> bytes | memoryview:
-        """As `app.assembly.interpretation.Messages`."""
+        """Return the body of a message, as `app.assembly.interpretation.Messages`."""
         if position == self.at:
             return self.applied.body
         try:
             (body,) = self.context.journal.bodies([Position.unpack(position)])
         except KeyError as gone:
-            raise DamagedError("its place in the journal is gone") from gone
+            raise DamagedError("its journal segment is gone") from gone
         return body
 
 
 class Assembler:
-    """Feeds the assembly machine and carries out its effects."""
+    """Passes messages to the assembly machine and carries out its effects."""
 
     def __init__(
         self,
@@ -139,8 +141,10 @@ class Assembler:
         self._forget()
 
     def put(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:
-        """Queues what the journal has written; waits while the queue is full. Nothing is queued at the end: the journal
-        has it."""
+        """Queue messages that the journal has written; wait while the queue is full.
+
+        After `stop` nothing is queued: the journal has the messages.
+        """
         work = _Work(list(zip(positions, messages, strict=True)))
         while not self._stopping.is_set():
             try:
@@ -150,13 +154,13 @@ class Assembler:
             return
 
     def between(self, change: Change) -> None:
-        """Has a change made between two messages, when all before it is in the catalog."""
+        """Have a change made between two messages, after everything before it is in the catalog."""
         self._changes.append(change)
         with suppress(Full):
             self._queue.put_nowait(_Work([]))
 
     def recover(self) -> int:
-        """Replays what the journal holds behind the catalog's last checkpoint; returns how many messages there were."""
+        """Replay the journal after the catalog's last checkpoint; return the number of messages."""
         progress = self._context.catalog.progress()
         self._dialects = {**self._context.catalog.source_dialects(), **self._configured}
         replayed = 0
@@ -170,7 +174,7 @@ class Assembler:
         return replayed
 
     def run(self) -> None:
-        """Assembles what is put until `stop`, and then what was put before."""
+        """Assemble queued messages until `stop`, and then the messages that were queued before."""
         try:
             while not self._assemble_all():
                 if not self._start_over():
@@ -179,7 +183,7 @@ class Assembler:
             self._incremental.close()
 
     def _assemble_all(self) -> bool:
-        """Assembles what is put until the end; False when something failed."""
+        """Assemble queued messages until the end. Return False when something failed."""
         try:
             while (work := self._next()) is not None:
                 while self._changes:
@@ -188,13 +192,13 @@ class Assembler:
                     self._assemble(self._news(work.messages))
                     self._save_if_due()
             self.save()
-        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
             return False
         return True
 
     def check(self) -> dict[str, Any]:
-        """For health and people."""
+        """Return the state of assembly for the health report."""
         return {"ok": self._fault.error is None, "error": self._fault.error}
 
     def stop(self) -> None:
@@ -203,7 +207,8 @@ class Assembler:
             self._queue.put_nowait(None)
 
     def _change(self, change: Change) -> None:
-        """What was changed is read from the catalog when it is needed again; so are all messages, which are few."""
+        """Make a change. The changed attachments, and all messages (which are few), are then read from the catalog when
+        needed."""
         self.save()
         for key in change():
             if (gone := self._assembly.attachments.pop(key, None)) is not None:
@@ -218,22 +223,22 @@ class Assembler:
             return None if self._stopping.is_set() else self._queue.get()
 
     def _news(self, messages: list[tuple[Position, PhysicalMessage]]) -> list[tuple[Position, PhysicalMessage]]:
-        """Without what a replay of the journal has brought before."""
+        """Return the messages without those that a replay of the journal has brought before."""
         if messages[0][0].pack() > self._reached:
             return messages
         return [(position, message) for position, message in messages if position.pack() > self._reached]
 
     def _start_over(self) -> bool:
-        """Replays the journal until that works; False when it did not before `stop`.
+        """Replay the journal until that works. Return False when it did not work before `stop`.
 
-        The last checkpoint may have been made, and what follows from it not: that is left to finishing to find.
+        The last checkpoint may have been made, but not the steps after it. Finishing finds what was left.
         """
         while not self._stopping.wait(RETRY_SECONDS):
             self._forget()
             try:
                 self.recover()
                 self._finish_what_is_left()
-            except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            except Exception as error:  # noqa: BLE001 - `Recurring` logs it
                 self._fault.failed(error)
             else:
                 self._fault.worked()
@@ -297,7 +302,7 @@ class Assembler:
         return event
 
     def _remember(self, source: str, dialects: int) -> None:
-        """What a source's senders have in common so far; a sender that shares nothing starts anew."""
+        """Record the dialects that a source's senders have in common. A sender that shares none starts anew."""
         if source in self._configured:
             return
         known = self._dialects.get(source, dialect.ALL)
@@ -305,7 +310,7 @@ class Assembler:
             self._dialects[source] = self._unsaved.dialects[source] = common
 
     def _load(self, readable: Sequence[tuple[int, PhysicalMessage, Event]]) -> None:
-        """Brings what the catalog knows of these events' correlids into the machine: attachments, then messages."""
+        """Load the catalog's rows for the correlids of these events into the machine: attachments, then messages."""
         catalog, held, messages = self._context.catalog, self._assembly.attachments, self._assembly.messages
         wanted = _by_source(self._unknown_keys(readable))
         segments = segments_of(self._context.journal) if wanted else set()
@@ -325,13 +330,16 @@ class Assembler:
                 yield from (key for key in self._assembly.keys(message.source, event) if key not in held)
 
     def _held(self, record: AttachmentRecord, segments: set[int]) -> Attachment:
-        """An attachment with the parts that the journal has: others, which are gone, may come again."""
+        """Return an attachment with the parts that the journal has. Parts that are gone may come again."""
         record, parts, _ = held_parts(record, self._context.catalog, segments)
         return Attachment(record, parts)
 
     def _without_gone(self, key: Key, first: int | None) -> bool:
-        """Whether an attachment has parts in memory that the journal has no more, as it has none at `first`; they are
-        forgotten, so that what comes again is taken."""
+        """Remove from memory the parts of an attachment that the journal no longer has, if the one at `first` is among
+        them.
+
+        Return whether parts were removed, so that the same parts are taken when they come again.
+        """
         held = self._assembly.attachments.get(key)
         if first is None or held is None or held.record.state is not AttachmentState.RECEIVING:
             return False
@@ -361,7 +369,7 @@ class Assembler:
             case Duplicate(_, attachment):
                 self._context.metrics.duplicates.labels(source).inc()
                 if attachment is not None and self._assembly.waits_for_parts(attachment):
-                    self._unsaved.healed.append(attachment)  # what could not be read can be read again, it seems
+                    self._unsaved.healed.append(attachment)  # the part that could not be read is readable again
             case Unreadable(attachment, first, again, damage):
                 self._heal(attachment, first, again, damage)
             case Answered(address, answer):
@@ -369,7 +377,7 @@ class Assembler:
                 self._unsaved.applications.append(address)
 
     def _heal(self, attachment: str, first: int, again: int, error: DamagedError) -> None:
-        """Takes what came again in the place of what is damaged."""
+        """Replace a damaged part by the same part that came again."""
         self._incremental.leave(attachment)
         self._context.metrics.damage.labels("assembly").inc()
         is_to_finish = self._assembly.replace_part(attachment, first, again)
@@ -391,7 +399,7 @@ class Assembler:
             self.save()
 
     def save(self) -> None:
-        """Makes a checkpoint of all that has changed, and lets finishing begin for what is complete."""
+        """Make a checkpoint of all changes, and pass complete attachments to finishing."""
         self._saved_at = monotonic()
         unsaved, self._unsaved = self._unsaved, _Unsaved()
         if unsaved.progress is None:
@@ -414,7 +422,7 @@ class Assembler:
         self._context.notifier.notify()
 
     def _complete_messages(self, answered: list[MessageRecord]) -> None:
-        """Messages whose application message has come may be complete now."""
+        """Complete the messages whose application message has come and whose attachments are finished."""
         attachments = [attachment for message in answered for attachment in message.attachments]
         alone = [message.id for message in answered if not message.attachments]
         complete_messages(self._context.catalog, attachments, self._context.clock.now(), alone)
@@ -425,7 +433,7 @@ def _packed(work: Iterable[tuple[Position, PhysicalMessage]]) -> Iterator[tuple[
 
 
 def _by_source(keys: Iterable[Key]) -> dict[str, list[bytes]]:
-    """Correlids by their source, each once."""
+    """Return correlids by their source, each once."""
     found: dict[str, dict[bytes, None]] = {}
     for source, correl_id in keys:
         found.setdefault(source, {})[correl_id] = None

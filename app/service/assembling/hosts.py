@@ -1,7 +1,7 @@
-"""Who puts attachments together: this process, or a job on Spark that reads the same journal.
+"""The hosts of assembly: this process, or a job on Spark that reads the same journal.
 
-Either way the catalog and the content store say what has come of it, and the gateway does all the rest: it takes from
-brokers, settles, expires, retires, sends and answers.
+Either way the results are in the catalog and the content store. The gateway does the rest: it receives, settles,
+expires, retires segments, sends and answers.
 """
 
 from collections.abc import Callable
@@ -27,27 +27,27 @@ Mark = Callable[[], object]
 
 
 class Assembling(Protocol):
-    """What the gateway asks of whoever puts attachments together."""
+    """The functions of a host of assembly that the gateway calls."""
 
     workers: list[Worker]
 
     def recover(self) -> None:
-        """Does what an earlier process left. Call it before anything is journalled."""
+        """Do the work that an earlier process left. Call it before anything is written to the journal."""
 
     def stop(self) -> None:
-        """End the workers, as soon as they have done what was journalled."""
+        """Stop the workers after they have assembled everything in the journal."""
 
     def between(self, change: Change) -> None:
-        """Has a change made of what is assembled, when no message is."""
+        """Have a change made of assembled attachments, between two messages."""
 
     def finish_again(self, attachment_id: str) -> None:
-        """Has the content of an attachment that the catalog calls complete read again."""
+        """Have the content of a complete attachment read again."""
 
     def may_go(self, segment: int) -> bool:
-        """Whether it can do without a segment that it has reached and that no attachment needs."""
+        """Tell whether assembly no longer needs a segment that it has passed and that no attachment needs."""
 
     def check(self) -> dict[str, Any]:
-        """For health and people."""
+        """Return the state of assembly for the health report."""
 
 
 class Embedded:
@@ -65,7 +65,7 @@ class Embedded:
     def recover(self) -> None:
         replayed = self._assembler.recover()
         if replayed:
-            log.info("journal replayed", messages=replayed)
+            log.info("journal_replayed", messages=replayed)
         self._finisher.recover()
 
     def stop(self) -> None:
@@ -88,19 +88,21 @@ class Embedded:
 
 
 def journal_again(journaler: Journaler, message: PhysicalMessage, mark: Mark) -> None:
-    """Has a message assembled again, as if it came now; `mark` says that this will be so. Raises JournalFull."""
+    """Have a message assembled again, as if it came now. Raises JournalFull.
+
+    `mark` is called once the message is in the journal.
+    """
     journalled = Event()
     if (holding := journaler.holding) is not None:
         raise JournalFull(holding)
     journaler.submit([message], journalled.set)
     if not journalled.wait(REPLAY_SECONDS):
-        raise JournalFull(journaler.holding or "the journal takes nothing at present")
+        raise JournalFull(journaler.holding or "the journal cannot be written at present; try again later")
     mark()
 
 
 class Behind(NamedTuple):
-    """How far assembly is behind the journal: sealed segments that it has not reached, and how many seconds ago the
-    first of them was sealed."""
+    """The lag of assembly: the sealed segments not assembled yet, and the seconds since the first was sealed."""
 
     segments: int = 0
     seconds: float = 0.0
@@ -120,7 +122,7 @@ class Landing:
         context.metrics.assembly_behind_seconds.set_function(lambda: self.behind().seconds)
 
     def recover(self) -> None:
-        """Nothing: the job goes on where it was."""
+        """Do nothing: the job continues where it was."""
 
     def stop(self) -> None:
         self._stopping.set()
@@ -128,22 +130,25 @@ class Landing:
             worker.join(STOP_SECONDS)
 
     def between(self, change: Change) -> None:
-        """The job's own state follows by `app.service.retention.expiry`."""
+        """Make a change at once. `app.service.retention.expiry` tells the job about it."""
         at_once(change)
 
     def finish_again(self, attachment_id: str) -> None:
-        """The job reads with its next batch whatever the catalog calls complete."""
+        """Do nothing: the next batch of the job reads every attachment that the catalog calls complete."""
 
     def may_go(self, segment: int) -> bool:
-        """A job that is killed between committing a batch and noting that it has does the same batch again. So what it
-        has read since the progress before the last one stays, and everything while that is not known."""
+        """Tell whether the job no longer needs a segment.
+
+        A job that is killed after it commits a batch, but before it notes that, does the same batch again. So segments
+        after the progress before the last one stay. All segments stay while that progress is not known.
+        """
         return self._reached_before is not None and segment <= Position.unpack(self._reached_before).segment
 
     def check(self) -> dict[str, Any]:
         return {"ok": True, "by": "spark", "behind": self.behind()._asdict()}
 
     def behind(self) -> Behind:
-        """The job takes segments whole: one that its progress lies in is done."""
+        """Return the lag of the job. It takes whole segments, so the segment of its progress is done."""
         progress = self._context.catalog.progress()
         reached = -1 if progress is None else Position.unpack(progress).segment
         waiting = [
@@ -156,7 +161,7 @@ class Landing:
         return Behind(len(waiting), max(0, self._context.clock.now() - min(waiting)) / 1e6)
 
     def _listen(self) -> None:
-        """Notify those who wait for events of what the job has logged, and follow its progress."""
+        """Notify those who wait for events of the job's new events, and follow its progress."""
         progress = self._context.catalog.progress()
         if progress != self._reached:
             self._reached_before, self._reached = self._reached, progress

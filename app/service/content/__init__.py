@@ -1,1 +1,1 @@
-"""Finished content: where its bytes are, whether they are still those that were received, and how they are copied."""
+"""Finished content: the places of its bytes, the detection of damage, and the copies in the content store."""

@@ -1,4 +1,4 @@
-"""A finished attachment's bytes, wherever they lie, and as seekable files."""
+"""The bytes of a finished attachment, wherever they are stored, and seekable files over them."""
 
 import io
 from array import array
@@ -13,21 +13,21 @@ from app.model.records import AttachmentRecord, Extent
 from app.ports import ContentStore, Journal, JournalReader, JournalReferences
 
 PIECE = 1 << 20
-"""Bytes a read yields at a time, at most."""
+"""The most bytes that a read yields at a time."""
 
 
 def object_name(attachment_id: str) -> str:
-    """The object of the content store that holds an attachment's content."""
+    """Return the name of the content store's object that holds an attachment's content."""
     return f"attachments/{attachment_id}"
 
 
 class Content(Protocol):
-    """Bytes that can be read from any place."""
+    """Bytes that can be read from any offset."""
 
     size: int
 
     def read(self, offset: int, length: int) -> Iterator[memoryview]:
-        """Those bytes in pieces of at most 1 MiB. `offset + length` must not exceed `size`."""
+        """Yield these bytes in pieces of at most 1 MiB. `offset + length` must not exceed `size`."""
 
 
 class StoredContent:
@@ -41,7 +41,7 @@ class StoredContent:
 
 
 class JournalContent:
-    """Content that still lies in the journal, as extents."""
+    """Content that is still in the journal, as extents."""
 
     def __init__(self, journal: JournalReader, extents: Sequence[Extent]) -> None:
         self._journal, self._extents = journal, extents
@@ -77,7 +77,7 @@ class JournalContent:
 def open_content(
     record: AttachmentRecord, catalog: JournalReferences, store: ContentStore, journal: Journal
 ) -> Content:
-    """The content of a finished attachment. Raises KeyError when it is gone."""
+    """Return the content of a finished attachment. Raises KeyError when it is gone."""
     if record.storage == "store" and record.object_name is not None and record.size is not None:
         return StoredContent(store, record.object_name, store.size(record.object_name))
     if record.storage == "journal":
@@ -92,7 +92,7 @@ READ_BYTES = 1 << 20
 
 @contextmanager
 def opened(store: ContentStore, name: str) -> Iterator[BinaryIO]:
-    """An object, read from any place. Raises KeyError when there is none."""
+    """Open an object as a seekable file. Raises KeyError when there is none."""
     path = store.local_path(name)
     if path is not None:
         with Path(path).open("rb") as file:
@@ -104,7 +104,7 @@ def opened(store: ContentStore, name: str) -> Iterator[BinaryIO]:
 
 
 class ContentFile(io.RawIOBase):
-    """Content as a file that is read from any place."""
+    """Content as a seekable file."""
 
     def __init__(self, content: Content) -> None:
         self._content, self._at = content, 0

@@ -1,7 +1,7 @@
-"""Finished content that is not as it was received: told once, marked in the catalog, never served.
+"""Finished content that differs from what was received: it is reported once, marked in the catalog and never served.
 
-A mark is not for ever: content that reads well from its first byte to its last, because a disk answers again or because
-it was rebuilt, loses it.
+A mark can be removed. Content loses it once it reads well from its first byte to its last, because a disk works again
+or the content was rebuilt.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class Damages:
         context.metrics.damaged_attachments.set_function(lambda: len(self._found))
 
     def found(self, record: AttachmentRecord, error: DamagedError, where: str) -> None:
-        """Report damage, the first time of each attachment with a log line, an event and a mark."""
+        """Report damage. The first report for an attachment is a log line, an event and a mark in the catalog."""
         self._context.metrics.damage.labels(where).inc()
         with self._lock:
             is_new = record.id not in self._found
@@ -52,14 +52,14 @@ class Damages:
             raise error from gone
 
     def lost(self, record: AttachmentRecord, gone: KeyError) -> DamagedError | None:
-        """Return what to say of content that is gone; None when it was deleted or copied after `record` was read."""
+        """Return the damage of content that is gone; None when it was deleted or copied after `record` was read."""
         now = self._context.catalog.attachment(record.id)
         if now is None or now.state is not AttachmentState.FINISHED or now.storage != record.storage:
             return None
-        return DamagedError(f"what it lies in is missing ({gone})", name=record.object_name)
+        return DamagedError(f"its object or journal segment is missing ({gone})", name=record.object_name)
 
     def sound(self, record: AttachmentRecord) -> None:
-        """Take back what was said of content that has just been read whole and well."""
+        """Remove the mark of content that has just been read completely and without damage."""
         with self._lock:
             was_found = self._found.pop(record.id, None)
         if was_found is not None or record.reason_code == DAMAGED_CONTENT:
@@ -68,29 +68,29 @@ class Damages:
             log.info("content_sound_again", attachment=record.id)
 
     def check(self) -> dict[str, Any]:
-        """For health and people."""
+        """Return the damaged attachments for the health report."""
         with self._lock:
             some = [{"attachment": each, "reason": why} for each, why in [*self._found.items()][:SHOWN]]
             return {"ok": not self._found, "damaged": len(self._found), "attachments": some}
 
 
 class WatchedContent:
-    """A finished attachment's content, whose damage is met with DamagedError and reported.
+    """A finished attachment's content. Reading damaged content reports the damage and raises DamagedError.
 
-    What is read whole is compared with the digest before its last piece is given out; of a range no fewer bytes come
-    than were asked for.
+    Content that is read whole is compared with the digest before its last piece is returned. A range that lacks bytes
+    is damaged.
     """
 
     def __init__(self, content: Content, record: AttachmentRecord, damages: Damages) -> None:
         self._content, self._record, self._damages = content, record, damages
         self.size = content.size
         if record.size is not None and content.size != record.size:
-            error = DamagedError(f"it has {content.size} bytes, and {record.size} were received")
+            error = DamagedError(f"it has {content.size} bytes, but {record.size} were received")
             damages.found(record, error, "serving")
             raise error
 
     def read(self, offset: int, length: int) -> Iterator[memoryview]:
-        """As `Content.read`. Raises DamagedError."""
+        """Yield bytes, as `Content.read`. Raises DamagedError."""
         is_whole = offset == 0 and length == self.size
         try:
             yield from self._compared() if is_whole else self._counted(offset, length)
@@ -115,7 +115,7 @@ class WatchedContent:
             digest.update(piece)
             held = piece
         if self._record.sha256 is not None and digest.hexdigest() != self._record.sha256:
-            raise DamagedError("its SHA-256 is not that of what was received", name=self._record.object_name)
+            raise DamagedError("its SHA-256 is not the one of the received content", name=self._record.object_name)
         self._damages.sound(self._record)
         if held is not None:
             yield held

@@ -1,8 +1,8 @@
-"""Finished content -> the content store: what still lies in the journal is copied, so that its segments may go.
+"""The settler: it copies finished content from the journal to the content store, so that segments may be retired.
 
-Each attachment is tried by itself. One that fails (its segment is missing, its bytes are damaged) is passed over, and
-tried again after a pause that doubles; so the first that fails stops no other. A store that takes nothing (a full disk)
-ends the round. What is copied is compared with the digest that finishing recorded.
+Each attachment is copied by itself. One that fails (its segment is missing, its bytes are damaged) is skipped, and
+tried again after a pause that doubles. So a failure does not stop the other attachments. A store that takes nothing (a
+full disk) ends the round. Each copy is compared with the digest that finishing recorded.
 """
 
 from collections.abc import Iterator
@@ -22,11 +22,12 @@ from app.settings import microseconds
 log = logger(__name__)
 
 AT_ONCE = 100
-"""Attachments that become settled in one transaction."""
+"""Attachments that are settled in one transaction."""
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 3600.0
-"""Seconds until one that failed is tried again."""
+"""The shortest and the longest pause after a failure, in seconds."""
 REMEMBERED = 100_000
-"""Attachments that failed; of more, those that failed first are forgotten, and so are tried with every round."""
+"""The most failed attachments that are remembered. Beyond that the oldest failures are forgotten, and tried in every
+round."""
 
 
 class _Failed(NamedTuple):
@@ -46,18 +47,18 @@ class Settler:
         context.metrics.settling_failing.set_function(lambda: len(self._failed))
 
     def settle(self) -> None:
-        """Copy all that has been finished long enough and is not waiting for another try."""
+        """Copy the content that was finished long enough ago and does not wait for a retry."""
         try:
             for page in self._pages():
                 self._copy_all(page)
-        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
         else:
             if not self._failed:
                 self._fault.worked()
 
     def check(self) -> dict[str, Any]:
-        """For health and people."""
+        """Return the state of settling for the health report."""
         return {"ok": self._fault.error is None, "failing": len(self._failed), "error": self._fault.error}
 
     def _pages(self) -> Iterator[list[AttachmentRecord]]:
@@ -70,7 +71,7 @@ class Settler:
                 yield page
             seen.update(record.id for record in page if record.id in self._failed)
             if len(page) < AT_ONCE:
-                # What is unsettled no more, because it was deleted or repaired, has not failed either.
+                # Attachments that were deleted or repaired are no longer unsettled, so they are not failed either.
                 self._failed = {each: failed for each, failed in self._failed.items() if each in seen}
                 return
             last = page[-1]
@@ -96,14 +97,14 @@ class Settler:
             was_copied = self._copy(record)
         except StoreFull:
             raise
-        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._pass_over(record, error)
             return False
         self._failed.pop(record.id, None)
         return was_copied
 
     def _copy(self, record: AttachmentRecord) -> bool:
-        """Copy one attachment's content. False when it was deleted or copied by another while this was at work."""
+        """Copy one attachment's content. Return False when it was deleted or copied by another process meanwhile."""
         try:
             self._write(record)
         except KeyError as gone:
@@ -120,7 +121,7 @@ class Settler:
                 digest.update(piece)
                 target.write(piece)
             if record.sha256 is not None and digest.hexdigest() != record.sha256:
-                raise DamagedError("the bytes in the journal are not those that were received", name=record.id)
+                raise DamagedError("the bytes in the journal are not the received ones", name=record.id)
 
     def _pass_over(self, record: AttachmentRecord, error: Exception) -> None:
         times = self._failed[record.id].times + 1 if record.id in self._failed else 1

@@ -1,8 +1,8 @@
-"""Conversions: what turns files into data sets and data sets into files, in processes of its own.
+"""Conversions of files to data sets and of data sets to files, in separate processes.
 
-A conversion reads bytes that anybody may have sent, with libraries that take whatever memory and time those bytes ask
-for. So it runs in a worker process with limits, and the worker is killed when the limit, the time or the client is
-gone. Workers are forked from a server that has imported everything, and are used again.
+A conversion reads bytes from any sender, with libraries that use as much memory and time as those bytes demand. So it
+runs in a worker process with limits. The worker is killed at the memory limit, at the time limit, or when the client
+disconnects. Workers are forked from a server that has imported everything, and are used again.
 """
 
 from app.service.conversion.pool import Busy, Conversions, LimitExceeded, Slot, finished

@@ -1,4 +1,4 @@
-"""What is done in a worker process: generator functions that yield bytes and return what can be pickled."""
+"""The jobs of a worker process: generator functions that yield bytes and return objects that can be pickled."""
 
 from collections.abc import Generator
 from datetime import datetime
@@ -15,20 +15,20 @@ from app.tables.out import FORMATS, Options, outgoing, scanned
 from app.trace import TooManyFrames, explain
 
 MOST_CELLS = 200_000
-"""Cells that an explanation tells."""
+"""The most cells of an explanation."""
 
 
 class TableChanged(Exception):
-    """There is a newer version of the table than the one that was wanted."""
+    """There is a newer version of the table than the one that was asked for."""
 
 
 def write_data_set(
     content: Content, format_name: str, options: Options, created: datetime, with_rows: bool
 ) -> Generator[bytes | memoryview, None, None]:
-    """A stored data set in a format. Raises what `outgoing` and the format raise, and KeyError for lost content."""
+    """Yield a stored data set in a format. Raises as `outgoing` and the format do, and KeyError for lost content."""
     known = FORMATS[format_name]
     made = outgoing(pq.ParquetFile(ContentFile(content)), options, known, created)
-    pieces = known.write(made, options)  # which refuses at once what the format cannot hold
+    pieces = known.write(made, options)  # it refuses at once data that the format cannot hold
     if with_rows:
         yield from pieces
 
@@ -42,19 +42,19 @@ def write_table(
     created: datetime,
     with_rows: bool,
 ) -> Generator[bytes | memoryview, None, None]:
-    """A table's version in a format. Raises TableChanged, KeyError for a lost table, and as `write_data_set`."""
+    """Yield a table's version in a format. Raises TableChanged, KeyError for a lost table, and as `write_data_set`."""
     known = FORMATS[format_name]
     opened = open_table(store, name)
     if opened.version.version != version:
         raise TableChanged(name)
     made = scanned.outgoing(opened.dataset, opened.schema, opened.version.rows, options, known, created)
-    pieces = known.write(made, options)  # which refuses at once what the format cannot hold
+    pieces = known.write(made, options)  # it refuses at once data that the format cannot hold
     if with_rows:
         yield from pieces
 
 
 def explained(data: bytes, as_format: str | None) -> Generator[bytes, None, None]:
-    """The structures that bytes consist of, as a JSON array. Raises NotRecognised and TooManyFrames."""
+    """Yield the structures in these bytes, as a JSON array. Raises NotRecognised and TooManyFrames."""
     frames = explain(data, as_format)
     if sum(len(frame.cells) for frame in frames) > MOST_CELLS:
         raise TooManyFrames(f"an explanation has at most {MOST_CELLS:,} cells")
@@ -67,7 +67,7 @@ def explained(data: bytes, as_format: str | None) -> Generator[bytes, None, None
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: bytes in hexadecimal, members of enumerations as their values."""
+    """Return a value for JSON: bytes in hexadecimal, members of enumerations as their values."""
     if isinstance(value, bytes | memoryview):
         return value.hex()
     return value.value if isinstance(value, Enum) else str(value)

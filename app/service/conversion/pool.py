@@ -1,11 +1,10 @@
 """The pool of processes that convert.
 
-A conversion has a slot: a thread of the pool's own that waits for its process and, as soon as something is to be
-converted, the process. So conversions take no thread from anything else. Slots are few; who waits for one holds only a
-coroutine, and not many may wait.
+A conversion has a slot: a thread of the pool that waits for its process, and the process from the first conversion on.
+So conversions take no thread from anything else. Slots are few. A request that waits for one holds only a coroutine,
+and the number of waiting requests is limited.
 
-Cancelling what runs in a slot kills the process. That ends the thread's waiting, however deep in a library the process
-was.
+Cancelling the work in a slot kills the process. That ends the thread's waiting, whatever the process was doing.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ T = TypeVar("T")
 Converting = Callable[..., Generator[bytes | memoryview, None, T]]
 
 WAIT_SECONDS = 60.0
-"""How long a conversion waits for a slot at most."""
+"""The longest time that a conversion waits for a slot."""
 
 _PRELOADED = [
     "__main__",
@@ -42,7 +41,7 @@ _END_SECONDS = 5.0
 
 
 class Busy(Exception):
-    """All slots are taken, and as many wait as may."""
+    """All slots are taken, and the most allowed conversions wait."""
 
 
 class LimitExceeded(Exception):
@@ -54,7 +53,7 @@ class LimitExceeded(Exception):
 
 
 class Conversions:
-    """The slots. `downloads` keep one slot free for uploads, since their clients may be slow."""
+    """The slots. Downloads leave one slot free for uploads, since their clients may be slow."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -66,11 +65,11 @@ class Conversions:
         self._lock = Lock()
 
     def warm(self) -> None:
-        """Has a process ready, so that the first conversion need not wait for what it imports."""
+        """Start a process, so that the first conversion need not wait for the imports."""
         self._threads.submit(lambda: self.give_back(_Worker(self._limits.conversion_memory)))
 
     async def close(self) -> None:
-        """Ends the processes that wait for work. Slots must have been given back."""
+        """End the idle processes. All slots must have been given back."""
         with self._lock:
             idle, self._idle = self._idle, []
         for worker in idle:
@@ -79,7 +78,7 @@ class Conversions:
 
     @asynccontextmanager
     async def slot(self, *, download: bool = False) -> "AsyncIterator[Slot]":
-        """A slot for the length of the block. Raises Busy."""
+        """Yield a slot for the length of the block. Raises Busy."""
         gates = [self._downloads, self._slots] if download else [self._slots]
         taken: list[asyncio.Semaphore] = []
         try:
@@ -95,7 +94,7 @@ class Conversions:
 
     async def _enter(self, gates: list[asyncio.Semaphore], taken: list[asyncio.Semaphore]) -> None:
         if any(gate.locked() for gate in gates) and self._waiting >= self._limits.conversions_waiting:
-            raise Busy(f"{self._limits.conversions} conversions run and {self._waiting} wait")
+            raise Busy(f"{self._limits.conversions} conversions run and {self._waiting} wait; try again later")
         self._waiting += 1
         try:
             async with asyncio.timeout(WAIT_SECONDS):
@@ -108,7 +107,7 @@ class Conversions:
             self._waiting -= 1
 
     def take(self) -> "_Worker":
-        """A process that waits for work, or a new one. Blocks for some milliseconds."""
+        """Return an idle process, or a new one. Blocks for some milliseconds."""
         with self._lock:
             while self._idle:
                 worker = self._idle.pop()
@@ -122,7 +121,7 @@ class Conversions:
 
     @property
     def seconds(self) -> float:
-        """How long a conversion may take."""
+        """The time that a conversion may take."""
         return self._limits.conversion_time.total_seconds()
 
 
@@ -137,8 +136,10 @@ class Slot:
         self._running: asyncio.Future[Any] | None = None
 
     async def do(self, blocking: Callable[[], T]) -> T:
-        """What `blocking`, which may call `run`, returns; it is called in the pool's thread. Kills the process when
-        cancelled. Raises what it raises."""
+        """Call `blocking` in the pool's thread and return its result. `blocking` may call `run`.
+
+        Kills the process when cancelled. Raises what `blocking` raises.
+        """
         future = asyncio.get_running_loop().run_in_executor(self._threads, blocking)
         self._running = future
         try:
@@ -146,11 +147,11 @@ class Slot:
         except asyncio.CancelledError:
             self.kill()
             await asyncio.wait([future])
-            future.exception()  # has been looked at: the caller hears of its own end
+            future.exception()  # mark it as retrieved: the caller gets the cancellation
             raise
 
     async def within_time(self, blocking: Callable[[], T]) -> T:
-        """As `do`, and raises LimitExceeded when it takes too long."""
+        """Call `blocking` as `do` does. Raises LimitExceeded when it takes too long."""
         try:
             async with asyncio.timeout(self._pool.seconds):
                 return await self.do(blocking)
@@ -158,8 +159,10 @@ class Slot:
             raise _too_long(self._pool.seconds) from None
 
     def run(self, function: Converting[T], *given: Any) -> Generator[bytes, None, T]:
-        """What a generator function yields and returns, called in the process. The function and what it is given are
-        pickled. Raises LimitExceeded, and what the function raises."""
+        """Run a generator function in the process; yield its bytes and return its result.
+
+        The function and its arguments are pickled. Raises LimitExceeded, and what the function raises.
+        """
         self.check()
         with self._lock:
             worker = self._worker
@@ -182,12 +185,12 @@ class Slot:
         return result
 
     def check(self) -> None:
-        """Raises OurError when the conversion is to end. It is for what converts in the thread itself."""
+        """Raise OurError when the conversion must end. It is for conversions in the thread itself."""
         if self._ended:
             raise OurError("the conversion was ended")
 
     def kill(self) -> None:
-        """Ends the conversion at once; may be called in any thread."""
+        """End the conversion at once. Any thread may call it."""
         with self._lock:
             self._ended = True
             if self._worker is not None:
@@ -211,7 +214,7 @@ class Slot:
 
 
 def finished(pieces: Generator[bytes | memoryview, None, T]) -> T:
-    """The result of a conversion that yields nothing of worth."""
+    """Return the result of a conversion; its bytes are dropped."""
     while True:
         try:
             next(pieces)
@@ -242,7 +245,7 @@ class _Worker:
         return self._process.is_alive()
 
     def pieces(self, job: Job) -> Generator[bytes, None, Any]:
-        """The pieces and the result of a job."""
+        """Yield the pieces of a job and return its result."""
         self.is_busy = True
         try:
             self._connection.send(job)
@@ -259,12 +262,12 @@ class _Worker:
         raise self._too_large() if message.out_of_memory else message.error()
 
     def kill(self) -> None:
-        """Ends the process; whoever waits for it hears of its end."""
+        """End the process; callers that wait for it get an error."""
         if self._process.is_alive():
             self._process.kill()
 
     def close(self) -> None:
-        """Lets the process end when it is done."""
+        """Let the process end after its current job."""
         self._connection.close()
 
     def _too_large(self) -> LimitExceeded:
@@ -277,4 +280,4 @@ class _Worker:
             return _too_long(job.seconds)
         if code in _SAYS_MEMORY:
             return self._too_large()
-        return OurError(f"a conversion's process ended with {code}")
+        return OurError(f"the process of a conversion ended with exit code {code}")

@@ -1,7 +1,7 @@
-"""The process that converts: it takes jobs from a connection, one after the other, until that is closed.
+"""The process that converts: it takes jobs from a connection, one after the other, until the connection is closed.
 
-For each job come any number of pieces of bytes, then its result or its exception. Memory is limited to what the process
-had when it began and so many bytes more; processor time is limited for each job.
+For each job it sends any number of pieces of bytes, then the result or the exception. Memory is limited to the initial
+memory of the process and a configured amount more. Processor time is limited for each job.
 """
 
 import ctypes
@@ -21,17 +21,17 @@ from app.model.errors import OurError
 
 M_ARENA_MAX = -8
 NICENESS = 5
-"""Receiving and answering come before converting."""
+"""The niceness of the process: receiving and answering have priority over converting."""
 FIRST_VICTIM = b"800"
-"""A machine that runs out of memory kills a conversion before it kills the gateway."""
+"""The OOM score adjustment: a machine without memory kills a conversion before the gateway."""
 PIECE_BYTES = 64 << 10
-"""Pieces are gathered until they have so many bytes."""
+"""Pieces are gathered until they have this many bytes."""
 _PAGE = resource.getpagesize()
 _DATA_FIELD = 5
 
 
 class Job(NamedTuple):
-    """A generator function that a module has by its name, its arguments, and seconds of processor time for it."""
+    """A module's generator function, its arguments, and its limit of processor time in seconds."""
 
     function: Callable[..., Generator[bytes | memoryview, None, Any]]
     arguments: tuple[Any, ...]
@@ -50,7 +50,7 @@ class Done(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The exception of a job, taken apart, since many cannot be made from their arguments again."""
+    """The exception of a job as its parts, since many exceptions cannot be made from their arguments again."""
 
     kind: type[BaseException]
     arguments: tuple[Any, ...]
@@ -69,7 +69,7 @@ class Failed(NamedTuple):
 
 
 def work(connection: Connection, memory: int) -> None:
-    """Does jobs until the other end is closed, or until this process holds much memory for nothing."""
+    """Do jobs until the other end is closed, or until this process holds much unused memory."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _be_modest()
@@ -93,7 +93,7 @@ def _outcome(job: Job, connection: Connection) -> Done | Failed:
         return Done(_run(job, connection), is_last=False)
     except ConnectionError:
         raise
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the caller gets it
+    except BaseException as error:  # noqa: BLE001 - the caller gets every error
         if not isinstance(error, Exception):
             error.add_note(traceback.format_exc())
         return Failed.of(error)
@@ -126,13 +126,13 @@ def _send_pieces(connection: Connection, held: list[bytes | memoryview]) -> None
 def _send(connection: Connection, outcome: Done | Failed) -> None:
     try:
         connection.send(outcome)
-    except (TypeError, AttributeError, ValueError) as error:  # pickle knows no better errors
-        why = f"a conversion's outcome cannot be handed over: {error}: {outcome!r:.500}"
+    except (TypeError, AttributeError, ValueError) as error:  # pickle has no better errors
+        why = f"the result of a conversion cannot be pickled: {error}: {outcome!r:.500}"
         connection.send(Failed.of(OurError(why)))
 
 
 def _is_for_memory(error: BaseException | None) -> bool:
-    """Whether want of memory is behind an error; libraries and readers make errors of their own of it."""
+    """Tell whether a lack of memory caused an error. Libraries and readers raise errors of their own for it."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, MemoryError):
@@ -154,7 +154,7 @@ def _be_modest() -> None:
 
 
 def _limit_memory(more: int) -> int:
-    """Limits memory to what there is and so many bytes more; returns the limit."""
+    """Limit memory to the present amount and `more` bytes; return the limit."""
     most = _data_bytes() + more
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -168,7 +168,7 @@ def _limit_time(seconds: int) -> None:
 
 
 def _trimmed() -> int:
-    """Gives freed memory back to the system; returns the bytes of data that are left."""
+    """Return freed memory to the system; return the bytes of data that are left."""
     with suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
     return _data_bytes()

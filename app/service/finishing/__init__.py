@@ -1,1 +1,1 @@
-"""Complete attachments become content that can be read: files, groups and data sets."""
+"""Finishing: complete attachments become content that can be read, from files, groups and data sets."""

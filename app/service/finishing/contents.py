@@ -1,4 +1,4 @@
-"""Complete attachments -> content that can be read, whichever host found them complete."""
+"""The content of complete attachments, for every host of assembly."""
 
 from array import array
 from collections.abc import Sequence
@@ -16,19 +16,22 @@ from app.wire import WireError
 
 
 class Spoilt(Exception):
-    """Content breaks its specification; `first` is where the journal keeps the first part, as far as there is one."""
+    """Content that breaks its specification.
+
+    `first` is the journal position of the first damaged part, or else of the first part; None when there are no parts.
+    """
 
     def __init__(self, error: TheirError, first: Position | None) -> None:
         super().__init__(str(error))
         self.error, self.first = error, first
 
     def refused(self, record: AttachmentRecord) -> RefusedContent:
-        """Return what the catalog is told of the attachment."""
+        """Return the refusal of the attachment, for the catalog."""
         return RefusedContent(record.id, self.error.code, str(self.error))
 
 
 def spoilt_entries(record: AttachmentRecord, spoilt: Spoilt, journal: JournalReader) -> list[Entry]:
-    """Return what goes to quarantine for content that cannot be read: the part that shows the fault, if any."""
+    """Return the quarantine entries for content that cannot be read: the part that shows the fault, if any."""
     if spoilt.first is None:
         return []
     if spoilt.error.code == DAMAGED_PART:
@@ -39,9 +42,11 @@ def spoilt_entries(record: AttachmentRecord, spoilt: Spoilt, journal: JournalRea
 def read_content(
     record: AttachmentRecord, parts: Parts, stores: Stores, first: PhysicalMessage | None = None
 ) -> Finished:
-    """The content of an attachment whose `parts_expected` are all there; when it was finished is not said. `first` is
-    the first of them (`first_place`), where it has been read already. Raises Spoilt for what a sender got wrong, and
-    OurError for what goes wrong here."""
+    """Return the content of an attachment that has all `parts_expected` parts; `finished_at` is not set.
+
+    `first` is the message of the first part (`first_place`), where it has been read already. Raises Spoilt for faults
+    of the sender, and OurError for faults here.
+    """
     keys, positions = _in_order(record, parts)
     if not positions:
         why = "an attachment has at least one sequenced message"
@@ -60,13 +65,13 @@ def read_content(
 
 
 def _damaged(error: DamagedError) -> Position | None:
-    """The first of the parts that cannot be read back, where the journal can tell."""
+    """Return the first of the parts that cannot be read back, where the journal can tell."""
     places = ((each.segment, each.batch, each.row) for each in error.damage)
     return next((Position(*place) for place in places if None not in place), None)  # type: ignore[arg-type]
 
 
 def first_place(record: AttachmentRecord, parts: Parts) -> int | None:
-    """Return the packed position of the first part of such an attachment; None when there are no parts."""
+    """Return the packed position of the first part of a complete attachment; None when there are no parts."""
     return next((packed for _, packed in arrangement_of(record).in_order(record, parts)), None)
 
 

@@ -1,4 +1,4 @@
-"""The content of a complete attachment, as its framing finds it in the parts that the journal has."""
+"""The content of a complete attachment, as its framing finds it in the parts in the journal."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -29,10 +29,10 @@ WRITE_BYTES = 256 << 10
 def content_of(
     record: AttachmentRecord, first: PhysicalMessage, keys: Sequence[int], positions: list[Position], stores: Stores
 ) -> Finished:
-    """Return the content of a complete attachment, which begins with the message `first`. `keys` are those of its parts
-    in assembly, in the order of their `positions`.
+    """Return the content of a complete attachment. `first` is its first message.
 
-    Raises TheirError and WireError for what breaks the specification.
+    `keys` are the keys of its parts in assembly, in the order of their `positions`. Raises TheirError and WireError for
+    content that breaks the specification.
     """
     read_by = framing(first.framing)
     received = ReceivedParts(record, first, positions, stores)
@@ -85,7 +85,7 @@ def _data_set_content(record: AttachmentRecord, received: ReceivedParts, read_by
 
 
 def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileContent, stores: Stores) -> Finished:
-    """Return a file's content, which stays where it lies in the journal if it may and can."""
+    """Return a file's content. It stays in the journal if it may and can."""
     content_type = text_type(received.first) if record.kind is AttachmentKind.TEXT_FILE else BINARY_TYPE
     if not file.of_lines and stores.in_place and (found := _extents(received, file, stores.journal)) is not None:
         return Finished(
@@ -123,7 +123,7 @@ class _Extents(NamedTuple):
 
 
 def _extents(received: ReceivedParts, file: FileContent, journal: JournalReader) -> _Extents | None:
-    """Return where a file's bytes lie in the journal; None when its records are too small for that."""
+    """Return the extents of a file's bytes in the journal; None when its records are too small for that."""
     located = list(journal.extents(received.positions))
     digest, tally = sha256(), files.Tally()
     extents: list[Extent] = []
@@ -144,7 +144,7 @@ def _extents(received: ReceivedParts, file: FileContent, journal: JournalReader)
 
 
 def _records(file: FileContent) -> Iterator[Body]:
-    """Return the records of a file, each a slice of its part; only a record that spans parts is joined."""
+    """Yield the records of a file, each a slice of its part. Only a record that spans parts is joined."""
     pieces: list[Body] = []
     for _, _, data, ends in file.spans():
         if ends and not pieces:
@@ -169,8 +169,11 @@ def _write_joined(records: Iterator[Body], target: Measured) -> None:
 
 
 def _write_lines(records: Iterator[Body], line_end: bytes, filesize: int | None, target: Measured) -> None:
-    """Write records as lines. Whether the last one is ended too, the file size tells where it counts line ends (it is
-    compared modulo 2^32, as a 4-byte one must be); otherwise it is."""
+    """Write records as lines.
+
+    The last line gets a line end, unless the bytes without it have the announced size. The two are compared modulo
+    2^32, since an announced size may have only 4 bytes.
+    """
     held: list[Body] = []
     size = lines = 0
     for each in records:

@@ -1,12 +1,12 @@
-"""Complete attachments -> content that can be read.
+"""The finisher: it turns complete attachments into content that can be read.
 
-A file of large binary records, and every IBM MQ group, is read where it lies, in the journal, and is measured only
-(`extents`); every other file, and every data set as Parquet, becomes an object of the content store. What a sender got
-wrong quarantines the attachment with row, byte and reason; what went wrong here (a full disk) is tried again, after a
-pause that doubles. Parts that the journal cannot read back quarantine it too, until they are sent or read again.
+Files of large binary records, and all IBM MQ groups, stay in the journal and are only measured (`extents`). Every other
+file, and every data set as Parquet, becomes an object of the content store. A fault of the sender quarantines the
+attachment with row, byte and reason. A fault here (a full disk) is tried again, after a pause that doubles. Parts that
+the journal cannot read back quarantine the attachment too, until they are sent again or can be read again.
 
-What waits is bounded. Assembly waits while there is no room, so that the journal's queue fills and the brokers wait.
-Whatever an earlier process left complete stays in the catalog and is fetched piece by piece when there is room.
+The queue is bounded. While it is full, assembly waits, so that the journal's queue fills and the brokers wait.
+Attachments that an earlier process left complete are in the catalog. They are fetched page by page when there is room.
 """
 
 from collections import deque
@@ -35,13 +35,13 @@ from app.service.finishing.parts import held_parts, segments_of
 log = logger(__name__)
 
 QUEUED = 4096
-"""Complete attachments that may wait; beyond that, assembly does."""
+"""The most complete attachments that may wait. While so many wait, assembly waits too."""
 FETCHED = 512
-"""Complete attachments that are fetched from the catalog at once."""
+"""The number of complete attachments that are fetched from the catalog at once."""
 RETRY_SECONDS = 5.0
 LONGEST_PAUSE = 300.0
 LATE_SECONDS = 60.0
-"""Health is not well when the first of those that wait has been waiting longer."""
+"""The health report is bad when the oldest waiting attachment has waited longer."""
 RECENT_MESSAGES = 500
 
 
@@ -77,9 +77,11 @@ class Finisher:
         metrics.finishing_failing.set_function(lambda: len(self._failed))
 
     def put(self, complete: Mapping[str, Finished | None]) -> None:
-        """Queue complete attachments, with what was found out as their parts came; wait while the queue is full.
+        """Queue complete attachments, with the content that was measured as their parts came; wait while the queue is
+        full.
 
-        Before `run` and after `stop` nobody makes room: what is not queued then is found in the catalog.
+        Before `run` and after `stop` nothing empties the queue. Attachments that are not queued then are found in the
+        catalog.
         """
         for attachment_id, found in complete.items():
             with self._changed:
@@ -93,8 +95,8 @@ class Finisher:
                 self._changed.notify_all()
 
     def recover(self) -> None:
-        """Has what an earlier process left complete finished in its turn, and completes messages of which it had
-        finished all."""
+        """Queue the attachments that an earlier process left complete, and complete messages whose attachments it
+        finished."""
         with self._changed:
             self._leave()
             self._changed.notify_all()
@@ -108,7 +110,7 @@ class Finisher:
             self._changed.notify_all()
 
     def run(self) -> None:
-        """Finishes what is put until `stop`; what is left is found again by `recover`."""
+        """Finish queued attachments until `stop`. `recover` finds the attachments that are left."""
         with self._changed:
             self._is_running = True
         try:
@@ -122,7 +124,7 @@ class Finisher:
                 self._changed.notify_all()
 
     def check(self) -> dict[str, Any]:
-        """For health and people."""
+        """Return the state of finishing for the health report."""
         oldest = self._oldest()
         return {
             "ok": oldest < LATE_SECONDS and self._fault.error is None,
@@ -135,7 +137,7 @@ class Finisher:
     # --- the queue ------------------------------------------------------------------------------------------------
 
     def _next(self) -> _Waiting | None:
-        """The first that waits; None when there is none, and it is time to look for something else."""
+        """Return the next waiting attachment; None when there is none, so that the caller looks for other work."""
         with self._changed:
             if not self._queue and not self._fetched and not self._is_left:
                 pause = RETRY_SECONDS if self._failed else None
@@ -148,7 +150,8 @@ class Finisher:
         return None
 
     def _first(self) -> _Waiting | None:
-        """What is fetched takes turns with what comes, so that neither waits for the end of the other."""
+        """Return the first of a queue. Fetched and new attachments take turns, so that neither waits for the end of the
+        other."""
         self._is_fetched_next = not self._is_fetched_next
         queues = (self._fetched, self._queue) if self._is_fetched_next else (self._queue, self._fetched)
         for queue in queues:
@@ -158,13 +161,13 @@ class Finisher:
         return None
 
     def _leave(self) -> None:
-        """The catalog is to be looked through, from its start."""
+        """Have the catalog searched for complete attachments, from its start."""
         self._is_left, self._left_after = True, None
 
     def _fetch(self, after: AttachmentRecord | None) -> None:
         try:
             page = self._context.catalog.complete_attachments(FETCHED, after)
-        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
             with self._changed:
                 self._changed.wait_for(lambda: self._stopping, RETRY_SECONDS)
@@ -197,7 +200,7 @@ class Finisher:
     def _try(self, attachment_id: str, found: Finished | None = None) -> None:
         try:
             self.finish(attachment_id, found)
-        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             before = self._failed.pop(attachment_id, None)
             times = 1 if before is None else before.times + 1
             pause = min(LONGEST_PAUSE, RETRY_SECONDS * 2 ** min(times - 1, 10))
@@ -208,13 +211,13 @@ class Finisher:
                 self._fault.worked()
 
     def finish(self, attachment_id: str, found: Finished | None = None) -> None:
-        """Finishes or quarantines one complete attachment; one that is not complete is left alone.
+        """Finish or quarantine one complete attachment. One that is not complete is left unchanged.
 
-        Its parts are read unless `found` says what is in them and where they still are.
+        Its parts are read, unless `found` has its content and the journal still has the extents.
         """
         record = self._context.catalog.attachment(attachment_id)
         if record is not None and record.state is AttachmentState.FINISHED:
-            self._complete_messages([record.id])  # an earlier try may have failed just before that
+            self._complete_messages([record.id])  # an earlier attempt may have failed just before this
             return
         if record is None or record.state is not AttachmentState.COMPLETE:
             return
@@ -239,17 +242,17 @@ class Finisher:
             self._accept(record, replace(finished, finished_at=self._context.clock.now()))
 
     def _restart(self, record: AttachmentRecord) -> None:
-        """Its parts are gone: when they are sent again, it begins anew."""
+        """Restart an attachment whose parts are gone, so that it begins anew when they are sent again."""
         log.warning("attachment_restarted", attachment=record.id, reason="its parts are no longer in the journal")
         self._between(lambda: self._restarted(record))
 
     def _restarted(self, record: AttachmentRecord) -> list[Key]:
-        why = "its parts are no longer in the journal; sent again, it begins anew"
+        why = "its parts are no longer in the journal; it begins anew when it is sent again"
         self._context.catalog.restart([record.id], AttachmentState.COMPLETE, why)
         return [(record.source, record.correl_id)]
 
     def _is_there(self, found: Finished) -> bool:
-        """Whether the journal has all that was read as it came: the segments of what had expired may be gone."""
+        """Tell whether the journal still has all extents: segments of an attachment that had expired may be gone."""
         held = {segment.number for segment in self._context.journal.segments()}
         return held.issuperset(extent.segment for extent in found.extents)
 

@@ -1,9 +1,8 @@
-"""Reading binary files and groups while their parts are still in memory.
+"""Incremental reading of binary files and groups, while their parts are still in memory.
 
-A file whose parts come in order is measured part by part, as they are assembled, so that nothing of it has to be read
-again when it is complete. Whatever does not go that way (parts out of order, small records, records that span parts, a
-start in the middle after a restart) is left to finishing, which reads the parts from the journal and comes to the same
-result.
+A file whose parts come in order is measured part by part as they are assembled. So nothing has to be read again when it
+is complete. Other files are left to finishing, which reads the parts from the journal and gets the same result. They
+are those with parts out of order, small records or records that span parts, and those begun before a restart.
 """
 
 from collections import deque
@@ -24,22 +23,24 @@ from app.ports import Journal
 from app.service.finishing.measured import BINARY_TYPE, announced, text_type
 
 AT_ONCE = 256
-"""Files that are read at the same time; of more, the one begun longest ago is left to finishing."""
+"""The most files that are read at the same time. Beyond that the one begun longest ago is left to finishing."""
 
 EXTENTS_A_PART = 4
-"""A file with more records a part than this is copied to the store: reading it in many small pieces does not pay."""
+"""The most extents a part. A file with more records a part is copied to the store, since many small reads are slow."""
 
 EXTENTS_HELD = 100_000
-"""Extents of all files together; a file that needs more is left to finishing."""
+"""The most extents of all files together. A file that needs more is left to finishing."""
 
 BATCHES_BEHIND = 2
-"""Batches that may wait to be hashed."""
+"""The most batches that may wait to be hashed."""
 
 
 @dataclass(slots=True)
 class _Reading:
-    """A file of which so many `parts` have been read, all that stand before `following`: a sequence number, or the
-    place of a group's part."""
+    """A file of which `parts` parts have been read, all before `following`.
+
+    `following` is a sequence number, or the place of a group's part.
+    """
 
     following: int
     parts: int
@@ -52,13 +53,13 @@ class _Reading:
     extents: list[Extent] = field(default_factory=list)
 
     def to_hash(self) -> tuple[Any, list[memoryview]]:
-        """The digest and what it has not seen yet, which is no longer held here."""
+        """Return the digest and the bytes that it lacks. They are no longer held here."""
         held, self.held = self.held, []
         return self.digest, held
 
 
 class IncrementalReader:
-    """The files that are being read as they come. Hashing has a thread of its own, a few batches behind."""
+    """Reads files as their parts come. Hashing has a thread of its own, a few batches later."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -69,7 +70,7 @@ class IncrementalReader:
         self._hashing: deque[Future[None]] = deque()
 
     def part(self, record: AttachmentRecord, sequence: int, message: PhysicalMessage, position: Position) -> None:
-        """Reads a part that has come for the first time."""
+        """Read a part that has come for the first time."""
         body = message.body
         if sequence == 1:
             self._begin(record, message)
@@ -99,7 +100,7 @@ class IncrementalReader:
         )
 
     def let_go(self) -> None:
-        """Has what is held hashed, so that no body is kept much longer than its batch."""
+        """Have the held bytes hashed, so that no body is kept much longer than its batch."""
         if self._holding:
             work = [reading.to_hash() for reading in self._holding.values()]
             self._hashing.append(self._hasher.submit(_hash, work))
@@ -108,17 +109,17 @@ class IncrementalReader:
             self._hashing.popleft().result()
 
     def forget(self) -> None:
-        """Leaves everything to finishing."""
+        """Leave all files to finishing."""
         self._reading.clear()
         self._holding.clear()
         self._extents = 0
 
     def close(self) -> None:
-        """Ends the thread; nothing may be read any more."""
+        """End the thread. Nothing may be read after that."""
         self._hasher.shutdown()
 
     def take(self, attachment_id: str, parts_expected: int | None) -> Finished | None:
-        """What is known of a file that is complete; None when it was not read to its end."""
+        """Return the content of a complete file; None when it was not read to its end."""
         reading = self._leave(attachment_id)
         if reading is None or reading.parts != parts_expected:
             return None
@@ -136,7 +137,7 @@ class IncrementalReader:
         )
 
     def leave(self, attachment_id: str) -> None:
-        """Leaves one file to finishing."""
+        """Leave one file to finishing."""
         self._leave(attachment_id)
 
     def _leave(self, attachment_id: str) -> _Reading | None:
@@ -161,7 +162,7 @@ class IncrementalReader:
         self._reading[attachment_id] = reading
 
     def _read(self, reading: _Reading, body: bytes | memoryview, position: Position) -> bool:
-        """False when the part is not made of a few whole records."""
+        """Read a part. Return False when it does not consist of a few whole records."""
         if reading.reader is None or (spans := reading.reader.spans(body)) is None:
             return False
         if len(spans) > EXTENTS_A_PART or self._extents + len(spans) > EXTENTS_HELD:
@@ -175,7 +176,7 @@ class IncrementalReader:
     def _hold(
         self, reading: _Reading, body: bytes | memoryview, spans: Iterable[tuple[int, int]], position: Position
     ) -> None:
-        """Adds what lies in a part at these (first byte, number of bytes)."""
+        """Add the bytes of a part at these (first byte, number of bytes)."""
         segment, offset, _ = next(self._journal.extents([position]))
         view = memoryview(body)
         for start, length in spans:
@@ -189,7 +190,7 @@ class IncrementalReader:
 
 
 def _told(reading: _Reading) -> dict[str, Any]:
-    """Return the fields of `Finished` that say what the sender told of a file."""
+    """Return the fields of `Finished` that hold the sender's description of a file."""
     reader = reading.reader
     if reader is None:
         return {}

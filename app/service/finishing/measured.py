@@ -1,4 +1,4 @@
-"""What finishing finds out about content: size, digest, media type, and what the sender said of it."""
+"""The facts that finishing finds about content: size, digest, media type, and the sender's description."""
 
 from hashlib import sha256
 from typing import Any
@@ -12,7 +12,7 @@ from app.service.content.access import object_name
 
 
 def announced(description: FileDescription, tally: Tally) -> dict[str, Any]:
-    """Return the fields of `Finished` that keep what a sender says of a file, and what its records contradict."""
+    """Return the fields of `Finished` for the sender's description of a file, and what its records contradict."""
     return {
         "record_length": description.lrecl,
         "announced_size": description.filesize,
@@ -21,7 +21,7 @@ def announced(description: FileDescription, tally: Tally) -> dict[str, Any]:
 
 
 class Measured:
-    """What goes into an object, counted and digested on its way."""
+    """A writer to an object that counts and digests the bytes."""
 
     def __init__(self, target: ObjectWriter) -> None:
         self._target, self._digest, self.size = target, sha256(), 0
@@ -36,7 +36,7 @@ class Measured:
         return self._digest.hexdigest()
 
     def stored(self, record: AttachmentRecord, content_type: str, dialects: int | None = None) -> Finished:
-        """What finishing found out of an attachment whose object this was."""
+        """Return the finished content of an attachment that was written to this object."""
         return Finished(
             record.id,
             size=self.size,
@@ -53,20 +53,19 @@ BINARY_TYPE = "application/octet-stream"
 PARQUET_TYPE = "application/vnd.apache.parquet"
 
 _REGISTERED = {"latin-1": "iso-8859-1", "utf-16-be": "utf-16be", "utf-16-le": "utf-16le"}
-"""The names that clients know of character sets that Python calls otherwise."""
+"""The registered names of character sets for which Python has other names."""
 
 _CODECS = {registered: codec for codec, registered in _REGISTERED.items()}
 _CHARSET = "charset="
 
 
 def text_type(first: PhysicalMessage) -> str:
-    """The media type of a text file that begins with this message; one whose character set is not known to be any says
-    none."""
+    """Return the media type of a text file that begins with this message; without a charset if none is known."""
     named = charset(first.ccsid, first.encoding)
     return f"text/plain; charset={_REGISTERED.get(named, named)}" if named else "text/plain"
 
 
 def text_codec(content_type: str | None) -> str | None:
-    """Return the Python codec of the character set that `text_type` gave a text file; None where it gave none."""
+    """Return the Python codec of the character set in a media type by `text_type`; None if it has none."""
     _, found, name = (content_type or "").partition(_CHARSET)
     return _CODECS.get(name, name) if found else None

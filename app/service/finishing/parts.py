@@ -14,14 +14,15 @@ log = logger(__name__)
 
 
 def segments_of(journal: JournalReader) -> set[int]:
-    """The numbers of the segments that there are."""
+    """Return the numbers of the journal's segments."""
     return {segment.number for segment in journal.segments()}
 
 
 def held_parts(
     record: AttachmentRecord, catalog: JournalReferences, segments: Collection[int]
 ) -> tuple[AttachmentRecord, Parts, bool]:
-    """An attachment with those of its parts that lie in these segments, and whether these are all that ever came."""
+    """Return an attachment with those of its parts that are in these segments, and whether they are all that
+    ever came."""
     parts = Parts(catalog.part_runs(record.id))
     if all(Position.unpack(run.position).segment in segments for run in parts.runs):
         return record, parts, True
@@ -29,8 +30,10 @@ def held_parts(
 
 
 def without_gone(record: AttachmentRecord, parts: Parts, segments: Collection[int]) -> AttachmentRecord:
-    """Removes parts that lie in none of these segments. Of a group nothing is left: how far it has come cannot be told
-    any more."""
+    """Remove the parts that are in none of these segments.
+
+    A group loses all of its parts, since its progress can no longer be determined.
+    """
     is_group = record.group is not None
     parts.keep(lambda position: not is_group and Position.unpack(position).segment in segments)
     log.warning("attachment_parts_missing", attachment=record.id, left=parts.count)
@@ -42,14 +45,16 @@ def without_gone(record: AttachmentRecord, parts: Parts, segments: Collection[in
 def missing_ranges(
     record: AttachmentRecord, catalog: JournalReferences, journal: JournalReader, limit: int
 ) -> list[tuple[int, int]]:
-    """Return closed ranges of sequence numbers that have not come yet, at most `limit` of them; of an IBM MQ group, of
-    the MsgSeqNumbers of logical messages that are not whole."""
+    """Return closed ranges of the sequence numbers that have not come yet, at most `limit` ranges.
+
+    For an IBM MQ group they are the MsgSeqNumbers of incomplete logical messages.
+    """
     parts = Parts(catalog.part_runs(record.id))
     return arrangement_of(record).missing(record, parts, lambda positions: _sizes(positions, journal), limit)
 
 
 def _sizes(positions: Sequence[int], journal: JournalReader) -> list[int]:
-    """The sizes of the bodies at these packed positions; zeros when the journal has lost or let go of one."""
+    """Return the sizes of the bodies at these packed positions; zeros when the journal no longer has one of them."""
     try:
         return [extent.length for extent in journal.extents(map(Position.unpack, positions))]
     except (KeyError, DamagedError):

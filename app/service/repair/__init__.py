@@ -1,1 +1,1 @@
-"""Keeping journal, catalog, content and tables true to each other: recording, checking, repairing, backing up."""
+"""Recording, checking, repairing and backing up, so that journal, catalog, content and tables stay consistent."""

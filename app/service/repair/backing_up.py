@@ -1,12 +1,12 @@
-"""A consistent copy of all that a gateway keeps, made while it runs.
+"""Consistent backups of all that a gateway keeps, made while it runs.
 
-What was acknowledged before the call is in the journal, or in what the catalog and the content store made of it. So in
-this order: sealed segments; the catalog as it is at one moment; the segments that were sealed since, and what is
-durable of the one being written; the content that the catalog names. A segment that the catalog needs and that was
-retired before it could be copied (its attachments were settled meanwhile) makes the catalog be copied once more.
+Every message that was acknowledged before the call is in the journal, or its results are in the catalog and the content
+store. So the copies are made in this order: sealed segments; the catalog as it is at one moment; the segments that were
+sealed since, and the durable part of the one being written; the content that the catalog names. A segment that the
+catalog needs may be retired before it is copied, when its attachments are settled. Then the catalog is copied again.
 
-Bytes are kept by their digest: a segment, an object or a file of a table that is there is not copied again. The
-manifest is written last; without it there is no backup.
+Bytes are kept by their digest: a segment, an object or a file of a table that is in the backups is not copied again.
+The manifest is written last; without it there is no backup.
 """
 
 import secrets
@@ -43,7 +43,7 @@ Read = Callable[[], Iterable[bytes | memoryview]]
 
 @dataclass(slots=True)
 class Report:
-    """What a backup came to. `problems` are sentences about what is damaged or missing, and hence not in it."""
+    """The results of a backup. `problems` are sentences about damaged or missing bytes, which are not in the backup."""
 
     id: str
     files: int = 0
@@ -55,7 +55,7 @@ class Report:
 
 
 def back_up(estate: Estate, place: ContentStore, progress: Progress, keep: int | None = None) -> Report:
-    """Make a backup; with `keep`, only so many backups are left. Raises OurError when none could be made."""
+    """Make a backup. With `keep`, only the newest `keep` backups stay. Raises OurError when none could be made."""
     return _Backup(estate, place, progress).make(keep)
 
 
@@ -94,7 +94,7 @@ class _Backup:
         return self._report
 
     def _consistent(self, folder: Path) -> Path:
-        """Copy the catalog, and the segments that it needs; return where the copy is."""
+        """Copy the catalog and the segments that it needs; return the path of the catalog's copy."""
         for attempt in range(_ATTEMPTS):
             snapshot = folder / f"catalog-{attempt}.sqlite"
             self._estate.database.snapshot(snapshot)
@@ -127,8 +127,10 @@ class _Backup:
     # --- the journal ----------------------------------------------------------------------------------------------
 
     def _sealed(self) -> bool:
-        """Copy sealed segments that are not in this backup yet, or were copied while they were written; return whether
-        there were any."""
+        """Copy sealed segments that are not in this backup yet, or were copied while they were written.
+
+        Return whether there were any.
+        """
         new = [each for each in self._archive.segments() if self._is_new(each)]
         self._progress.begin("journal", sum(segment.size for segment in new))
         for segment in new:
@@ -150,7 +152,10 @@ class _Backup:
         self._keep(path, measure(read(), _nobody), read)
 
     def _journal(self, folder: Path) -> None:
-        """Copy what was sealed since, and what is durable of the segment being written; it may be sealed meanwhile."""
+        """Copy the segments that were sealed since, and the durable part of the segment being written.
+
+        That segment may be sealed meanwhile.
+        """
         while self._sealed():
             pass
         opened = self._archive.open_segment()
@@ -182,7 +187,7 @@ class _Backup:
                     self._gone(record)
 
     def _gone(self, record: AttachmentRecord) -> None:
-        """Tell what was deleted meanwhile from what is lost."""
+        """Record an attachment whose content is gone, either as deleted meanwhile or as a problem."""
         now = self._estate.catalog.attachment(record.id) if self._estate.catalog else None
         if now is None or now.state is not AttachmentState.FINISHED:
             self._deleted.append(record.id)
@@ -196,7 +201,7 @@ class _Backup:
                     try:
                         self._copy_object(attachment.object_name, Measure(attachment.size, attachment.sha256))
                     except (KeyError, ValueError):
-                        why = f"content of delivery {delivery.id} is missing: {attachment.object_name}"
+                        why = f"the object {attachment.object_name} of delivery {delivery.id} is missing"
                         self._report.problems.append(why)
 
     def _others(self) -> None:
@@ -213,7 +218,7 @@ class _Backup:
     # --- tables ---------------------------------------------------------------------------------------------------
 
     def _tables(self) -> None:
-        """Copy logs before the files that they name, so that each version that is copied has all of its files."""
+        """Copy logs before the files that they name, so that each copied version has all of its files."""
         settings = self._estate.settings
         if settings.tables.url is None and not (settings.data / "tables").is_dir():
             return
@@ -234,7 +239,7 @@ class _Backup:
     # --- bytes ----------------------------------------------------------------------------------------------------
 
     def _keep(self, path: str, known: Measure, read: Read) -> None:
-        """Put a file into the backup. Raises DamagedError when its bytes are other than known."""
+        """Put a file into the backup. Raises DamagedError when its bytes differ from the known digest."""
         file = File(path, known.size, known.sha256)
         if file.name not in self._there:
             with self._place.create(data_name(known.sha256)) as target:
@@ -260,4 +265,4 @@ def _file(path: Path) -> Iterator[bytes]:
 
 
 def _nobody(_amount: int) -> None:
-    """Tell nobody how far work has come."""
+    """Ignore progress."""

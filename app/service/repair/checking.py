@@ -1,7 +1,7 @@
-"""Journal, catalog, content and tables checked against each other, each byte against its digest.
+"""The check of journal, catalog, content and tables against each other, each byte against its digest.
 
-A check reads and changes nothing, so that it may run beside a gateway: what changes meanwhile is looked at once more
-before it is told of.
+A check only reads, so that it may run beside a gateway. Differences are looked at again before they are reported, as
+data may change meanwhile.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ Check = Callable[[Estate, Catalog, Progress], Iterator[Finding]]
 
 
 def check_all(estate: Estate, progress: Progress) -> Iterator[Finding]:
-    """Yield every difference. Raises CannotCheck for what could not be looked at, at the end."""
+    """Yield every difference. Raises CannotCheck at the end for parts that could not be checked."""
     yield from _segments(estate, progress)
     if estate.catalog is None:
         kind = "catalog-missing" if estate.catalog_error is None else "catalog-damaged"
@@ -92,26 +92,31 @@ def _belonging(estate: Estate, catalog: Catalog) -> Iterator[Finding]:
     position = Position.unpack(reached)
     held = [segment.number for segment in estate.journal.segments()]
     if end is None or end.pack() < reached or position.segment not in held:
-        last = f"segment {held[-1]} is the last" if held else "there is none"
+        last = f"segment {held[-1]} is the last" if held else "there is no segment"
         yield Finding("journal-behind", str(position.segment), f"segment {position.segment}", last)
 
 
 def is_ahead(journal: JournalReader, catalog: Catalog) -> bool:
-    """Return whether every segment of a journal has a higher number than any that the catalog has seen, so that no
-    position of the catalog means a message of this journal."""
+    """Tell whether every segment of a journal has a higher number than any that the catalog knows.
+
+    If so, no position in the catalog refers to a message of this journal.
+    """
     last = last_segment(catalog)
     return all(segment.number > last for segment in journal.segments())
 
 
 def last_segment(catalog: Catalog) -> int:
-    """Return the highest number of a segment that the catalog has seen."""
+    """Return the highest number of a segment that the catalog knows."""
     reached = catalog.progress()
     return max([0 if reached is None else Position.unpack(reached).segment, *catalog.needed_segments()])
 
 
 def _needed(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
-    """Find unfinished attachments whose parts lay in segments, or at the end of segments, that are gone. Those behind
-    the last sealed one may still be written by a gateway."""
+    """Find unfinished attachments whose parts were in segments, or at the end of segments, that are gone.
+
+    Beside a running gateway, parts after the last sealed segment are not counted, since the gateway may still be
+    writing them.
+    """
     progress.begin("unfinished attachments", None)
     bound = max((segment.number for segment in estate.journal.segments()), default=0)
     bound = bound if estate.writer is None else 1 << 31
@@ -125,11 +130,11 @@ def _needed(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Fi
                 now = catalog.attachment(record.id)  # it may have been finished meanwhile
                 if now is not None and now.state in OPEN:
                     numbers = ", ".join(map(str, sorted(gone)))
-                    yield Finding("parts-missing", record.id, _of(record), f"what lay in segments {numbers} is gone")
+                    yield Finding("parts-missing", record.id, _of(record), f"its parts in segments {numbers} are gone")
 
 
 def _is_held(estate: Estate, place: Position) -> bool:
-    """Return whether the journal has this place, be it damaged."""
+    """Tell whether the journal has this position, even if it is damaged."""
     try:
         list(estate.journal.extents([place]))
     except KeyError:
@@ -168,7 +173,8 @@ def _content(estate: Estate, catalog: Catalog, record: AttachmentRecord, progres
 
 
 def _is_being_written(estate: Estate, catalog: Catalog, record: AttachmentRecord) -> bool:
-    """Return whether content may lie in the segment that a gateway is writing, which is read when it is sealed."""
+    """Tell whether content may be in the segment that a gateway is writing, which can be read only when it is
+    sealed."""
     if estate.writer is not None:
         return False
     last = max((segment.number for segment in estate.journal.segments()), default=0)
@@ -181,7 +187,7 @@ def _of(record: AttachmentRecord) -> str:
 
 
 def _objects(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[Finding]:
-    """Find objects of no attachment; where the records know the attachment, its row is what is missing."""
+    """Find objects without an attachment. If the records have the attachment, its row is missing."""
     progress.begin("objects", None)
     strange: dict[str, str] = {}
     for names in batched(estate.store.names(ATTACHMENTS)):
@@ -204,7 +210,7 @@ def _objects(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[F
 
 
 def _owns(record: AttachmentRecord | None, name: str) -> bool:
-    """Return whether an object may belong to this attachment: it is written before the row says so."""
+    """Tell whether an object may belong to this attachment. It is written before the row says so."""
     if record is None or object_name(record.id) != name:
         return False
     return record.state in (*OPEN, AttachmentState.FINISHED) or (
@@ -239,13 +245,13 @@ def _messages(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[
     dropped = {row.id for row in _recorded(estate) if row.id in missing and _may_be_dropped(row)}
     now = {record.id for record in catalog.attachments_by_id([*missing])}
     for each, message in missing.items():
-        has_object = _is_there(estate, object_name(each))  # then it is told of already
+        has_object = _is_there(estate, object_name(each))  # then it is reported already
         if each not in dropped and each not in now and not has_object:
             yield Finding("row-missing", each, f"attachment {each}", f"message {message} lists it")
 
 
 def _may_be_dropped(row: Row | Dropped) -> bool:
-    """Return whether retention may have removed this row: what has ended without content, or is said to be dropped."""
+    """Tell whether retention may have removed this row: it has ended without content, or is recorded as dropped."""
     return isinstance(row, Dropped) or (
         isinstance(row, AttachmentRecord) and row.state not in (*OPEN, AttachmentState.FINISHED)
     )
@@ -265,7 +271,7 @@ def _uploads(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[F
             if now is not None and now.state in _OPEN_DELIVERIES:
                 yield Finding("upload-damaged", delivery.id, f"delivery {delivery.id}", why)
     if estate.writer is None:
-        return  # a running gateway may be taking an upload
+        return  # a running gateway may be receiving an upload
     for name in estate.store.names(UPLOADS):
         if catalog.delivery(name.split("/")[1]) is None:
             yield Finding("upload-orphaned", name, name)
@@ -347,22 +353,22 @@ def _tables(estate: Estate, progress: Progress) -> Iterator[Finding]:
                 )
         except KeyError:  # removed meanwhile
             continue
-        except Exception as error:  # noqa: BLE001 - any library's: what it cannot read is what is looked for
+        except Exception as error:  # noqa: BLE001 - any library's errors: tables that cannot be read are the findings
             yield Finding("table-damaged", name, f"table {name}", str(error).partition("\n")[0])
 
 
 class Summary(NamedTuple):
-    """What a check came to."""
+    """The results of a check."""
 
     findings: Sequence[Finding]
     unchecked: Sequence[str]
 
 
 def checked(estate: Estate, progress: Progress) -> Summary:
-    """Return every difference, and what could not be looked at."""
+    """Return every difference, and the parts that could not be checked."""
     findings: list[Finding] = []
     try:
         findings.extend(check_all(estate, progress))
-    except CannotCheck as error:  # what was found before it counts
+    except CannotCheck as error:  # the earlier findings count
         return Summary(findings, [str(error)])
     return Summary(findings, [])

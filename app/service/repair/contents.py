@@ -1,4 +1,4 @@
-"""Finished content, read to its end and compared with what the catalog says of it."""
+"""Finished content, read to its end and compared with the catalog."""
 
 from collections.abc import Callable, Iterable
 from hashlib import sha256
@@ -13,7 +13,7 @@ Advance = Callable[[int], None]
 
 
 class Measure(NamedTuple):
-    """How long some bytes are, and their digest."""
+    """The size of some bytes, and their digest."""
 
     size: int
     sha256: str
@@ -30,7 +30,7 @@ def measure(pieces: Iterable[bytes | memoryview], advance: Advance) -> Measure:
 
 
 class Unsound(NamedTuple):
-    """Why content is not what it was: the word of the finding, and a sentence."""
+    """The reason why content is not as it was: the kind of the finding, and a sentence."""
 
     kind: str
     why: str
@@ -39,7 +39,7 @@ class Unsound(NamedTuple):
 def unsound(
     record: AttachmentRecord, catalog: JournalReferences, store: ContentStore, journal: JournalReader, advance: Advance
 ) -> Unsound | None:
-    """Return what is the matter with a finished attachment's content; None where it is as it was."""
+    """Return the damage of a finished attachment's content; None when it is as it was received."""
     what = "object" if record.storage == "store" else "content"
     try:
         content: Content = (

@@ -1,4 +1,4 @@
-"""What a check or a repair stands on: the stopped gateway's stores, or those of a running one, only to be read."""
+"""The stores on which a check or a repair works: those of a stopped gateway, or of a running one, only for reading."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -15,13 +15,13 @@ from app.settings import Settings
 
 
 class Progress(Protocol):
-    """Whoever wants to know how far long work has come."""
+    """A receiver of the progress of long work."""
 
     def begin(self, work: str, total: int | None) -> None:
-        """Say that work begins, of so many bytes or pieces; None when nobody knows."""
+        """Report that work begins, with its total of bytes or pieces; None when the total is unknown."""
 
     def advance(self, amount: int) -> None:
-        """Say that so much more is done."""
+        """Report that `amount` more bytes or pieces are done."""
 
 
 class _Clock:
@@ -34,8 +34,11 @@ class _Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estate:
-    """All that a gateway keeps. `catalog` is None where there is none that can be opened; `catalog_error` says why.
-    `writer` is the journal where it may be written."""
+    """All the stores of a gateway.
+
+    `catalog` is None when no catalog can be opened; `catalog_error` says why. `writer` is the journal if it may be
+    written.
+    """
 
     settings: Settings
     database: CatalogDatabase
@@ -48,7 +51,7 @@ class Estate:
     clock: Clock
 
     def service_context(self, catalog: Catalog, journal: Journal) -> ServiceContext:
-        """Return what the service's own functions stand on."""
+        """Return the context that the service's own functions need."""
         return ServiceContext(
             settings=self.settings,
             journal=journal,
@@ -61,8 +64,10 @@ class Estate:
 
 @contextmanager
 def opened(settings: Settings, *, write: bool) -> Iterator[Estate]:
-    """Open everything: to be read beside a running gateway, or (`write`) alone, with the locks that a gateway takes.
-    Raises OurError where another process has them, or where something is not there or cannot be opened."""
+    """Open all stores: to be read beside a running gateway, or (`write`) alone, with the locks that a gateway takes.
+
+    Raises OurError when another process has the locks, or when a store is missing or cannot be opened.
+    """
     clock = _Clock()
     database = plugins.catalog().database(settings.catalog_url)
     with ExitStack() as closing:

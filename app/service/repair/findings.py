@@ -1,4 +1,4 @@
-"""What a check can find: each kind with what it costs and what mends it."""
+"""The kinds of findings of a check, each with its cost and its repair."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Action(StrEnum):
-    """What a repair does, in the order in which it does it."""
+    """The actions of a repair, in the order in which they are done."""
 
     REBUILD_CATALOG = "rebuild-catalog"
     REBIND = "bind-catalog"
@@ -24,7 +24,7 @@ class Action(StrEnum):
 
 
 class Kind(NamedTuple):
-    """What is the matter, what it costs as long as nobody mends it, and what a repair does about it."""
+    """A kind of finding: the difference, its cost until it is repaired, and its repair."""
 
     what: str
     cost: str
@@ -33,7 +33,7 @@ class Kind(NamedTuple):
 
 
 _CONTENT = "the attachment's content cannot be served, or would be served damaged"
-_RESTORE = "put together again from the journal, if its parts are there and give the same SHA-256; else quarantined"
+_RESTORE = "assembled again from the journal, if its parts are there and give the same SHA-256; else quarantined"
 
 KINDS: Mapping[str, Kind] = {
     "catalog-missing": Kind(
@@ -51,13 +51,13 @@ KINDS: Mapping[str, Kind] = {
     "catalog-foreign": Kind(
         "the catalog belongs to another journal, which used the same numbers",
         "the gateway does not start",
-        "set aside, and rebuilt from this journal, the content store, and what the catalog tells of both",
+        "set aside, and rebuilt from this journal, the content store, and the catalog's rows about both",
         Action.REBUILD_CATALOG,
     ),
     "journal-replaced": Kind(
         "the journal that the catalog belongs to is gone, and another one is in its place",
-        "the gateway does not start; what lay in the lost journal only is gone unless it is sent again",
-        "the catalog belongs to the new journal from now on; what lay in the lost one is expired or quarantined",
+        "the gateway does not start; messages that only the lost journal had are gone unless they are sent again",
+        "the catalog belongs to the new journal from now on; attachments in the lost one are expired or quarantined",
         Action.REBIND,
     ),
     "journal-behind": Kind(
@@ -67,15 +67,15 @@ KINDS: Mapping[str, Kind] = {
         Action.RESERVE,
     ),
     "parts-missing": Kind(
-        "parts of an unfinished attachment lay in journal segments that are gone",
+        "parts of an unfinished attachment were in journal segments that are gone",
         "the attachment cannot be finished, unless all of it is sent again",
-        "expired: sent again, it begins anew",
+        "expired; it begins anew when it is sent again",
         Action.EXPIRE,
     ),
     "segment-damaged": Kind(
         "a journal segment is not as it was written",
         "the messages in the damaged places are lost, unless their attachments are in the content store already",
-        "set aside as soon as no attachment needs what is left of it",
+        "set aside as soon as no attachment needs the rest of it",
         Action.SET_SEGMENT_ASIDE,
     ),
     "row-missing": Kind(
@@ -105,13 +105,13 @@ KINDS: Mapping[str, Kind] = {
     ),
     "object-orphaned": Kind(
         "an object of the content store belongs to no attachment",
-        "room in the content store",
+        "it takes space in the content store",
         "set aside, below `aside/`",
         Action.SET_OBJECT_ASIDE,
     ),
     "upload-orphaned": Kind(
         "an uploaded object belongs to no delivery",
-        "room in the content store",
+        "it takes space in the content store",
         "removed",
         Action.REMOVE_UPLOAD,
     ),
@@ -123,13 +123,13 @@ KINDS: Mapping[str, Kind] = {
     ),
     "quarantine-damaged": Kind(
         "the copy of a quarantined message is gone or damaged",
-        "the message can be listed, and not looked at or processed again",
+        "the message can be listed, but not shown or processed again",
         "nothing",
         Action.NONE,
     ),
     "records-damaged": Kind(
         "an object of the catalog's records is damaged",
-        "a catalog rebuilt from nothing would lack what is in it",
+        "a catalog rebuilt from nothing would lack its rows",
         "the whole catalog is recorded anew, and the object set aside",
         Action.RECORD,
     ),
@@ -146,12 +146,12 @@ KINDS: Mapping[str, Kind] = {
         Action.NONE,
     ),
 }
-"""Every kind of difference, by its word."""
+"""Every kind of difference, by its identifier."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One difference. `subject` names what a repair works on: an attachment, an object, a segment or a delivery."""
+    """One difference. `subject` names the object of a repair: an attachment, an object, a segment or a delivery."""
 
     kind: str
     subject: str
@@ -163,11 +163,11 @@ class Finding:
         return KINDS[self.kind]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the finding with what its kind says."""
+        """Return the finding with the texts of its kind."""
         known = self.known
         said = {"what": known.what, "cost": known.cost, "repair": known.repair, "action": known.action.value}
         return {**asdict(self), **said}
 
 
 class CannotCheck(Exception):
-    """A check could not be made, so that nothing is known of what it would have found."""
+    """A check that could not be made, so that its findings are unknown."""

@@ -1,8 +1,8 @@
-"""A backup's place: what each backup consists of, and the bytes that backups share.
+"""The place of backups: the contents of each backup, and the bytes that backups share.
 
-- `data/<2 digits>/<SHA-256>` holds bytes by their digest, once however many backups have them.
+- `data/<2 digits>/<SHA-256>` holds bytes by their digest, once for all backups that contain them.
 - `backups/<id>.jsonl.gz` is written last and makes a backup: a header, then one file a line.
-- `restored/<journal>-<epoch>.json` says that a backup was restored: the gateway that it came from must not add to it.
+- `restored/<journal>-<epoch>.json` records that a backup was restored: the original gateway must not add to this place.
 """
 
 import json
@@ -24,7 +24,7 @@ _RESTORED = pattern(rf"{RESTORED}([0-9a-f]{{32}})-(\d+)\.json")
 
 
 class File(NamedTuple):
-    """A file of a backup: where it belongs, and what its bytes are."""
+    """A file of a backup: its path, and its bytes by size and digest."""
 
     path: str
     size: int
@@ -38,8 +38,10 @@ class File(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a backup is of. `deleted` are attachments that its catalog still calls finished and that were deleted while
-    the backup was made."""
+    """The header of a backup.
+
+    `deleted` are attachments that its catalog still calls finished and that were deleted while the backup was made.
+    """
 
     id: str
     created_at: int
@@ -70,8 +72,10 @@ def write(place: ContentStore, header: Header, files: Iterable[File]) -> None:
 
 
 def read(place: ContentStore, backup: str) -> tuple[Header, list[File]]:
-    """Return what a backup consists of. Raises KeyError when there is none, and OurError when its manifest is
-    damaged."""
+    """Return the header and the files of a backup.
+
+    Raises KeyError when there is none, and OurError when its manifest is damaged.
+    """
     lines = _lines(place, backup)
     try:
         said = next(lines)
@@ -85,7 +89,7 @@ def read(place: ContentStore, backup: str) -> tuple[Header, list[File]]:
 
 
 def mark_restored(place: ContentStore, journal: JournalIdentity) -> None:
-    """Say that a journal goes on elsewhere with this epoch."""
+    """Record that a journal continues elsewhere with this epoch."""
     with place.create(f"{RESTORED}{journal.id}-{journal.epoch}.json") as target:
         target.write(json.dumps(journal._asdict()).encode())
 
@@ -97,7 +101,8 @@ def restored_epoch(place: ContentStore, journal_id: str) -> int | None:
 
 
 def prune(place: ContentStore, keep: int) -> int:
-    """Remove all but the newest `keep` backups, and the bytes that none of these has; return how many backups went."""
+    """Remove all but the newest `keep` backups, and the bytes that only they need; return how many backups were
+    removed."""
     known = backups(place)
     going = known[:-keep]
     if not going:

@@ -1,5 +1,6 @@
-"""Attachments put together once more from journal segments, by the same assembly and the same finishing, in a scratch
-place of their own. What comes out is compared by whoever asked before it replaces anything.
+"""Attachments that are assembled again from journal segments, in a temporary place.
+
+The same assembly and the same finishing are used. The caller compares the results before they replace anything.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,8 +23,10 @@ from app.service.finishing.contents import Spoilt, read_content
 
 
 class Wanted(NamedTuple):
-    """An attachment to put together, from the messages of these segments (a closed range). `record` is what is known of
-    it: its header may be in none of them any more."""
+    """An attachment to assemble from the messages of these segments (a closed range).
+
+    `record` has its known facts, as its header may be in none of these segments any more.
+    """
 
     id: str
     first: int
@@ -38,7 +41,8 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What has come of an attachment: its row, its parts and its content in the scratch store, or why there is none."""
+    """The results for an attachment: its row, its parts and its content in the temporary store, or why there is
+    none."""
 
     record: AttachmentRecord | None
     runs: list[PartRun]
@@ -47,7 +51,7 @@ class Again:
 
 
 class Scratch(NamedTuple):
-    """The attachments that were asked for, and where their content is."""
+    """The results for all wanted attachments, and the store of their content."""
 
     found: Mapping[str, Again]
     store: ContentStore
@@ -55,7 +59,7 @@ class Scratch(NamedTuple):
 
 @contextmanager
 def reassembled(wanted: Iterable[Wanted], context: ServiceContext) -> Iterator[Scratch]:
-    """Put attachments together from what is left of their segments; the scratch place goes when the block ends."""
+    """Assemble attachments from the rest of their segments. The temporary place is removed when the block ends."""
     asked = list(wanted)
     with TemporaryDirectory(prefix="repair-", dir=context.settings.data) as folder:
         catalog = plugins.catalog()(f"sqlite:///{folder}/catalog.sqlite")
@@ -80,8 +84,7 @@ def reassembled(wanted: Iterable[Wanted], context: ServiceContext) -> Iterator[S
 
 
 def begun(record: AttachmentRecord) -> AttachmentRecord | None:
-    """Return an attachment as it is known before any of its parts has come; None for an IBM MQ group, each part of
-    which tells all."""
+    """Return an attachment as it is known before any of its parts; None for an IBM MQ group, as each part tells all."""
     if record.group is not None:
         return None
     known = {name: getattr(record, name) for name in _DEFINED}
@@ -112,7 +115,7 @@ _DEFINED = (
 def _again(attachment_id: str, catalog: Catalog, stores: Stores) -> Again:
     record = catalog.attachment(attachment_id)
     if record is None:
-        return Again(None, [], None, "the journal has no message of it any more")
+        return Again(None, [], None, "the journal no longer has any message of it")
     runs = catalog.part_runs(attachment_id)
     if record.state is not AttachmentState.COMPLETE:
         expected = "an unknown number" if record.parts_expected is None else f"{record.parts_expected:,}"
@@ -124,7 +127,7 @@ def _again(attachment_id: str, catalog: Catalog, stores: Stores) -> Again:
 
 
 class _Some:
-    """A journal of which only some segments are replayed; what assembly asks of one, and no more."""
+    """A journal of which only some segments are replayed, with only the methods that assembly uses."""
 
     def __init__(self, journal: Journal, numbers: set[int]) -> None:
         self._journal, self._numbers = journal, numbers
@@ -154,7 +157,7 @@ class _Some:
 
 
 def _ranges(numbers: set[int]) -> Iterator[tuple[int, int]]:
-    """Yield the closed ranges that these numbers make, in order."""
+    """Yield the closed ranges of these numbers, in order."""
     first: int | None = None
     for number in sorted(numbers):
         first = number if first is None else first

@@ -1,10 +1,14 @@
-"""A catalog made from nothing but the journal and the content store, and from what a sound old catalog knows.
+"""The rebuilding of a catalog from the journal and the content store, and from a readable old catalog.
 
-The new catalog is built in a scratch place and takes the old one's place when it is whole; the old one is set aside.
-A sound old catalog is recorded first. Then come the rows that the records tell and the journal no longer does: what is
-settled in the content store, what was deleted, deliveries. Then the journal is replayed as at any start, and complete
-attachments are finished. What was finished once and comes out of neither is quarantined as lost; what was unfinished,
-and is nowhere any more, has expired.
+The new catalog is built in a temporary place and replaces the old one when it is complete. The old one is set aside.
+These are the steps:
+
+- A readable old catalog is recorded.
+- Rows that are in the records and no longer in the journal are loaded: settled content, deleted attachments,
+  deliveries.
+- The journal is replayed as at any start, and complete attachments are finished.
+- Attachments that were finished once, and are in neither, are quarantined as lost.
+- Attachments that were unfinished, and are found nowhere, become expired.
 """
 
 from collections.abc import Iterator
@@ -45,15 +49,18 @@ from app.service.repair.walking import OPEN, attachments_in, batched
 
 log = logger(__name__)
 
-_PARTS_GONE = "its parts are no longer in the journal; sent again, it begins anew"
+_PARTS_GONE = "its parts are no longer in the journal; it begins anew when it is sent again"
 FOLDER = "attachments/"
 _GONE = "its content is neither in the content store nor in the journal"
 
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What a new catalog was made of: rows from the records, messages from the journal; attachments that were finished
-    from the journal and such as nothing could bring back; objects of no attachment; and where the old catalog is."""
+    """The sources of a new catalog.
+
+    They are rows from the records, messages from the journal, attachments finished from the journal, attachments that
+    could not be brought back, objects without an attachment, and the place of the old catalog.
+    """
 
     recorded: int = 0
     replayed: int = 0
@@ -64,15 +71,15 @@ class Rebuilt:
 
 
 class _Old(NamedTuple):
-    """What the old catalog tells beyond its records: attachments that had not come to an end, and whether its positions
-    are those of another journal."""
+    """Facts of the old catalog beyond its records: unfinished attachments, and whether its positions are of another
+    journal."""
 
     unfinished: list[AttachmentRecord]
     is_foreign: bool
 
 
 def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
-    """Make a new catalog and put it in the old one's place; `estate.catalog` is closed. Raises OurError."""
+    """Make a new catalog and replace the old one; `estate.catalog` is closed. Raises OurError."""
     journal = estate.writer
     assert journal is not None
     rebuilt, old = Rebuilt(), _recorded(estate, journal)
@@ -107,7 +114,7 @@ def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
 
 
 def _recorded(estate: Estate, journal: Journal) -> _Old:
-    """Have all that a sound old catalog knows in the records, and close it."""
+    """Write everything that a readable old catalog has to the records, and close it."""
     if estate.catalog is None:
         return _Old([], is_foreign=False)
     with closing(estate.catalog) as old:
@@ -122,8 +129,11 @@ def _first(journal: Journal) -> int | None:
 
 
 def _load(context: ServiceContext, first: int | None, rebuilt: Rebuilt, progress: Progress) -> list[AttachmentRecord]:
-    """Take what the records tell and the journal, which has segments from `first` on (None: nothing of the records),
-    may not; return finished attachments that the journal is to bring."""
+    """Load the rows of the records that the journal may no longer have.
+
+    The journal has segments from `first` on; None means that no row of the records is in it. Return the finished
+    attachments that the journal must bring.
+    """
     progress.begin("records", None)
     in_doubt: list[AttachmentRecord] = []
     for some in batched(records.rows(context.store, _damaged)):
@@ -145,7 +155,7 @@ def _load(context: ServiceContext, first: int | None, rebuilt: Rebuilt, progress
 def _taken(
     row: Row | Dropped, context: ServiceContext, first: int | None, in_doubt: list[AttachmentRecord]
 ) -> Row | None:
-    """Return the row to begin with; None for one that the journal brings, or that is not to come back."""
+    """Return the row to begin with; None for a row that the journal brings, or that must not come back."""
     if isinstance(row, MessageRecord):
         return None if _is_held(row.header_position, first) else row
     if isinstance(row, DeliveryRecord):
@@ -162,7 +172,7 @@ def _taken(
 
 
 def _is_held(position: int, first: int | None) -> bool:
-    """Return whether the journal begins before this position, so that replaying it brings what is there."""
+    """Tell whether the journal begins before this position, so that replaying it brings the row."""
     return first is not None and Position.unpack(position).segment >= first
 
 
@@ -184,8 +194,10 @@ def _replay(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> No
 
 
 def _load_what_follows(context: ServiceContext, old: _Old) -> None:
-    """Add to messages that the journal brought what it no longer has of them, and to quarantine what became of it. Of a
-    quarantined message in another journal, the place means nothing here."""
+    """Add the recorded facts that the journal no longer has to its messages, and the outcome to quarantine entries.
+
+    Positions of quarantined messages in another journal are dropped, since they mean nothing here.
+    """
     for some in batched(records.rows(context.store, _damaged)):
         messages = [row for row in some if isinstance(row, MessageRecord)]
         quarantine = [row for row in some if isinstance(row, QuarantineRecord)]
@@ -196,7 +208,7 @@ def _load_what_follows(context: ServiceContext, old: _Old) -> None:
 
 
 def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> None:
-    """Finish what is complete. What cannot be finished now is tried again by the gateway."""
+    """Finish complete attachments. The gateway later retries those that cannot be finished now."""
     progress.begin("content", None)
     finisher = Finisher(context)
     for record in [*attachments_in(context.catalog, AttachmentState.COMPLETE)]:
@@ -210,7 +222,7 @@ def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> No
 
 
 def _lose(context: ServiceContext, in_doubt: list[AttachmentRecord], rebuilt: Rebuilt) -> None:
-    """Mark what was finished once, and has come neither from the store nor from the journal."""
+    """Quarantine attachments that were finished once, and that neither the store nor the journal has brought back."""
     for some in batched(in_doubt):
         now = {record.id: record for record in context.catalog.attachments_by_id([each.id for each in some])}
         for record in _not_back(some, now):
@@ -234,7 +246,7 @@ def _not_back(recorded: list[AttachmentRecord], now: dict[str, AttachmentRecord]
 
 
 def _expire(context: ServiceContext, unfinished: list[AttachmentRecord], rebuilt: Rebuilt) -> None:
-    """List what was unfinished, and of which nothing is left in the journal."""
+    """Add attachments that were unfinished, and of which the journal has nothing left, as expired."""
     for some in batched(unfinished):
         known = {record.id for record in context.catalog.attachments_by_id([each.id for each in some])}
         gone = [record for record in some if record.id not in known]
@@ -246,7 +258,7 @@ def _expire(context: ServiceContext, unfinished: list[AttachmentRecord], rebuilt
 
 
 def _orphaned(context: ServiceContext) -> int:
-    """Return how many objects are content of attachments that nothing knows any more."""
+    """Return the number of objects whose attachments are unknown."""
     names = context.store.names(FOLDER)
     return sum(
         len(some) - len(context.catalog.attachments_by_id([name.removeprefix(FOLDER) for name in some]))

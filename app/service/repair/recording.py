@@ -1,12 +1,12 @@
-"""Catalog -> records, round by round, before journal segments go.
+"""The recorder: it writes rows of the catalog to the records, round by round, before journal segments are retired.
 
-A round writes down what the event log says has changed since the last one. It is on disk before a segment is retired
-(`Sweeper` asks for it), so that journal and records together always tell the whole catalog; only what changed since the
-last round and has no part in the journal (a deletion, a delivery) can be missing from them.
+A round writes down the rows that changed since the last one, according to the event log. It is on disk before a segment
+is retired (`Sweeper` asks for it). So journal and records together always have the whole catalog. Only changes since
+the last round that are not in the journal (a deletion, a delivery) can be missing.
 
-The last round's number in the event log stands in its object. Where that does not fit the catalog (the first round of
-all, a catalog that was rebuilt or restored, events that were pruned before they were recorded), all of the catalog is
-recorded.
+Each object has the last event's number of its round. If that number does not fit the catalog, the whole catalog is
+recorded. This is so in the first round of all, with a catalog that was rebuilt or restored, and after events were
+pruned before they were recorded.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ EVENTS_A_ROUND = 50_000
 
 
 class Recorder:
-    """Writes records; one at a time for a content store."""
+    """Writes records. Only one recorder may work on a content store at a time."""
 
     def __init__(self, catalog: Catalog, store: ContentStore, journal: Callable[[], str | None] = lambda: None) -> None:
         self._catalog, self._store, self._journal = catalog, store, journal
@@ -38,20 +38,20 @@ class Recorder:
         self._fault = Recurring(log, "catalog_record")
 
     def attempt(self) -> None:
-        """As `record`, for a worker that is to go on: a failure is logged and stands in `check`."""
+        """Record as `record` does, for a worker that must go on: a failure is logged and shown by `check`."""
         try:
             self.record()
-        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
         else:
             self._fault.worked()
 
     def check(self) -> dict[str, Any]:
-        """Return whether recording works, for health and people."""
+        """Return the state of recording for the health report."""
         return {"ok": self._fault.error is None, "error": self._fault.error}
 
     def record(self) -> None:
-        """Write down all that the catalog's event log has told by now."""
+        """Write down all changes in the catalog's event log up to now."""
         with self._recording:
             last = self._catalog.last_event()
             if self._reached is None:
@@ -60,8 +60,10 @@ class Recorder:
                 self._reached = self._round(self._reached, last)
 
     def record_before_retiring(self) -> None:
-        """Write down all that the journal will not tell any more, what is not at its end among it: the header of an
-        unfinished attachment may be in a segment that none of its parts is in. Call it before segments go."""
+        """Write down everything that the journal will not have any more. Call it before segments are retired.
+
+        This includes unfinished attachments: their header may be in a segment that has none of their parts.
+        """
         self.record()
         with self._recording:
             known: dict[str, tuple[object, ...]] = {}
@@ -83,12 +85,12 @@ class Recorder:
                 yield from self._catalog.messages_by_id([*messages])
 
     def record_all(self) -> None:
-        """Write down the whole catalog, whatever was recorded before."""
+        """Write down the whole catalog, including what was recorded before."""
         with self._recording:
             self._reached = self._all(self._catalog.last_event())
 
     def _start(self, last: int) -> int:
-        """Return the number of the event up to which all is recorded."""
+        """Return the number of the event up to which everything is recorded."""
         said = records.last_header(self._store)
         if said is None:
             return self._all(last) if last or self._catalog.progress() is not None else 0
@@ -97,13 +99,12 @@ class Recorder:
         return said.event
 
     def _follows(self, event: int) -> bool:
-        """Return whether no event behind this one was pruned."""
+        """Tell whether no event after this one was pruned."""
         following = self._catalog.events_after(event, 1)
         return not following or following[0].number == event + 1
 
     def _round(self, reached: int, last: int) -> int:
-        # What is recorded may not be lost by a power cut that the record itself survives: its events would come again
-        # under other numbers.
+        # A power cut must not lose changes whose record survives: their events would come again under other numbers.
         self._catalog.flush()
         events: list[EventRecord] = []
         while len(events) < EVENTS_A_ROUND and reached < last:

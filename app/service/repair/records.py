@@ -1,13 +1,15 @@
-"""The records: what a catalog rebuilt from nothing takes beside the journal, as objects of the content store.
+"""The records: the data that a catalog rebuilt from nothing takes in addition to the journal, in the content store.
 
-The journal tells everything until its segments are retired. Before that, each row that has come to an end is written
-down here: an attachment that is finished, expired, quarantined or deleted, with its message; a quarantined message; a
-delivery. One object holds what one round recorded: recording costs one flush to disk a round, and none an attachment.
+The journal has everything until its segments are retired. Before that, each row that has come to an end is written down
+here: an attachment that is finished, expired, quarantined or deleted, with its message; a quarantined message; a
+delivery. One object holds the rows of one round. So recording takes one flush to disk a round, and none for an
+attachment.
 
-- An object is `catalog/<level>-<number>.jsonl.gz`: a header, then one JSON object a line with the `kind` of a row and
-  the `row`, or with the `id` of one that was `dropped`. No row is twice in one object. Of two objects the one with the
-  higher number is newer, and what it says of a row holds.
-- `MERGED` objects of one level become one of the next level, so that there are few, and each row is rewritten seldom.
+- An object is `catalog/<level>-<number>.jsonl.gz`: a header, then one JSON object a line. A line has the `kind` of a
+  row and the `row`, or the `id` of a row that was `dropped`. An object has each row at most once. The object with the
+  higher number is newer, and its version of a row holds.
+- `MERGED` objects of one level become one of the next level. So there are few objects, and each row is rewritten
+  seldom.
 """
 
 import json
@@ -35,7 +37,7 @@ _ATTEMPTS = 5
 
 
 class RecordFile(NamedTuple):
-    """One object of records. Ordered by age."""
+    """One object of records. Objects are ordered by age."""
 
     number: int
     level: int
@@ -46,7 +48,7 @@ class RecordFile(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """A row that the catalog has no more: nothing is to bring it back."""
+    """A row that the catalog no longer has, and that must not be brought back."""
 
     kind: str
     id: str
@@ -54,8 +56,8 @@ class Dropped(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the first line says: the number of the last `event` of the catalog's log that is included, and the `journal`
-    that positions belong to."""
+    """The first line: the number of the last `event` of the catalog's log that is included, and the `journal` of
+    positions."""
 
     event: int
     journal: str | None = None
@@ -68,25 +70,27 @@ def files(store: ContentStore) -> list[RecordFile]:
 
 
 def header(store: ContentStore, file: RecordFile) -> Header:
-    """Return what an object says of itself. Raises KeyError when it is gone, and OurError when it is damaged."""
+    """Return the header of an object. Raises KeyError when it is gone, and OurError when it is damaged."""
     return _header(next(_lines(store, file), {}), file)
 
 
 def write(store: ContentStore, file: RecordFile, said: Header, rows: Iterable[Row | Dropped]) -> None:
-    """Write an object of records whole; each row once."""
+    """Write a whole object of records, each row once."""
     _write(store, file, said, map(_line, rows))
 
 
 def rows(store: ContentStore, on_damage: Callable[[OurError], None] | None = None) -> Iterator[Row | Dropped]:
-    """Yield what is recorded of each row last. Raises OurError for an object that is damaged, unless `on_damage` takes
-    it; that object is then left out. Objects that are merged meanwhile are found again."""
+    """Yield the newest record of each row. Objects that are merged meanwhile are found again.
+
+    A damaged object is skipped and given to `on_damage`; without that, it raises OurError.
+    """
     seen: set[tuple[str, str]] = set()
     for line in _newest(store, seen, on_damage):
         yield _row(line)
 
 
 def merge(store: ContentStore) -> int:
-    """Make of `MERGED` objects of one level one of the next; return how many objects went."""
+    """Merge each `MERGED` objects of one level into one of the next; return how many objects were removed."""
     went = 0
     for level in range(_HIGHEST):
         alike = [file for file in files(store) if file.level == level]
@@ -171,7 +175,7 @@ def _write(store: ContentStore, file: RecordFile, said: Header, lines: Iterable[
 
 
 class _Packer:
-    """Lines of JSON on their way into a gzip file."""
+    """A writer of JSON lines into a gzip file."""
 
     def __init__(self, target: ObjectWriter) -> None:
         self._target = target
@@ -206,12 +210,12 @@ def _lines(store: ContentStore, file: RecordFile) -> Iterator[dict[str, Any]]:
 
 
 def next_number(found: list[RecordFile]) -> int:
-    """Return the number of the object that is to be written next."""
+    """Return the number of the next object to write."""
     return found[-1].number + 1 if found else 1
 
 
 def last_header(store: ContentStore) -> Header | None:
-    """Return what the newest object that can be read says of itself; None where there is none."""
+    """Return the header of the newest object that can be read; None when there is none."""
     for file in reversed(files(store)):
         with suppress(KeyError, OurError):
             return header(store, file)

@@ -1,4 +1,4 @@
-"""Findings -> what is done about them, in an order in which one repair does not undo another."""
+"""The repair of findings, in an order in which one repair does not undo another."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from app.service.repair.walking import OPEN
 
 
 class Outcome(NamedTuple):
-    """What a repair has come to: the difference is gone, or why it is not."""
+    """The outcome of a repair: the difference is gone, or why it is not."""
 
     finding: Finding
     done: bool
@@ -37,8 +37,10 @@ Plan = Mapping[Action, Sequence[Finding]]
 
 
 def plan(findings: Iterable[Finding]) -> Plan:
-    """Return what is to be done, in the order of doing. A catalog is rebuilt by itself: all else is looked at anew with
-    the new one."""
+    """Return the actions to do, in their order.
+
+    A catalog is rebuilt alone, and everything else is checked again with the new one.
+    """
     by_action: dict[Action, list[Finding]] = {action: [] for action in Action}
     for finding in findings:
         by_action[finding.known.action].append(finding)
@@ -76,7 +78,8 @@ def _reserve(findings: Sequence[Finding], context: ServiceContext, advance: Call
 
 
 def _rebind(findings: Sequence[Finding], context: ServiceContext, advance: Callable[[int], None]) -> list[Outcome]:
-    """What the catalog says of places in the lost journal must never mean a message of the new one."""
+    """Bind the catalog to the new journal, so that no position in the lost journal can mean a message of the
+    new one."""
     context.journal.reserve(last_segment(context.catalog))
     context.catalog.bind(context.journal.identity())
     context.catalog.set_progress(None)
@@ -85,8 +88,11 @@ def _rebind(findings: Sequence[Finding], context: ServiceContext, advance: Calla
 
 
 def fit_progress(context: ServiceContext) -> None:
-    """Have the catalog go on where the journal now ends, when what it had reached is gone: the segment, or the end of
-    it. What is behind that place has other numbers, and is assembled."""
+    """Set the catalog's progress back to the journal's end when the segment, or the end of it, that it had reached is
+    gone.
+
+    Messages after that place have new numbers, and are assembled.
+    """
     packed, end = context.catalog.progress(), context.journal.end()
     if packed is None:
         return

@@ -1,7 +1,7 @@
-"""Attachments brought back: their content from the journal, their rows from the records or the journal.
+"""The restoring of attachments: their content from the journal, their rows from the records or the journal.
 
-Content is put in place only where it has the SHA-256 that the catalog says. What nothing can bring back is quarantined
-with the reason, so that it is never served and always listed.
+Content is put in place only when it has the SHA-256 in the catalog. Attachments that cannot be restored are quarantined
+with the reason. So they are never served and always listed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,11 +21,11 @@ from app.service.repair.reassembling import Again, Wanted, reassembled
 
 ASIDE = "aside/"
 AT_ONCE = 100
-"""Attachments that are put together again in one scratch place."""
+"""The number of attachments that are assembled in one temporary place."""
 
 
 class Restored(NamedTuple):
-    """What has become of an attachment: its content is back, or why it is not."""
+    """The outcome for an attachment: its content is back, or why it is not."""
 
     id: str
     done: bool
@@ -39,8 +39,10 @@ def restore_content(
     *,
     give_up: bool = True,
 ) -> list[Restored]:
-    """Put the content of attachments in place again; what cannot be is quarantined, unless nobody is to `give_up` yet.
-    Rows that were closed otherwise meanwhile are left alone."""
+    """Restore the content of attachments. With `give_up`, quarantine those whose content cannot be restored.
+
+    Rows that were closed meanwhile are left unchanged.
+    """
     records = context.catalog.attachments_by_id(list(attachment_ids))
     ordered = sorted(records, key=lambda record: record.first_position)
     outcomes: list[Restored] = []
@@ -78,7 +80,7 @@ def _restored(record: AttachmentRecord, again: Again, scratch: ContentStore, con
 
 
 def put_in_place(found: Finished, scratch: ContentStore, context: ServiceContext) -> None:
-    """Copy content that was put together in a scratch place. Raises DamagedError when it is not what it was there."""
+    """Copy content from the temporary store. Raises DamagedError when it changes while it is copied."""
     name = object_name(found.id)
     with context.store.create(name) as target:
         digest = measure(_written(scratch, name, target.write), lambda _: None)
@@ -94,7 +96,7 @@ def _written(store: ContentStore, name: str, write: Callable[[memoryview], None]
 
 def _lose(record: AttachmentRecord, why: str, context: ServiceContext) -> None:
     reason = str(
-        TheirError(CONTENT_LOST, "", -1, f"its content is gone or damaged, and cannot be put together again: {why}")
+        TheirError(CONTENT_LOST, "", -1, f"its content is gone or damaged, and cannot be assembled again: {why}")
     )
     event = refusal_event(RefusedContent(record.id, CONTENT_LOST, reason), context.clock.now())
     state = AttachmentState.QUARANTINED
@@ -105,7 +107,7 @@ def _lose(record: AttachmentRecord, why: str, context: ServiceContext) -> None:
 
 
 def set_aside(name: str, store: ContentStore) -> bool:
-    """Move an object, as far as it can be read, below `aside/`; return whether there was one."""
+    """Move an object below `aside/`, as far as it can be read; return whether there was one."""
     try:
         pieces = store.read(name)
         with store.create(ASIDE + name) as target, suppress(DamagedError):
@@ -118,13 +120,13 @@ def set_aside(name: str, store: ContentStore) -> bool:
 
 
 def restore_rows(recorded: Sequence[AttachmentRecord], context: ServiceContext) -> None:
-    """Give the catalog rows again of finished attachments whose objects are there."""
+    """Add rows to the catalog for finished attachments whose objects are there."""
     rows = [replace(record, storage="store", object_name=object_name(record.id)) for record in recorded]
     context.catalog.checkpoint(Checkpoint(attachments=rows))
 
 
 def restore_rows_from_journal(attachment_ids: Sequence[str], context: ServiceContext) -> list[Restored]:
-    """Give the catalog rows again of attachments whose messages are in the journal."""
+    """Add rows to the catalog for attachments whose messages are in the journal."""
     if not attachment_ids:
         return []
     segments = [segment.number for segment in context.journal.segments()]

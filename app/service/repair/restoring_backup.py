@@ -1,8 +1,8 @@
-"""A backup put into an empty place, each byte compared with its digest.
+"""The restoring of a backup into an empty place, each byte compared with its digest.
 
-Content and tables come first, then the journal, and the catalog last. The journal goes on under its identity with an
-epoch that no gateway of its past can have reached, and the backup's place remembers that: old and new cannot both
-go on.
+Content and tables come first, then the journal, and the catalog last. The journal keeps its identity and gets an epoch
+that no earlier gateway of it can have reached. The backup's place records that epoch, so that the old and the new
+gateway cannot both continue.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,11 +25,12 @@ from app.service.repair.recording import Recorder
 from app.settings import Settings
 
 EPOCHS_AHEAD = 1_000_000
-"""A gateway has a new epoch with every start: none starts so often after its last backup."""
+"""The distance to the new epoch. A gateway gets a new epoch at every start, and none starts so often after its last
+backup."""
 
 
 class Restored(NamedTuple):
-    """What was restored."""
+    """The results of a restore."""
 
     id: str
     files: int
@@ -38,12 +39,15 @@ class Restored(NamedTuple):
 
 
 def restore(settings: Settings, place: ContentStore, backup: str | None, progress: Progress) -> Restored:
-    """Restore a backup, or the newest. Raises OurError when there is none, when the place is not empty, or when bytes
-    are not those that were backed up."""
+    """Restore a backup, or the newest one.
+
+    Raises OurError when there is none, when the place is not empty, or when bytes differ from those that were backed
+    up.
+    """
     known = manifests.backups(place)
     chosen = backup or (known[-1] if known else None)
     if chosen is None or chosen not in known:
-        raise OurError("there is no such backup" if backup else "there is no backup in this place")
+        raise OurError(f"unknown backup {backup!r}" if backup else "there is no backup in this place")
     header, files = manifests.read(place, chosen)
     targets = _Targets(settings)
     targets.require_empty()
@@ -95,7 +99,7 @@ class _Targets:
                 raise OurError(f"the {what} is not empty: restore into an empty place")
 
     def begin_journal(self, header: Header) -> JournalIdentity | None:
-        """Say which journal the restored segments are, before anything is written to it."""
+        """Set the identity of the restored journal, before anything is written to it."""
         if header.journal is None:
             return None
         identity = header.journal._replace(epoch=header.journal.epoch + EPOCHS_AHEAD)

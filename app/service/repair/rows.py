@@ -1,7 +1,7 @@
-"""The catalog's rows as JSON objects, and back.
+"""Rows of the catalog as JSON objects, and back.
 
-Bytes are base64 in an object of their own. A field that is as by default is left out; one that is not there takes its
-default, and one that this version does not know is passed over, so that versions read what others wrote.
+Bytes are base64 in an object of their own. A field with its default value is left out, and a missing field gets its
+default. Unknown fields are ignored, so that each version can read what others wrote.
 """
 
 import json
@@ -36,7 +36,7 @@ def to_json(row: Row) -> dict[str, Any]:
 
 
 def line(said: Mapping[str, Any]) -> bytes:
-    """Return an object as a line of JSON. Names may hold lone surrogates, which only the escapes of ASCII can say."""
+    """Return an object as a line of JSON. Names may hold lone surrogates, which only ASCII escapes can represent."""
     try:
         return orjson.dumps(said, default=_plain, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError:
@@ -44,15 +44,15 @@ def line(said: Mapping[str, Any]) -> bytes:
 
 
 def from_json(kind: str, said: Mapping[str, Any]) -> Row:
-    """Return the row of this kind (`KINDS`) that `to_json` wrote. Raises KeyError, TypeError or ValueError for what is
-    none."""
+    """Return the row of this kind (`KINDS`) that `to_json` wrote. Raises KeyError, TypeError or ValueError for other
+    objects."""
     known = KINDS[kind]
     row: Row = known.type(**_fields(known.type, said, known.readers))
     return row
 
 
 def kind_of(row: Row) -> str:
-    """Return the word for what a row is about."""
+    """Return the kind of a row."""
     return _WORDS[type(row)]
 
 
@@ -96,7 +96,7 @@ KINDS: Mapping[str, _Kind] = {
         DeliveryRecord, {"state": DeliveryState, "attachments": _outgoing, "cut": lambda said: FramingOptions(*said)}
     ),
 }
-"""The rows that can be written down, by their word."""
+"""The rows that can be recorded, by kind."""
 
 _WORDS = {kind.type: word for word, kind in KINDS.items()}
 

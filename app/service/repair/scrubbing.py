@@ -1,7 +1,7 @@
-"""A slow worker that reads what lies still: sealed journal segments, then settled content, and all of it again.
+"""A slow worker that verifies stored bytes: sealed journal segments, then settled content, and then all of it again.
 
-Damaged content is put together again from the journal at once where that is possible; otherwise it stays marked, and is
-tried again with the next pass. Where a pass was is kept in a file, so that restarts do not begin it anew.
+Damaged content is assembled again from the journal at once if that is possible. Otherwise it stays marked, and the next
+pass tries again. The progress of a pass is kept in a file, so that a restart continues it.
 """
 
 import json
@@ -25,7 +25,7 @@ from app.settings import microseconds
 log = logger(__name__)
 
 START_SECONDS = 60.0
-"""A start has other work to do first."""
+"""The pause after a start, which has other work to do first."""
 IDLE_SECONDS = 30.0
 _AT_ONCE = 100
 _SHOWN = 10
@@ -33,8 +33,8 @@ _SHOWN = 10
 
 @dataclass(slots=True)
 class Progress:
-    """How far a pass has come: begun and ended at (µs), the last segment that was read, and the place in the listing of
-    attachments; `in_content` once all segments were read."""
+    """The progress of a pass: its begin and end (µs), the last segment that was read, and the cursor in the listing of
+    attachments. `in_content` is set once all segments are read."""
 
     begun_at: int = 0
     ended_at: int = 0
@@ -49,7 +49,7 @@ class Progress:
 
 
 class Scrubber:
-    """One call of `step` reads one segment, or one page of attachments."""
+    """Verifies stored bytes. One call of `step` reads one segment, or one page of attachments."""
 
     def __init__(
         self,
@@ -72,14 +72,14 @@ class Scrubber:
         while not self._stop.wait(pause):
             try:
                 pause = 0.0 if self.step() else IDLE_SECONDS
-            except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            except Exception as error:  # noqa: BLE001 - `Recurring` logs it
                 self._fault.failed(error)
                 pause = IDLE_SECONDS
             else:
                 self._fault.worked()
 
     def step(self) -> bool:
-        """Read what is next; return whether there was anything to do."""
+        """Read the next segment or page; return whether there was anything to do."""
         now, progress = self._context.clock.now(), self._progress
         if not progress.is_under_way:
             if now - progress.begun_at < microseconds(self._context.settings.scrub.interval):
@@ -100,7 +100,7 @@ class Scrubber:
         return True
 
     def check(self) -> dict[str, Any]:
-        """Return what was found, for health and people."""
+        """Return the findings for the health report."""
         progress = self._progress
         some = dict([*progress.damaged_segments.items()][:_SHOWN])
         return {
@@ -178,7 +178,7 @@ class Scrubber:
 
 
 def _load(file: Path) -> Progress:
-    """Return what was kept; a file that is damaged or missing makes a pass begin anew."""
+    """Return the saved progress. A damaged or missing file makes a pass begin anew."""
     try:
         return Progress(**json.loads(file.read_text()))
     except (OSError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""All rows of the catalog's listings."""
+"""The rows of the catalog's listings, over all pages."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -40,7 +40,7 @@ def ended_attachments(catalog: ListingCatalog) -> Iterator[AttachmentRecord]:
 
 
 def batched(items: Iterable[T], size: int = AT_ONCE) -> Iterator[list[T]]:
-    """Yield lists of at most so many items."""
+    """Yield lists of at most `size` items."""
     coming = iter(items)
     while some := list(islice(coming, size)):
         yield some

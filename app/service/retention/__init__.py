@@ -1,1 +1,1 @@
-"""What time does: unfinished attachments expire, and what is old or too much is removed."""
+"""Retention: unfinished attachments expire, and data that is old or too much is removed."""

@@ -1,7 +1,7 @@
-"""Unfinished attachments expire, and some time after that their parts are let go.
+"""The expiry of unfinished attachments, and the later release of their parts.
 
-Both go by the time in which a source could receive (`app.service.retention.receiving_time`), never by the clock. A late
-part revives an expired attachment. Once its parts are let go, it begins anew with whatever is sent again.
+Both use the time in which a source could receive (`app.service.retention.receiving_time`), not the clock. A late part
+revives an expired attachment. After its parts are released, it begins anew with the messages that are sent again.
 """
 
 import json
@@ -24,14 +24,15 @@ log = logger(__name__)
 AT_ONCE = 500
 IDS_LOGGED = 5
 LET_GO = "pipeline/let-go.json"
-"""The object of the content store that says up to where, in the journal, unfinished attachments have been let go.
+"""The object of the content store with the journal positions up to which unfinished attachments have been released.
 
-It holds a packed position for each source. The gateway and every worker of a Spark job reach it. An attachment of which
-nothing has come after that position has expired, and nothing is kept of it."""
+It holds a packed position for each source. The gateway and every worker of a Spark job read it. An attachment without
+any message after that position has expired, and nothing of it is kept.
+"""
 
 
 class Expiring:
-    """One call of each method does what is due."""
+    """Expires attachments and releases their parts. One call of each method does everything that is due."""
 
     def __init__(self, context: ServiceContext, times: ReceivingTime, between: Between = at_once) -> None:
         self._context, self._times, self._between = context, times, between
@@ -39,7 +40,7 @@ class Expiring:
         self._told: dict[str, int] = {}
 
     def expire(self) -> None:
-        """Receiving attachments without news for `expiry.unfinished` become expired."""
+        """Expire receiving attachments that got no message for `expiry.unfinished`."""
         expired: list[str] = []
         for source in self._times.sources:
             mark = self._times.mark_before(source, microseconds(self._context.settings.expiry.unfinished))
@@ -58,7 +59,7 @@ class Expiring:
             return []
         now, longest = self._context.clock.now(), self._context.settings.expiry.unfinished
         reasons = [
-            f"nothing of it came since {_spoken(record.last_received_at)}, for {longest} in which its source could"
+            f"no message of it came since {_spoken(record.last_received_at)}, for {longest} in which its source could"
             f" receive; expired at {_spoken(now)}"
             for record in silent
         ]
@@ -71,7 +72,7 @@ class Expiring:
         return [record.id for record in silent if record.id in expired]
 
     def let_go(self) -> None:
-        """The parts of what expired longer ago than `expiry.grace` need not be kept any more."""
+        """Release the parts of attachments that expired longer ago than `expiry.grace`."""
         grace = microseconds(self._context.settings.expiry.grace)
         if self._context.settings.assembler == "spark":
             self._tell(microseconds(self._context.settings.expiry.unfinished) + grace)
@@ -81,7 +82,7 @@ class Expiring:
                 self._between(partial(self._let_go, over))
 
     def _tell(self, age: int) -> None:
-        """What is let go here must not be held elsewhere."""
+        """Write the released positions, so that a Spark job releases the same attachments."""
         marks = {source: self._times.mark_before(source, age) for source in self._times.sources}
         positions = {source: mark.position for source, mark in marks.items() if mark is not None}
         if positions and positions != self._told:
@@ -90,7 +91,7 @@ class Expiring:
 
     def _let_go(self, over: list[AttachmentRecord]) -> Iterable[Key]:
         grace = self._context.settings.expiry.grace
-        reason = f"it expired, and its parts were let go {grace} later; sent again, it begins anew"
+        reason = f"it expired, and its parts were released {grace} later; it begins anew when it is sent again"
         gone = self._context.catalog.restart([record.id for record in over], AttachmentState.EXPIRED, reason)
         if gone:
             self._context.metrics.dropped.labels("expired").inc(len(gone))
@@ -104,13 +105,14 @@ def _spoken(time: int) -> str:
 
 
 def write_let_go(store: ContentStore, positions: Mapping[str, int]) -> None:
-    """Write up to where unfinished attachments have been let go; it is on disk on return."""
+    """Write the positions up to which unfinished attachments have been released. They are on disk on return."""
     with store.create(LET_GO) as target:
         target.write(json.dumps(positions).encode())
 
 
 def read_let_go(store: ContentStore) -> dict[str, int]:
-    """Read up to where unfinished attachments have been let go; empty where no gateway has said it."""
+    """Read the positions up to which unfinished attachments have been released; empty if no gateway has written
+    them."""
     try:
         told: dict[str, int] = json.loads(b"".join(store.read(LET_GO)))
     except KeyError:

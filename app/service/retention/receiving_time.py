@@ -1,15 +1,16 @@
-"""How long each source could receive: the time by which attachments expire.
+"""The time in which each source could receive, by which attachments expire.
 
 A source can receive while it is connected and up to date. It is up to date once it has been connected for
 `SETTLING_SECONDS` and has brought nothing for `IDLE_SECONDS`: then the broker holds nothing back. A source that is
-never idle counts as up to date when it has been connected for as long as `expiry.unfinished`. A lost connection, or a
-limit that keeps the gateway from taking messages, begins all this anew.
+never idle counts as up to date after a connection as long as `expiry.unfinished`. All this begins anew when the
+connection is lost, or when a limit stops receiving.
 
-Time is taken from the monotonic clock, in steps of at most `LONGEST_STEP`, so that a process that was stopped counts
-nothing. A step counts when assembly has reached what was journalled at its end: what waits in the journal is not late.
+Time is taken from the monotonic clock, in steps of at most `LONGEST_STEP`, so that a stopped process counts nothing. A
+step counts only after assembly has reached the journal's end at that step: messages that wait in the journal are not
+late.
 
 The count is kept in the catalog. From time to time a mark says which journal position had been reached at which count.
-What came up to that position had come by then, so that nothing has to be written for a single message.
+Messages up to that position had come by then. So nothing has to be written for a single message.
 """
 
 from collections import deque
@@ -29,13 +30,13 @@ SETTLING_SECONDS = 30.0
 IDLE_SECONDS = 2.0
 SAVE_SECONDS = 10.0
 MARKS = 64
-"""Marks in the time after which an attachment expires; it expires late by at most the time from one to the next."""
+"""Marks in the time after which an attachment expires. It expires late by at most the time between two marks."""
 STEPS_WAITING = 1000
-"""Steps that may wait for assembly; later ones are joined."""
+"""The most steps that may wait for assembly. Later ones are joined."""
 
 
 class WatchedIntake:
-    """The intake of one source, and whether anything comes through it."""
+    """The intake of one source, with the time since the last message."""
 
     def __init__(self, intake: Intake, clock: Callable[[], float]) -> None:
         self._intake, self._clock = intake, clock
@@ -44,17 +45,17 @@ class WatchedIntake:
         self.heard_at = clock()
 
     def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
-        """As `app.ports.Intake.submit`."""
+        """Submit messages; see `app.ports.Intake.submit`."""
         with self:
             self._intake.submit(messages, on_durable)
 
     def refuse(self, message: PhysicalMessage, code: str, why: str, on_durable: Callable[[], None]) -> None:
-        """As `app.ports.Intake.refuse`."""
+        """Refuse a message; see `app.ports.Intake.refuse`."""
         with self:
             self._intake.refuse(message, code, why, on_durable)
 
     def idle_seconds(self) -> float:
-        """For how long nothing has come; 0 while a receiver waits to hand something over."""
+        """Return the seconds without a message; 0 while a receiver waits to submit something."""
         return 0.0 if self._inside else self._clock() - self.heard_at
 
     def __enter__(self) -> None:
@@ -69,7 +70,7 @@ class WatchedIntake:
 
 @dataclass(slots=True)
 class _Source:
-    """What is known of one source's connection. `since` is what its receiver said of it last."""
+    """The state of one source's connection. `since` is the last `since` in the status of its receiver."""
 
     receiver: Receiver
     intake: WatchedIntake | None = None
@@ -93,7 +94,7 @@ class _Source:
 
 
 class ReceivingTime:
-    """Counts for the sources of these receivers. `holding` says why nothing is taken from brokers, if so."""
+    """Counts the receiving time of these receivers' sources. `holding` returns why nothing is received, if so."""
 
     def __init__(
         self,
@@ -116,12 +117,12 @@ class ReceivingTime:
             context.metrics.receiving_seconds.labels(name).set_function(partial(self._seconds, name))
 
     def intake(self, source: str, intake: Intake) -> Intake:
-        """The intake to give to the receiver of a source."""
+        """Return the intake for the receiver of a source."""
         self._sources[source].intake = watched = WatchedIntake(intake, self._context.clock.monotonic)
         return watched
 
     def counted(self, source: str) -> int:
-        """Microseconds in which a source could receive."""
+        """Return the microseconds in which a source could receive."""
         return self._counted.get(source, 0)
 
     def _seconds(self, source: str) -> float:
@@ -129,16 +130,16 @@ class ReceivingTime:
 
     @property
     def sources(self) -> list[str]:
-        """All that were ever counted."""
+        """All sources that were ever counted."""
         return list(self._counted)
 
     def mark_before(self, source: str, duration: int) -> ReceivingMark | None:
-        """The newest mark that is at least so many microseconds of receiving old."""
+        """Return the newest mark that is at least `duration` microseconds of receiving old."""
         before = self.counted(source) - duration
         return next((mark for mark in reversed(self._marks.get(source, [])) if mark.counted <= before), None)
 
     def step(self) -> None:
-        """Counts the time since the last call. Call it often."""
+        """Count the time since the last call. Call it often."""
         with self._stepping:
             self._step()
 
@@ -156,7 +157,7 @@ class ReceivingTime:
             self.save()
 
     def save(self) -> None:
-        """Keeps what was counted."""
+        """Save the counts and the new marks."""
         self._saved_at = self._context.clock.monotonic()
         with self._lock:
             marks, self._new_marks = self._new_marks, []

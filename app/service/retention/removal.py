@@ -1,7 +1,7 @@
-"""What is old, or too much, goes: content, what is known of attachments, deliveries, quarantine, events.
+"""The removal of data that is old or too much: content, attachments, deliveries, quarantine entries, events.
 
-The oldest goes first, some at a time, and a source's quarantine never for another's. What is being received, complete,
-not yet settled or still to be sent is never touched.
+The oldest data is removed first, in batches. Each source has its own limits of quarantine. Attachments that are being
+received, complete or not yet settled, and deliveries still to be sent, are never removed.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,26 +32,27 @@ _ROWS = (AttachmentState.DELETED, AttachmentState.QUARANTINED)
 
 
 class RetentionClock:
-    """The clock by which things grow old: one that is set forward makes nothing old before its time, as long as this
-    process runs."""
+    """The clock that decides what is old. When the system clock is set forward, nothing becomes old too early, as long
+    as this process runs."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._wall, self._started = clock.now(), clock.monotonic()
 
     def now(self) -> int:
-        """Microseconds since 1970-01-01 UTC."""
+        """Return the microseconds since 1970-01-01 UTC."""
         passed = int((self._clock.monotonic() - self._started) * 1e6)
         return min(self._clock.now(), self._wall + passed)
 
     def before(self, age: timedelta | None) -> int | None:
-        """The time before which what is older than `age` came; None for what never grows old."""
+        """Return the time before which everything is older than `age`; None for an unlimited age."""
         return None if age is None else self.now() - microseconds(age)
 
 
 @dataclass(slots=True)
 class _Step:
-    """A kind of thing, what removes some of it, and when that is due. Removing says whether there may be more."""
+    """A kind of data, the function that removes some of it, and when that is due. It returns whether there may
+    be more."""
 
     name: str
     drop: Callable[[], bool]
@@ -59,7 +60,7 @@ class _Step:
 
 
 class Retaining:
-    """One call of `retain` does what is due."""
+    """Removes old data. One call of `retain` does everything that is due."""
 
     def __init__(self, context: ServiceContext, clock: RetentionClock, between: Between = at_once) -> None:
         self._context, self._clock, self._between = context, clock, between
@@ -75,7 +76,7 @@ class Retaining:
         ]
 
     def retain(self) -> None:
-        """A step that fails keeps no other from making room."""
+        """Run the steps that are due. A step that fails does not stop the others."""
         now = self._context.clock.monotonic()
         for step in self._steps:
             if now < step.due:
@@ -104,12 +105,12 @@ class Retaining:
     # --- content ----------------------------------------------------------------------------------------------------
 
     def drop_content(self) -> bool:
-        """Finished content that is old or too much. Its attachments are deleted, and still known for what they are."""
+        """Remove finished content that is old or too much. Its attachments are deleted, and their rows stay."""
         old = self._old_content()
         if not old:
             return False
         now = self._context.clock.now()
-        why = "its content was kept for as long, or as much of it, as retention says"
+        why = "its content was older, or the content store larger, than the retention settings allow"
         events = [deletion_event(each, now, reason=why) for each in old]
         ids = [each.id for each in old]
         self._context.catalog.set_state(
@@ -129,10 +130,11 @@ class Retaining:
         excess = catalog.kept()["content"].size - self._retention.content_bytes
         return _until(excess, catalog.oldest_content(self._clock.now() + 1, AT_ONCE)) if excess > 0 else []
 
-    # --- what is known ----------------------------------------------------------------------------------------------
+    # --- rows of attachments and messages ---------------------------------------------------------------------------
 
     def drop_attachments(self) -> bool:
-        """What is known of ended attachments without content, and of their messages; parts of refused ones before."""
+        """Remove the rows of ended attachments without content, and of their messages; before, the parts of refused
+        ones."""
         self._drop_refused_parts()
         has_more = False
         ages = ((_ROWS, self._retention.attachments), ((AttachmentState.EXPIRED,), self._retention.expired))
@@ -142,12 +144,13 @@ class Retaining:
                 self._dropped("attachments", attachments)
                 self._dropped("messages", messages)
                 if messages:
-                    self._between(_nothing)  # what is in memory of the messages is forgotten
+                    self._between(_nothing)  # messages in memory are dropped
                 has_more = has_more or attachments == AT_ONCE
         return has_more
 
     def _drop_refused_parts(self) -> None:
-        """Attachments whose content was refused keep their parts, to be tried again, as long as quarantine does."""
+        """Release the parts of attachments whose content was refused, once quarantine no longer keeps them for
+        a retry."""
         before = self._clock.before(self._retention.quarantine)
         if before is None:
             return
@@ -163,7 +166,7 @@ class Retaining:
         return [(each.source, each.correl_id) for each in refused]
 
     def drop_messages(self) -> bool:
-        """Application messages without attachments are content, and go with it."""
+        """Remove application messages without attachments. They are content and have its age limit."""
         before = self._clock.before(self._retention.content)
         if before is None:
             return False
@@ -176,7 +179,7 @@ class Retaining:
     # --- deliveries, quarantine, events -----------------------------------------------------------------------------
 
     def drop_deliveries(self) -> bool:
-        """Deliveries that ended long ago, with their content."""
+        """Remove deliveries that ended long ago, with their content."""
         before = self._clock.before(self._retention.deliveries)
         if before is None:
             return False
@@ -188,7 +191,7 @@ class Retaining:
         return len(ended) == AT_ONCE
 
     def drop_quarantine(self) -> bool:
-        """Entries that are old, or of a source that has too many of them."""
+        """Remove entries that are old, or of a source that has too many."""
         has_more = False
         for source, kept in self._context.catalog.quarantine_by_source().items():
             old = self._old_entries(source, kept.number, kept.size)
@@ -212,7 +215,7 @@ class Retaining:
         return entries[: max(too_many, len(_until(too_much, entries)))]
 
     def drop_events(self) -> bool:
-        """Events that are old or too many."""
+        """Remove events that are old or too many."""
         before = self._clock.before(self._retention.events)
         dropped = self._context.catalog.prune_events(before or 0, self._retention.events_count, EVENTS_AT_ONCE)
         if dropped:
@@ -221,7 +224,7 @@ class Retaining:
 
 
 def _until(excess: int, oldest: list[Sized]) -> list[Sized]:
-    """The first of these that together have so many bytes, all of them when they have fewer."""
+    """Return the first records that together have `excess` bytes; all of them when they have fewer."""
     sizes = accumulate(each.size or 0 for each in oldest)
     enough = sum(size < excess for size in sizes) + 1
     return oldest[:enough] if excess > 0 else []

@@ -1,4 +1,4 @@
-"""What time does: unfinished attachments expire, what nobody needs is removed."""
+"""The regular work of retention: unfinished attachments expire, and unneeded data is removed."""
 
 from collections.abc import Callable
 
@@ -16,8 +16,11 @@ log = logger(__name__)
 
 
 class Sweeper:
-    """One call of `sweep` does what is due. `may_go` has the last word over a segment that nothing needs; `between` has
-    changes made that assembly must know of; `before_retiring` is called before any goes: what it raises keeps them."""
+    """Does everything that is due with each call of `sweep`.
+
+    `may_go` has the final decision on a segment that nothing needs. `between` makes changes that assembly must know of.
+    `before_retiring` is called before segments are retired; when it raises, they stay.
+    """
 
     def __init__(
         self,
@@ -35,7 +38,8 @@ class Sweeper:
         self.retain = Retaining(context, self._clock, between).retain
 
     def sweep(self) -> None:
-        """Every step by itself: one that fails, on a full disk say, must not keep the others from making room."""
+        """Run each step by itself. One that fails, for example on a full disk, must not stop the others from freeing
+        space."""
         steps = (
             self.expire,
             self.let_go,
@@ -45,23 +49,23 @@ class Sweeper:
         for step in steps:
             try:
                 step()
-            except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            except Exception as error:  # noqa: BLE001 - `Recurring` logs it
                 self._faults.setdefault(step.__name__, Recurring(log, "sweep", step=step.__name__)).failed(error)
             else:
                 if step.__name__ in self._faults:
                     self._faults[step.__name__].worked()
 
     def seal_old_segment(self) -> None:
-        """Seals a segment that is old enough and that no append comes to end."""
+        """Seal a segment that is old enough and that no append has ended."""
         before = self._context.clock.now() - microseconds(self._context.settings.journal.segment_age)
         segments = self._context.journal.segments()
         if any(segment.sealed_at is None and segment.created_at < before for segment in segments):
             self._context.journal.seal()
 
     def retire_segments(self) -> None:
-        """Removes sealed journal segments that nothing needs and that are older than `retention.journal`.
+        """Retire sealed journal segments that nothing needs and that are older than `retention.journal`.
 
-        Whoever writes the catalog may go on meanwhile: what was assembled is asked before what is needed.
+        The catalog may be written meanwhile. So the progress of assembly is read before the needed segments.
         """
         progress = self._context.catalog.progress()
         before = self._clock.before(self._context.settings.retention.journal)
@@ -85,10 +89,10 @@ class Sweeper:
             self._before_retiring()
         for number in going:
             self._context.journal.retire(number)
-            log.info("journal segment retired", segment=number)
+            log.info("segment_retired", segment=number)
 
     def drop_abandoned_uploads(self) -> None:
-        """Forgets what was uploaded for deliveries that a killed process never took. Call it before uploads begin."""
+        """Remove uploads of deliveries that a killed process never queued. Call it before uploads begin."""
         for name in list(self._context.store.names("outgoing/")):
             if self._context.catalog.delivery(name.split("/")[1]) is None:
                 self._context.store.delete(name)

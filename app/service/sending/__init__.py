@@ -1,1 +1,1 @@
-"""Sending: files and tables -> deliveries -> framed messages on their way to a broker."""
+"""Sending: files and tables become deliveries, and then framed messages to a broker."""

@@ -1,4 +1,4 @@
-"""Sending: a message whose parts are stored becomes a delivery, and an outbox sends it."""
+"""Deliveries: a message whose parts are stored becomes a delivery, and an outbox sends it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -29,8 +29,11 @@ from app.settings import Destination
 
 
 class Submission(NamedTuple):
-    """A message that a client wants sent. `parts` are stored, by the names that the message uses. An idempotency key
-    makes repeating it safe; `fingerprint` tells whether another submission with the key is the same."""
+    """A client's message to send. `parts` are stored, by the names that the message uses.
+
+    With an idempotency `key`, repeating the submission is safe. `fingerprint` tells whether another one with the key is
+    the same.
+    """
 
     delivery_id: str
     message: MessageDraft
@@ -48,7 +51,8 @@ class Accepted(NamedTuple):
 
 
 class Deliveries:
-    """The outgoing messages of all destinations. `check_room` raises StoreFull if so many bytes more have no room."""
+    """The outgoing messages of all destinations. `check_room` raises StoreFull if there is no room for that many bytes
+    more."""
 
     def __init__(
         self, context: ServiceContext, senders: Mapping[str, Sender], check_room: Callable[[int], None]
@@ -66,7 +70,7 @@ class Deliveries:
         return self._context.settings.destinations
 
     def submit(self, submission: Submission, run: Run = run_here) -> Accepted:
-        """Queue a message; `run` converts its data sets. Removes its objects when it is not queued.
+        """Queue a message. `run` converts its data sets. If the message is not queued, its objects are removed.
 
         Raises CannotSend, UnsuitableDataSets, KeyReused and what storing raises.
         """
@@ -78,7 +82,7 @@ class Deliveries:
         except IdempotencyConflict as conflict:
             self.discard(delivery_id)
             if not conflict.same_request:
-                raise KeyReused(f"it stands for delivery {conflict.delivery.id}") from None
+                raise KeyReused(f"it was used for delivery {conflict.delivery.id}") from None
             return Accepted(_as_queued(conflict.delivery), list(prepared.warnings()), is_replayed=True)
         except BaseException:
             self.discard(delivery_id)
@@ -88,7 +92,8 @@ class Deliveries:
         return Accepted(delivery, list(prepared.warnings()))
 
     def dry_run(self, submission: Submission, run: Run = run_here) -> DryRun:
-        """Tell what a message would be, and remove its objects. Raises CannotSend and UnsuitableDataSets."""
+        """Return the delivery that a message would be, and remove its objects. Raises CannotSend and
+        UnsuitableDataSets."""
         try:
             prepared = self._prepare(submission, run)
             delivery = self._new_delivery(submission, prepared)
@@ -106,7 +111,7 @@ class Deliveries:
             self._store.delete(name)
 
     def enqueue(self, delivery: DeliveryRecord) -> None:
-        """Take a delivery whose content is stored. Raises IdempotencyConflict."""
+        """Queue a delivery whose content is stored. Raises IdempotencyConflict."""
         self._catalog.add_delivery(delivery, [delivery_event(delivery)])
         self.outboxes[delivery.destination].wake()
         self._context.notifier.notify()

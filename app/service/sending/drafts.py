@@ -1,4 +1,4 @@
-"""Messages to send, before they are deliveries: the checks of a destination, and the delivery that each becomes."""
+"""Drafts of messages, the checks of a destination, and the deliveries that drafts become."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ from app.service.sending.upload_conversion import ConversionRequest
 from app.settings import Destination
 
 FILE_SPECIFICATIONS = ("FILENAME", "FILEREF")
-"""The values of a file's qualifier 1: qualifier 2 is a file's name, or a fileref."""
+"""The values of a file's qualifier 1. They tell whether qualifier 2 is a file's name or a fileref."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationMessageDraft:
-    """The application message. Text is written in the destination's character set, bytes are sent as they are."""
+    """The application message. Text is written in the destination's character set; bytes are sent as they are."""
 
     content: str | bytes
     format: str | None = None
@@ -39,15 +39,15 @@ class ApplicationMessageDraft:
     def body(self, to: Destination) -> bytes:
         """Return the bytes that go to a destination. Raises ValueError for text that its character set lacks."""
         if self.ccsid not in (None, to.ccsid):
-            raise ValueError(f"{self.ccsid} is not the destination's CCSID {to.ccsid}, in which all its messages are")
+            raise ValueError(f"{self.ccsid} is not the destination's CCSID {to.ccsid}, which all its messages use")
         codec = charset(to.ccsid, to.encoding)
         content = self.content
         if isinstance(content, bytes):
             if self.message_format.rstrip() == MQFMT_STRING and codec is not None:
-                _in_charset(lambda: content.decode(codec), "the bytes are no text", to.ccsid)
+                _in_charset(lambda: content.decode(codec), "the bytes are not text", to.ccsid)
             return content
         if codec is None:
-            raise ValueError(f"text cannot be written in the destination's CCSID {to.ccsid}; give base64")
+            raise ValueError(f"text cannot be written in the destination's CCSID {to.ccsid}; give the bytes in base64")
         return _in_charset(lambda: content.encode(codec), "text cannot be written", to.ccsid)
 
 
@@ -61,8 +61,10 @@ def _in_charset(convert: Callable[[], T], what: str, ccsid: int) -> T:
 
 @dataclass(frozen=True, slots=True)
 class AttachmentDraft:
-    """One attachment: the name of the part with its bytes, and its entry in the header. Names that are None come from
-    the part's file. `conversion` says how to read the file of a data set."""
+    """One attachment: the name of the part with its bytes, and its entry in the header.
+
+    Names that are None come from the part's file. `conversion` says how to read the file of a data set.
+    """
 
     part: str
     kind: AttachmentKind
@@ -125,8 +127,10 @@ def new_delivery(
     key: str | None = None,
     fingerprint: str = "",
 ) -> DeliveryRecord:
-    """Return the delivery that a message becomes, with new correlids. `parts` are by the names that the message uses;
-    `fingerprint` is of a request with an idempotency key."""
+    """Return the delivery that a message becomes, with new correlids.
+
+    `parts` are by the names that the message uses. `fingerprint` is that of a request with an idempotency key.
+    """
     application = message.application_message
     return DeliveryRecord(
         id=delivery_id,

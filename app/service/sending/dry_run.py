@@ -1,4 +1,4 @@
-"""Dry runs: what a message would be, without sending or keeping anything."""
+"""Dry runs: the messages that a submission would give, without sending or keeping anything."""
 
 from collections import Counter
 from collections.abc import Generator, Mapping
@@ -17,8 +17,11 @@ _CORREL_ID = 16
 
 
 class DryRun(NamedTuple):
-    """A message as it would be sent: its delivery, the part of each attachment, the data sets by part, and how many
-    physical messages all of it takes, and each attachment by its correlid."""
+    """A message as it would be sent.
+
+    It has its delivery, the part of each attachment, the data sets by part, and the number of physical messages: of
+    all, and of each attachment by its correlid.
+    """
 
     delivery: DeliveryRecord
     parts: list[str]
@@ -32,7 +35,7 @@ def count_messages(
 ) -> Generator[bytes, None, tuple[int, dict[bytes, int]]]:
     """Count the physical messages of a delivery, and of each of its attachments by its correlid. Raises CannotSend.
 
-    It is a generator function, so that a process for conversions can run it.
+    It is a generator function, so that a conversion process can run it.
     """
     cut_by = framing(how.framing)
     counts = Counter(_attachment_of(message, cut_by) for message in Cutter(how, store).cut(delivery))
@@ -41,7 +44,7 @@ def count_messages(
 
 
 def _attachment_of(message: PhysicalMessage, cut_by: Framing) -> bytes:
-    """Return the correlid of the attachment that a message is a part of; empty where it is a part of none."""
+    """Return the correlid of the attachment that a message is a part of; empty if it is a part of none."""
     try:
         return cut_by.attachment_key(message)[:_CORREL_ID]
     except TheirError:

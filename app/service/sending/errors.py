@@ -1,4 +1,4 @@
-"""Why a message cannot be sent. REST answers each of these errors with a problem of its own."""
+"""The reasons why a message cannot be sent. REST answers each of these errors with its own problem type."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,14 +7,14 @@ from app.dataset.checks import Fault
 
 
 class MessageFault(NamedTuple):
-    """A fault and its place: the steps from the message down to what is wrong, as in ("attachments", 0, "kind")."""
+    """A fault and its place: the steps from the message down to the fault, as in ("attachments", 0, "kind")."""
 
     where: tuple[str | int, ...]
     fault: Fault
 
 
 class Refusal(NamedTuple):
-    """A part of a message that its destination does not take, by the steps down to it, and the reason."""
+    """A part of a message that its destination does not take: the steps down to it, and the reason."""
 
     where: tuple[str | int, ...]
     why: str
@@ -25,14 +25,14 @@ class SendingError(Exception):
 
 
 class CannotSend(SendingError):
-    """A delivery that no other attempt can send: its content or its names are wrong."""
+    """A delivery that no other attempt can send, because its content or its names are wrong."""
 
 
 class UnknownDestination(SendingError):
     """A message to a destination that the settings do not have."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"there is no destination {name!r}")
+        super().__init__(f"unknown destination {name!r}")
         self.known = sorted(known)
 
 
@@ -46,7 +46,7 @@ class DestinationRefuses(SendingError):
 
 
 class UnsuitableDataSets(SendingError):
-    """A message with files that do not become data sets: every fault of every file."""
+    """A message with files that do not become data sets, with every fault of every file."""
 
     def __init__(self, faults: list[MessageFault]) -> None:
         super().__init__(f"{len(faults)} faults in files of data sets")

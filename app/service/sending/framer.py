@@ -1,4 +1,4 @@
-"""A delivery's content -> its physical messages, as the framing of its destination writes them."""
+"""The physical messages of a delivery, as the framing of its destination writes them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +18,13 @@ from app.wire import WireError
 
 
 class Cutter:
-    """Cuts deliveries in one way."""
+    """Cuts deliveries with the same framing options."""
 
     def __init__(self, how: FramingOptions, store: ContentStore) -> None:
         self._how, self._store = how, store
 
     def cut(self, delivery: DeliveryRecord) -> Iterator[PhysicalMessage]:
-        """All physical messages of a delivery. Raises CannotSend."""
+        """Yield all physical messages of a delivery. Raises CannotSend."""
         how = framing(self._how.framing)
         for attachment in delivery.attachments:
             if attachment.kind not in how.kinds:

@@ -1,9 +1,9 @@
-"""Deliveries on their way: content store -> framed messages -> broker.
+"""The outboxes: they send deliveries from the content store to the broker, as framed messages.
 
-Each destination has a thread of its own, which sends its deliveries one after the other, oldest first. A delivery is
-cut while it is sent, never as a whole. The catalog hears how many messages the broker has confirmed before any more are
-sent; after a crash or a failure the same messages are made again and those confirmed are passed over. So after a crash
-no more than one batch comes again, and none where the sender keeps a record of its own with the broker.
+Each destination has its own thread, which sends its deliveries one after the other, oldest first. A delivery is cut
+while it is sent, never as a whole. The number of messages that the broker has confirmed is written to the catalog
+before more are sent. After a crash or a failure the same messages are made again, and the confirmed ones are skipped.
+So after a crash at most one batch is sent twice, and none if the sender keeps its own record with the broker.
 """
 
 import logging
@@ -35,17 +35,17 @@ IDLE_SECONDS = 5.0
 TIDY_SECONDS = 30.0
 DUE_AT_ONCE = 16
 PROPERTY_BYTES = 16
-"""What a property takes beside its name, which XML has twice, and its text."""
+"""The bytes that a property takes in addition to its text and its name, which XML has twice."""
 ESCAPED = str.maketrans(dict.fromkeys("&<>'\"\t\n\r", "&#00;"))
-"""What XML writes otherwise, at its length there."""
+"""The characters that XML escapes, with escapes of the same length."""
 
 
 Cutting = Callable[[FramingOptions, DeliveryRecord], Iterator[PhysicalMessage]]
-"""How to cut, and a delivery -> all its physical messages. Raises CannotSend."""
+"""A function from framing options and a delivery to all its physical messages. Raises CannotSend."""
 
 
 def cut_of(destination: Destination, body_limit: int) -> FramingOptions:
-    """How deliveries to a destination are cut into bodies of at most so many bytes."""
+    """Return the options with which a destination's deliveries are cut, with bodies of at most `body_limit` bytes."""
     return FramingOptions(
         body_limit,
         destination.dialect,
@@ -69,14 +69,14 @@ class Outbox:
         self._fault = Recurring(log, "deliveries", destination=name)
         self._delayed = Recurring(log, "sending", logging.WARNING, destination=name)
         self._confirmed: dict[str, int] = {}
-        """By open delivery, what the broker has confirmed, which the catalog may have failed to take down."""
+        """The confirmed messages of each open delivery, which the catalog may have failed to record."""
         self._fruitless_from: dict[str, int] = {}
-        """By open delivery, the last attempt in which the broker confirmed anything."""
+        """The last attempt of each open delivery in which the broker confirmed anything."""
         self._tidy_at: float | None = 0.0
         """When to look for records of deliveries that have ended; None when there are none."""
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Wake the outbox, as there may be something to send."""
         self._wake.notify()
 
     def stop(self) -> None:
@@ -84,7 +84,7 @@ class Outbox:
         self._wake.notify()
 
     def run(self) -> None:
-        """Sends what is due until `stop`."""
+        """Send the deliveries that are due, until `stop`."""
         try:
             while not self._stop.is_set():
                 seen = self._wake.notifications
@@ -94,7 +94,8 @@ class Outbox:
             self.sender.close()
 
     def _send_due(self) -> bool:
-        """Attempts what is due; False when there was nothing, or when the catalog fails and a pause is in order."""
+        """Attempt the deliveries that are due. Return False when there was none, or when the catalog fails, so that a
+        pause follows."""
         try:
             self._tidy()
             now = self._context.clock.now()
@@ -104,14 +105,14 @@ class Outbox:
                 self._attempt(delivery)
                 if self._stop.is_set():
                     break
-        except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._fault.failed(error)
             return False
         self._fault.worked()
         return bool(due)
 
     def _pause(self) -> float:
-        """Until the first retry may be due."""
+        """Return the seconds until the first retry may be due."""
         return min(IDLE_SECONDS, max(0.05, self._settings.retry_first.total_seconds() / 4))
 
     def _attempt(self, delivery: DeliveryRecord) -> None:
@@ -132,7 +133,7 @@ class Outbox:
                 self._end(replace(run.delivery, messages_total=total), DeliveryState.SENT, None)
 
     def _send(self, run: "_Run") -> bool:
-        """Sends what is not confirmed yet; False when it was stopped in the middle."""
+        """Send the messages that are not confirmed yet. Return False when it was stopped in the middle."""
         known = run.delivery.messages_sent if run.delivery.cut is not None else None
         run.delivery = replace(run.delivery, messages_sent=self.sender.resume(run.delivery.id, known))
         run.delivery, how = self._settle_cut(run.delivery)
@@ -152,7 +153,7 @@ class Outbox:
         return True
 
     def _advance(self, run: "_Run", confirmed: list[PhysicalMessage]) -> None:
-        """Takes down that the broker has these messages, before others are sent."""
+        """Record that the broker has confirmed these messages, before others are sent."""
         if not confirmed:
             return
         sent = run.delivery.messages_sent + len(confirmed)
@@ -163,7 +164,7 @@ class Outbox:
         self._context.catalog.update_delivery(run.delivery)
 
     def _settle_cut(self, delivery: DeliveryRecord) -> tuple[DeliveryRecord, FramingOptions]:
-        """The delivery with the cut that holds for all its attempts, written down before the first message goes."""
+        """Return the delivery with the cut for all its attempts, recorded before the first message is sent."""
         settings = self._settings
         how = framing(settings.framing)
         told = max((_told(how.properties(attachment)) for attachment in delivery.attachments), default=0)
@@ -171,18 +172,18 @@ class Outbox:
         if delivery.cut is None:
             limit = min(settings.body_limit, room)
             if limit < 1:
-                raise CannotSend("the broker's messages have no room for the names of its attachments")
+                raise CannotSend("the names of its attachments are too long for the broker's messages")
             cut = cut_of(settings, limit)
             delivery = replace(delivery, cut=cut)
             self._context.catalog.update_delivery(delivery)
             return delivery, cut
         if room < delivery.cut.body_limit:
             begun = delivery.cut.body_limit
-            raise CannotSend(f"it was begun with bodies of up to {begun} bytes, and now the broker takes {room}")
+            raise CannotSend(f"it was begun with bodies of up to {begun} bytes, but the broker now takes only {room}")
         return delivery, delivery.cut
 
     def _failed(self, delivery: DeliveryRecord, error: SendFailed) -> None:
-        """Fails a delivery for good, or has it tried again: soon where the last attempt came on, otherwise later each
+        """Fail a delivery for good, or have it tried again: soon after an attempt with progress, otherwise later each
         time."""
         allowed = self._settings.attempts
         fruitless = delivery.attempts - self._fruitless_from[delivery.id]
@@ -196,7 +197,7 @@ class Outbox:
         self._enter(replace(delivery, next_attempt_at=again), DeliveryState.QUEUED, str(error))
 
     def _end(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> None:
-        """A delivery has come to its end; nothing is kept of it but what the catalog has."""
+        """End a delivery, and keep nothing of it except its row in the catalog."""
         self._enter(delivery, state, reason)
         self._confirmed.pop(delivery.id, None)
         self._fruitless_from.pop(delivery.id, None)
@@ -206,11 +207,11 @@ class Outbox:
             self._tidy_at = monotonic() + TIDY_SECONDS
 
     def _tidy(self) -> None:
-        """Has the sender remove its records of ended deliveries: at the start, and while one could not be removed."""
+        """Have the sender remove its records of ended deliveries: at the start, and while one could not be removed."""
         if self._tidy_at is None or monotonic() < self._tidy_at:
             return
         self._tidy_at = monotonic() + TIDY_SECONDS
-        with suppress(SendFailed):  # which the sender has told
+        with suppress(SendFailed):  # the sender has logged it
             self.sender.tidy(self._is_open)
             self._tidy_at = None
 
@@ -229,13 +230,13 @@ class Outbox:
 
 @dataclass(slots=True)
 class _Run:
-    """One attempt: the delivery as far as it has come."""
+    """One attempt: the delivery with its progress."""
 
     delivery: DeliveryRecord
 
 
 def _told(told: Mapping[str, str]) -> int:
-    """Return the bytes that properties take of a message, at most."""
+    """Return the most bytes that properties take in a message."""
     return sum(PROPERTY_BYTES + 2 * len(name) + len(text.translate(ESCAPED).encode()) for name, text in told.items())
 
 

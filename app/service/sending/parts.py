@@ -1,4 +1,4 @@
-"""Parts of an upload as objects of the content store."""
+"""The parts of an upload, as objects of the content store."""
 
 import re
 from contextlib import AbstractContextManager, suppress
@@ -11,7 +11,7 @@ _FOLDERS = re.compile(r"[/\\]")
 
 
 class StoredPart(NamedTuple):
-    """A part that is an object of the store now. `file_name` is the client's name for it, if there is one."""
+    """A part that is stored as an object. `file_name` is the client's name for it, if there is one."""
 
     name: str
     file_name: str | None
@@ -27,7 +27,7 @@ class StoredPart(NamedTuple):
 
 
 class PartWriter:
-    """A part on its way into the store. It ends with `finish` or `abandon`."""
+    """A writer of a part to the store. Call `finish` or `abandon` at the end."""
 
     def __init__(self, store: ContentStore, object_name: str) -> None:
         self._object_name = object_name
@@ -45,11 +45,11 @@ class PartWriter:
         return StoredPart(name, file_name, content_type, self._object_name, measured.size, measured.sha256)
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the written bytes."""
         error = _Abandoned()
         with suppress(_Abandoned):
             self._object.__exit__(_Abandoned, error, None)
 
 
 class _Abandoned(Exception):
-    """Makes the store remove an object; `abandon` catches it."""
+    """An error that makes the store remove an object; `abandon` catches it."""

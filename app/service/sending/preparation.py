@@ -1,4 +1,4 @@
-"""Files that are sent as data sets -> the data sets themselves, or every fault of every file."""
+"""The preparation of a message: its files become data sets, or every fault of every file is reported."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -16,19 +16,19 @@ from app.service.sending.upload_conversion import ConversionRequest, ConvertedFi
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}$")
 
 Convert = Callable[[StoredPart, ConversionRequest, str], ConvertedFile]
-"""A part, how to read its file, and the name of the object to store -> the data set. Raises TheirError."""
+"""A function that reads a part as the request says, stores the data set under an object name, and returns it. Raises
+TheirError."""
 
 
 class Preparation(NamedTuple):
-    """A message with every name filled in, its parts with data sets instead of their files, and the converted files by
-    the names of their parts."""
+    """A message with all names, its parts with data sets instead of their files, and the converted files by part."""
 
     message: MessageDraft
     parts: Mapping[str, StoredPart]
     data_sets: Mapping[str, ConvertedFile]
 
     def warnings(self) -> Iterator[MessageFault]:
-        """Yield what was changed in data sets, or is not sent of them."""
+        """Yield the warnings about data sets: changes, and facts that are not sent."""
         for number, attachment in enumerate(self.message.attachments):
             if attachment.part in self.data_sets:
                 faults = self.data_sets[attachment.part].definition.warnings
@@ -71,7 +71,7 @@ def prepare(message: MessageDraft, parts: Mapping[str, StoredPart], folder: str,
 
 
 def _request(attachment: AttachmentDraft, part: StoredPart) -> ConversionRequest:
-    """Return the request of an attachment, with the names that it gives to its data set."""
+    """Return the conversion request of an attachment, with the names that it gives to its data set."""
     library, member = attachment.qualifier_1, attachment.name
     if library is None and member is not None and "." in member:
         library, _, member = member.partition(".")

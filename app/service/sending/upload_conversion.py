@@ -1,6 +1,6 @@
-"""An uploaded file -> the data set that is sent: defined for its destination, checked, stored as one Parquet object.
+"""The conversion of an uploaded file to a data set: defined for its destination, checked, stored as a Parquet object.
 
-Every attempt of a delivery encodes the stored object, whatever the file was.
+Every attempt of a delivery encodes the stored object, whatever the file's format was.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -24,13 +24,13 @@ from app.tables.read.reading import Options
 from app.tables.read.wishes import Target, Wishes
 
 MOST_FAULTS = 2000
-"""The most errors, and the most warnings, that are reported of a file."""
+"""The most errors, and the most warnings, that are reported for a file."""
 
 T = TypeVar("T")
 
 
 class Run(Protocol):
-    """Runs a generator function, in this process or another, and yields and returns what it does."""
+    """A function that runs a generator function, here or in another process, and yields and returns its results."""
 
     def __call__(
         self, function: Callable[..., Generator[bytes | memoryview, None, T]], /, *given: Any
@@ -63,10 +63,11 @@ class ConvertedFile(NamedTuple):
 
 
 def target_of(destination: Destination, most_bytes: int) -> Target:
-    """Return what a destination takes, of at most so many bytes. Raises TheirError for an unknown character set."""
+    """Return the limits of a destination, with at most `most_bytes` bytes. Raises TheirError for an unknown character
+    set."""
     charset = encodings.charset(destination.ccsid, destination.encoding)
     if charset is None:
-        why = f"the destination's character set {destination.ccsid} is none that data sets can be written in"
+        why = f"data sets cannot be written in the destination's character set, CCSID {destination.ccsid}"
         raise TheirError("charset", "", -1, why)
     is_ibm = encodings.float_format(destination.encoding) == "s390"
     return Target(charset, "ibm" if is_ibm else "ieee", destination.data_set_version, most_bytes, destination.dialect)
@@ -108,8 +109,11 @@ def convert_and_store(
     run: Run = run_here,
     check_room: Callable[[], None] = lambda: None,
 ) -> ConvertedFile:
-    """Read an uploaded file and store its data set under this name. `run` calls `convert`, and `check_room` may refuse
-    to store more. Raises TheirError for a file that cannot be read."""
+    """Read an uploaded file and store its data set under this name.
+
+    `run` calls `convert`. `check_room` raises if no more may be stored. Raises TheirError for a file that cannot be
+    read.
+    """
     pieces = run(convert, store, part, request, target)
     try:
         first = next(pieces)
