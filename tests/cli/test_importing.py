@@ -123,7 +123,7 @@ def test_what_cannot_be_read_stops_or_goes_to_quarantine(run: Run, tmp_path: Pat
     stopped = run("journal", "import", capture, "--to", folder)
     assert stopped.code == 1
     assert f"{capture}, line 4, byte 6: this is not hexadecimal: 'z'" in stopped.err
-    assert "what stands before it is in the journal; --keep-going" in stopped.err
+    assert "everything before it is in the journal; --keep-going" in stopped.err
     assert [each.body for each in journalled(folder)] == [b"A"]
 
     result = run("journal", "import", capture, "--to", folder, "--keep-going")
@@ -152,7 +152,7 @@ def test_so_many_unreadable_pieces_are_told_and_the_rest_counted(run: Run, tmp_p
     result = run("journal", "import", capture, "--to", tmp_path / "journal", "--keep-going")
     assert result.code == 0
     assert result.err.count("this is not hexadecimal") == 20
-    assert "what else cannot be read is only counted" in result.err
+    assert "further unreadable pieces are only counted" in result.err
     assert result.out.splitlines()[1].split()[1:] == ["mqtt", "sas_queue", "0", "60", "B", "30", "1", "PINGREQ"]
 
 
@@ -204,14 +204,23 @@ def test_several_captures_and_runs_are_one_journal(
     [
         (["missing.txt"], "cannot read missing.txt: No such file or directory"),
         (["empty"], "empty is empty"),
-        (["nested"], "nested/folder is no file"),
+        (["nested"], "nested/folder is not a file"),
         (["text.txt"], "text.txt: it is none of: qload, raw, mqtt, rendezvous"),
         (["browsed.txt"], "browsed.txt: this is the output of amqsbcg, which is not read"),
-        (["nested", "--format", "qload"], "nested is a folder, which only message files come in"),
-        (["unloaded.txt", "--framing", "order_packet"], "unloaded.txt is qload, which does not carry order_packet"),
-        (["unloaded.txt", "--format", "rendezvous", "--framing", "sas_queue"], "rendezvous, which does not carry"),
-        (["packets.hex", "--framing", "sas_rendezvous"], "nothing in a publish of sas_rendezvous tells its version"),
-        (["unloaded.txt", "--source", "a b"], "'a b' is no name of a source"),
+        (["nested", "--format", "qload"], "nested is a folder; only message files can be a folder"),
+        (
+            ["unloaded.txt", "--framing", "order_packet"],
+            "unloaded.txt: format qload does not carry framing order_packet",
+        ),
+        (
+            ["unloaded.txt", "--format", "rendezvous", "--framing", "sas_queue"],
+            "format rendezvous does not carry framing",
+        ),
+        (
+            ["packets.hex", "--framing", "sas_rendezvous"],
+            "the MQTT version of a sas_rendezvous publish cannot be detected",
+        ),
+        (["unloaded.txt", "--source", "a b"], "'a b' is not a valid name of a source"),
     ],
 )
 def test_what_cannot_be_imported_says_why(run: Run, in_folder: Path, arguments: list[str], said: str) -> None:
@@ -275,7 +284,7 @@ def test_a_journal_in_use_and_a_place_without_one_say_so(run: Run, tmp_path: Pat
         assert "is in use: another process writes this journal" in result.err
         result = run("journal", "ls", folder)
         assert result.code == 1
-        assert "there is no sealed segment in" in result.err
+        assert "no sealed segment in" in result.err
     finally:
         journal.close()
     assert run("journal", "ls", tmp_path / "nowhere").code == 1

@@ -111,10 +111,7 @@ class MQDLH(Layout):
 
 
 class MQXQH(Layout):
-    """MQXQH, the transmission-queue header: 104 bytes without its last field, 428 bytes with it.
-
-    The last field MsgDesc, the original message's descriptor as an MQMD1, follows these 104 bytes.
-    """
+    """MQXQH, the transmission-queue header: 104 bytes, then its last field MsgDesc, an MQMD1; together 428 bytes."""
 
     struc_id: MQCHAR4 = row("structure identifier", default="XQH")
     version: MQLONG = row("structure version number", default=1)

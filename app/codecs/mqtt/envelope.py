@@ -156,7 +156,7 @@ def _sorted_out(given: PublishProperties) -> tuple[dict[str, Any], Mapping[str, 
         try:
             fields[known.field] = known.read(text)
         except ValueError:
-            raise TheirError("bad-envelope", name, -1, f"{text[:80]!r} is no {name}") from None
+            raise TheirError("bad-envelope", name, -1, f"{text[:80]!r} is not a valid {name}") from None
     if given.content_type is not None:
         others[CONTENT_TYPE] = given.content_type
     return fields, others or NO_PROPERTIES
