@@ -25,7 +25,7 @@ application = typer.Typer(
     name="attachment-gateway",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Attachments from message brokers to REST and back.",
+    help="Transfer attachments between message brokers and REST.",
 )
 application.command()(serving.serve)
 application.command()(demo)
@@ -48,7 +48,10 @@ application.add_typer(pipelining.pipeline, name="pipeline")
 
 
 def main() -> None:
-    """Runs a command line. What the user can mend is a sentence and an exit status; what they cannot is a traceback."""
+    """Run a command line.
+
+    Errors that the user can correct end with a sentence and an exit status, all others with a traceback.
+    """
     try:
         application()
     except Failure as failure:

@@ -1,4 +1,4 @@
-"""`backup` and `restore`: all that a gateway keeps, copied out while it runs, and put into an empty place."""
+"""`backup` and `restore`: copy all data of a gateway while it runs, and restore it into an empty place."""
 
 import json
 from pathlib import Path
@@ -24,16 +24,18 @@ def backup(
     keep: Annotated[int | None, typer.Option(min=1, help="Keep this many backups, and delete older ones.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Copy journal, catalog, content and tables, while the gateway runs; what is there already is not copied again.
+    """Copy journal, catalog, content and tables while the gateway runs.
 
-    Exit status: 0 all is in the backup, 1 what was damaged or missing is not (see fsck).
+    Files that are already in the backup are not copied again.
+
+    Exit status: 0 everything is in the backup, 1 damaged or missing data is not (see fsck).
     """
     from app.service.repair.backing_up import back_up  # noqa: PLC0415 - a second of imports
     from app.service.repair.estate import opened  # noqa: PLC0415
 
     with failures(FOUND), opened(read(path), write=False) as estate:
         if estate.catalog is None:
-            why = estate.catalog_error or f"there is no catalog at {estate.database.place}"
+            why = estate.catalog_error or f"no catalog at {estate.database.place}"
             raise Failure(f"nothing was backed up: {why}")
         with shown() as progress:
             report = back_up(estate, _opened(to), progress, keep)
@@ -54,10 +56,15 @@ def restore(
     path: Config = None,
     *,
     data: Annotated[Path | None, typer.Option("--data", help="Data folder to restore into.")] = None,
-    backup_id: Annotated[str | None, typer.Option("--backup", help="Which backup. Default: the newest.")] = None,
-    ls: Annotated[bool, typer.Option("--list", help="List the backups, and restore none.")] = False,
+    backup_id: Annotated[
+        str | None, typer.Option("--backup", help="Identifier of the backup. Default: the newest.")
+    ] = None,
+    ls: Annotated[bool, typer.Option("--list", help="List the backups; restore nothing.")] = False,
 ) -> None:
-    """Put a backup into an empty place, every byte compared with its digest. Stop the old gateway for good first."""
+    """Restore a backup into an empty place and compare every byte with its digest.
+
+    Stop the old gateway for good first.
+    """
     from app.service.repair import manifests  # noqa: PLC0415 - a second of imports
     from app.service.repair.restoring_backup import restore as put_back  # noqa: PLC0415
 

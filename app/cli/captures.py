@@ -1,4 +1,4 @@
-"""Captures as files and folders, read by what they are."""
+"""Captures as files and folders, and the detection of their format."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -18,8 +18,11 @@ _DESCRIPTOR = ".json"
 
 
 class Wanted(NamedTuple):
-    """What is said of captures. `format` None is what they are recognised as, `framing` None what their format usually
-    carries; `initial` has the source, and the fields that a capture may leave unsaid."""
+    """The user's description of captures.
+
+    If `format` is None, it is detected; if `framing` is None, it is the usual one of the format. `initial` has the
+    source, and the values for fields that are missing in a capture.
+    """
 
     initial: PhysicalMessage
     format: str | None = None
@@ -45,7 +48,7 @@ class Capture:
         self._require_sense()
 
     def entries(self, now: Callable[[], int]) -> Iterator[tuple[Path, Entry]]:
-        """What it holds, and in which file; `now` is in µs since 1970. Raises Failure."""
+        """Yield its entries, each with its file; `now` returns µs since 1970. Raises Failure."""
         origin = Origin(self._wanted.initial._replace(framing=self.framing), now, traits(self.framing))
         read = self._file if self.format == "raw" else self._lines
         for file in self._files:
@@ -56,16 +59,16 @@ class Capture:
                 raise _unreadable(file, error) from error
 
     def _require_sense(self) -> None:
-        """Raises Failure."""
+        """Check that path, format and framing are compatible. Raises Failure."""
         if self.path.is_dir() and self._wanted.format not in (None, "raw"):
-            raise Failure(f"{self.path} is a folder, which only message files come in", "name the files in it")
+            raise Failure(f"{self.path} is a folder; only message files can be a folder", "name the files in it")
         carried = traits(self.framing)
         if self.format not in carried.captures.formats:
-            raise Failure(f"{self.path} is {self.format}, which does not carry {self.framing}")
+            raise Failure(f"{self.path}: format {self.format} does not carry framing {self.framing}")
         if self.format == "mqtt" and not carried.needs_descriptor and self._wanted.version is None:
             raise Failure(
-                f"{self.path}: nothing in a publish of {self.framing} tells its version of MQTT",
-                "--mqtt-version 5 or --mqtt-version 3.1.1",
+                f"{self.path}: the MQTT version of a {self.framing} publish cannot be detected",
+                "add --mqtt-version 5 or --mqtt-version 3.1.1",
             )
 
     def _lines(self, path: Path, origin: Origin) -> Iterator[Entry]:
@@ -97,14 +100,16 @@ class Capture:
 
 
 def _files(path: Path) -> list[Path]:
-    """The files of a folder that are messages, in the order of their names; or a file itself. Raises OSError and
-    Failure."""
+    """Return the message files of a folder, in the order of their names; or a file itself.
+
+    Raises OSError and Failure.
+    """
     if not path.is_dir():
         path.stat()
         return [path]
     found = sorted(path.iterdir(), key=lambda each: each.name)
     if odd := next((each for each in found if not each.is_file()), None):
-        raise Failure(f"{shown(odd)} is no file", "a folder of message files holds nothing else")
+        raise Failure(f"{shown(odd)} is not a file", "a folder of message files must contain only files")
     if not found:
         raise Failure(f"{path} is empty")
     descriptors = {each.name + _DESCRIPTOR for each in found}
@@ -112,7 +117,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _recognised(path: Path, wanted: Wanted) -> str:
-    """Raises OSError and Failure."""
+    """Detect the format of a capture. Raises OSError and Failure."""
     if path.with_name(path.name + _DESCRIPTOR).exists():
         return "raw"
     with path.open("rb") as file:
@@ -120,15 +125,15 @@ def _recognised(path: Path, wanted: Wanted) -> str:
     try:
         return recognise(head, traits(wanted.framing).captures.undescribed if wanted.framing else None)
     except ValueError as error:
-        raise Failure(f"{path}: {error}", f"if you know what it is: --format {'|'.join(FORMATS)}") from error
+        raise Failure(f"{path}: {error}", f"if you know the format, add --format {'|'.join(FORMATS)}") from error
 
 
 def _too_long(length: int, most: int) -> str:
-    return f"{length:,} bytes, at most {most:,} are read"
+    return f"{length:,} bytes; the maximum is {most:,}"
 
 
 def shown(path: Path) -> str:
-    """A path for people; what of it is no text is a question mark."""
+    """Return a path for people, with question marks for bytes that are not text."""
     return str(path).encode(errors="replace").decode()
 
 

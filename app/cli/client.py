@@ -1,4 +1,4 @@
-"""The gateway's REST interface as commands use it."""
+"""The client of the gateway's REST interface for commands."""
 
 import os
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from app.cli.console import UNREACHABLE, Failure
 DEFAULT_URL = "http://127.0.0.1:8080"
 SHOWN_ERRORS = 50
 PAGE = 100
-"""Items asked for at once."""
+"""Maximum number of items in one request."""
 
 _UNSUITABLE = "/problems/unsuitable"
 
-Url = Annotated[str, typer.Option("--url", envvar="ATTACHMENT_GATEWAY_URL", help="Where the gateway is.")]
+Url = Annotated[str, typer.Option("--url", envvar="ATTACHMENT_GATEWAY_URL", help="URL of the gateway.")]
 
 
 class Client:
-    """Requests whose failures are `Failure`s. The bearer token is `ATTACHMENT_GATEWAY_TOKEN`."""
+    """A client whose errors are `Failure`s. The bearer token is in `ATTACHMENT_GATEWAY_TOKEN`."""
 
     def __init__(self, url: str) -> None:
         token = os.environ.get("ATTACHMENT_GATEWAY_TOKEN")
@@ -39,11 +39,11 @@ class Client:
         self._http.close()
 
     def get(self, path: str, **parameters: Any) -> Any:
-        """The JSON at a path below /v1; parameters that are None are left out."""
+        """Return the JSON at a path below /v1; parameters that are None are left out."""
         return self.request("GET", path, params=_given(parameters)).json()
 
     def request(self, method: str, path: str, **how: Any) -> httpx.Response:
-        """Any other request, answered with success."""
+        """Send a request and return its response. Raises Failure for an error response."""
         with _failures(self.url):
             response = self._http.request(method, path.lstrip("/"), **how)
         _require_success(response)
@@ -51,7 +51,7 @@ class Client:
 
     @contextmanager
     def stream(self, path: str, headers: dict[str, str] | None = None, **parameters: Any) -> Iterator[httpx.Response]:
-        """An answer whose body is read piece by piece, which may take for ever."""
+        """Open a response whose body is read piece by piece, without a time limit."""
         with (
             _failures(self.url),
             self._http.stream(
@@ -68,7 +68,7 @@ class Client:
             yield response
 
     def pages(self, path: str, most: int, **parameters: Any) -> Iterator[dict[str, Any]]:
-        """The items of a listing, newest first, at most so many."""
+        """Yield the items of a listing, newest first, at most `most`."""
         cursor = None
         while most > 0:
             page = self.get(path, cursor=cursor, limit=min(most, PAGE), **parameters)
@@ -80,9 +80,9 @@ class Client:
 
 
 def connect(url: str) -> Client:
-    """A client of the gateway at this address. Raises Failure for what is no address."""
+    """Return a client of the gateway at this URL. Raises Failure for an invalid URL."""
     if not url.startswith(("http://", "https://")):
-        raise Failure(f"{url!r} is no address of a gateway", "write such as --url http://127.0.0.1:8080")
+        raise Failure(f"{url!r} is not the URL of a gateway", "write for example --url http://127.0.0.1:8080")
     return Client(url)
 
 
@@ -91,8 +91,8 @@ def _failures(url: str) -> Iterator[None]:
     try:
         yield
     except httpx.ConnectError as error:
-        hint = "start one with: attachment-gateway serve   (or say where it is: --url, ATTACHMENT_GATEWAY_URL)"
-        raise Failure(f"there is no gateway at {url}: {error}", hint, UNREACHABLE) from error
+        hint = "start one with: attachment-gateway serve   (or set its URL: --url, ATTACHMENT_GATEWAY_URL)"
+        raise Failure(f"no gateway at {url}: {error}", hint, UNREACHABLE) from error
     except httpx.TransportError as error:
         raise Failure(f"the connection to {url} broke: {error or type(error).__name__}", code=UNREACHABLE) from error
 
@@ -104,12 +104,12 @@ def _require_success(response: httpx.Response) -> None:
         said = _told(response.json())
     except (ValueError, KeyError, TypeError, AttributeError):
         said = f"{response.status_code} {response.reason_phrase} for {response.url}"
-    hints = {401: "put a token that the gateway knows into ATTACHMENT_GATEWAY_TOKEN"}
+    hints = {401: "set ATTACHMENT_GATEWAY_TOKEN to a token that the gateway accepts"}
     raise Failure(said, hints.get(response.status_code, ""))
 
 
 def _told(problem: dict[str, Any]) -> str:
-    """A problem for people: what is wrong with a data set has a line each, as there may be much of it."""
+    """Return a problem as text for people; the errors of a data set have a line each, as there may be many."""
     errors = problem.get("errors") or []
     if problem["type"] == _UNSUITABLE and errors:
         more = [f"and {len(errors) - SHOWN_ERRORS} more"] if len(errors) > SHOWN_ERRORS else []

@@ -1,4 +1,4 @@
-"""`config`: what the configuration says, and everything that is wrong with it."""
+"""`config`: show the configuration, and all errors in it."""
 
 import json
 import re
@@ -14,17 +14,22 @@ from app.settings import Settings, SettingsError, load
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", envvar="ATTACHMENT_GATEWAY_CONFIG", help="The TOML file; none: the defaults."),
+    typer.Option(
+        "--config",
+        "-c",
+        envvar="ATTACHMENT_GATEWAY_CONFIG",
+        help="TOML configuration file. Without it: defaults and environment variables.",
+    ),
 ]
 
 _PASSWORD_IN_URL = re.compile(r"(://[^/@:]*:)[^/]*@")
 
-config = typer.Typer(no_args_is_help=True, help="What the configuration says.")
+config = typer.Typer(no_args_is_help=True, help="Check and show the configuration.")
 
 
 @config.command()
 def check(path: Config = None) -> None:
-    """List everything that is wrong with the configuration, or what it amounts to."""
+    """Check the configuration: list all errors, or the effective settings."""
     rows = dict(_rows(effective(read(path))))
     defaults = dict(_rows(effective(Settings.model_construct())))
     grid = table("Setting", "Value")
@@ -32,17 +37,17 @@ def check(path: Config = None) -> None:
         style = "dim" if defaults.get(name) == value else "bold"
         grid.add_row(escape(name), f"[{style}]{escape(value)}[/]")
     out.print(grid)
-    err.print("the configuration is in order", style="green")
+    err.print("the configuration is valid", style="green")
 
 
 @config.command()
 def show(path: Config = None) -> None:
-    """Print the effective configuration as JSON, secrets masked."""
+    """Print the effective configuration as JSON, with secrets masked."""
     typer.echo(json.dumps(effective(read(path)), indent=2, ensure_ascii=False))
 
 
 def read(path: Path | None, *, transports: bool = True) -> Settings:
-    """The settings, as `app.settings.load`; every problem of theirs is one Failure."""
+    """Return the settings, as `app.settings.load`; all their errors become one Failure."""
     try:
         return load(path, transports=transports)
     except SettingsError as error:
@@ -53,7 +58,7 @@ def read(path: Path | None, *, transports: bool = True) -> Settings:
 
 
 def effective(settings: Settings) -> dict[str, Any]:
-    """What the settings amount to, as the file would say it, without passwords."""
+    """Return the effective settings in the form of the file, without passwords."""
     said: dict[str, Any] = settings.model_dump(mode="json", exclude_none=True)
     said["journal"]["folder"] = str(settings.journal_folder)
     said["catalog"]["url"] = settings.catalog_url

@@ -1,4 +1,4 @@
-"""How commands speak: results on standard output, everything else on standard error."""
+"""Output of commands: results on standard output, everything else on standard error."""
 
 import os
 import sys
@@ -17,12 +17,12 @@ _LINE_END = "\n"
 
 
 def printable(text: str, also: str = "") -> str:
-    """Text that moves no cursor and rings no bell: it may come from anywhere."""
+    """Return text without control characters, since it may come from anywhere."""
     return text if text.isprintable() else "".join(c if c.isprintable() or c in also else "\ufffd" for c in text)
 
 
 class _Printing(Console):
-    """Prints lines of printable text, cells of tables among it."""
+    """A console that prints only printable text, also in the cells of tables."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text, _LINE_END), **options)
@@ -53,7 +53,7 @@ _STYLES = {
 
 
 class Failure(Exception):
-    """A command cannot do what it was asked to: a sentence for people, and perhaps what to try."""
+    """An error for a command that cannot do what was asked: a sentence for people, and perhaps a hint."""
 
     def __init__(self, why: str, hint: str = "", code: int = FAILED) -> None:
         super().__init__(why)
@@ -61,7 +61,7 @@ class Failure(Exception):
 
 
 def size(bytes_: int | None) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes for people."""
     if bytes_ is None:
         return "-"
     value, unit = float(bytes_), 0
@@ -71,22 +71,22 @@ def size(bytes_: int | None) -> str:
 
 
 def time(text: str | None) -> str:
-    """A time of the REST interface for people, in UTC."""
+    """Return a time of the REST interface for people, in UTC."""
     return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") if text else "-"
 
 
 def state(word: str | None) -> str:
-    """A state in its colour."""
+    """Return a state in its colour."""
     return f"[{_STYLES.get(word or '', 'default')}]{word or '-'}[/]"
 
 
 def bars(*columns: ProgressColumn) -> Progress:
-    """Progress bars that go when they are done, and are not there at all where nobody looks."""
+    """Return progress bars that disappear when they are done, and are not shown if standard error is no terminal."""
     return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
 
 
 def table(*columns: str) -> Table:
-    """A table without lines, so that it can be copied; columns that begin with `>` are numbers."""
+    """Return a table without lines, so that it can be copied; columns that begin with `>` are numbers."""
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         number = column.startswith(">")

@@ -1,4 +1,4 @@
-"""Data sets as `send` takes and tells them: what is wanted of variables, and what a dry run shows."""
+"""Data sets for `send`: the options for their variables, and the output of a dry run."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -27,21 +27,23 @@ Formats = Annotated[list[str] | None, _per_column("--format", "FORMAT", "A varia
 Informats = Annotated[list[str] | None, _per_column("--informat", "FORMAT", "A variable's informat")]
 Lengths = Annotated[list[str] | None, _per_column("--length", "BYTES", "A variable's length")]
 Labels = Annotated[list[str] | None, _per_column("--label", "TEXT", "A variable's label")]
-Types = Annotated[list[str] | None, _per_column("--type", "TYPE", "numeric, or character to keep 007 as it is")]
-Renames = Annotated[list[str] | None, _per_column("--rename", "NAME", "The name of a column's variable")]
-FileFormat = Annotated[str | None, _option("--file-format", help_="What the file is: csv, parquet, xpt ...")]
+Types = Annotated[list[str] | None, _per_column("--type", "TYPE", "numeric; or character, to keep 007 unchanged")]
+Renames = Annotated[list[str] | None, _per_column("--rename", "NAME", "The variable name for a column")]
+FileFormat = Annotated[str | None, _option("--file-format", help_="Format of the file: csv, parquet, xpt ...")]
 Encoding = Annotated[str | None, _option("--encoding", help_="Character set of a CSV or transport file.")]
-Delimiter = Annotated[str | None, _option("--delimiter", help_="What separates a CSV file's cells.")]
-Decimal = Annotated[str | None, _option("--decimal", help_="What stands before a CSV number's fraction.")]
+Delimiter = Annotated[str | None, _option("--delimiter", help_="Separator of a CSV file's cells.")]
+Decimal = Annotated[str | None, _option("--decimal", help_="Decimal separator of CSV numbers.")]
 MissingAs = Annotated[Missing | None, _option("--missing", help_="tag: CSV cells such as .A are missing values.")]
-NameRule = Annotated[Names | None, _option("--names", help_="What becomes of names that SAS does not take.")]
-Member = Annotated[str | None, _option("--member", help_="Which data set of a transport file that has several.")]
+NameRule = Annotated[Names | None, _option("--names", help_="Handling of names that SAS does not accept.")]
+Member = Annotated[str | None, _option("--member", help_="Name of the data set, if a transport file has several.")]
 Title = Annotated[str | None, _option("--title", help_="The data set's label.")]
 
 
 def wanted(per_column: dict[str, list[str] | None], **whole: Any) -> dict[str, Any]:
-    """What the command line says of data sets. `per_column` has for each attribute what was said of columns, such as
-    `DT=DATE9.` Raises Failure."""
+    """Return the options of the command line for data sets.
+
+    `per_column` has for each attribute the settings for columns, such as `DT=DATE9.` Raises Failure.
+    """
     variables: dict[str, dict[str, Any]] = {}
     for attribute, said in per_column.items():
         for each in said or []:
@@ -55,7 +57,7 @@ def _split(attribute: str, said: str) -> tuple[str, str]:
     column, mark, value = said.partition("=")
     if not mark or not column:
         option = {"name": "rename"}.get(attribute, attribute)
-        raise Failure(f"--{option} {said!r} does not say of which column", f"write such as --{option} COLUMN=VALUE")
+        raise Failure(f"--{option} {said!r} names no column", f"write for example --{option} COLUMN=VALUE")
     return column, value
 
 
@@ -63,11 +65,11 @@ def _integer(said: str, value: str) -> int:
     try:
         return int(value)
     except ValueError:
-        raise Failure(f"--length {said!r}: {value!r} is no number of bytes") from None
+        raise Failure(f"--length {said!r}: {value!r} is not a number of bytes") from None
 
 
 def show(rehearsal: dict[str, Any]) -> None:
-    """What would be sent, as tables on standard output; warnings go to standard error."""
+    """Print what would be sent as tables on standard output; warnings go to standard error."""
     for attachment in rehearsal["attachments"]:
         data_set = attachment.get("data_set")
         if data_set is None:
@@ -102,7 +104,7 @@ def _variables(variables: Iterable[dict[str, Any]]) -> Any:
 
 
 def _origins(origins: dict[str, str]) -> str:
-    """Which attributes were given and which are the file's; all others were inferred."""
+    """Return which attributes were given and which are from the file; all others were inferred."""
     said = (
         (word, [attribute for attribute, origin in origins.items() if origin == word and attribute != "name"])
         for word in ("given", "file")

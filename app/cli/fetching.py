@@ -1,5 +1,8 @@
-"""`get` and `contents`: what is stored is fetched from where an earlier try ended and compared with its SHA-256; a data
-set in another format than the stored one comes as it is made."""
+"""`get` and `contents`.
+
+Stored content is resumed where an earlier attempt ended, and compared with its SHA-256. A data set in another format is
+converted while it is fetched.
+"""
 
 import hashlib
 import os
@@ -36,55 +39,54 @@ XptVersion = StrEnum("XptVersion", {"FIVE": "5", "EIGHT": "8"})
 Identifier = Annotated[str, typer.Argument(metavar="ID", help="The attachment's identifier.")]
 
 _WAIT_FOR = {
-    "receiving": "it is still being received: {parts_received} of {parts_expected} parts are there",
-    "complete": "all of it was received; it is being finished",
+    "receiving": "it is still being received: {parts_received} of {parts_expected} parts have arrived",
+    "complete": "all its parts have arrived; its content is being assembled",
 }
 
 
 def get(
     identifier: Identifier,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Where to: a file, a folder, or - for standard output.")
+        str | None, typer.Option("--output", "-o", help="Target: a file, a folder, or - for standard output.")
     ] = None,
     *,
     format_: Annotated[
         str | None,
         typer.Option(
-            "--format", help=f"{', '.join(EXTENSIONS)}; else the output's extension tells.", rich_help_panel=_PANEL
+            "--format", help=f"{', '.join(EXTENSIONS)}. Default: by the output's extension.", rich_help_panel=_PANEL
         ),
     ] = None,
     columns: Annotated[
-        list[str] | None, typer.Option(help="These variables, with commas between.", rich_help_panel=_PANEL)
+        list[str] | None, typer.Option(help="Variables to fetch, separated by commas.", rich_help_panel=_PANEL)
     ] = None,
-    offset: Annotated[int | None, typer.Option(min=0, help="Rows to leave out.", rich_help_panel=_PANEL)] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="Rows at most.", rich_help_panel=_PANEL)] = None,
+    offset: Annotated[int | None, typer.Option(min=0, help="Number of rows to skip.", rich_help_panel=_PANEL)] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Maximum number of rows.", rich_help_panel=_PANEL)] = None,
     missing: Annotated[
-        Missing | None, typer.Option(help="Where special missing values go.", rich_help_panel=_PANEL)
+        Missing | None, typer.Option(help="Handling of special missing values.", rich_help_panel=_PANEL)
     ] = None,
     dates: Annotated[
-        Dates | None, typer.Option(help="In ISO 8601, or as SAS's numbers.", rich_help_panel=_PANEL)
+        Dates | None, typer.Option(help="Dates in ISO 8601, or as SAS numbers.", rich_help_panel=_PANEL)
     ] = None,
     names: Annotated[
-        Names | None, typer.Option(help="As they are, or in small letters.", rich_help_panel=_PANEL)
+        Names | None, typer.Option(help="Column names unchanged, or in lower case.", rich_help_panel=_PANEL)
     ] = None,
     blank: Annotated[
-        Blank | None, typer.Option(help="Blank text as empty text or as null.", rich_help_panel=_PANEL)
+        Blank | None, typer.Option(help="Blank text as empty text, or as null.", rich_help_panel=_PANEL)
     ] = None,
     rename: Annotated[
-        bool | None, typer.Option("--rename", help="Change names that XPT cannot hold.", rich_help_panel=_PANEL)
+        bool | None, typer.Option("--rename", help="Change names that XPT cannot represent.", rich_help_panel=_PANEL)
     ] = None,
     formulas: Annotated[
         Formulas | None,
-        typer.Option(help="Texts like formulas in CSV: as they are, or with ' in front.", rich_help_panel=_PANEL),
+        typer.Option(help="Texts like formulas in CSV: unchanged, or preceded by '.", rich_help_panel=_PANEL),
     ] = None,
     xpt_version: Annotated[
-        XptVersion | None, typer.Option(help="Of transport files; 8 if not said.", rich_help_panel=_PANEL)
+        XptVersion | None, typer.Option(help="Version of transport files (default 8).", rich_help_panel=_PANEL)
     ] = None,
     utf_8: Annotated[bool, typer.Option("--utf-8", help="Convert a text file to UTF-8.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Fetch an attachment's content. What an interrupted fetch left in FILE.part is continued; data sets in another
-    format than Parquet begin again."""
+    """Fetch an attachment's content. Resumes from FILE.part (not for converted content)."""
     options = {
         "columns": columns,
         "offset": offset,
@@ -101,7 +103,7 @@ def get(
         _require_finished(attachment)
         if utf_8:
             if format_ is not None or any(value is not None for value in options.values()):
-                raise Failure("--utf-8 converts text files, which have no other options")
+                raise Failure("--utf-8 converts text files; it cannot be combined with options for data sets")
             return _get_made(client, attachment, output, attachment["file_name"], {"charset": "utf-8"})
         if attachment["kind"] == "data-set":
             choice = choose(format_, output, xpt_version, **options)
@@ -109,7 +111,7 @@ def get(
                 name = choice.file_name(attachment["file_name"])
                 return _get_made(client, attachment, output, name, choice.query)
         elif format_ is not None or any(value is not None for value in options.values()):
-            raise Failure("this attachment is a file, which comes as it is")
+            raise Failure("this attachment is a file; options for data sets do not apply")
         if output == "-":
             return _to_stream(client, attachment, sys.stdout.buffer)
         target = _target(output, attachment["file_name"])
@@ -121,10 +123,10 @@ def get(
 def contents(
     identifier: Identifier,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, as REST tells it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, in the format of REST.")] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show what a data set has in it, as PROC CONTENTS does."""
+    """Show the contents of a data set, as PROC CONTENTS does."""
     with connect(url) as client:
         response = client.request(
             "GET", f"attachments/{identifier}/schema", params={"format": "json" if as_json else "text"}
@@ -133,13 +135,13 @@ def contents(
 
 
 def find(client: Client, identifier: str) -> dict[str, Any]:
-    """The attachment with this identifier. Raises Failure."""
+    """Return the attachment with this identifier. Raises Failure."""
     attachment: dict[str, Any] = client.get(f"attachments/{identifier}")
     return attachment
 
 
 def fetch(client: Client, attachment: dict[str, Any], target: Path) -> None:
-    """Content into a file, which appears when it is whole. Raises Failure when its bytes are not those announced."""
+    """Fetch content into a file, which appears when it is complete. Raises Failure when its digest is wrong."""
     part = target.with_name(target.name + ".part")
     digest = hashlib.sha256()
     have = 0
@@ -158,14 +160,14 @@ def fetch(client: Client, attachment: dict[str, Any], target: Path) -> None:
             os.fsync(file.fileno())
         if digest.hexdigest() != attachment["sha256"]:
             part.unlink()
-            raise Failure(f"what came is not what was announced: its SHA-256 is {digest.hexdigest()}", "fetch it again")
+            raise Failure(f"the SHA-256 is wrong: {digest.hexdigest()} was received", "fetch it again")
         part.replace(target)
     except OSError as error:
         raise Failure(f"cannot write {target}: {error.strerror or error}") from error
 
 
 def _get_made(client: Client, attachment: dict[str, Any], output: str | None, name: str, query: dict[str, Any]) -> None:
-    """Fetch what is made as it comes: a data set in another format, a text file in UTF-8. Raises Failure."""
+    """Fetch converted content: a data set in another format, or a text file in UTF-8. Raises Failure."""
     if output == "-":
         return _receive_made(client, attachment, sys.stdout.buffer, name, query)
     with whole_file(_target(output, name)) as file:
@@ -185,7 +187,7 @@ def _receive_made(client: Client, attachment: dict[str, Any], file: BinaryIO, na
             progress.advance(bar, len(piece))
         if undecodable := response.headers.get("Undecodable-Bytes"):
             count, _, first = undecodable.partition("; first=")
-            err.print(f"{name}: {count} bytes did not decode, the first at byte {first}; U+FFFD stands for each")
+            err.print(f"{name}: {count} bytes could not be decoded, the first at byte {first}; each became U+FFFD")
     file.flush()
 
 
@@ -204,7 +206,8 @@ def _receive(client: Client, attachment: dict[str, Any], file: BinaryIO, digest:
     ):
         if have and response.status_code != 206:
             raise Failure(
-                "the content has changed since it was begun", f"delete {getattr(file, 'name', 'the .part file')}"
+                "the content has changed since the first part was fetched",
+                f"delete {getattr(file, 'name', 'the .part file')}",
             )
         bar = progress.add_task(attachment["file_name"], total=attachment["size"], completed=have)
         for piece in response.iter_raw(_PIECE):
@@ -218,11 +221,14 @@ def _to_stream(client: Client, attachment: dict[str, Any], stream: BinaryIO) -> 
     _receive(client, attachment, stream, digest, 0)
     stream.flush()
     if digest.hexdigest() != attachment["sha256"]:
-        raise Failure(f"what came is not what was announced: its SHA-256 is {digest.hexdigest()}")
+        raise Failure(f"the SHA-256 is wrong: {digest.hexdigest()} was received")
 
 
 def _target(output: str | None, name: str) -> Path:
-    """Where content goes. Names come from senders, so the gateway's safe one is cut to its last component once more."""
+    """Return the path for content.
+
+    Names come from senders, so only the last component of the gateway's safe name is used.
+    """
     safe = Path(name).name or "attachment"
     if output is None:
         return Path(safe)
@@ -238,4 +244,4 @@ def _require_finished(attachment: dict[str, Any]) -> None:
         progress = attachment["progress"] | {"parts_expected": attachment["progress"]["parts_expected"] or "?"}
         raise Failure(_WAIT_FOR[state].format(**progress), "attachment-gateway watch shows it arriving")
     reason = attachment["reason"]
-    raise Failure(f"there is no content: it is {state}" + (f", {reason['text']}" if reason else ""))
+    raise Failure(f"no content: the attachment is {state}" + (f", {reason['text']}" if reason else ""))

@@ -11,7 +11,10 @@ from app.cli.console import Failure, err, size
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[BinaryIO]:
-    """A file that appears, and is told of, when the block has ended well. Raises Failure when it cannot be written."""
+    """Open a file that appears, and is reported, when the block ends without an error.
+
+    Raises Failure when it cannot be written.
+    """
     part = target.with_name(target.name + ".part")
     try:
         with part.open("wb") as file:

@@ -1,4 +1,4 @@
-"""`journal`: captures as journal segments, and what segments hold."""
+"""`journal`: import captures as journal segments, and list the contents of segments."""
 
 import json
 from collections import Counter
@@ -39,7 +39,7 @@ _BATCH_BYTES = 4 << 20
 _DEFAULTS = ", ".join(f"{default_framing(each)} for {each}" for each in FORMATS)
 _MOST_TOLD = 20
 
-journal = typer.Typer(no_args_is_help=True, help="Journals: captures as segments, and what segments hold.")
+journal = typer.Typer(no_args_is_help=True, help="Import captures into journals, and list segments.")
 
 
 @journal.command("import")
@@ -47,28 +47,28 @@ def import_(
     captures: Annotated[list[Path], typer.Argument(metavar="CAPTURE...", help="Files, or folders of message files.")],
     to: Annotated[Path, typer.Option("--to", help="The journal's folder.")],
     *,
-    as_format: Annotated[FormatWord, typer.Option("--format", help="What they are.")] = "auto",
-    source: Annotated[str, typer.Option(help="The source that the messages are taken to be from.")] = "imported",
+    as_format: Annotated[FormatWord, typer.Option("--format", help="Format of the captures.")] = "auto",
+    source: Annotated[str, typer.Option(help="Name of the source to record for the messages.")] = "imported",
     framing: Annotated[
         FramingName | None,
-        typer.Option(help=f"How attachments were cut; if not said, {_DEFAULTS}."),
+        typer.Option(help=f"Framing of the attachments. Default: {_DEFAULTS}."),
     ] = None,
     msg_type: Annotated[
         int, typer.Option(min=_LEAST, max=_MOST, help="The message type of bodies without a descriptor.")
     ] = 0,
-    encoding: Annotated[int, typer.Option(min=_LEAST, max=_MOST, help="The Encoding of messages that say none.")] = 0,
-    ccsid: Annotated[
-        int, typer.Option(min=_LEAST, max=_MOST, help="The CodedCharSetId of messages that say none.")
-    ] = 0,
+    encoding: Annotated[int, typer.Option(min=_LEAST, max=_MOST, help="The Encoding of messages without one.")] = 0,
+    ccsid: Annotated[int, typer.Option(min=_LEAST, max=_MOST, help="The CodedCharSetId of messages without one.")] = 0,
     mq_format: Annotated[str, typer.Option(help="The Format of bodies without a descriptor, such as MQSTR.")] = "",
-    mqtt_version: Annotated[Version | None, typer.Option(help="The version of MQTT; else envelopes tell.")] = None,
+    mqtt_version: Annotated[
+        Version | None, typer.Option(help="The version of MQTT. Default: from the envelopes.")
+    ] = None,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Take what cannot be read along, for quarantine, and go on.")
+        bool, typer.Option("--keep-going", help="Import unreadable pieces for quarantine, and continue.")
     ] = False,
 ) -> None:
-    """Turn captures into journal segments: unloaded queues, message files, MQTT and Rendezvous in hexadecimal."""
+    """Convert captures to journal segments: unloaded queues, message files, MQTT and Rendezvous in hexadecimal."""
     if not fullmatch(_SOURCE, source):
-        raise Failure(f"{source!r} is no name of a source", "letters, digits, . _ and -, 64 at most")
+        raise Failure(f"{source!r} is not a valid name of a source", "use letters, digits, . _ and -, at most 64")
     wanted = Wanted(
         PhysicalMessage(source, "", msg_type, encoding=encoding, ccsid=ccsid, format=mq_format),
         None if as_format == "auto" else as_format,
@@ -96,7 +96,9 @@ def import_(
 def segments(
     folder: Annotated[str, typer.Argument(help="A journal, or an archive of segments: a folder or a URL.")],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line; times in µs since 1970.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per line; times in µs since 1970.")
+    ] = False,
 ) -> None:
     """List sealed segments: messages, bytes of their bodies, when they were received, and their sources."""
     try:
@@ -106,7 +108,7 @@ def segments(
         raise Failure(str(error)) from error
     if not found:
         raise Failure(
-            f"there is no sealed segment in {folder}",
+            f"no sealed segment in {folder}",
             "a gateway seals one when it is large or old enough, and when it stops; journal import seals at once",
         )
     if as_json:
@@ -122,8 +124,10 @@ def segments(
 
 
 class Held(NamedTuple):
-    """What a segment holds. `bytes` are those of its messages' bodies; times in µs since 1970; `sources` with the
-    number of their messages."""
+    """The contents of a segment.
+
+    `bytes` is the size of all bodies; times are in µs since 1970; `sources` has the number of messages by source.
+    """
 
     segment: int
     messages: int
@@ -134,7 +138,10 @@ class Held(NamedTuple):
 
 
 def _held(archive: JournalArchive, segment: int) -> Held | None:
-    """None when the segment has been retired meanwhile. Raises OurError when it cannot be read."""
+    """Return the contents of a segment; None when it has been retired in the meantime.
+
+    Raises OurError when it cannot be read.
+    """
     try:
         return _counted(archive, segment)
     except KeyError:
@@ -164,7 +171,7 @@ def _moment(microseconds: int) -> str:
 
 
 class Count:
-    """What has come of a capture; `skipped` by its kind."""
+    """The result of importing a capture; `skipped` counts by kind."""
 
     def __init__(self) -> None:
         self.messages = self.bytes = self.refused = 0
@@ -183,7 +190,7 @@ def _report(captures: Iterable[Capture], counts: Iterable[Count]) -> None:
 
 
 class Importer:
-    """Appends captures to a journal, one after the other. `now` is the clock, in µs since 1970."""
+    """An importer that appends captures to a journal, one after the other. `now` is the clock, in µs since 1970."""
 
     def __init__(self, target: Journal, now: Callable[[], int], *, keep_going: bool) -> None:
         self._journal, self._now, self._keep_going = target, now, keep_going
@@ -216,17 +223,20 @@ class Importer:
         return count
 
     def _refused(self, path: Path, entry: Refused) -> PhysicalMessage:
-        """The message as which the journal keeps what cannot be read. Raises Failure when it is not to be kept."""
+        """Return the message that represents an unreadable piece in the journal.
+
+        Raises Failure when it is not to be kept.
+        """
         why = f"{_place(path, entry)}: {entry.why}"
         if not self._keep_going:
             self._flush()
-            hint = "what stands before it is in the journal; --keep-going takes such pieces along, for quarantine"
+            hint = "everything before it is in the journal; --keep-going imports such pieces for quarantine"
             raise Failure(why, hint)
         self._told += 1
         if self._told <= _MOST_TOLD:
             err.print(why, markup=False, highlight=False)
         if self._told == _MOST_TOLD:
-            err.print("what else cannot be read is only counted", style="dim")
+            err.print("further unreadable pieces are only counted", style="dim")
         return entry.message.unreadable(entry.code, why)
 
     def _append(self, message: PhysicalMessage) -> None:

@@ -1,4 +1,4 @@
-"""Commands that list: attachments, deliveries and quarantine."""
+"""Commands that list attachments, deliveries and quarantine."""
 
 import json
 from collections.abc import Iterable
@@ -16,10 +16,10 @@ KindWord = StrEnum("KindWord", {"DATA_SET": "data-set", "TEXT_FILE": "text-file"
 Kept = StrEnum("Kept", {"KEPT": "kept", "REPLAYED": "replayed", "DISMISSED": "dismissed"})
 KEPT = Kept("kept")
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, as REST tells it.")]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, in the format of REST.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows.")]
 
-quarantine = typer.Typer(no_args_is_help=True, help="What could not be understood, kept with the reason.")
+quarantine = typer.Typer(no_args_is_help=True, help="List and handle messages that the gateway cannot read.")
 
 
 def attachments(
@@ -104,7 +104,7 @@ def quarantined(
     as_json: Json = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """List what is in quarantine, newest first."""
+    """List the quarantined messages, newest first."""
     with connect(url) as client:
         found = client.pages("quarantine", limit, state=state_, source=source)
         if as_json:
@@ -148,18 +148,18 @@ def show(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DE
 
 @quarantine.command()
 def replay(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
-    """Give an entry to assembly once more, as if it came now."""
+    """Process a quarantined message again, e.g. after correcting the source's settings."""
     with connect(url) as client:
         client.request("POST", f"quarantine/{identifier}/replay")
-    err.print(f"{identifier} is replayed")
+    err.print(f"{identifier} was replayed")
 
 
 @quarantine.command()
 def dismiss(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
-    """Say that an entry is of no interest, so that its bytes may go."""
+    """Mark an entry as not needed; its bytes are deleted later."""
     with connect(url) as client:
         client.request("DELETE", f"quarantine/{identifier}")
-    err.print(f"{identifier} is dismissed")
+    err.print(f"{identifier} was dismissed")
 
 
 def _remark(item: dict[str, Any]) -> str:

@@ -36,42 +36,47 @@ _LOOK_SECONDS = 1
 _OURS = re.compile(r"(?:OurError|PluginError|JournalFull|StoreFull): (.+)")
 _WHEN_SEALED = "a gateway seals its journal when it ends, and by size and age"
 
-Master = Annotated[str | None, typer.Option(help="Where Spark runs: local[*] if not said, spark://…, k8s://….")]
-Memory = Annotated[str | None, typer.Option(help="The heap of Spark's Java on this machine, such as 2g.")]
-Partitions = Annotated[int | None, typer.Option(min=1, help="Into how many tasks a shuffle goes.")]
-Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="Any setting of Spark's own.")]
-MakeTables = Annotated[bool, typer.Option("--tables/--no-tables", help="Whether data sets and files go into tables.")]
+Master = Annotated[str | None, typer.Option(help="Spark master: local[*] (default), spark://…, k8s://….")]
+Memory = Annotated[str | None, typer.Option(help="Java heap of Spark on this machine, such as 2g.")]
+Partitions = Annotated[int | None, typer.Option(min=1, help="Number of tasks of a shuffle.")]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
+]
+MakeTables = Annotated[
+    bool, typer.Option("--tables/--no-tables", help="Whether to write data sets and files to tables.")
+]
 
 log = logger(__name__)
 
-pipeline = typer.Typer(no_args_is_help=True, help="Assembly and tables of whole journals, on Apache Spark.")
+pipeline = typer.Typer(no_args_is_help=True, help="Assemble whole journals and write tables, on Apache Spark.")
 
 
 @pipeline.command()
 def batch(
-    journal: Annotated[str, typer.Argument(metavar="JOURNAL", help="Sealed segments: a folder, or the URL of one.")],
+    journal: Annotated[str, typer.Argument(metavar="JOURNAL", help="Folder or URL of sealed segments.")],
     *,
     path: Config = None,
     to: Annotated[
         Path | None,
-        typer.Option("--out", help="A folder for content, catalog and tables; else those of the configuration."),
+        typer.Option("--out", help="Folder for content, catalog and tables. Default: as configured."),
     ] = None,
     in_place: Annotated[
-        bool, typer.Option("--in-place", help="Leave the content of binary files in the journal, which must stay.")
+        bool,
+        typer.Option("--in-place", help="Leave the content of binary files in the journal; the journal must be kept."),
     ] = False,
     tables: MakeTables = True,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
     master: Master = None,
     memory: Memory = None,
     partitions: Partitions = None,
     conf: Conf = None,
 ) -> None:
-    """Put together and decode all that an archive of segments holds, and make tables of it."""
+    """Assemble and decode all messages of an archive of segments, and write tables."""
     settings = _settings(path, to)
     with _session(_spark_settings(master, memory, partitions, conf)) as spark:
         committed, report = _run_batch(spark, settings, journal, in_place=in_place, tables=tables)
     if committed is None:
-        raise Failure(f"there is no sealed segment in {journal}", _WHEN_SEALED)
+        raise Failure(f"no sealed segment in {journal}", _WHEN_SEALED)
     if as_json:
         typer.echo(json.dumps(_as_json(committed, report), indent=2, ensure_ascii=False))
     else:
@@ -83,20 +88,22 @@ def stream(
     *,
     path: Config = None,
     journal: Annotated[
-        str | None, typer.Option(help="Sealed segments: a folder, or the URL of one; else the gateway's own.")
+        str | None, typer.Option(help="Folder or URL of sealed segments. Default: the gateway's journal.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="End when all that is sealed now is done.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when all segments that are sealed now have been processed.")
+    ] = False,
     tables: MakeTables = True,
     master: Master = None,
     memory: Memory = None,
     partitions: Partitions = None,
     conf: Conf = None,
 ) -> None:
-    """Put attachments together as the gateway seals its journal (its setting: assembler = "spark")."""
+    """Assemble attachments while the gateway seals its journal (its setting: assembler = "spark")."""
     settings = _settings(path, None)
     if journal is None and settings.assembler != "spark":
-        hint = 'say assembler = "spark" in the configuration of both, or --journal for an archive'
-        raise Failure("the gateway of this configuration puts attachments together itself", hint)
+        hint = 'set assembler = "spark" in the configuration of both, or name an archive with --journal'
+        raise Failure("the gateway of this configuration assembles attachments itself", hint)
     place = journal or settings.journal.archive_url or str(settings.journal_folder.absolute())
     with _session(_spark_settings(master, memory, partitions or settings.pipeline.partitions, conf)) as spark:
         _run_stream(spark, settings, place, in_place=journal is None, once=once, tables=tables)
@@ -104,7 +111,7 @@ def stream(
 
 @pipeline.command()
 def demo(*, master: Master = None, memory: Memory = None) -> None:
-    """Fill a journal as the gateway's demo does, put it together again with Spark, and show the tables."""
+    """Run the gateway's demo, assemble its journal again with Spark, and show the tables."""
     with tempfile.TemporaryDirectory(prefix="attachment-gateway-") as folder:
         gateway_demo(once=True, data=Path(folder) / "gateway")
         out.print("\n[bold]the same journal, on Spark[/]\n")
@@ -113,7 +120,7 @@ def demo(*, master: Master = None, memory: Memory = None) -> None:
             journal = str(Path(folder) / "gateway" / "journal")
             committed, report = _run_batch(spark, settings, journal, in_place=False, tables=True)
         if committed is None:
-            raise Failure("the demonstration has left no sealed segment", _WHEN_SEALED)
+            raise Failure("the demo has left no sealed segment", _WHEN_SEALED)
         _show(committed, report)
         place = settings.tables_url
         out.print("\n[bold]tables[/]\n")
@@ -148,8 +155,10 @@ def _spark_settings(
 
 @contextmanager
 def _session(settings: "SparkSettings") -> Iterator["SparkSession"]:
-    """A session for the block, which ends with it unless it was there before; what fails in it is a Failure, as far as
-    people can do something about it."""
+    """Provide a Spark session for the block. A session that is started here ends with the block.
+
+    Errors that people can correct become a Failure.
+    """
     from app.pipeline.session import active, session  # noqa: PLC0415 - Spark is an extra, and slow to import
 
     try:
@@ -168,16 +177,19 @@ def _session(settings: "SparkSettings") -> Iterator["SparkSession"]:
     except (OurError, PluginError) as error:
         raise Failure(str(error)) from error
     except (PySparkException, Py4JError) as error:
-        log.debug("Spark failed", exc_info=True)
-        raise Failure(f"Spark gave up: {_why(error)}", "the whole of what it said: log level debug") from error
+        log.debug("spark_failed", exc_info=True)
+        raise Failure(f"Spark failed: {_why(error)}", "set the log level to debug for its whole message") from error
     finally:
         if spark is not None and found is None:
             spark.stop()
 
 
 def _why(error: Exception) -> str:
-    """What is wrong, in a line: ours, where a task of ours says it, else the first that Java or Spark says. What Java
-    raises comes behind a line that only tells which call it was."""
+    """Return the reason of an error in one line.
+
+    It is the gateway's own message if a task raised one, otherwise the first line of Java or Spark. Java's own message
+    comes after a line that only names the call.
+    """
     said = str(error).strip()
     ours = _OURS.search(said)
     if ours:
@@ -222,7 +234,7 @@ def _run_stream(
             bytes_per_trigger=settings.pipeline.bytes_per_trigger,
             every=None if once else settings.pipeline.trigger.total_seconds(),
         )
-        log.info("assembling", journal=journal, spark=spark.version)
+        log.info("assembly_started", journal=journal, spark=spark.version)
         while not query.awaitTermination(_LOOK_SECONDS):
             if ending.is_set():
                 query.stop()
@@ -238,7 +250,7 @@ def _show(committed: "Committed", report: "Report") -> None:
     reasons = ", ".join(f"{count:,} {escape(code)}" for code, count in report.reasons.items())
     out.print(f"quarantine    {reasons or 'empty'}", highlight=False)
     if committed.was_known:
-        out.print("everything was known before", style="dim")
+        out.print("all of it had been processed before", style="dim")
     _show_incomplete(report)
     for each in committed.tables:
         for warning in each.warnings:
@@ -251,8 +263,8 @@ def _show_incomplete(report: "Report") -> None:
     grid = table("ID", "Name", ">Parts", ">Expected", "Missing")
     for record, missing in report.incomplete[:_MOST_SHOWN]:
         expected = "-" if record.parts_expected is None else f"{record.parts_expected:,}"
-        name = escape(record.qualifier_2) if record.kind else "[dim]no header came[/]"
-        grid.add_row(record.id, name, f"{record.parts_received:,}", expected, _spoken(missing) or "not known")
+        name = escape(record.qualifier_2) if record.kind else "[dim]no header arrived[/]"
+        grid.add_row(record.id, name, f"{record.parts_received:,}", expected, _spoken(missing) or "unknown")
     out.print()
     out.print(grid)
     if len(report.incomplete) > _MOST_SHOWN:

@@ -1,11 +1,11 @@
-"""SQL over tables: DuckDB, which can read them and reach nothing else.
+"""SQL over tables with DuckDB, which can read the tables and nothing else.
 
 Tables are views over Arrow scans, into which DuckDB pushes columns and filters. The table `WORK.CUSTOMERS` is the view
-`"WORK.CUSTOMERS"`, and `work.customers`, as its library is a schema. Only those are opened that a query may mean: a
-table costs the reading of its log.
+`"WORK.CUSTOMERS"`. It is also `work.customers`, because its library is a schema. Only tables that a query may refer to
+are opened, because opening a table reads its log.
 
-What confines a query: it is one statement, of a kind that reads; there is no access to files, to the network or to
-extensions; and the configuration is locked. What memory has no room for goes to a folder that is gone afterwards.
+A query is confined: it is one statement, of a kind that reads; there is no access to files, to the network or to
+extensions; and the configuration is locked. Data that does not fit in memory goes to a temporary folder.
 """
 
 import re
@@ -35,26 +35,26 @@ _CONFINED = {
     "python_enable_replacements": "false",
 }
 _READING = frozenset({"SELECT", "EXPLAIN"})
-"""What DuckDB calls statements that read: WITH, FROM, VALUES, DESCRIBE, SHOW and SUMMARIZE are SELECTs to it."""
+"""DuckDB's kinds of statements that read: WITH, FROM, VALUES, DESCRIBE, SHOW and SUMMARIZE are SELECTs to it."""
 
 _EXPLAIN = re.compile(r"EXPLAIN\b(\s+ANALYZE\b|\s*\(\s*(ANALYZE|FORMAT)\b[^)]*\))?", re.IGNORECASE)
 _OF_ALL = re.compile(r"\bshow\b|\binformation_schema\b|\bduckdb_\w+|\bpg_\w+|\bsqlite_master\b", re.IGNORECASE)
-"""What in a query asks for the names of tables."""
+"""The parts of a query that ask for the names of tables."""
 
 _READING_AHEAD = {"batch_size": 32_768, "batch_readahead": 2, "fragment_readahead": 1}
 
 _FROM_LONG = {"time64[us]": "TIME '00:00' + to_microseconds({})", "duration[us]": "to_microseconds({})"}
-"""Types that are stored as integers, and SQL that makes them of those."""
+"""Types that are stored as integers, and SQL that converts the integers to them."""
 
 _HINTS = {
-    "PermissionException": "SQL reads the tables here, and nothing else",
+    "PermissionException": "SQL can read the tables and nothing else",
     "CatalogException": "attachment-gateway tables ls   lists the tables",
     "OutOfMemoryException": "give it more with --memory",
 }
 
 
 class Answer(NamedTuple):
-    """What a query gives; its batches can be iterated once, and are made meanwhile."""
+    """The result of a query; its batches can be iterated once, and are computed during the iteration."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 
 @contextmanager
 def answered(store: TableStore, sql: str, memory: str) -> Iterator[Answer]:
-    """Answers a query; DuckDB takes so much memory at most, such as `1GB`. Raises Failure, iterating included."""
+    """Run a query with at most `memory` for DuckDB, such as `1GB`. Raises Failure, also during the iteration."""
     duckdb = _duckdb()
     with TemporaryDirectory(prefix="attachment-gateway-sql-") as folder:
         confined = _CONFINED | {"temp_directory": folder, "memory_limit": memory}
@@ -89,18 +89,18 @@ def _duckdb() -> Any:
 def _require_reading(database: "DuckDBPyConnection", sql: str) -> None:
     statements = database.extract_statements(sql)
     if len(statements) != 1:
-        raise Failure(f"one query is wanted, and this is {len(statements) or 'none'}")
+        raise Failure(f"write exactly one query; found {len(statements) or 'none'}")
     (statement,) = statements
     kind, text = statement.type.name, statement.query
     if kind not in _READING:
-        why = f"{text.split()[0].upper()} is not a query, and tables are only read"
+        why = f"{text.split()[0].upper()} is not a query; tables can only be read"
         raise Failure(why, "write one SELECT, WITH, FROM, VALUES, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN")
     if kind == "EXPLAIN":
         _require_reading(database, _EXPLAIN.sub("", text, count=1))
 
 
 def _meant(names: Sequence[str], sql: str) -> list[str]:
-    """The tables that a query may mean: those whose name, or member, stands anywhere in it."""
+    """Return the tables that a query may refer to: those whose name, or member, occurs anywhere in it."""
     if _OF_ALL.search(sql):
         return list(names)
     text = sql.casefold().replace('""', '"')
@@ -108,7 +108,10 @@ def _meant(names: Sequence[str], sql: str) -> list[str]:
 
 
 def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable]) -> None:
-    """Whole names come first, so that no library of a sender's, such as MAIN, has the name of another table."""
+    """Create a view for each table.
+
+    The full names are created first, so that a sender's library, such as MAIN, cannot take the name of another table.
+    """
     for table in tables:
         relation = database.from_arrow(_sparing(table.dataset))
         relation.project(", ".join(map(_expression, table.schema))).create_view(table.version.name, replace=False)
@@ -122,7 +125,9 @@ def _make_views(database: "DuckDBPyConnection", tables: Sequence[OpenTable]) -> 
 
 
 def _sparing(table: "Dataset") -> "Dataset":
-    """The same table, whose scans, which DuckDB begins, read little ahead: its limit is not one of Arrow's memory."""
+    """Return the same table with little read-ahead in DuckDB's scans, because DuckDB's memory limit does not cover
+    Arrow's memory.
+    """
     from pyarrow.dataset import FileSystemDataset  # noqa: PLC0415 - takes a quarter of a second to load
 
     class Sparing(FileSystemDataset):  # type: ignore[misc]
@@ -152,7 +157,7 @@ def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def _explained(error: Exception) -> tuple[str, str]:
-    """The sentence that DuckDB says, and what to do."""
+    """Return DuckDB's message in one sentence, and a hint."""
     said = str(error).partition("\n\nPossible solutions:")[0].strip()
     kind = next((kind for kind in _HINTS if kind in type(error).__name__), "")
     if not kind and "Out of Memory" in said:

@@ -1,4 +1,4 @@
-"""`fsck` and `rebuild`: what a gateway keeps, checked and repaired where it lies."""
+"""`fsck` and `rebuild`: check and repair the data of a gateway in place."""
 
 import json
 from collections import Counter
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 FOUND, UNCHECKED = 1, 2
 _PASSES = 3
 _SHOWN = 20
-"""Differences of one kind that are listed; all are in the JSON."""
+"""Maximum number of differences of one kind that are listed; the JSON has all."""
 
-Json = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def fsck(
@@ -38,7 +38,7 @@ def fsck(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Check journal, catalog, content and tables against each other, every byte against its digest.
+    """Check journal, catalog, content and tables against each other, and every byte against its digest.
 
     Exit status: 0 nothing found (or all repaired), 1 differences are left, 2 something could not be checked.
     """
@@ -51,12 +51,14 @@ def fsck(
     if unchecked:
         raise typer.Exit(UNCHECKED)
     if not as_json:
-        err.print("all is as it should be", style="green")
+        err.print("no differences were found", style="green")
 
 
 def rebuild(path: Config = None, *, yes: Yes = False) -> None:
-    """Make a new catalog from the journal, the content store and what a sound old catalog knows. Stop the gateway
-    first."""
+    """Make a new catalog from the journal, the content store and the old catalog, if that is intact.
+
+    Stop the gateway first.
+    """
     from app.service.repair.estate import opened  # noqa: PLC0415 - a second of imports
     from app.service.repair.rebuilding import rebuild as rebuild_catalog  # noqa: PLC0415
 
@@ -64,13 +66,13 @@ def rebuild(path: Config = None, *, yes: Yes = False) -> None:
     configure_logging(settings.log.level, settings.log.format)
     with failures(UNCHECKED), opened(settings, write=True) as estate:
         if estate.database.exists():
-            _ask(f"The catalog {estate.database.place} is set aside, and a new one is made.", yes=yes)
+            _ask(f"The catalog {estate.database.place} will be set aside, and a new one made.", yes=yes)
         with shown() as progress:
             rebuilt = rebuild_catalog(estate, progress)
     counts = f"{rebuilt.recorded:,} rows from the records, {rebuilt.replayed:,} messages from the journal"
     out.print(f"{counts}, {rebuilt.finished:,} attachments finished, {rebuilt.lost:,} lost", highlight=False)
     if rebuilt.orphaned:
-        out.print(f"{rebuilt.orphaned:,} objects belong to no attachment that is known", highlight=False)
+        out.print(f"{rebuilt.orphaned:,} objects belong to no known attachment", highlight=False)
     if rebuilt.aside:
         out.print(f"the old catalog: {rebuilt.aside}", markup=False, highlight=False)
     if rebuilt.lost:
@@ -90,7 +92,7 @@ def _checked(path: Config, as_json: bool) -> "tuple[Sequence[Finding], Sequence[
 
 
 def _repaired(path: Config, yes: bool, as_json: bool) -> "tuple[Sequence[Finding], Sequence[str]]":
-    """Repair and check again, since a repair may bring to light what was hidden. Return what is left."""
+    """Repair and check again, since a repair may uncover more. Return what is left."""
     from app.service.repair.checking import checked  # noqa: PLC0415 - a second of imports
     from app.service.repair.estate import opened  # noqa: PLC0415
     from app.service.repair.repairing import plan  # noqa: PLC0415
@@ -168,13 +170,13 @@ def _ask(what: str, *, yes: bool) -> None:
     if yes:
         return
     if not err.is_terminal:
-        raise Failure(f"{what} Nothing was done: nobody can be asked here", "add --yes")
+        raise Failure(f"{what} Nothing was done: there is no terminal to ask for confirmation", "add --yes")
     if not typer.confirm(what, err=True):
         raise Failure("nothing was done")
 
 
 class _Shown:
-    """Progress as a bar."""
+    """Progress of work, shown as a bar."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -192,14 +194,14 @@ class _Shown:
 
 @contextmanager
 def shown() -> Iterator["_Shown"]:
-    """Show how far long work has come, where somebody looks."""
+    """Show the progress of long work if standard error is a terminal."""
     with bars(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()) as progress:
         yield _Shown(progress)
 
 
 @contextmanager
 def failures(code: int) -> Iterator[None]:
-    """Make a sentence and an exit status of what goes wrong inside."""
+    """Convert the errors of the block to a sentence and an exit status."""
     try:
         yield
     except (PluginError, OurError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Rows as commands show them to people, and as they write them to files."""
+"""Output of rows: to people in a terminal, and to files."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from app.tables.out import FORMATS, Options, Outgoing, text
 from app.tables.out.cells import Cell, cells
 
 WRITTEN = ("parquet", "arrow", "csv", "json", "ndjson")
-"""The formats that do not begin with the number of rows, which nobody knows before the last one."""
+"""The formats that do not begin with the number of rows, which is unknown before the last row."""
 
 _DAY = 86_400_000_000
 _PLAIN = (
@@ -44,14 +44,14 @@ class Rows(NamedTuple):
 
 
 def plain(rows: Rows) -> Rows:
-    """Rows whose every column is text, a number, a truth, or a time: what is none of them becomes text."""
+    """Return rows whose every column is text, a number, a boolean or a time; other types become text."""
     fields = [field.with_type(_plain_type(field.type)) for field in rows.schema]
     schema = pa.schema(fields, rows.schema.metadata)
     return Rows(schema, (_plain_batch(batch, schema) for batch in rows.batches))
 
 
 def to_terminal(rows: Rows, most: int) -> None:
-    """Rows as a grid, so many at most; special missing values stand in their cells."""
+    """Print rows as a grid, at most `most`; special missing values are shown in their cells."""
     shown = cells(rows.schema, _TAGS)
     grid = table()
     for cell in shown:
@@ -66,19 +66,19 @@ def to_terminal(rows: Rows, most: int) -> None:
             break
     out.print(grid)
     if more:
-        err.print(f"the first {most:,} rows are shown")
+        err.print(f"only the first {most:,} rows are shown")
 
 
 def to_stream(rows: Rows, word: str) -> None:
-    """Rows in a text format, on standard output; special missing values stand in their cells."""
+    """Write rows in a text format to standard output; special missing values are in their cells."""
     _write(rows, word, _TAGS, sys.stdout.buffer)
 
 
 def to_file(rows: Rows, output: str) -> None:
-    """Rows as a file in the format that its extension tells, which appears when it is whole. Raises Failure."""
+    """Write rows to a file in the format of its extension; the file appears when it is complete. Raises Failure."""
     word = choose(None, output, None).word
     if word not in WRITTEN:
-        raise Failure(f"{output}: rows are not written as {word}", f"known: {', '.join(WRITTEN)}")
+        raise Failure(f"{output}: rows cannot be written as {word}", f"known formats: {', '.join(WRITTEN)}")
     with whole_file(Path(output)) as file:
         _write(rows, word, Options(), file)
 
@@ -124,7 +124,7 @@ def _told(value: object) -> str:
 
 
 def _span(span: pa.MonthDayNano) -> str:
-    """Such as `50:00:00`, or `1 months 00:00:00`, as a month has no length in hours."""
+    """Return a span such as `50:00:00`, or `1 months 00:00:00`, since a month has no fixed length in hours."""
     clock = pa.scalar(span.days * _DAY + span.nanoseconds // 1000, pa.duration("us"))
     written = text.written(pa.array([clock]))[0].as_py()
     return f"{span.months} months {written}" if span.months else str(written)

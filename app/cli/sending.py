@@ -1,4 +1,4 @@
-"""`send`: files to a destination, streamed."""
+"""`send`: send files to a destination, streamed."""
 
 import json
 import re
@@ -30,8 +30,10 @@ _LOOK_SECONDS = 0.2
 
 
 class Outgoing:
-    """One file as it is sent: `kind` is an attachment kind's word, `name` a data set's `LIBRARY.MEMBER`, `wanted` what
-    is wanted of a data set."""
+    """One file to send.
+
+    `kind` is the word for an attachment kind, `name` a data set's `LIBRARY.MEMBER`, `wanted` the options of a data set.
+    """
 
     def __init__(
         self, path: Path, kind: str | None = None, name: str | None = None, wanted: dict[str, Any] | None = None
@@ -40,7 +42,7 @@ class Outgoing:
         self._name, self._wanted = name, wanted or {}
 
     def entry(self, part: str) -> dict[str, Any]:
-        """What the description of a message says of it."""
+        """Return its entry in the description of the message."""
         if self.kind != "data-set":
             return {"part": part, "kind": self.kind, "name": self.path.name}
         return {"part": part, "kind": self.kind, "name": self._name, "data_set": self._wanted}
@@ -55,19 +57,19 @@ def send(
         typer.Option(
             "--as",
             metavar="KIND|LIBRARY.MEMBER",
-            help=f"What they are: {', '.join(_KINDS)}, or a data set of this name; else their content tells.",
+            help=f"Send as this kind ({', '.join(_KINDS)}), or as a data set of this name. Default: by content.",
         ),
     ] = None,
     description: Annotated[str, typer.Option(help="The attachments' description.")] = "",
     message: Annotated[str | None, typer.Option(help="Text of the application message.")] = None,
     key: Annotated[
-        str | None, typer.Option(help="Idempotency key: however often it is used, one message is sent.")
+        str | None, typer.Option(help="Idempotency key: repeated requests with it send only one message.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until the broker has confirmed all of it.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the broker has confirmed all messages.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be sent, every variable of data sets; send nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be sent, with every variable of data sets; send nothing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: as REST tells it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (only with --dry-run).")] = False,
     formats: data_sets.Formats = None,
     informats: data_sets.Informats = None,
     lengths: data_sets.Lengths = None,
@@ -123,21 +125,23 @@ def send(
 
 
 def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tuple[str | None, str | None]:
-    """What `--as` says: a kind, or the name of a data set. Raises Failure."""
+    """Return the kind, and the name of a data set, that `--as` stands for. Raises Failure."""
     if said is None or said in _KINDS:
         kind = said or ("data-set" if wanted else None)
         if wanted and kind != "data-set":
-            raise Failure(f"a {kind} has no variables", "formats, lengths, labels and such are for data sets")
+            raise Failure(f"a {kind} has no variables", "formats, lengths, labels and the like are only for data sets")
         return kind, None
     if not _DATA_SET.fullmatch(said):
-        raise Failure(f"--as {said!r} is no kind and no name", f"write {', '.join(_KINDS)}, or such as WORK.SALES")
+        raise Failure(
+            f"--as {said!r} is neither a kind nor a name", f"write {', '.join(_KINDS)}, or a name such as WORK.SALES"
+        )
     if len(files) > 1:
-        raise Failure(f"--as {said} names one data set, and there are {len(files)} files")
+        raise Failure(f"--as {said} names one data set, but there are {len(files)} files")
     return "data-set", said
 
 
 def guess(path: Path) -> str:
-    """What a file is by its beginning: Parquet, text in UTF-8, or neither. Raises Failure."""
+    """Return the kind of a file by its beginning: Parquet, text in UTF-8, or binary. Raises Failure."""
     with _reading(path) as file:
         head = file.read(_LOOKED_AT)
     if head.startswith(_PARQUET):
@@ -160,8 +164,10 @@ def post(
     key: str | None = None,
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """Sends a message with these attachments, with a progress bar, and returns its delivery, or what would be sent.
-    Raises Failure."""
+    """Send a message with these attachments, with a progress bar.
+
+    Return its delivery, or the dry run. Raises Failure.
+    """
     draft: dict[str, Any] = {
         "destination": to,
         "description": description,
@@ -185,7 +191,7 @@ def post(
 
 
 def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
-    """Waits, with a progress bar, until a delivery is sent. Raises Failure when it has failed."""
+    """Wait, with a progress bar, until a delivery is sent. Raises Failure when it has failed."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     with bars(*columns) as progress:
         bar = progress.add_task("sending", total=None)
@@ -202,7 +208,7 @@ def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Counted:
-    """A file that tells how much of it was read."""
+    """A file that reports how much of it was read."""
 
     def __init__(self, file: BinaryIO, tell: Callable[[int], None]) -> None:
         self._file, self._tell = file, tell

@@ -1,4 +1,4 @@
-"""`serve`: the gateway itself."""
+"""`serve`: run the gateway."""
 
 import os
 
@@ -11,7 +11,7 @@ from app.plugins import PluginError
 
 def serve(path: Config = None) -> None:
     """Run the gateway until Ctrl-C or a signal ends it."""
-    # Arrow looks at this once, when it is loaded. Its own pool keeps what it frees, and is no faster here.
+    # Arrow reads this once, when it is loaded. Its own pool keeps freed memory, and is no faster here.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     settings = read(path)
     configure_logging(settings.log.level, settings.log.format)

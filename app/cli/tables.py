@@ -1,4 +1,4 @@
-"""Data sets as `get` fetches them: in which format, and what is chosen of their rows and columns."""
+"""Data sets for `get`: their format, and the selection of their rows and columns."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ EXTENSIONS: Mapping[str, str] = {
     "xpt-v5": ".xpt",
     "sas": ".zip",
 }
-"""The formats that data sets come in, and what their files end with."""
+"""The formats of data sets, and the extensions of their files."""
 
 _BY_EXTENSION = {extension: word for word, extension in reversed(list(EXTENSIONS.items()))} | {
     ".arrow": "arrow",
@@ -31,29 +31,29 @@ _BY_EXTENSION = {extension: word for word, extension in reversed(list(EXTENSIONS
 
 
 class Choice(NamedTuple):
-    """A format, and the query that asks for it."""
+    """A format, and the query parameters that request it."""
 
     word: str
     query: dict[str, Any]
 
     @property
     def is_stored(self) -> bool:
-        """Whether it comes as it is stored: of known size and digest, and from any byte on."""
+        """Whether the content is returned as stored: with known size and digest, and resumable at any byte."""
         return self.word == PARQUET and self.query.keys() == {"format"}
 
     def file_name(self, stored: str) -> str:
-        """The name of its file, if that of the stored data set is `stored`."""
+        """Return the name of its file, given the name of the stored data set."""
         return stored.removesuffix(EXTENSIONS[PARQUET]) + EXTENSIONS[self.word]
 
 
 def choose(word: str | None, output: str | None, xpt_version: str | None, **options: Any) -> Choice:
-    """The format by its word, or else by what the output is called, or else Parquet. Raises Failure."""
+    """Return the format by its name, else by the output's extension, else Parquet. Raises Failure."""
     if word is None:
         word = _BY_EXTENSION.get(Path(output).suffix.lower(), PARQUET) if output else PARQUET
     if word not in EXTENSIONS:
-        raise Failure(f"{word!r} is no format of data sets", f"known: {', '.join(EXTENSIONS)}")
+        raise Failure(f"unknown format of data sets {word!r}", f"known formats: {', '.join(EXTENSIONS)}")
     if xpt_version is not None:
         if not word.startswith("xpt"):
-            raise Failure("--xpt-version is for transport files", "add --format xpt")
+            raise Failure("--xpt-version is only for transport files", "add --format xpt")
         word = {"5": "xpt-v5", "8": "xpt"}[xpt_version]
     return Choice(word, {"format": word} | {name: value for name, value in options.items() if value is not None})

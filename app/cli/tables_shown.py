@@ -1,4 +1,4 @@
-"""`tables`: what the pipeline built, read where it lies; no gateway needs to run."""
+"""`tables`: read the tables of the pipeline directly; no gateway needs to run."""
 
 import json
 import re
@@ -23,17 +23,19 @@ if TYPE_CHECKING:
 
 ROWS_SHOWN = 100
 
-tables = typer.Typer(no_args_is_help=True, help="Tables of all data sets, as the pipeline builds them.")
+tables = typer.Typer(no_args_is_help=True, help="Read and maintain the tables that the pipeline builds from data sets.")
 
 Place = Annotated[
     str | None,
-    typer.Option("--tables", help="Their folder or URL; else as configured."),
+    typer.Option("--tables", help="Folder or URL of the tables. Default: as configured."),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as WORK.CUSTOMERS, in any case.")]
-SomeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this table; else every one.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")]
-Csv = Annotated[bool, typer.Option("--csv", help="CSV.")]
-Output = Annotated[str | None, typer.Option("--output", "-o", help="A file: .parquet, .arrow, .csv, .json or .ndjson.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a table, such as WORK.CUSTOMERS, in any case.")]
+SomeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of a table. Default: all tables.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+Output = Annotated[
+    str | None, typer.Option("--output", "-o", help="File to write: .parquet, .arrow, .csv, .json or .ndjson.")
+]
 
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 _AGE = re.compile(r"(\d{1,9})([smhdw])")
@@ -66,7 +68,7 @@ def ls(*, as_json: Json = False, config: Config = None, place: Place = None) -> 
 
 @tables.command()
 def show(name: Name, *, as_json: Json = False, config: Config = None, place: Place = None) -> None:
-    """Show a table's columns, with their labels and formats, and where it lies."""
+    """Show a table's columns, with their labels and formats, and its location."""
     from app.service.tables import described  # noqa: PLC0415 - needs more of Arrow than other commands do
 
     with _opened(config, place) as store:
@@ -93,8 +95,8 @@ def show(name: Name, *, as_json: Json = False, config: Config = None, place: Pla
 def head(
     name: Name,
     *,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="So many rows.")] = 10,
-    columns: Annotated[list[str] | None, typer.Option(help="These columns, with commas between.")] = None,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="Number of rows.")] = 10,
+    columns: Annotated[list[str] | None, typer.Option(help="Columns to show, separated by commas.")] = None,
     as_json: Json = False,
     as_csv: Csv = False,
     config: Config = None,
@@ -128,21 +130,23 @@ def sql(
     output: Output = None,
     as_json: Json = False,
     as_csv: Csv = False,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Rows shown at most, if not written.")] = ROWS_SHOWN,
-    memory: Annotated[str, typer.Option(help="What DuckDB takes at most, before it uses the disk.")] = "1GB",
+    rows: Annotated[
+        int, typer.Option("--rows", "-n", min=1, help="Maximum number of rows shown in the terminal.")
+    ] = ROWS_SHOWN,
+    memory: Annotated[str, typer.Option(help="Memory limit of DuckDB; beyond it, DuckDB uses the disk.")] = "1GB",
     config: Config = None,
     place: Place = None,
 ) -> None:
-    """Ask DuckDB: every table is there by its name, "WORK.CUSTOMERS", and as work.customers.
+    """Run a query in DuckDB. Each table has two names: "WORK.CUSTOMERS" and work.customers.
 
-    Tables are only read, and nothing else can be: no files, no network, no extensions.
+    A query can only read tables: no files, no network, no extensions.
     """
     from app.cli.querying import answered  # noqa: PLC0415 - needs more of Arrow than other commands do
     from app.cli.rows import Rows, plain, to_file, to_stream, to_terminal  # noqa: PLC0415
 
     word = _word(as_json, as_csv)
     if word and output:
-        raise Failure("-o tells the format by the file's extension", "leave out --json and --csv")
+        raise Failure("-o chooses the format by the file's extension", "leave out --json and --csv")
     with _opened(config, place) as store, answered(store, query, memory) as answer:
         found = plain(Rows(answer.schema, answer.batches))
         if output:
@@ -155,7 +159,7 @@ def sql(
 
 @tables.command()
 def compact(name: SomeName = None, *, config: Config = None, place: Place = None) -> None:
-    """Join small files of tables, so that they are read faster."""
+    """Join small files of tables, so that reading is faster."""
     with _opened(config, place) as store:
         for each in _chosen(store, name):
             err.print(f"{each}: {store.compact(each):,} files joined", markup=False, highlight=False)
@@ -166,15 +170,15 @@ def retain(
     name: SomeName = None,
     *,
     received_from: Annotated[
-        datetime | None, typer.Option(help="Rows received since then stay (UTC).", formats=_FORMATS)
+        datetime | None, typer.Option(help="Keep rows received at or after this time (UTC).", formats=_FORMATS)
     ] = None,
-    keep: Annotated[str | None, typer.Option(help="Rows received within this time stay, such as 90d.")] = None,
+    keep: Annotated[str | None, typer.Option(help="Keep rows younger than this, such as 90d.")] = None,
     config: Config = None,
     place: Place = None,
 ) -> None:
     """Remove rows that were received before a time."""
     if (received_from is None) == (keep is None):
-        raise Failure("say either --received-from or --keep")
+        raise Failure("give either --received-from or --keep")
     since = received_from.replace(tzinfo=UTC) if received_from else datetime.now(UTC) - _age("--keep", keep)
     with _opened(config, place) as store:
         for each in _chosen(store, name):
@@ -187,12 +191,12 @@ def vacuum(
     name: SomeName = None,
     *,
     older_than: Annotated[
-        str, typer.Option(help="Files stay that a version of this time has, such as 7d: who reads may still want them.")
+        str, typer.Option(help="Keep files used by table versions younger than this; running readers may need them.")
     ] = "7d",
     config: Config = None,
     place: Place = None,
 ) -> None:
-    """Remove files that no table has any more, of rows that were removed or joined."""
+    """Delete files left behind by compact and retain."""
     age = _age("--older-than", older_than)
     with _opened(config, place) as store:
         for each in _chosen(store, name):
@@ -208,7 +212,7 @@ def _notes(variable: "VariableContents") -> Iterator[str]:
 
 @contextmanager
 def _opened(config: Path | None, place: str | None) -> Iterator[TableStore]:
-    """The tables of the configuration, or those that lie elsewhere. What goes wrong with them is a Failure."""
+    """Open the tables of the configuration, or those at another place. Their errors become a Failure."""
     url = place or read(config).tables_url
     try:
         yield plugins.table_store()(url)
@@ -226,7 +230,7 @@ def _table(store: TableStore, name: str) -> "OpenTable":
 
 
 def _chosen(store: TableStore, name: str | None) -> list[str]:
-    """The table of this name, or all of them."""
+    """Return the table of this name, or all tables."""
     from app.service.tables import find_name  # noqa: PLC0415 - needs more of Arrow than other commands do
 
     if name is None:
@@ -238,7 +242,7 @@ def _chosen(store: TableStore, name: str | None) -> list[str]:
 
 
 def _no_table(name: str) -> Failure:
-    return Failure(f"there is no table {name!r}", "attachment-gateway tables ls   lists those there are")
+    return Failure(f"there is no table {name!r}", "attachment-gateway tables ls   lists all tables")
 
 
 def _facts(version: TableVersion) -> dict[str, Any]:
@@ -251,17 +255,17 @@ def _moment(microseconds: int) -> datetime:
 
 def _word(as_json: bool, as_csv: bool) -> str | None:
     if as_json and as_csv:
-        raise Failure("either --json or --csv")
+        raise Failure("give either --json or --csv, not both")
     return "ndjson" if as_json else "csv" if as_csv else None
 
 
 def _age(option: str, said: str | None) -> timedelta:
     match = _AGE.fullmatch(said or "")
     if match is None:
-        raise Failure(f"{option} {said!r} is no time", "write such as 90d: s, m, h, d or w behind a number")
+        raise Failure(f"{option} {said!r} is not a duration", "write for example 90d: a number, then s, m, h, d or w")
     seconds = int(match[1]) * _SECONDS[match[2]]
     if seconds > _LONGEST:
-        raise Failure(f"{option} {said!r} is longer than anything was kept")
+        raise Failure(f"{option} {said!r} is too long; at most 50 years")
     return timedelta(seconds=seconds)
 
 

@@ -1,4 +1,4 @@
-"""`trace`: captured bytes, explained field by field. It needs no gateway."""
+"""`trace`: decode captured bytes field by field. It needs no gateway."""
 
 import json
 import re
@@ -16,33 +16,33 @@ from app.cli.console import FAILED, Failure, err
 from app.trace import FORMATS, Frame, Said, explain
 
 _SHOWN = 24
-"""Bytes of a value that people are shown."""
+"""Maximum bytes of a value in the output for people."""
 
 _DIRECTED: Final = re.compile(rb"\s*(REQUEST|RECEIVE)(?=\s)")
-"""The word that may stand in front of an order packet."""
+"""The word that may precede an order packet."""
 
 _SAYS: Final = {b"REQUEST": Said(direction="REQUEST"), b"RECEIVE": Said(direction="RECEIVE"), b"": Said()}
 
 
 def trace(
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="Captured bytes; - is standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="File with captured bytes, or - for standard input.")],
     *,
     as_format: Annotated[
-        str | None, typer.Option("--as", metavar="FORMAT", help="What they are: " + ", ".join(FORMATS) + ".")
+        str | None, typer.Option("--as", metavar="FORMAT", help="Format of the bytes: " + ", ".join(FORMATS) + ".")
     ] = None,
-    as_hex: Annotated[bool, typer.Option("--hex", help="FILE holds hexadecimal digits, a capture a line.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a frame.")] = False,
+    as_hex: Annotated[bool, typer.Option("--hex", help="FILE has hexadecimal digits, one capture per line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per frame.")] = False,
 ) -> None:
-    """Explain captured bytes: of MQ, SAS attachment messages, MQTT, Rendezvous and the SAP DB order interface.
+    """Decode captured bytes of MQ, SAS attachment messages, MQTT, Rendezvous and the SAP DB order interface.
 
     Order packets are printed as the text of a kernel's vtrace. With --as order-packet --hex, a line may begin with
     REQUEST or RECEIVE.
     """
     if as_format is not None and as_format not in FORMATS:
-        raise Failure(f"{as_format!r} is no format", "known: " + ", ".join(FORMATS))
+        raise Failure(f"unknown format {as_format!r}", "known formats: " + ", ".join(FORMATS))
     content = _read(file)
     if not content:
-        raise Failure("there is nothing to explain: no bytes came")
+        raise Failure("nothing to decode: the input is empty")
     refused = printed = 0
     for line in lines(BytesIO(content)) if as_hex else [Line(0, content)]:
         try:
@@ -72,7 +72,7 @@ def _read(file: str) -> bytes:
 
 
 def _direction(line: Line) -> tuple[bytes, Line]:
-    """The word in front of a packet, and the line with blanks in its place."""
+    """Return the word before a packet, and the line with blanks in its place."""
     found = _DIRECTED.match(line.content)
     if found is None:
         return b"", line
@@ -108,7 +108,7 @@ def _print_json(frame: Frame, line: int) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: bytes in hexadecimal, members of enumerations as their numbers."""
+    """Return a value for JSON: bytes in hexadecimal, members of enumerations as their numbers."""
     if isinstance(value, bytes):
         return value.hex()
     return value.value if isinstance(value, Enum) else value

@@ -1,4 +1,4 @@
-"""`watch`: what is being received and sent, as it happens."""
+"""`watch`: show what is being received and sent, live."""
 
 import json
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ _SHOWN = 20
 _LOOK_SECONDS = 0.5
 
 Bar = tuple[str, int, int | None]
-"""What a bar says: its text, and how much is done of how much (None: not known)."""
+"""The contents of a bar: its text, the amount done, and the total (None: unknown)."""
 
 
 class Board:
-    """A bar for everything under way, and above them a line for everything that happened."""
+    """A display with a bar for everything in progress, and above the bars a line for each event."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
 
     def show(self, bars: dict[str, Bar]) -> None:
-        """Makes the bars these; what is not among them any more goes."""
+        """Show exactly these bars; all others are removed."""
         for gone in self._tasks.keys() - bars.keys():
             self._progress.remove_task(self._tasks.pop(gone))
         for key, (text, done, total) in bars.items():
@@ -36,7 +36,7 @@ class Board:
             self._progress.update(self._tasks[key], description=text, completed=done, total=total)
 
     def say(self, event: dict[str, Any]) -> None:
-        """One event as a line."""
+        """Print one event as a line."""
         subject, _, word = event["type"].partition(".")
         data = event["data"]
         about = [str(data[key]) for key in ("name", "destination", "reason", "why") if data.get(key)]
@@ -46,7 +46,7 @@ class Board:
 
 
 def watch(url: Url = DEFAULT_URL) -> None:
-    """Show attachments arriving and deliveries leaving until Ctrl-C."""
+    """Show attachments being received and deliveries being sent, until Ctrl-C."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with connect(url) as client:
         bars = _bars(client)
@@ -65,7 +65,7 @@ def watch(url: Url = DEFAULT_URL) -> None:
 
 
 def events(client: Client) -> Iterator[dict[str, Any]]:
-    """What happens from now on, as CloudEvents."""
+    """Yield new events, as CloudEvents."""
     with client.stream("events") as response:
         for line in response.iter_lines():
             if line.startswith("data:"):
@@ -82,7 +82,7 @@ def _listen(client: Client, news: "SimpleQueue[dict[str, Any] | Failure]") -> No
 
 
 def _waiting(news: "SimpleQueue[dict[str, Any] | Failure]") -> Iterator[dict[str, Any]]:
-    """What has happened; waits a moment for the first of it."""
+    """Yield the events so far; wait a moment for the first one."""
     try:
         item = news.get(timeout=_LOOK_SECONDS)
         while True:

@@ -1,4 +1,4 @@
-"""Text in any of Python's character sets, piece by piece, with what does not decode counted and not lost in silence."""
+"""Incremental decoding of text in any of Python's character sets; undecodable bytes are replaced and counted."""
 
 import codecs
 from collections.abc import Iterable, Iterator
@@ -11,11 +11,11 @@ _UTF_16_MARKS = {codecs.BOM_UTF16_BE: "utf-16-be", codecs.BOM_UTF16_LE: "utf-16-
 
 
 class TextDecoder:
-    """Decodes pieces of one text.
+    """A decoder of one text that comes in pieces.
 
-    Bytes that mean nothing in the character set become U+FFFD. `undecodable` counts them, and `first` is the offset in
-    bytes of the first of them, None when there is none. A byte order mark at the beginning is not part of the text; it
-    decides about the byte order of UTF-16.
+    Bytes that are invalid in the character set become U+FFFD. `undecodable` is the number of such bytes, and `first` is
+    the byte offset of the first one (None if there is none). A byte order mark at the beginning is not part of the
+    text; it sets the byte order of UTF-16.
     """
 
     def __init__(self, codec: str) -> None:
@@ -27,7 +27,7 @@ class TextDecoder:
         self._taken = 0
 
     def decode(self, pieces: Iterable[Buffer]) -> Iterator[str]:
-        """The text, in pieces; call it once."""
+        """Yield the text in pieces; call this once."""
         waiting = b""
         for piece in pieces:
             waiting += piece
@@ -53,7 +53,7 @@ class TextDecoder:
             try:
                 yield decoder.decode(data, final)
             except UnicodeDecodeError as error:
-                # What a decoder had kept of earlier pieces comes first in the object that the error tells of.
+                # `error.object` begins with the bytes that the decoder had kept from earlier pieces.
                 bad, end = bytes(error.object), max(error.end, error.start + 1)
                 if self.first is None:
                     self.first = self._taken - len(bad) + error.start

@@ -1,1 +1,1 @@
-"""REST: what HTTP clients see of the gateway."""
+"""The REST interface for HTTP clients."""

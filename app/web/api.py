@@ -28,27 +28,27 @@ from app.web.tables import endpoints as tables
 from app.web.trace import endpoints as trace
 
 IO_THREADS = 32
-"""Threads that read and write content, for all clients together."""
+"""Maximum number of threads that read and write content, for all clients together."""
 
 _DESCRIPTION = """
-Attachments that programs send over message brokers, read as what they are: files and tables. Files and tables sent to
-those programs.
+Receive attachments that programs send over message brokers, as files and tables. Send files and tables to those
+programs.
 
 Errors are problem details (RFC 9457); their types are listed in docs/problems.md and at `/problems`.
 """
 _TAGS = [
     {"name": "attachments", "description": "files and data sets, received or being received"},
-    {"name": "messages", "description": "what attachments come with; sending"},
-    {"name": "deliveries", "description": "outgoing messages and how far they are"},
-    {"name": "quarantine", "description": "physical messages that could not be understood"},
+    {"name": "messages", "description": "received messages with attachments; sending of messages"},
+    {"name": "deliveries", "description": "outgoing messages and their progress"},
+    {"name": "quarantine", "description": "physical messages that the gateway cannot read"},
     {"name": "tables", "description": "all data sets of one name as one table, which the Spark pipeline builds"},
-    {"name": "events", "description": "what happens, as it happens"},
-    {"name": "operations", "description": "health, metrics, and captured bytes explained"},
+    {"name": "events", "description": "live stream of events"},
+    {"name": "operations", "description": "health, metrics, and decoding of captured bytes"},
 ]
 
 
 def create_app(gateway: Gateway) -> FastAPI:
-    """REST over a gateway that the caller starts and stops."""
+    """Return the REST application of a gateway; the caller starts and stops the gateway."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -106,7 +106,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 
 
 def _forget_validation_error(described: dict[str, Any]) -> None:
-    """Remove FastAPI's own description of status 422. Where validation can fail, a problem is described."""
+    """Remove FastAPI's own description of status 422. Where validation can fail, a problem type is described."""
     for path in described["paths"].values():
         for operation in path.values():
             if "HTTPValidationError" in str(operation["responses"].get("422")):

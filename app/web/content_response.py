@@ -1,9 +1,9 @@
-"""Answers with content: whole, by one range or by several, or made on the way; streamed.
+"""Streamed responses with content: whole, by one range or several, or converted on the way.
 
-The first window of pieces is read in the endpoint's worker thread. As long as reading is quick, as it is from the page
-cache, the event loop reads the next piece itself: handing it over from a thread costs a third of the speed. After a
-slow read, from a cold disk or a far store, a thread reads each window while the one before is on its way, until one is
-quick again. What is made on the way is always made by a thread. A slow client costs two windows of memory.
+The first window of pieces is read in the endpoint's worker thread. While reads are fast (page cache), the event loop
+reads the next piece itself: handing it over from a thread costs a third of the speed. After a slow read (cold disk,
+remote store), a thread reads each window while the previous one is sent, until a read is fast again. A thread always
+makes converted content. A slow client costs two windows of memory.
 """
 
 import asyncio
@@ -44,8 +44,11 @@ Piece = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """The facts behind the header fields of content. `tag` is its entity tag, `modified` is of whole seconds. Content
-    that lies somewhere, and is not made on the way, has a digest: `sha256`, hexadecimal."""
+    """The data for the header fields of content.
+
+    `tag` is its entity tag; `modified` has whole seconds. Stored content (not converted on the way) has a digest:
+    `sha256`, hexadecimal.
+    """
 
     tag: str
     content_type: str | None
@@ -59,7 +62,7 @@ class Representation:
 
     @property
     def media_type(self) -> str:
-        """The content type, or that of opaque bytes if what is recorded is not one."""
+        """The content type; that of opaque bytes if the recorded one is not a valid media type."""
         given = self.content_type or _OPAQUE
         return given if _SAFE_MEDIA_TYPE.fullmatch(given) else _OPAQUE
 
@@ -103,8 +106,10 @@ def respond(headers: Headers, method: str, content: Content, what: Representatio
 
 
 def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what: Representation) -> Response:
-    """Answer GET or HEAD of what a conversion makes piece by piece; its size is not known before. Raises Problem for
-    412."""
+    """Answer GET or HEAD of content that a conversion makes piece by piece; its size is not known in advance.
+
+    Raises Problem for 412.
+    """
     about = what.headers() | {"Content-Type": what.media_type}
     if _is_known(request.headers, what):
         return _not_modified(about)
@@ -112,7 +117,7 @@ def respond_made(request: Request, make: Callable[[Slot], Iterator[Piece]], what
 
 
 def _is_known(headers: Headers, what: Representation) -> bool:
-    """Tell whether the client has the content already. Raises Problem when it wants another."""
+    """Tell whether the client already has the content. Raises Problem when its precondition fails."""
     status = precondition(headers, what.etag, what.modified)
     if status == 412:
         raise Problem("precondition-failed", f"the content is {what.etag}", {"ETag": what.etag})
@@ -128,7 +133,7 @@ def _content_range(chosen: ByteRange, size: int) -> str:
 
 
 def _multipart(content: Content, ranges: list[ByteRange], about: dict[str, str]) -> "ContentResponse":
-    """multipart/byteranges (RFC 9110, section 14.6)."""
+    """Return a response in multipart/byteranges (RFC 9110, section 14.6)."""
     boundary = token_hex(16)
     heads = [
         (
@@ -148,8 +153,10 @@ def _multipart(content: Content, ranges: list[ByteRange], about: dict[str, str])
 
 
 class ContentResponse(Response):
-    """Streams pieces; stops reading when the client goes away. `size` is that of all together, None if they are yet to
-    be made, in a slot for conversions."""
+    """A response that streams pieces and stops reading when the client disconnects.
+
+    `size` is their total size, or None if they are still to be converted, in a conversion slot.
+    """
 
     def __init__(
         self,
@@ -169,7 +176,7 @@ class ContentResponse(Response):
         self._first = self._read(_WINDOW)
 
     def _read(self, wanted: int) -> list[Piece]:
-        """Return the next pieces, until they have so many bytes together."""
+        """Return the next pieces, with at least `wanted` bytes together if there are so many."""
         window: list[Piece] = []
         size = 0
         started = perf_counter()
@@ -200,7 +207,7 @@ class ContentResponse(Response):
             try:
                 await self._stream(receive, send)
             except (DamagedError, KeyError):
-                return  # with no end to the answer, at which the server breaks the connection; it was logged when met
+                return  # an incomplete response makes the server close the connection; the error is logged
         await send({"type": "http.response.body", "body": b""})
 
     async def _stream(self, receive: Receive, send: Send) -> None:
@@ -221,7 +228,7 @@ class ContentResponse(Response):
                     raise
                 window = await ahead if ahead else []
                 if self._unread > 0 and not ahead:
-                    piece = memoryview(b"")  # lets go of the last one, so that its memory serves for the next
+                    piece = memoryview(b"")  # releases the last piece, so that its memory can be used for the next
                     window = self._read(1)
         finally:
             gone.cancel()
@@ -230,7 +237,7 @@ class ContentResponse(Response):
 
 
 class ConvertedResponse(Response):
-    """The answer that a conversion makes. It begins when a slot is free and ends when the client disconnects."""
+    """A response that a conversion makes. It begins when a slot is free and ends when the client disconnects."""
 
     def __init__(self, headers: Mapping[str, str], make: Callable[[Slot], Iterator[Piece]]) -> None:
         super().__init__(None, 200, headers)
@@ -261,10 +268,10 @@ class ConvertedResponse(Response):
         except TheirError as error:
             raise not_representable(error) from None
         except KeyError:
-            raise Problem("gone", "the content is not there any more") from None
+            raise Problem("gone", "the content has been deleted") from None
 
 
 async def _never() -> Message:
-    """Wait forever, as a `receive` where another task waits for the client to disconnect."""
+    """Wait forever; used as `receive` while another task waits for the client to disconnect."""
     await asyncio.Event().wait()
-    raise AssertionError("an event that nobody sets")
+    raise AssertionError("the event is never set")

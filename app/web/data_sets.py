@@ -1,4 +1,4 @@
-"""The JSON of data sets and their variables, and how it is made of a stored data set."""
+"""The JSON of data sets and their variables, made from a stored data set."""
 
 from typing import Literal
 
@@ -11,7 +11,10 @@ from app.web.schemas import shown
 
 
 class VariableView(BaseModel):
-    """One variable of a data set, as PROC CONTENTS tells it. `column` is its name in the Parquet file."""
+    """One variable of a data set, with the attributes that PROC CONTENTS lists.
+
+    `column` is its name in the Parquet file.
+    """
 
     position: int = Field(examples=[1])
     name: str = Field(examples=["Sex"])
@@ -36,7 +39,7 @@ class KeyView(BaseModel):
 
 
 class IndexView(BaseModel):
-    """An index of a data set; `flags` and `upercmx` as its sender wrote them."""
+    """An index of a data set, with `flags` and `upercmx` as sent."""
 
     name: str
     variables: list[str]
@@ -45,7 +48,7 @@ class IndexView(BaseModel):
 
 
 class SchemaView(BaseModel):
-    """A data set's variables, and what else its definition says under `attributes`."""
+    """A data set's variables; `attributes` has the other values of its definition."""
 
     library: str
     member: str
@@ -55,19 +58,21 @@ class SchemaView(BaseModel):
     variables: list[VariableView]
     sort_key: list[KeyView]
     indexes: list[IndexView]
-    protection: list[str] = Field(description="read, write, alter: what needs a password in SAS", examples=[[]])
-    warnings: list[str] = Field(description="what was doubtful when it was read", examples=[[]])
+    protection: list[str] = Field(
+        description="operations that need a password in SAS: read, write, alter", examples=[[]]
+    )
+    warnings: list[str] = Field(description="doubts that arose when the data set was read", examples=[[]])
     attributes: dict[str, str] = Field(examples=[{"compress": "NO", "encoding": "utf-8"}])
 
 
 def found_contents(content: Content) -> Contents:
-    """Return what a stored data set says of itself. Raises pa.ArrowInvalid for content that is not Parquet."""
+    """Return the contents of a stored data set. Raises pa.ArrowInvalid for content that is not Parquet."""
     with pq.ParquetFile(ContentFile(content)) as file:
         return contents(file.schema_arrow, file.metadata.num_rows)
 
 
 def describe(found: Contents) -> SchemaView:
-    """Return the contents of a data set as JSON has them."""
+    """Return the contents of a data set as JSON."""
     return SchemaView(
         library=shown(found.library),
         member=shown(found.member),
@@ -92,7 +97,7 @@ def describe(found: Contents) -> SchemaView:
 
 
 def variable_view(found: VariableContents) -> VariableView:
-    """Return a variable as JSON has it."""
+    """Return a variable as JSON."""
     return VariableView(
         position=found.position,
         name=shown(found.name),

@@ -1,6 +1,6 @@
-"""Dependencies of endpoints: the gateway, a page's place in a listing, and the caller's permission.
+"""Dependencies of endpoints: the gateway, the page of a listing, and the caller's authorization.
 
-They are coroutines that wait for nothing, since FastAPI gives every plain function a thread.
+They are coroutines that never wait, because FastAPI runs every plain function in a thread.
 """
 
 import hmac
@@ -34,26 +34,33 @@ _bearer = HTTPBearer(auto_error=False, description="A token whose SHA-256 is in 
 async def authorize(
     gateway: GatewayDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
 ) -> None:
-    """Refuse a request without a token that the settings know, unless they have none. Raises Problem."""
+    """Refuse a request without a bearer token from the settings; allow every request if the settings have none.
+
+    Raises Problem.
+    """
     known = gateway.settings.http.tokens
     if not known:
         return
     shown = sha256(credentials.credentials.encode()).hexdigest() if credentials else ""
     if not any(hmac.compare_digest(shown, digest) for digest in known):
-        raise Problem("unauthorized", "show a bearer token of this gateway", {"WWW-Authenticate": "Bearer"})
+        raise Problem(
+            "unauthorized",
+            "a bearer token is required: send one that this gateway accepts",
+            {"WWW-Authenticate": "Bearer"},
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """Which page of a listing: what the last one's `next` said, and how many items at most."""
+    """The requested page of a listing: the `next` of the previous page, and the maximum number of items."""
 
     cursor: str | None
     limit: int
 
 
 async def _paging(
-    cursor: Annotated[str | None, Query(description="`next` of the page before", max_length=1000)] = None,
-    limit: Annotated[int, Query(description="items a page, at most", ge=1, le=500)] = 50,
+    cursor: Annotated[str | None, Query(description="`next` of the previous page", max_length=1000)] = None,
+    limit: Annotated[int, Query(description="maximum number of items per page", ge=1, le=500)] = 50,
 ) -> Paging:
     return Paging(cursor, limit)
 
@@ -62,7 +69,7 @@ PagingDep = Annotated[Paging, Depends(_paging)]
 
 
 def link_next(request: Request, response: Response, page: Page[Any]) -> None:
-    """Link to the next page of a listing (RFC 8288)."""
+    """Add a link to the next page of a listing (RFC 8288)."""
     if page.next is not None:
         url = request.url.include_query_params(cursor=page.next)
         response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
@@ -89,7 +96,7 @@ async def only_known_parameters(request: Request) -> None:
 
 
 def _unknown(request: Request, known: list[str]) -> Iterator[dict[str, str]]:
-    there_are = f"there are {', '.join(known)}" if known else "there is none"
+    there_are = f"known are {', '.join(known)}" if known else "this resource has none"
     for name in dict.fromkeys(request.query_params.keys()):
         if name not in known:
-            yield {"parameter": name, "detail": f"no such parameter; {there_are}"}
+            yield {"parameter": name, "detail": f"unknown parameter; {there_are}"}

@@ -1,4 +1,4 @@
-"""Work that ends when its client goes."""
+"""Cancellation of work when its client disconnects."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,25 +11,27 @@ from app.service.conversion import Conversions
 
 
 class ClientLeft(Exception):
-    """The client closed its connection before it had its answer."""
+    """An error for a client that closed its connection before it got its response."""
 
 
 def conversions(request: Request) -> Conversions:
-    """Return the pool in which this application converts."""
+    """Return the pool for the conversions of this application."""
     pool: Conversions = request.app.state.conversions
     return pool
 
 
 async def disconnected(receive: Receive) -> None:
-    """Wait until the client has closed its connection, and ignore what it sends before."""
+    """Wait until the client has closed its connection; ignore everything it sends before."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 @asynccontextmanager
 async def while_connected(receive: Receive) -> AsyncIterator[None]:
-    """Cancel the block and raise ClientLeft when the client closes its connection. The request's body must have been
-    read."""
+    """Cancel the block and raise ClientLeft when the client closes its connection.
+
+    The request's body must have been read before.
+    """
     task = asyncio.current_task()
     assert task is not None
     left = False

@@ -1,6 +1,6 @@
-"""`/docs`: Swagger UI, its scripts served by the gateway itself and by no other host.
+"""`/docs`: Swagger UI. The gateway serves its scripts itself; no other host is involved.
 
-They are files of the npm package swagger-ui-dist, as `swagger_ui/README.md` says.
+The scripts come from the npm package swagger-ui-dist; see `swagger_ui/README.md`.
 """
 
 from pathlib import Path

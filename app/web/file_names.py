@@ -1,4 +1,4 @@
-"""File names for downloads, out of whatever a sender called its file (RFC 6266, RFC 8187)."""
+"""File names for downloads, made from the sender's name of a file (RFC 6266, RFC 8187)."""
 
 import re
 import unicodedata
@@ -8,9 +8,9 @@ from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
 
 _LONGEST = 160
-"""Bytes of UTF-8: file systems take 255, and an extension or `.part` may follow."""
+"""Maximum bytes of UTF-8: file systems allow 255, and an extension or `.part` may follow."""
 _RESERVED = re.compile(r"con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]", re.IGNORECASE)
-"""Names of devices, for Windows with any extension."""
+"""Device names, which Windows reserves with any extension."""
 _DATA_SET_EXTENSION = ".parquet"
 _EXTENSIONS = {
     AttachmentKind.TEXT_FILE: ".txt",
@@ -26,7 +26,7 @@ _ATTR_CHARS = "!#$&+-.^_`|~"
 def file_name(record: AttachmentRecord, extension: str = _DATA_SET_EXTENSION) -> str:
     """Return a file name for an attachment's content: one safe path component, never empty.
 
-    `extension` is that of the format in which a data set comes.
+    `extension` is that of the format in which a data set is sent.
     """
     name = _component(record.qualifier_2)
     if record.kind is AttachmentKind.DATA_SET:
@@ -40,8 +40,10 @@ def table_file_name(name: str, extension: str) -> str:
 
 
 def _component(name: str) -> str:
-    """Return the last component of a path of any system, with characters replaced that no file name may have; it may be
-    empty."""
+    """Return the last component of a path of any system, with the characters replaced that file names must not have.
+
+    The result may be empty.
+    """
     last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
     shown = "".join("_" if unicodedata.category(c) in _UNSAFE_CATEGORIES and c not in _JOINERS else c for c in last)
     shown = _NEEDS_REPLACING.sub("_", shown).strip(" ").rstrip(".")
@@ -59,7 +61,7 @@ def _bytes(name: str) -> bytes:
 
 
 def content_disposition(name: str) -> str:
-    """Return the header's value for a file name: `filename` as near as ASCII allows, and `filename*` exactly."""
+    """Return the header's value for a file name: `filename` approximated in ASCII, and `filename*` exactly."""
     bare = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     plain = _UNSAFE_IN_QUOTES.sub("_", bare)
     exact = quote(name.encode("utf-8", "replace"), safe=_ATTR_CHARS)

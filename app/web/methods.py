@@ -1,4 +1,4 @@
-"""HEAD for every resource with GET, and `Allow`."""
+"""HEAD for every resource with GET, and the header `Allow`."""
 
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -7,7 +7,7 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def allowed(scope: Scope) -> list[str]:
-    """Return the methods that a path has, over all its routes."""
+    """Return the methods that a path supports, over all its routes."""
     routes = scope["app"].routes
     found = [method for method in _METHODS if _has(routes, scope, method)]
     return ["GET", "HEAD", *found[1:]] if found[:1] == ["GET"] and "HEAD" not in found else found
@@ -20,7 +20,7 @@ def _has(routes: list[BaseRoute], scope: Scope, method: str) -> bool:
 
 
 class HeadMiddleware:
-    """Answers HEAD as GET without the content, where a path has GET and no HEAD of its own."""
+    """Middleware that answers HEAD as GET without the content, if a path has GET and no HEAD of its own."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""In which format a client gets a data set (RFC 9110, section 12), and what it chooses beside."""
+"""Content negotiation: the format in which a client gets a data set (RFC 9110, section 12), and its options."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from app.tables.xpt.limits import MisfitError
 from app.web.problems import Problem
 
 BY_MEDIA_TYPE: Mapping[str, TableFormat] = {known.media_type: known for known in reversed(list(FORMATS.values()))}
-"""The format that a media type stands for."""
+"""The format for each media type."""
 
 _SCHEMAS: Mapping[str, Any] = {
     "text/csv": {"type": "string"},
@@ -48,7 +48,7 @@ DESCRIBED: dict[str, Any] = {known.media_type: _described(known.media_type) for 
 
 
 def chosen_format(word: str | None, accept: str | None) -> TableFormat:
-    """Return the format to answer with, by `?format=` or else by Accept. Raises Problem if the client accepts none."""
+    """Return the format of the response, by `?format=` or else by Accept. Raises Problem if the client accepts none."""
     if word is None:
         candidates = [known for known in FORMATS.values() if BY_MEDIA_TYPE[known.media_type] is known]
         qualities = [quality(accept, known.media_type) for known in candidates]
@@ -58,11 +58,13 @@ def chosen_format(word: str | None, accept: str | None) -> TableFormat:
     elif word.lower() in FORMATS:
         return FORMATS[word.lower()]
     names = list(FORMATS)
-    raise Problem("not-acceptable", f"a data set comes as {', '.join(names)}", {"Vary": "Accept"}, available=names)
+    raise Problem(
+        "not-acceptable", f"the formats of a data set are {', '.join(names)}", {"Vary": "Accept"}, available=names
+    )
 
 
 def quality(accept: str | None, media_type: str) -> float:
-    """Return the quality of a media type in an Accept header, 0 (refused) to 1: its most specific range decides."""
+    """Return the quality of a media type in an Accept header, 0 (refused) to 1. The most specific range counts."""
     if not accept or not accept.strip(", "):
         return 1.0
     ranks = {media_type: 2, media_type.partition("/")[0] + "/*": 1, "*/*": 0}
@@ -75,7 +77,7 @@ def quality(accept: str | None, media_type: str) -> float:
 
 
 def _weight(parameters: list[str]) -> float:
-    """Return the value of `q`; 1 if there is none, or if it is not a number."""
+    """Return the value of `q`; 1 if it is missing or not a number."""
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "q":
@@ -91,13 +93,13 @@ async def _options(
     columns: Annotated[
         list[str] | None,
         Query(
-            description="variables of a data set by name, in this order, in any case; several with commas between, or "
-            "the parameter several times",
+            description="names of the variables, in this order and in any case; separate several with commas, "
+            "or repeat the parameter",
             examples=[["Name,Age"]],
         ),
     ] = None,
-    offset: Annotated[int | None, Query(description="rows to leave out at the beginning", ge=0)] = None,
-    limit: Annotated[int | None, Query(description="rows at most", ge=0)] = None,
+    offset: Annotated[int | None, Query(description="number of rows to skip at the beginning", ge=0)] = None,
+    limit: Annotated[int | None, Query(description="maximum number of rows", ge=0)] = None,
     missing: Annotated[
         Missing | None,
         Query(
@@ -106,20 +108,19 @@ async def _options(
         ),
     ] = None,
     dates: Annotated[
-        Dates | None, Query(description="dates and times in ISO 8601, or as SAS's numbers since 1960-01-01")
+        Dates | None, Query(description="dates and times in ISO 8601, or as SAS numbers since 1960-01-01")
     ] = None,
-    names: Annotated[Names | None, Query(description="column names as they are, or in small letters")] = None,
+    names: Annotated[Names | None, Query(description="column names unchanged, or in lower case")] = None,
     blank: Annotated[
         Blank | None, Query(description="blank character values as empty text or as null (CSV, JSON)")
     ] = None,
     rename: Annotated[
-        bool | None, Query(description="change names that the format cannot hold (XPT); else they are refused")
+        bool | None,
+        Query(description="change names that the format cannot represent (XPT); without it, they are refused"),
     ] = None,
     formulas: Annotated[
         Formulas | None,
-        Query(
-            description="texts that spreadsheets take for formulas, as they are or with an apostrophe in front (CSV)"
-        ),
+        Query(description="texts that spreadsheets read as formulas: unchanged, or preceded by an apostrophe (CSV)"),
     ] = None,
 ) -> Options:
     wanted = None if columns is None else tuple(columns)
@@ -129,16 +130,18 @@ async def _options(
 OptionsDep = Annotated[Options, Depends(_options)]
 FormatDep = Annotated[
     str | None,
-    Query(alias="format", max_length=40, description="of a data set; without it, Accept decides", examples=["csv"]),
+    Query(
+        alias="format", max_length=40, description="format of a data set; without it, Accept decides", examples=["csv"]
+    ),
 ]
 
 
 def invalid(error: OptionError) -> Problem:
-    """Return the problem for an option that cannot be followed."""
+    """Return the problem for an option that is not valid."""
     return Problem("invalid", str(error), errors=[{"detail": error.why, "parameter": error.option}])
 
 
 def not_representable(error: TheirError) -> Problem:
-    """Return the problem for a data set that a format cannot hold."""
+    """Return the problem for a data set that a format cannot represent."""
     misfits = [misfit._asdict() for misfit in error.misfits] if isinstance(error, MisfitError) else []
     return Problem("not-representable", str(error), misfits=misfits)

@@ -1,10 +1,10 @@
-"""HTTP/1.1 connections with limits: uvicorn's protocol, which has none for what clients send before a request is whole.
+"""HTTP/1.1 connections with limits: uvicorn's protocol limits nothing that clients send before a request is complete.
 
-- Of too many connections the one that has been idle longest is closed; where all are busy, a new one hears 503.
-- A request's head, and whatever else is not content, has a largest size: 431. It has a time to come, too: 408.
-- A client that neither sends content that is due nor takes what it is sent is disconnected.
+- If there are too many connections, the one that has been idle longest is closed; if all are busy, a new one gets 503.
+- A request's head and other data that is not content have a maximum size (431) and a time limit (408).
+- A client is disconnected if it neither sends content that is due nor reads what is sent to it.
 
-The limits hold before memory is spent: what comes is parsed in slices, and nothing is kept of what is refused.
+The limits apply before memory is used: received bytes are parsed in slices, and refused bytes are not kept.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ log = logger(__name__)
 
 SLICE = 16 << 10
 LEAST_BYTES = 64 << 10
-"""Content that comes in every `stall_timeout` at least, if any is due."""
+"""Bytes of content that must arrive in every `stall_timeout` while content is due."""
 OTHER_DESCRIPTORS = 200
-"""Of files, brokers and databases."""
+"""Descriptors reserved for files, brokers and databases."""
 
 _REFUSALS = {
     408: b"Request Timeout",
@@ -35,7 +35,7 @@ _REFUSALS = {
 
 
 def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
-    """Return the configuration of uvicorn for the application, with limited connections."""
+    """Return uvicorn's configuration for the application, with limited connections."""
     limits = http.model_copy(update={"connections": min(http.connections, _descriptors() - OTHER_DESCRIPTORS)})
 
     class Limited(LimitedProtocol):
@@ -56,14 +56,19 @@ def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
 
 
 def _descriptors() -> int:
-    """Return how many descriptors this process may have. It does not ask for more: clients of brokers use `select`,
-    which takes none above 1023."""
+    """Return how many descriptors this process may have.
+
+    The limit is not raised: clients of brokers use `select`, which does not work with descriptors above 1023.
+    """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if most == resource.RLIM_INFINITY else max(most, OTHER_DESCRIPTORS + 1)
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection. It is idle from the end of an answer, or its beginning, to the end of a request's head."""
+    """One connection.
+
+    It is idle from its beginning, or the end of a response, to the end of the next request's head.
+    """
 
     limits: Http
 
@@ -72,12 +77,12 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_idle = True
         self.idle_since = self.loop.time()
         self._is_whole = True
-        """True while no request is incomplete."""
+        """Whether no request is incomplete."""
         self._in_head = True
         self._overhead = 0
-        """Bytes since the last content that were none."""
+        """Bytes received since the last content that are not content."""
         self._content = 0
-        """Bytes of content since it was last looked at."""
+        """Bytes of content since the last check."""
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
 
@@ -96,7 +101,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _make_room(self) -> bool:
-        """Close another connection, the one that has been idle longest."""
+        """Close the connection that has been idle longest, except this one. Return whether there was one."""
         others = (each for each in self.connections if each is not self and isinstance(each, LimitedProtocol))
         idlest = min((each for each in others if each.is_idle), key=lambda each: each.idle_since, default=None)
         if idlest is None:
@@ -114,7 +119,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.connections.discard(self)
         self.transport.abort()
 
-    # --- what comes -----------------------------------------------------------------------------------------------
+    # --- receiving ------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         view = memoryview(data)
@@ -137,7 +142,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._await_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # otherwise it is of a trailer, which nothing reads
+        if self._in_head:  # otherwise it belongs to a trailer, which is not used
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -205,7 +210,9 @@ class LimitedProtocol(HttpToolsProtocol):
             self._write_timer = None
 
     def _refuse(self, status: int) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:  # an earlier request's answer is on its way
+        if (
+            self.cycle is not None and not self.cycle.response_complete
+        ):  # the response to an earlier request is being sent
             self.abort()
             return
         self._stop_timer()

@@ -26,10 +26,10 @@ class ByteRange(NamedTuple):
 
 
 def parse_ranges(value: str, size: int) -> list[ByteRange] | None:
-    """Return the ranges that a Range header selects of `size` bytes, in its order; overlapping ones are joined.
+    """Return the ranges of `size` bytes that a Range header selects, in its order; overlapping ones are joined.
 
-    None when the header is to be ignored (another unit, not well-formed, more than MAX_RANGES, or nothing to select
-    from). An empty list when no range can be satisfied.
+    Return None when the header must be ignored: another unit, not well-formed, more than MAX_RANGES, or empty content.
+    Return an empty list when no range can be satisfied.
     """
     match = _UNIT.fullmatch(value.strip())
     if match is None or size == 0:
@@ -73,9 +73,10 @@ def _joined(ranges: list[ByteRange]) -> list[ByteRange]:
 
 
 def precondition(headers: Mapping[str, str], etag: str, modified: datetime) -> int:
-    """Return 200 to go on, 304 if the client has it already, 412 if it wants another, as in section 13.2.2.
+    """Return 200 to go on, 304 if the client already has the content, 412 if it wants another (section 13.2.2).
 
-    `etag` is a strong entity tag with its quotes, `modified` a time of whole seconds. Header names in lower case.
+    `etag` is a strong entity tag with its quotes; `modified` is a time in whole seconds. Header names are in lower
+    case.
     """
     if "if-match" in headers:
         if not _matches(headers["if-match"], etag, weakly=False):
@@ -89,7 +90,7 @@ def precondition(headers: Mapping[str, str], etag: str, modified: datetime) -> i
 
 
 def is_among(etag: str, if_match: str) -> bool:
-    """Tell whether an If-Match header names this entity tag, or any."""
+    """Tell whether an If-Match header names this entity tag, or any (`*`)."""
     return _matches(if_match, etag, weakly=False)
 
 

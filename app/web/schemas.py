@@ -1,6 +1,6 @@
 """JSON that all resources share: pages, kinds, links and times.
 
-Identifiers of brokers are hexadecimal, times RFC 3339 in UTC, sizes bytes. `links` are addresses on this host.
+Identifiers from brokers are hexadecimal, times are RFC 3339 in UTC, sizes are in bytes. `links` are paths on this host.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ Links = dict[str, str]
 
 
 def shown(text: str) -> str:
-    """Text from a wire as JSON can carry it: a lone surrogate becomes a question mark."""
+    """Return text from the wire such that JSON can carry it: a lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 class PageView(BaseModel, Generic[T]):
-    """One page, newest first (of tables: by name). `next` is the `cursor` of the page behind it, null at the end."""
+    """One page, newest first (tables: by name). `next` is the `cursor` of the next page, null on the last page."""
 
     items: list[T]
     next: str | None

@@ -1,4 +1,4 @@
-"""Times: ISO 8601 for clients, microseconds since 1970-01-01 UTC inside."""
+"""Conversion of times: ISO 8601 for clients, microseconds since 1970-01-01 UTC internally."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -12,21 +12,21 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def _no_number(given: object) -> object:
     if isinstance(given, str) and _NUMBER.fullmatch(given.strip()):
-        raise ValueError("a number is no time; write it as in 2026-11-21T08:00:00Z or 2026-11-21")
+        raise ValueError("a number is not a time; write a time such as 2026-11-21T08:00:00Z or 2026-11-21")
     return given
 
 
 Timestamp = Annotated[datetime, BeforeValidator(_no_number)]
-"""A time in ISO 8601. pydantic takes digits for seconds since 1970, which is never what `20261122` means."""
+"""A time in ISO 8601. pydantic reads digits as seconds since 1970, which is never the intent of `20261122`."""
 
 
 def to_time(microseconds: int) -> datetime:
-    """Return the time of microseconds since 1970-01-01 UTC."""
+    """Return the time for microseconds since 1970-01-01 UTC."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def to_microseconds(time: datetime | None) -> int | None:
-    """Return the microseconds of a time since 1970-01-01 UTC. A time without a zone is UTC."""
+    """Return the microseconds from 1970-01-01 UTC to a time. A time without a zone is UTC."""
     if time is None:
         return None
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)

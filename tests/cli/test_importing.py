@@ -248,11 +248,20 @@ def test_several_captures_and_runs_are_one_journal(
         (["nested"], "nested/folder is no file"),
         (["text.txt"], "text.txt: unknown format; known are: qload, raw, mqtt, rendezvous"),
         (["browsed.txt"], "browsed.txt: this is the output of amqsbcg, which is not read"),
-        (["nested", "--format", "qload"], "nested is a folder, which only message files come in"),
-        (["unloaded.txt", "--framing", "order_packet"], "unloaded.txt is qload, which does not carry order_packet"),
-        (["unloaded.txt", "--format", "rendezvous", "--framing", "sas_queue"], "rendezvous, which does not carry"),
-        (["packets.hex", "--framing", "sas_rendezvous"], "nothing in a publish of sas_rendezvous tells its version"),
-        (["unloaded.txt", "--source", "a b"], "'a b' is no name of a source"),
+        (["nested", "--format", "qload"], "nested is a folder; only message files can be a folder"),
+        (
+            ["unloaded.txt", "--framing", "order_packet"],
+            "unloaded.txt: format qload does not carry framing order_packet",
+        ),
+        (
+            ["unloaded.txt", "--format", "rendezvous", "--framing", "sas_queue"],
+            "format rendezvous does not carry framing",
+        ),
+        (
+            ["packets.hex", "--framing", "sas_rendezvous"],
+            "the MQTT version of a sas_rendezvous publish cannot be detected",
+        ),
+        (["unloaded.txt", "--source", "a b"], "'a b' is not a valid name of a source"),
     ],
 )
 def test_what_cannot_be_imported_says_why(run: Run, in_folder: Path, arguments: list[str], said: str) -> None:
@@ -316,7 +325,7 @@ def test_a_journal_in_use_and_a_place_without_one_say_so(run: Run, tmp_path: Pat
         assert "is in use: another process writes this journal" in result.err
         result = run("journal", "ls", folder)
         assert result.code == 1
-        assert "there is no sealed segment in" in result.err
+        assert "no sealed segment in" in result.err
     finally:
         journal.close()
     assert run("journal", "ls", tmp_path / "nowhere").code == 1

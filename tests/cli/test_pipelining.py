@@ -60,7 +60,7 @@ def test_a_batch_tells_what_the_gateway_finds(
 
     again = run("pipeline", "batch", journal, "--out", folder)
     assert again.code == 0
-    assert "everything was known before" in again.out
+    assert "all of it had been processed before" in again.out
     for state, count in told["attachments"].items():
         assert f"{count} {state}" in again.out
     for code, count in told["quarantine"].items():
@@ -68,8 +68,8 @@ def test_a_batch_tells_what_the_gateway_finds(
     for item in told["incomplete"][:20]:
         (line,) = [line for line in again.out.splitlines() if line.startswith(item["id"])]
         ranges = [f"{first}" if first == last else f"{first}-{last}" for first, last in item["missing"]]
-        assert (", ".join(ranges) or "not known") in line
-        assert (item["name"] or "no header came") in line
+        assert (", ".join(ranges) or "unknown") in line
+        assert (item["name"] or "no header arrived") in line
 
     assert spark.range(3).count() == 3, "a session that was there before is left as it was"
 
@@ -94,7 +94,7 @@ def test_a_damaged_segment_is_named(run: Run, journal: Path, tmp_path: Path) -> 
     segment.write_bytes((journal / segment.name).read_bytes()[:-100])
     done = run("pipeline", "batch", tmp_path, "--out", tmp_path / "result")
     assert (done.code, done.out) == (1, "")
-    assert f"Spark gave up: {segment} is not whole" in done.err
+    assert f"Spark failed: {segment} is not whole" in done.err
 
 
 def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession) -> None:
@@ -116,8 +116,8 @@ def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession) -> Non
             broken()
         said.append(str(failed.value))
     assert said == [
-        "Spark gave up: no space left for objects",
-        "Spark gave up: java.util.NoSuchElementException",
+        "Spark failed: no space left for objects",
+        "Spark failed: java.util.NoSuchElementException",
         "the catalog cannot be opened",
     ]
 
@@ -137,5 +137,5 @@ def test_no_stream_beside_a_gateway_that_assembles(run: Run, tmp_path: Path) -> 
     configuration.write_text(f'data = "{tmp_path / "var"}"\n')
     done = run("pipeline", "stream", "--config", configuration)
     assert done.code == 1
-    assert "puts attachments together itself" in done.err
+    assert "assembles attachments itself" in done.err
     assert 'assembler = "spark"' in done.err

@@ -561,7 +561,7 @@ def test_rebuilding_counts_objects_that_nothing_knows(kept: Kept, fsck: Fsck) ->
     shutil.rmtree(kept.folder / "content" / "catalog")
     shutil.rmtree(kept.folder / "journal")
     lose(kept)
-    assert "3 objects belong to no attachment" in fsck.rebuild().out
+    assert "3 objects belong to no known attachment" in fsck.rebuild().out
 
 
 def test_a_segment_cut_behind_what_is_assembled_is_repaired_once_and_sent_again(kept: Kept, fsck: Fsck) -> None:

@@ -64,11 +64,11 @@ def test_warnings_and_renamed_columns_are_shown(run: Run, url: str, in_folder: P
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--as", "WORK.SALES", "--format", "DT"), "--format 'DT' does not say of which column"),
-        (("--as", "WORK.SALES", "--length", "C=long"), "'long' is no number of bytes"),
-        (("--as", "table"), "--as 'table' is no kind and no name"),
+        (("--as", "WORK.SALES", "--format", "DT"), "--format 'DT' names no column"),
+        (("--as", "WORK.SALES", "--length", "C=long"), "'long' is not a number of bytes"),
+        (("--as", "table"), "--as 'table' is neither a kind nor a name"),
         (("--as", "text-file", "--format", "DT=DATE9."), "a text-file has no variables"),
-        (("--as", "WORK.SALES", "other.csv"), "names one data set, and there are 2 files"),
+        (("--as", "WORK.SALES", "other.csv"), "names one data set, but there are 2 files"),
         (("--as", "WORK.SALES", "--file-format", "xls"), "not one of parquet, arrow"),
         (("--as", "WORK.SALES", "--rename", "X=SALES TOTAL"), "SALES TOTAL: a name has letters, digits and _ only"),
         (("--as", "WORK.SALES", "--length", "C=2"), "C in row 1: the value needs more than 2 bytes"),
@@ -86,5 +86,5 @@ def test_mistakes_are_told_in_a_sentence(
 def test_every_error_of_a_data_set_has_a_line(run: Run, url: str, sales: Path) -> None:
     result = run("send", "--format", "DT=$5.", "--length", "C=1", sales, "--to", "loop")
     lines = result.err.splitlines()
-    assert lines[0] == "error: The file makes no data set that can be sent:"
+    assert lines[0] == "error: The file cannot be sent as a data set:"
     assert [line.strip().split()[0].rstrip(":") for line in lines[1:]] == ["DT", "C"]

@@ -232,7 +232,7 @@ def test_sql_finds_our_tables_whatever_senders_name_theirs(run: Run, tmp_path: P
 
 def test_sql_for_people(run: Run, shown: Built) -> None:
     result = run("tables", "sql", "SELECT range AS n FROM range(5000)", "-n", "3")
-    assert (result.out.split(), result.err) == (["n", "0", "1", "2"], "the first 3 rows are shown\n")
+    assert (result.out.split(), result.err) == (["n", "0", "1", "2"], "only the first 3 rows are shown\n")
     assert run("tables", "sql", "SELECT range AS n FROM range(3)", "-n", "3").err == ""
     plan = run("tables", "sql", "EXPLAIN SELECT Name FROM work.pupils WHERE row = 2").out
     assert "PYTHON_ARROW_SCAN" in plan
@@ -279,8 +279,8 @@ def test_sql_that_fails_in_the_middle_leaves_no_file(run: Run, shown: Built, in_
         ("INSERT INTO work.pupils VALUES (1)", "INSERT is not a query"),
         ("DROP VIEW work.pupils", "DROP is not a query"),
         ("/* SELECT */ CREATE TABLE x AS SELECT 1", "CREATE is not a query"),
-        ("SELECT 1; COPY (SELECT 1) TO '{}'", "one query is wanted, and this is 2"),
-        ("", "one query is wanted, and this is none"),
+        ("SELECT 1; COPY (SELECT 1) TO '{}'", "write exactly one query; found 2"),
+        ("", "write exactly one query; found none"),
         ("SELEC 1", "syntax error"),
         ("SELECT * FROM read_csv('/etc/passwd')", "Cannot access file"),
         ("SELECT * FROM read_text('/etc/passwd')", "Cannot access file"),

@@ -85,7 +85,7 @@ def test_no_bytes_are_told_as_such(run: Run, tmp_path: Path) -> None:
     capture.touch()
     result = run("trace", capture)
     assert result.code == 1
-    assert "no bytes came" in result.err
+    assert "the input is empty" in result.err
 
 
 def test_rendezvous_messages_are_printed_with_their_fields(run: Run, in_folder: Path) -> None:

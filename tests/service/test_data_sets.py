@@ -235,11 +235,11 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[Variable], str]] = {
     "a million variables": ({"variables": 1_000_000}, VARIABLES, "1,000,000 variables, at most 32,767 are read"),
     "variables that are not there": ({"variables": 30_000}, VARIABLES, "30000 variables in"),
     "observations of no bytes": ({"obs_length": 0, "observations": 1 << 30}, VARIABLES, "observations of no bytes"),
-    "2^31 rows": ({"observations": (1 << 31) - 1}, VARIABLES, "where 2147483647 rows of 28 bytes belong"),
+    "2^31 rows": ({"observations": (1 << 31) - 1}, VARIABLES, "instead of 2147483647 rows of 28 bytes"),
     "rows of 2^31 bytes": (
         {"obs_length": (1 << 31) - 1, "observations": 1},
         VARIABLES,
-        "where 1 rows of 2147483647 bytes belong",
+        "instead of 1 rows of 2147483647 bytes",
     ),
     "rows too short": ({"obs_length": 14, "observations": 2}, VARIABLES, "need 28 bytes, but an observation has 14"),
     "rows too long": ({"obs_length": 7, "observations": 4}, VARIABLES, "need 28 bytes, but an observation has 7"),

@@ -1,1 +1,1 @@
-"""`demo`: a broker, a gateway and attachments that go through both, in one process."""
+"""`demo`: a broker, a gateway and attachments that pass through both, in one process."""

@@ -1,4 +1,4 @@
-"""An MQTT broker inside this process, for showing only: it keeps nothing on disk, and speaks 3.1.1."""
+"""An MQTT broker inside this process, for the demo only: it stores nothing on disk, and supports only MQTT 3.1.1."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ _START_SECONDS = 10
 
 
 class EmbeddedBroker(AbstractContextManager["EmbeddedBroker"]):
-    """Runs within the block, in a thread and an event loop of its own; `url` is where."""
+    """A broker that runs for the block, in a thread and an event loop of its own; `url` is its address."""
 
     def __init__(self) -> None:
         self.url = f"mqtt://127.0.0.1:{free_port()}"
@@ -55,7 +55,7 @@ class EmbeddedBroker(AbstractContextManager["EmbeddedBroker"]):
 
 
 def free_port(*preferred: int) -> int:
-    """The first of these ports of this machine that nobody listens on, else any that is free."""
+    """Return the first of these ports of this machine that is free, else any free port."""
     for port in (*preferred, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

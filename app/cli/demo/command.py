@@ -1,4 +1,4 @@
-"""`demo`: the whole way through a broker, on this machine alone."""
+"""`demo`: the whole way through a broker, on this machine only."""
 
 import signal
 import sys
@@ -27,11 +27,12 @@ def demo(
     *,
     once: Annotated[bool, typer.Option("--once", help="End after the comparison.")] = False,
     data: Annotated[
-        Path | None, typer.Option(help="Where to keep journal, catalog and content; else a folder that goes with it.")
+        Path | None,
+        typer.Option(help="Folder for journal, catalog and content (default: temporary, deleted at the end)."),
     ] = None,
 ) -> None:
-    """Start a broker and a gateway, send a text, a picture and a data set through both, and compare what comes out."""
-    # A second of imports that no other command should wait for, and a broker that not every installation has.
+    """Start a broker and a gateway, send a text, a picture and a data set through both, and compare the results."""
+    # These imports take a second, which other commands should not wait for, and not every installation has the broker.
     try:
         from app.cli.demo import broker, scene  # noqa: PLC0415
     except ModuleNotFoundError as missing:
@@ -40,7 +41,7 @@ def demo(
 
     configure_logging("warning", "console")
     for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, signal.default_int_handler)  # or the folder would outlive a SIGTERM
+        signal.signal(ending, signal.default_int_handler)  # otherwise the folder would be left after a SIGTERM
     with tempfile.TemporaryDirectory(prefix="attachment-gateway-") as folder, broker.EmbeddedBroker() as mqtt:
         settings = _settings(data or Path(folder) / "data", mqtt.url, broker.free_port(*_PORTS))
         url = f"http://{settings.http.host}:{settings.http.port}"
@@ -79,7 +80,7 @@ def _settings(data: Path, broker: str, port: int) -> Settings:
 
 @contextmanager
 def _running(settings: Settings) -> Iterator[None]:
-    """The gateway and its REST interface, in threads, for the length of the block."""
+    """Run the gateway and its REST interface, in threads, for the block."""
     import uvicorn  # noqa: PLC0415
 
     from app.main import build  # noqa: PLC0415

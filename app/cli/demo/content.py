@@ -1,4 +1,4 @@
-"""What the demo sends: a text, a picture and a table."""
+"""The contents that the demo sends: a text, a picture and a table."""
 
 import struct
 import zlib
@@ -20,7 +20,7 @@ Größe, señor, čeština, Ελληνικά, 日本語: text keeps its characte
 
 
 def write(folder: Path) -> tuple[Path, Path, Path]:
-    """Writes the three files into a folder: text, picture and data set (Parquet)."""
+    """Write the three files into a folder: text, picture and data set (Parquet)."""
     text, picture, table = folder / "welcome.txt", folder / "picture.png", folder / "stations.parquet"
     text.write_text(_TEXT, encoding="utf-8")
     picture.write_bytes(png())
@@ -29,7 +29,7 @@ def write(folder: Path) -> tuple[Path, Path, Path]:
 
 
 def png() -> bytes:
-    """A picture with a gradient and rings, as a PNG file (RFC 2083) of 8-bit RGB."""
+    """Return a picture with a gradient and rings, as a PNG file (RFC 2083) of 8-bit RGB."""
     pixels = bytearray()
     for y in range(HEIGHT):
         pixels.append(0)
@@ -43,7 +43,7 @@ def png() -> bytes:
 
 
 def data_set() -> pa.Table:
-    """Measurements of weather stations: characters, and numbers of which some are missing."""
+    """Return measurements of weather stations: character values, and numbers of which some are missing."""
     names = ["Łódź", "Malmö", "Córdoba", "Graz", "Oulu"]
     columns = {
         "STATION": pa.array([names[row % len(names)] for row in range(_ROWS)]),

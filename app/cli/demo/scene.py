@@ -1,4 +1,4 @@
-"""What the demo does: sends three attachments through a broker, watches them arrive, and compares what came out."""
+"""The demo's steps: send three attachments through a broker, watch them arrive, and compare the results."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Compared(NamedTuple):
-    """One attachment that went out and came back."""
+    """One attachment that was sent and received."""
 
     attachment: dict[str, Any]
     equal: bool
@@ -33,7 +33,7 @@ class Compared(NamedTuple):
 
 
 def play(client: Client, folder: Path, console: Console) -> list[Compared]:
-    """Runs it all; files go through `folder`. Raises Failure when nothing arrives in time."""
+    """Run all steps; files go through `folder`. Raises Failure when nothing arrives in time."""
     sent = content.write(folder)
     for path in sent:
         console.print(f"  sending [bold]{path.name}[/], {size(path.stat().st_size)}", highlight=False)
@@ -46,7 +46,7 @@ def play(client: Client, folder: Path, console: Console) -> list[Compared]:
 
 
 def report(results: list[Compared], console: Console) -> None:
-    """The results as a table. Raises Failure when anything differs."""
+    """Print the results as a table. Raises Failure when anything differs."""
     grid = table("Attachment", "Kind", ">Size", "SHA-256", "Sent and received")
     for attachment, equal, how in results:
         verdict = f"[green]equal[/], {how}" if equal else f"[red]different[/], {how}"
@@ -55,11 +55,11 @@ def report(results: list[Compared], console: Console) -> None:
         )
     console.print(grid)
     if not all(result.equal for result in results):
-        raise Failure("what came out is not what went in")
+        raise Failure("the received attachments differ from those sent")
 
 
 def eventually(what: str, look: Callable[[], T | None]) -> T:
-    """What `look` finds, sooner or later. Raises Failure when it finds nothing for a minute."""
+    """Return the result of `look` as soon as it finds something. Raises Failure when it finds nothing for a minute."""
     deadline = time.monotonic() + _DEADLINE_SECONDS
     while (found := look()) is None:
         if time.monotonic() > deadline:
@@ -69,7 +69,7 @@ def eventually(what: str, look: Callable[[], T | None]) -> T:
 
 
 def _arrival(client: Client, delivery: dict[str, Any], count: int, console: Console) -> list[dict[str, Any]]:
-    """Shows the attachments arriving, and returns them finished, in the message's order."""
+    """Show the attachments arriving, and return them when finished, in the message's order."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
     with Progress(*columns, console=console) as progress:
         board = Board(progress)
@@ -84,7 +84,7 @@ def _arrival(client: Client, delivery: dict[str, Any], count: int, console: Cons
 
 
 def _attachments(client: Client, delivery: dict[str, Any]) -> list[dict[str, Any]]:
-    """What has come of this delivery, as far as its header has."""
+    """Return the attachments of this delivery; none before its header has arrived."""
     for message in client.pages("messages", 20):
         if message["header_correl_id"] == delivery["header_correl_id"]:
             return [client.get(f"attachments/{identifier}") for identifier in message["attachments"]]

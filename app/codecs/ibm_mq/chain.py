@@ -1,13 +1,15 @@
-"""The chain of headers in front of a message's data.
+"""The chain of headers before a message's data.
 
-Rules. The Format of what stands before names the first header; each header's own Format, Encoding and CodedCharSetId
-describe what follows it, and the last one's the data. A header that is not written as announced, or is of a version not
-known here, is not honoured: it is data (IBM MQ, "MQMDE", table 1). One that is and breaks its own rules is an error.
+The Format of the descriptor names the first header. Each header's own Format, Encoding and CodedCharSetId describe what
+follows it; those of the last header describe the data. A header that is not written as announced, or whose version is
+unknown, is not honoured: it is data (IBM MQ, "MQMDE", table 1). A header that is honoured and breaks its own rules is
+an error.
 
-An MQXQH holds the descriptor of the message behind it; nothing that stood before it says anything of that message. An
-MQCIH and an MQIIH have no Encoding and CodedCharSetId of their own: theirs are those of what follows.
+An MQXQH holds the descriptor of the message after it. Fields of the descriptor and the headers before the MQXQH do not
+apply to that message. The Encoding and CodedCharSetId of what follows an MQCIH or an MQIIH are also those of the header
+itself: these headers have no such fields of their own.
 
-Of the headers that a gateway has no use for, only the beginning is read, which says what follows and where.
+Headers that the gateway does not use are read only up to the fields that say what follows, and where.
 """
 
 from collections.abc import Mapping
@@ -48,7 +50,7 @@ _INITIAL: Mapping[str, tuple[Header, ...]] = {
     MQFMT_WORK_INFO_HEADER: (MQH("WIH", 1, 120),),
     MQFMT_XMIT_Q_HEADER: (MQXQH(),),
 }
-"""Initial values of the headers by format; the length in them is the least that such a header has."""
+"""Initial values of the headers by format; the length in them is the minimum length of such a header."""
 
 _HEADS = {name: Heads(initial) for name, initial in _INITIAL.items()}
 MOST_HEADERS: Final = 16
@@ -56,8 +58,10 @@ _WITHOUT_ENCODING = frozenset({MQFMT_CICS, MQFMT_IMS})
 
 
 class Link(NamedTuple):
-    """A header, the bytes that it takes with all that belongs to it, and how it is written: its numbers and names by
-    `context`, other text by the CodedCharSetId that announced it."""
+    """A header, the bytes that it takes (with all that belongs to it), and how it is written.
+
+    Its numbers and names are written as `context` says, other text in the CodedCharSetId that announced it.
+    """
 
     header: Header
     at: int
@@ -67,7 +71,7 @@ class Link(NamedTuple):
 
 
 class Data(NamedTuple):
-    """What the descriptor or the last header says of what follows, which starts at byte `at`."""
+    """The description of the bytes from `at` on, taken from the descriptor or the last header."""
 
     format: str
     encoding: int
@@ -81,10 +85,10 @@ Step = tuple[tuple[Link, ...], Data]
 
 
 def peel(buffer: Buffer, data: Data) -> tuple[list[Link], Data]:
-    """Walks the headers from where `data` starts, and tells what is behind them.
+    """Return the headers from the start of `data` on, and the description of the data after them.
 
-    Raises WireError for a header that is cut off, whose length is wrong, or whose rows break its rules, and for more
-    headers than any program sends.
+    Raises WireError for a header that is cut off, whose length is wrong or whose fields break its rules, and for more
+    than `MOST_HEADERS` headers.
     """
     links: list[Link] = []
     while data.format in HEADER_FORMATS:
@@ -92,7 +96,7 @@ def peel(buffer: Buffer, data: Data) -> tuple[list[Link], Data]:
         if step is None:
             break
         if len(links) >= MOST_HEADERS:
-            raise WireError("headers", data.at, f"another header behind {len(links)}")
+            raise WireError("headers", data.at, f"more than {len(links)} headers")
         found, data = step
         links += found
     return links, data
@@ -122,20 +126,20 @@ def _step(buffer: Buffer, data: Data) -> Step | None:
 
 
 def _transmitted(link: Link, buffer: Buffer) -> Step:
-    """An MQXQH, and the descriptor in it."""
+    """Return an MQXQH and the descriptor in it, and the description of what follows."""
     at = link.end
     descriptor, end = MQMD1.decode(buffer, at, link.context)
     if (descriptor.struc_id, descriptor.version) != ("MD", 1):
-        raise WireError("MQMD1.struc_id", at, f"{bytes(buffer[at : at + 8]).hex().upper()} is no MQMD of version 1")
+        raise WireError("MQMD1.struc_id", at, f"{bytes(buffer[at : at + 8]).hex().upper()} is not an MQMD of version 1")
     embedded = link._replace(header=descriptor, at=at, end=end)
     return (link, embedded), _behind(descriptor, Data("", 0, 0, msg_type=descriptor.msg_type), end)
 
 
 def _end(header: MQH, least: int, buffer: Buffer, at: int) -> int:
-    """The byte behind a header and all that belongs to it."""
+    """Return the first byte after a header and all that belongs to it."""
     left = len(buffer) - at
     if not least <= header.struc_length <= left:
-        why = f"a length of {header.struc_length}, where it has at least {least} and {left} are left"
+        why = f"length {header.struc_length}; it must be at least {least}, and {left} bytes are left"
         raise WireError(f"{type(header).__name__}.struc_length", at + 8, why)
     return at + header.struc_length
 

@@ -1,8 +1,8 @@
-"""What an Encoding and a CodedCharSetId mean to Python.
+"""The meaning of Encoding and CodedCharSetId, as byte orders and Python codecs.
 
 Sources: IBM MQ, "Machine encodings" (the bits of Encoding), "Codeset names and CCSIDs" and "Character set identifiers
-for .NET applications" (the identifiers). Python lacks some of IBM's host code pages; `host_code_pages` adds what SAS
-uses. There is no codec of the others (all of East Asia): bytes that cannot be read right are kept.
+for .NET applications" (the identifiers). Python lacks some of IBM's host code pages; `host_code_pages` adds those that
+SAS uses. The others, among them all of East Asia, have no codec here: the gateway keeps their bytes as they are.
 """
 
 from typing import Final, Literal
@@ -25,7 +25,7 @@ MQENC_S390: Final = 785
 LATIN_1_CCSID: Final = 819
 
 EBCDIC: Final = "cp500"
-"""An EBCDIC whose controls, capitals, digits and blanks are those of all others."""
+"""An EBCDIC code page whose control characters, capitals, digits and blanks are those of all EBCDIC code pages."""
 
 FloatFormat = Literal["ieee-big", "ieee-little", "s390", "tns"]
 
@@ -116,36 +116,41 @@ _UTF_16 = frozenset({1200, 13488, 17584})
 
 
 def integer_order(encoding: int) -> Order | None:
-    """The byte order of binary integers; None where the Encoding does not say it."""
+    """Return the byte order of binary integers; None if the Encoding does not state it."""
     return _ORDERS.get(encoding & MQENC_INTEGER_MASK)
 
 
 def decimal_order(encoding: int) -> Order | None:
-    """The byte order of packed decimals; None where the Encoding does not say it."""
+    """Return the byte order of packed decimals; None if the Encoding does not state it."""
     return _ORDERS.get((encoding & MQENC_DECIMAL_MASK) >> 4)
 
 
 def float_format(encoding: int) -> FloatFormat | None:
-    """How floating-point numbers are written; None where the Encoding does not say it."""
+    """Return the format of floating-point numbers; None if the Encoding does not state it."""
     return _FLOATS.get(encoding & MQENC_FLOAT_MASK)
 
 
 def charset(ccsid: int, encoding: int = MQENC_BIG_ENDIAN) -> str | None:
-    """The Python codec of a CodedCharSetId; None for one that Python cannot read, whose bytes are then kept as they
-    are. UTF-16 has the byte order of the Encoding's integers."""
+    """Return the Python codec of a CodedCharSetId; None if Python has none, in which case the bytes are kept as they
+    are. UTF-16 has the byte order of the Encoding's integers.
+    """
     if ccsid in _UTF_16:
         return "utf-16-le" if integer_order(encoding) == "<" else "utf-16-be"
     return _CHARSETS.get(ccsid)
 
 
 def in_charset(text: str, ccsid: int, encoding: int = MQENC_BIG_ENDIAN) -> bytes:
-    """Encode controls, capitals, digits or blanks in a CodedCharSetId; as ASCII where the identifier is not known."""
+    """Encode control characters, capitals, digits or blanks in a CodedCharSetId; as ASCII if the identifier
+    is unknown.
+    """
     return text.encode(charset(ccsid, encoding) or (EBCDIC if is_ebcdic(ccsid) else "ascii"))
 
 
 def is_ebcdic(ccsid: int) -> bool | None:
-    """Whether capitals, digits and blanks are where EBCDIC has them (True) or ASCII (False); None for a CodedCharSetId
-    that is not known, or whose characters take two bytes."""
+    """Tell whether capitals, digits and blanks have their EBCDIC codes (True) or their ASCII codes (False).
+
+    Return None for a CodedCharSetId that is unknown, or whose characters take two bytes.
+    """
     if ccsid in _EBCDIC_WITHOUT_CODEC:
         return True
     codec = _CHARSETS.get(ccsid)

@@ -1,9 +1,9 @@
 """The MQMDE: when it is honoured, and when it is written.
 
-Five fields of a version-2 MQMD say where a message belongs in a group and in a logical message. A version-1 MQMD has
-no room for them, so they travel in an MQMDE in front of the data, or are not there and have their initial values.
+Five fields of a version-2 MQMD give a message's place in a group and in a logical message. A version-1 MQMD does not
+have them. They are then in an MQMDE before the data, or they are missing and have their initial values.
 
-On MQPUT and MQPUT1 a queue manager does this with an MQMDE that the Format announces (IBM MQ, "MQMDE", table 1):
+On MQPUT and MQPUT1 a queue manager treats an MQMDE that the Format announces as follows (IBM MQ, "MQMDE", table 1):
 
 | MQMD | its five fields | the MQMDE's | |
 |---|---|---|---|
@@ -13,13 +13,16 @@ On MQPUT and MQPUT1 a queue manager does this with an MQMDE that the Format anno
 | either | any | not valid | the call fails with a reason |
 | either | any | another character set, encoding or version | data |
 
-On MQGET with a version-1 MQMD it puts one in front of the data only if some field has not its initial value.
+On MQGET with a version-1 MQMD it puts an MQMDE before the data only if one of the fields does not have its initial
+value.
 
-What "not valid" is, the pages of the reasons say: an identifier that is MDE in neither ASCII nor EBCDIC, a length other
-than 72 (2248), and the fields of 2249 to 2252. OriginalLength counts in a report on a segment alone; anywhere else it
-is ignored, whatever it is (page "OriginalLength"). Three cases of these pages are never met here: that of 2248 refuses
-a version other than 2 and a CodedCharSetId of 0, where the table calls the first data, and where the second is the
-structure's initial value and its field's page says that it is not checked; 2258 can only befall a distribution list.
+The pages of the reason codes define "not valid": an identifier that is MDE in neither ASCII nor EBCDIC, a length other
+than 72 (2248), and wrong fields (2249 to 2252). OriginalLength counts only in a report on a segment; everywhere else it
+is ignored, whatever its value (page "OriginalLength").
+
+Three cases of these pages do not occur here. The page of 2248 refuses a version other than 2, but the table calls this
+data. It also refuses a CodedCharSetId of 0, but that is the structure's initial value, and the page of the field says
+that it is not checked. 2258 occurs only with distribution lists.
 """
 
 from collections.abc import Callable
@@ -74,7 +77,7 @@ INITIAL = Grouping()
 
 
 class ExtensionError(WireError):
-    """An MQMDE that is not valid; `reason` is the MQRC with which MQPUT fails."""
+    """An error for an MQMDE that is not valid; `reason` is the MQRC with which MQPUT fails."""
 
     def __init__(self, reason: int, row: str, at: int, why: str) -> None:
         super().__init__(row, at, f"{why} (MQRC {reason})")
@@ -82,7 +85,7 @@ class ExtensionError(WireError):
 
 
 def grouping_of(message: PhysicalMessage) -> Grouping:
-    """The five fields of a message."""
+    """Return the five fields of a message."""
     return Grouping(
         identifier(message.group_id),
         message.msg_seq_number,
@@ -93,14 +96,14 @@ def grouping_of(message: PhysicalMessage) -> Grouping:
 
 
 def grouping_in(header: MQMD1 | MQMDE) -> Grouping:
-    """The five fields that a descriptor or an MQMDE has; initial for version 1."""
+    """Return the five fields of a descriptor or an MQMDE; the initial values for version 1."""
     if isinstance(header, MQMD2 | MQMDE):
         return Grouping(header.group_id, header.msg_seq_number, header.offset, header.msg_flags, header.original_length)
     return INITIAL
 
 
 def with_grouping(message: PhysicalMessage, grouping: Grouping) -> PhysicalMessage:
-    """The message with other five fields; no group identifier is an empty one."""
+    """Return the message with other five fields; MQGI_NONE becomes an empty group identifier."""
     fields = grouping._asdict()
     if grouping.group_id == MQ_NO_ID:
         fields["group_id"] = b""
@@ -110,11 +113,13 @@ def with_grouping(message: PhysicalMessage, grouping: Grouping) -> PhysicalMessa
 def on_put(
     own: Grouping, msg_type: int, buffer: Buffer, at: int, encoding: int, ccsid: int
 ) -> tuple[MQMDE, Context] | None:
-    """Table 1: the MQMDE at byte `at`, where the Format announces one, and how it is written; None when it is data.
+    """Return the MQMDE at byte `at` and how it is written; None when it is data.
 
-    `own` are the descriptor's five fields, initial for version 1. `encoding` and `ccsid` are what it has to be written
-    in: the queue manager's own on MQPUT; on receipt those that the descriptor announces, since a message may come from
-    another queue manager. Raises ExtensionError for one that is not valid.
+    This is table 1 for a Format that announces one.
+
+    `own` are the descriptor's five fields, initial for version 1. `encoding` and `ccsid` are those in which it must be
+    written: on MQPUT the queue manager's own; on receipt those that the descriptor announces, since a message may come
+    from another queue manager. Raises ExtensionError for an MQMDE that is not valid.
     """
     found = HEADS.find(buffer, at, encoding, ccsid)
     if found is None:
@@ -130,10 +135,10 @@ def on_put(
 
 
 def extension(message: PhysicalMessage, encoding: int, ccsid: int) -> bytes:
-    """What MQGET with a version-1 MQMD puts in front of a message's data, and a program that sends with one: the
-    message's MQMDE, written in the queue manager's Encoding and CodedCharSetId, or nothing when it would say nothing.
+    """Return the MQMDE that MQGET with a version-1 MQMD, or a sending program, puts before a message's data.
 
-    In front of it the descriptor's Format is MQFMT_MD_EXTENSION, and its Encoding and CodedCharSetId are these.
+    It is written in the queue manager's Encoding and CodedCharSetId. It is empty when all its fields have their initial
+    values. With it, the descriptor's Format is MQFMT_MD_EXTENSION, and its Encoding and CodedCharSetId are these.
     """
     return b"" if grouping_of(message) == INITIAL else _extension(message).encode(written(encoding, ccsid))
 
@@ -149,22 +154,22 @@ def _extension(message: PhysicalMessage) -> MQMDE:
 
 _FAULTS: tuple[tuple[int, str, Callable[[MQMDE], bool], str], ...] = (
     (MQRC_MDE_ERROR, "struc_length", lambda it: it.struc_length != MQMDE.SIZE, f"not {MQMDE.SIZE}"),
-    (MQRC_MSG_FLAGS_ERROR, "msg_flags", lambda it: bool(it.msg_flags & UNKNOWN_FLAGS), "with flags that are unknown"),
+    (MQRC_MSG_FLAGS_ERROR, "msg_flags", lambda it: bool(it.msg_flags & UNKNOWN_FLAGS), "has unknown flags"),
     (MQRC_MSG_SEQ_NUMBER_ERROR, "msg_seq_number", lambda it: not 1 <= it.msg_seq_number <= MOST, f"not 1 to {MOST}"),
     (MQRC_OFFSET_ERROR, "offset", lambda it: not 0 <= it.offset <= MOST, f"not 0 to {MOST}"),
 )
-"""What an MQMDE must not have: the reason, the row, whether it has it, and what to say."""
+"""The errors of an MQMDE: reason code, field, the condition for the error, and its text."""
 
 
 def _check_head(head: bytes, at: int) -> None:
-    """Refuses what begins like an MQMDE in no character set, or ends before its version. Raises ExtensionError."""
+    """Refuse bytes that begin with MDE in no character set, or end before its version. Raises ExtensionError."""
     if head[:4] not in _IDENTIFIERS or len(head) < _HEAD_SIZE:
-        why = f"{head.hex().upper() or 'nothing'}, where 'MDE ' and a version belong"
+        why = f"found {head.hex().upper() or 'nothing'}, expected 'MDE ' and a version"
         raise ExtensionError(MQRC_MDE_ERROR, "MQMDE.struc_id", at, why)
 
 
 def _check(extension: MQMDE, at: int, msg_type: int, data: int) -> None:
-    """Refuses an MQMDE at byte `at`, with so many bytes of data behind it. Raises ExtensionError."""
+    """Refuse an MQMDE at byte `at` that is not valid; `data` bytes follow it. Raises ExtensionError."""
     for reason, name, is_wrong, why in _FAULTS:
         if is_wrong(extension):
             value = getattr(extension, name)
@@ -172,5 +177,5 @@ def _check(extension: MQMDE, at: int, msg_type: int, data: int) -> None:
     least = data if extension.msg_flags & MQMF_LAST_SEGMENT else max(data, 1)
     if msg_type == MQMT_REPORT and extension.msg_flags & _SEGMENT and extension.original_length < least:
         name = "MQMDE.original_length"
-        why = f"{extension.original_length}, where a report on a segment has at least {least}"
+        why = f"{extension.original_length}; a report on a segment has at least {least}"
         raise ExtensionError(MQRC_ORIGINAL_LENGTH_ERROR, name, at + _PLACES[name], why)

@@ -1,4 +1,4 @@
-"""The message descriptor and the headers that may stand in front of a message's data.
+"""The message descriptor and the headers that may precede a message's data.
 
 Sources: IBM MQ, "MQMD - Message descriptor", "MQMDE - Message descriptor extension", "MQDLH - Dead-letter header",
 "MQXQH - Transmission-queue header", "MQRFH - Rules and formatting header" and "MQRFH2 - Rules and formatting header 2".
@@ -58,7 +58,7 @@ class MQMD1(Layout):
 
 
 class MQMD2(MQMD1):
-    """MQMD version 2: five more rows, which an MQMDE carries for version 1. 364 bytes."""
+    """MQMD version 2: 364 bytes, with five more fields, which an MQMDE carries for version 1."""
 
     version: MQLONG = row("structure version number", default=2)
     group_id: MQBYTE24 = row("group identifier", default=MQ_NO_ID)
@@ -69,7 +69,7 @@ class MQMD2(MQMD1):
 
 
 class MQH(Layout):
-    """What most headers begin with: 32 bytes."""
+    """The beginning that most headers share: 32 bytes."""
 
     struc_id: MQCHAR4 = row("structure identifier")
     version: MQLONG = row("structure version number")
@@ -111,8 +111,7 @@ class MQDLH(Layout):
 
 
 class MQXQH(Layout):
-    """MQXQH, the transmission-queue header: 104 bytes, behind which lies its last row MsgDesc, the original message's
-    descriptor as an MQMD1. 428 bytes with that."""
+    """MQXQH, the transmission-queue header: 104 bytes, then its last field MsgDesc, an MQMD1; together 428 bytes."""
 
     struc_id: MQCHAR4 = row("structure identifier", default="XQH")
     version: MQLONG = row("structure version number", default=1)

@@ -1,7 +1,7 @@
-"""Host code pages that Python has no codec of, each as its differences from one that it has.
+"""Host code pages that Python has no codec for, each as its differences from a codec of Python.
 
-1047 is what SAS and other programs use on z/OS; 1141 to 1149 are the national ones with the euro, and 277 to 871 those
-before it. Source: the code charts of IBM's Character Data Representation Architecture, as glibc has them.
+SAS and other programs use 1047 on z/OS. 1141 to 1149 are the national code pages with the euro; 277 to 871 are those
+without it. Source: the code charts of IBM's Character Data Representation Architecture, as in glibc.
 """
 
 import codecs
@@ -30,15 +30,15 @@ _DIFFERENCES: Final[Mapping[int, tuple[str, str]]] = {
     1149: ("cp500", "4AÞ 5AÆ 5FÖ 79ð 7CÐ 8C` 8E{ 9C} 9E] 9F€ A1ö AC@ AE[ BE\\ C0þ CC~ D0æ E0\xb4 EC^"),
 }
 # fmt: on
-"""By CCSID: the codec it is like, and each byte that means another character."""
+"""By CCSID: the similar codec, and the bytes that stand for another character."""
 
 CODECS: Final[Mapping[int, str]] = {ccsid: f"ibm{ccsid}" for ccsid in _DIFFERENCES}
-"""The names under which `register` makes the code pages known to Python."""
+"""The names under which `register` registers the code pages in Python."""
 
 
 @cache
 def register() -> None:
-    """Makes the code pages known to Python, as `"text".encode("ibm1047")` uses them."""
+    """Register the code pages in Python, such that `"text".encode("ibm1047")` works."""
     codecs.register({name: _codec(name, *_DIFFERENCES[ccsid]) for ccsid, name in CODECS.items()}.get)
 
 

@@ -1,16 +1,15 @@
-"""The MQ image: a whole IBM MQ message as bytes, descriptor first: MQMD [headers] body.
+"""The MQ image: a whole IBM MQ message as bytes: MQMD [headers] body.
 
-It is what a bridge forwards that takes a queue's messages to a transport without properties. Nothing stands before the
-descriptor to say how it is written, so its first eight bytes tell: the structure identifier the character set, the
-version the byte order.
+Bridges that forward a queue's messages to a transport without properties send it. Its first eight bytes say how the
+descriptor is written: the structure identifier gives the character set, the version gives the byte order.
 
-Beside the fields that a physical message has, a descriptor says from whom it is and whom to answer. This is kept as
-properties, named `mqmd.` and the row: `user_identifier`, `accounting_token` (hexadecimal), `appl_identity_data`,
-`put_appl_type`, `put_appl_name`, `appl_origin_data`, `reply_to_q`, `reply_to_q_mgr` and `report`, each where it says
-anything.
+The descriptor has more fields than a physical message: the message's origin and where to send replies. The gateway
+keeps those as properties, named `mqmd.` and the field: `user_identifier`, `accounting_token` (hexadecimal),
+`appl_identity_data`, `put_appl_type`, `put_appl_name`, `appl_origin_data`, `reply_to_q`, `reply_to_q_mgr` and `report`.
+Fields that are empty or zero are left out.
 
-Reading is on the way of every message received, so it takes the few rows that a physical message has with one `struct`
-call; the layouts of `headers` are the authority, locate what is wrong, and are what this is tested against.
+Every received message passes through here. So the few fields that a physical message has are read with one `struct`
+call. The layouts of `headers` are the authority: they locate errors, and tests compare this module with them.
 """
 
 import struct
@@ -76,21 +75,23 @@ _STRUC_IDS = frozenset(head[:4] for head in _DESCRIPTORS)
 
 
 def is_image(payload: Buffer) -> bool:
-    """Whether this begins with an MQMD's structure identifier, in ASCII or EBCDIC."""
+    """Tell whether a payload begins with an MQMD's structure identifier, in ASCII or EBCDIC."""
     return bytes(payload[:4]) in _STRUC_IDS
 
 
 def descriptor_context(payload: Buffer) -> tuple[type[MQMD1], Context]:
-    """The descriptor's layout, and the byte order and character set it is written in. Raises WireError for what does
-    not begin with an MQMD of version 1 or 2."""
+    """Return the descriptor's layout, and the byte order and character set in which it is written.
+
+    Raises WireError for a payload that does not begin with an MQMD of version 1 or 2.
+    """
     found = _find(payload)
     return found.layout, Context(found.order, found.charset)
 
 
 def read_image(payload: Buffer, source: str, framing: str, received_at: int = 0) -> PhysicalMessage:
-    """The message that an image shows; its body is a slice of the payload and is not copied.
+    """Return the message of an image; its body is a slice of the payload and is not copied.
 
-    Its headers become fields and properties, as `unwrap` says. Raises WireError.
+    Headers become fields and properties as `unwrap` does it. Raises WireError.
     """
     found = _find(payload)
     start = found.layout.SIZE
@@ -104,7 +105,7 @@ def read_image(payload: Buffer, source: str, framing: str, received_at: int = 0)
 def described(
     descriptor: Buffer, body: bytes | memoryview, source: str, framing: str, received_at: int = 0
 ) -> PhysicalMessage:
-    """A message as its descriptor describes it, headers and all in its body. Raises WireError."""
+    """Return a message as its descriptor describes it; its body still has all headers. Raises WireError."""
     return _described(_find(descriptor), descriptor, body, source, framing, received_at)
 
 
@@ -148,10 +149,11 @@ def _described(
 
 
 def write_image(message: PhysicalMessage, version: Literal[1, 2] = 1) -> bytes:
-    """The image of a message, in ASCII and in the byte order of its Encoding (high byte first where that says none).
+    """Return the image of a message, in ASCII and in the byte order of its Encoding (big-endian if the Encoding states
+    none).
 
-    Version 1 has an MQMDE when the message says anything about groups and segments. Raises WireError for a value that
-    its row cannot hold.
+    Version 1 has an MQMDE if the message has grouping or segmentation fields that are not initial. Raises WireError for
+    a value that its field cannot hold.
     """
     context = Context(integer_order(message.encoding) or ">", ASCII)
     native = MQENC_LITTLE_ENDIAN if context.order == "<" else MQENC_BIG_ENDIAN, LATIN_1_CCSID
@@ -178,14 +180,16 @@ def _find(payload: Buffer) -> _Descriptor:
     if found is not None:
         return found
     if head[:4] in _STRUC_IDS:
-        raise WireError("MQMD1.version", 4, f"{head[4:].hex().upper()} is neither version 1 nor 2 in any byte order")
+        raise WireError("MQMD1.version", 4, f"{head[4:].hex().upper()} is not version 1 or 2 in any byte order")
     raise WireError("MQMD1.struc_id", 0, f"{head[:4].hex().upper()} is not 'MD  ' in ASCII or EBCDIC")
 
 
 @lru_cache(maxsize=256)
 def _context(report: bytes, context: bytes, origin: bytes, order: Order, charset: str) -> Mapping[str, str]:
-    """The properties that tell from whom a message is, whom to answer and what reports are wanted; what says nothing
-    is left out. Messages of one program share them, so they are made once."""
+    """Return the properties for a message's origin, its reply-to queue and the reports that are wanted.
+
+    Fields that are empty or zero are left out. Messages of one program share the result, which is cached.
+    """
     reply_to_q, reply_to_q_mgr, user, token, identity_data, appl_type, appl_name = _CONTEXT_ROWS[order].unpack(context)
     number = struct.Struct(order + "i")
     numbers = {"report": number.unpack(report)[0], "put_appl_type": appl_type}

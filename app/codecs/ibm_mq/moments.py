@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 
 def microseconds(put_date_and_time: str) -> int:
-    """The moment of a PutDate with its PutTime behind it, in microseconds since 1970; 0 for what is none."""
+    """Return the time of a PutDate followed by its PutTime, in microseconds since 1970; 0 if it is not a valid time."""
     try:
         moment = datetime.strptime(put_date_and_time[:14] + "+0000", "%Y%m%d%H%M%S%z")
         return int(moment.timestamp()) * 1_000_000 + int(put_date_and_time[14:]) * 10_000
@@ -13,7 +13,7 @@ def microseconds(put_date_and_time: str) -> int:
 
 
 def put_date_and_time(microseconds: int) -> tuple[str, str]:
-    """The PutDate and the PutTime of a moment; both empty for 0."""
+    """Return the PutDate and the PutTime of a time; two empty strings for 0."""
     if not microseconds:
         return "", ""
     seconds, rest = divmod(microseconds, 1_000_000)

@@ -1,7 +1,7 @@
-"""Places of rows in the headers of fixed size, taken from their layouts.
+"""Positions of fields in the headers of fixed size, taken from their layouts.
 
-What reads a few rows of very many messages takes them with one `struct` call or one slice. Both come from here, so that
-no offset is written a second time.
+Code that reads a few fields of very many messages takes them with one `struct` call or one slice. Both are made here,
+so that each offset is written only once, in its layout.
 """
 
 import struct
@@ -11,20 +11,20 @@ from app.wire.cells import Cell
 from app.wire.kinds import Order
 
 Rows = str | tuple[str, str]
-"""A row; or the first and the last of several that are taken together as bytes."""
+"""A field; or the first and the last of several fields that are read together as bytes."""
 
 
 def place(layout: type[Layout], first: str, last: str | None = None) -> slice:
-    """Return the bytes of a row of a layout, or those of several rows from `first` to `last`."""
+    """Return the position of a field of a layout, or of the fields from `first` to `last`."""
     cells = _cells(layout)
     begins, ends = cells[first], cells[last or first]
     return slice(begins.at, ends.at + ends.size)
 
 
 def rows(layout: type[Layout], order: Order, *wanted: Rows, within: slice | None = None) -> struct.Struct:
-    """Return what unpacks these rows of a layout, in their order: numbers as integers, all others as bytes.
+    """Return a Struct that unpacks these fields of a layout, in their order: numbers as integers, all others as bytes.
 
-    The bytes to unpack are the whole structure, or those `within` a place of it.
+    It unpacks the whole structure, or the bytes `within` a position of it.
     """
     cells = _cells(layout)
     begin, end = (within.start, within.stop) if within else (0, layout.SIZE)

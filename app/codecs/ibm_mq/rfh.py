@@ -1,11 +1,11 @@
-"""The names and values of an MQRFH2's folders and of an MQRFH.
+"""The names and values in the folders of an MQRFH2, and in an MQRFH.
 
-A folder is one XML element: what it holds are properties, elements that hold others are groups, and a property's dotted
-name begins with its groups. The attribute `dt` gives a property's type, `xsi:nil` says that it has no value. There are
-no document types and hence no entities of a sender's own (IBM MQ, "MQRFH2": NameValueData).
+A folder is one XML element. Elements with text are properties, elements that hold others are groups, and a property's
+dotted name begins with the names of its groups. The attribute `dt` gives a property's type; `xsi:nil` marks a property
+without a value. Document types are refused, and so senders cannot define entities (IBM MQ, "MQRFH2": NameValueData).
 
-What is read is bounded by the bytes that pay for it: names in deep groups, which the dots repeat, may together take
-`WIDEST` times the bytes of their folder.
+The size of the result is limited by the size of the input. Dotted names repeat the names of their groups; all dotted
+names of a folder together may take `WIDEST` times its bytes.
 """
 
 import re
@@ -33,8 +33,11 @@ _PAIR_MEMBER = re.compile(r'(?:"((?:[^"]|"")*)"|([^ "]+))(?: +|$)')
 
 
 class Property(NamedTuple):
-    """A property of a folder. `text` is its value as it stands there, None for none; `type` one of IBM's words for
-    types, such as `string`, `boolean`, `bin.hex`, `i4`, `r8`."""
+    """A property of a folder.
+
+    `text` is its value as written in the folder, None for no value. `type` is one of IBM's type names, such as
+    `string`, `boolean`, `bin.hex`, `i4`, `r8`.
+    """
 
     name: str
     text: str | None
@@ -49,9 +52,9 @@ class Folder(NamedTuple):
 
 
 def read_folders(buffer: Buffer, at: int, end: int, header: MQRFH2, context: Context) -> Iterator[Folder]:
-    """The folders of a header whose NameValueLengths and NameValueData are at these bytes. Raises WireError.
+    """Yield the folders of a header whose NameValueLengths and NameValueData are at these bytes. Raises WireError.
 
-    A NameValueCCSID of 0 is taken for UTF-8; lengths need not be multiples of four.
+    A NameValueCCSID of 0 is read as UTF-8; lengths need not be multiples of four.
     """
     codec = _codec(header.name_value_ccsid, context, at)
     length = struct.Struct(context.order + "i")
@@ -59,11 +62,11 @@ def read_folders(buffer: Buffer, at: int, end: int, header: MQRFH2, context: Con
     while at < end:
         row = f"MQRFH2.folders[{number}]"
         if end - at < length.size:
-            raise WireError(f"{row}.length", at, f"a length of 4 bytes does not fit in the {end - at} left")
+            raise WireError(f"{row}.length", at, f"the length takes 4 bytes, but only {end - at} are left")
         (size,) = length.unpack_from(buffer, at)
         at += length.size
         if not 0 <= size <= end - at:
-            raise WireError(f"{row}.length", at - length.size, f"{size} bytes, where {end - at} are left")
+            raise WireError(f"{row}.length", at - length.size, f"{size} bytes, but {end - at} are left")
         folder = _read_folder(buffer[at : at + size], at, codec, row)
         if folder is not None:
             yield folder
@@ -79,9 +82,10 @@ def write_rfh2(
     context: Context,
     name_value_ccsid: int = _UTF_8,
 ) -> bytes:
-    """An MQRFH2 with these folders, in front of data of this Format, Encoding and CodedCharSetId.
+    """Return an MQRFH2 with these folders, for data of this Format, Encoding and CodedCharSetId.
 
-    Raises WireError for a name that no element can have, and for a value that XML or the character set cannot hold.
+    Raises WireError for a name that is not valid for an element, and for a value that XML or the character set cannot
+    express.
     """
     codec = _codec(name_value_ccsid, context, MQRFH2.SIZE)
     length = struct.Struct(context.order + "i")
@@ -106,7 +110,7 @@ def write_rfh2(
 
 
 def with_properties(message: PhysicalMessage, encoding: int, ccsid: int) -> PhysicalMessage:
-    """The message with its properties in an MQRFH2 in front of the body, written in this Encoding and CodedCharSetId.
+    """Return the message with its properties in an MQRFH2 before the body, written in this Encoding and CodedCharSetId.
 
     Raises WireError, as `write_rfh2` does.
     """
@@ -120,7 +124,7 @@ def with_properties(message: PhysicalMessage, encoding: int, ccsid: int) -> Phys
 
 
 def properties_of(folders: Iterable[Folder]) -> dict[str, str]:
-    """The properties that folders hold: those of `usr` by their own names, others by `folder.name`."""
+    """Return the properties in these folders: those of `usr` by their own names, others by `folder.name`."""
     return {
         prop.name if folder.name == USER_FOLDER and "." not in prop.name else f"{folder.name}.{prop.name}": prop.text
         for folder in folders
@@ -130,7 +134,7 @@ def properties_of(folders: Iterable[Folder]) -> dict[str, str]:
 
 
 def folders_of(properties: Mapping[str, str]) -> list[Folder]:
-    """The folders that hold these properties, the other way round."""
+    """Return the folders that hold these properties: the inverse of `properties_of`."""
     folders: dict[str, list[Property]] = {}
     for name, text in properties.items():
         folder, dot, own = name.partition(".")
@@ -141,7 +145,10 @@ def folders_of(properties: Mapping[str, str]) -> list[Folder]:
 
 
 def read_pairs(buffer: Buffer, at: int, end: int, codec: str) -> dict[str, str]:
-    """The names and values of an MQRFH's NameValueString at these bytes (IBM MQ, reason 2335). Raises WireError."""
+    """Return the names and values of an MQRFH's NameValueString at these bytes (IBM MQ, reason 2335).
+
+    Raises WireError.
+    """
     row = "MQRFH.name_value_string"
     text = _text(buffer[at:end], at, codec, row).partition("\0")[0]
     members: list[str] = []
@@ -149,7 +156,7 @@ def read_pairs(buffer: Buffer, at: int, end: int, codec: str) -> dict[str, str]:
     while place < len(text):
         found = _PAIR_MEMBER.match(text, place)
         if found is None:
-            raise WireError(row, at + len(text[:place].encode(codec)), "a quotation mark that nothing matches")
+            raise WireError(row, at + len(text[:place].encode(codec)), "unmatched quotation mark")
         quoted, plain = found.groups()
         members.append(plain if quoted is None else quoted.replace('""', '"'))
         place = found.end()
@@ -159,11 +166,11 @@ def read_pairs(buffer: Buffer, at: int, end: int, codec: str) -> dict[str, str]:
 
 
 def _codec(ccsid: int, context: Context, end: int) -> str:
-    """The Python codec of NameValueData; NameValueCCSID lies before byte `end`."""
+    """Return the Python codec of NameValueData; NameValueCCSID lies before byte `end`."""
     encoding = MQENC_BIG_ENDIAN if context.order == ">" else MQENC_LITTLE_ENDIAN
     codec = charset(_UTF_8 if ccsid == MQCCSI_UNDEFINED else ccsid, encoding)
     if codec is None:
-        raise WireError("MQRFH2.name_value_ccsid", end - 4, f"{ccsid} is no character set known here")
+        raise WireError("MQRFH2.name_value_ccsid", end - 4, f"unknown character set {ccsid}")
     return codec
 
 
@@ -175,11 +182,11 @@ def _text(raw: Buffer, at: int, codec: str, row: str) -> str:
 
 
 class _RefusedError(Exception):
-    """Well-formed, and yet no folder."""
+    """An error for XML that is well-formed but not a valid folder."""
 
 
 def _read_folder(raw: Buffer, at: int, codec: str, row: str) -> Folder | None:
-    """A folder of these bytes, which are at byte `at` of the message; None for one that is blank."""
+    """Return the folder in these bytes, which start at byte `at` of the message; None for a blank one."""
     text = _text(raw, at, codec, row).rstrip("\0 ")
     if not text:
         return None
@@ -201,7 +208,7 @@ def _read_folder(raw: Buffer, at: int, codec: str, row: str) -> Folder | None:
 
 
 class _Element:
-    """An element that is open."""
+    """An open element."""
 
     __slots__ = ("attributes", "is_group", "name", "text")
 
@@ -212,7 +219,7 @@ class _Element:
 
 
 class _Reader:
-    """Collects the properties of a folder, whose dotted names may take `room` characters."""
+    """A collector of a folder's properties; their dotted names may together take `room` characters."""
 
     def __init__(self, room: int) -> None:
         self.found: list[Property] = []
@@ -222,7 +229,7 @@ class _Reader:
         self._width = 0
 
     def document_type(self, *_: object) -> None:
-        raise _RefusedError("a document type, which no folder has")
+        raise _RefusedError("a folder must not have a document type")
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if self._open:
@@ -246,14 +253,14 @@ class _Reader:
     def _found(self, element: _Element, text: str) -> None:
         self._room -= self._width
         if self._room < 0:
-            raise _RefusedError(f"dotted names of more than {WIDEST} times the folder's bytes")
+            raise _RefusedError(f"the dotted names take more than {WIDEST} times the folder's bytes")
         name = ".".join([*(group.name for group in self._open[1:]), element.name])
         is_nil = element.attributes.get("xsi:nil") == "true"
         self.found.append(Property(name, None if is_nil else text, element.attributes.get("dt", STRING)))
 
 
 def _xml(folder: Folder) -> str:
-    """The folder's element. Raises ValueError."""
+    """Return the folder's element. Raises ValueError."""
     out = [f"<{_name(folder.name)}>"]
     groups: list[str] = []
     for prop in folder.properties:
@@ -278,12 +285,12 @@ def _element(name: str, prop: Property) -> str:
 
 def _name(name: str) -> str:
     if not _ELEMENT_NAME.fullmatch(name):
-        raise ValueError(f"{name[:80]!r} is no name of an element")
+        raise ValueError(f"{name[:80]!r} is not a valid element name")
     return name
 
 
 def _escaped(text: str) -> str:
     bad = _NO_CHARACTER.search(text)
     if bad:
-        raise ValueError(f"the character {bad[0]!r} is none of XML's")
+        raise ValueError(f"the character {bad[0]!r} is not allowed in XML")
     return text.translate(_ESCAPES)

@@ -1,4 +1,4 @@
-"""A message without its headers: what these say becomes fields and properties of the message.
+"""Removal of a message's headers: their contents become fields and properties of the message.
 
 | header | becomes |
 |---|---|
@@ -8,9 +8,9 @@
 | MQRFH2 | properties: of the folder `usr` by their own names, of others by `folder.name` or `folder.group.name` |
 | MQRFH | properties, by their own names |
 
-Format, Encoding and CodedCharSetId are then those of the data. Values of properties are text as it stands in the
-header, whatever its type; a property that has none is left out, and of a name given twice the last one counts.
-`original_length` is that of the data: where it counts headers behind the place where it was said, these are taken off.
+Format, Encoding and CodedCharSetId are then those of the data. Property values are the text in the header, whatever
+their type. A property without a value is left out; if a name occurs twice, the last value counts. `original_length` is
+that of the data: if it includes headers that follow the field's own header, their length is subtracted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ from app.wire import WireError
 from app.wire.kinds import Buffer
 
 LONGEST_HEADER: Final = 1 << 20
-"""Bytes of the longest header that is read for names and values: these take many times the bytes that they stand in."""
+"""Bytes of the longest header whose names and values are read: these take many times the memory of the header."""
 
 _EXTENSION_NAMES = (
     "struc_length",
@@ -48,15 +48,16 @@ _NAMES: Mapping[type[Header], tuple[str, ...]] = {
     MQXQH: ("remote_q_name", "remote_q_mgr_name"),
     MQDLH: ("reason", "dest_q_name", "dest_q_mgr_name"),
 }
-"""Rows that become properties."""
+"""Fields that become properties."""
 
 
 def unwrap(message: PhysicalMessage) -> PhysicalMessage:
-    """The message that stands behind the headers of one that is as its descriptor describes it, with the whole of the
-    buffer for its body. The body of the result is a slice of that one.
+    """Return the message after the headers of a message whose body still has them.
 
-    The five fields are the descriptor's own, initial for version 1, when an MQMDE may be honoured. Raises WireError;
-    its bytes are counted from the start of the body.
+    The new body is a slice of the old one.
+
+    The five grouping fields must be the descriptor's own (initial for version 1) for an MQMDE to be honoured. Raises
+    WireError; its byte offsets count from the start of the body.
     """
     return message if message.format not in HEADER_FORMATS else _unwrapped(message)
 
@@ -80,10 +81,10 @@ def _unwrapped(message: PhysicalMessage) -> PhysicalMessage:
 
 
 def _of_data(data: Data, links: Iterable[Link], size: int) -> Grouping:
-    """The five fields, of what is left of a buffer of so many bytes.
+    """Return the five fields for the data that is left of a buffer of `size` bytes.
 
-    An OriginalLength is "the length of the application message data" (IBM MQ, "OriginalLength"); whether that includes
-    headers depends on who has put them there.
+    An OriginalLength is "the length of the application message data" (IBM MQ, "OriginalLength"). Whether it includes
+    headers depends on the program that put them there.
     """
     said_at = max((link.end for link in links if isinstance(link.header, MQMDE)), default=0)
     counts_headers = data.grouping.original_length == size - said_at
@@ -91,10 +92,10 @@ def _of_data(data: Data, links: Iterable[Link], size: int) -> Grouping:
 
 
 def _extended(message: PhysicalMessage, buffer: memoryview) -> PhysicalMessage | None:
-    """What stands behind an MQMDE that is the only header; None for any other case, among them whatever is wrong.
+    """Return the message after an MQMDE that is the only header; None in any other case, including every error.
 
-    With version-1 descriptors each message of a group has one, so this is on the way of many, and takes the rows with
-    one `struct` call; `peel` is the authority, and what this is tested against.
+    With version-1 descriptors each message of a group has an MQMDE, so this runs for many messages and reads the fields
+    with one `struct` call. `peel` is the authority; tests compare this function with it.
     """
     found = HEADS.find(buffer, 0, message.encoding, message.ccsid)
     if found is None or len(buffer) < MQMDE.SIZE or grouping_of(message) != INITIAL:
@@ -136,10 +137,10 @@ def _extended(message: PhysicalMessage, buffer: memoryview) -> PhysicalMessage |
 
 
 def properties(buffer: Buffer, link: Link) -> dict[str, str]:
-    """The properties that one header gives a message. Raises WireError."""
+    """Return the properties that one header gives a message. Raises WireError."""
     header = link.header
     if isinstance(header, MQRFH | MQRFH2) and header.struc_length > LONGEST_HEADER:
-        why = f"{header.struc_length:,} bytes, at most {LONGEST_HEADER:,} are read"
+        why = f"{header.struc_length:,} bytes; the gateway reads at most {LONGEST_HEADER:,}"
         raise WireError(f"{type(header).__name__}.struc_length", link.at + 8, why)
     match header:
         case MQRFH2():
@@ -153,7 +154,7 @@ def properties(buffer: Buffer, link: Link) -> dict[str, str]:
 
 
 def _original(message: PhysicalMessage, descriptor: MQMD1) -> PhysicalMessage:
-    """The message with what the descriptor in an MQXQH says of it."""
+    """Return the message with the fields of the descriptor in an MQXQH."""
     return message._replace(
         msg_type=descriptor.msg_type,
         correl_id=descriptor.correl_id,

@@ -1,4 +1,4 @@
-"""IBM MQ's elementary types, and the constants that the gateway speaks of, by their names in `cmqc.h`."""
+"""IBM MQ's elementary types and the constants that the gateway uses, by their names in `cmqc.h`."""
 
 from typing import Annotated
 
@@ -53,7 +53,7 @@ MQPER_PERSISTENCE_AS_Q_DEF = 2
 
 MQCCSI_INHERIT = -2
 MQCCSI_UNDEFINED = 0
-"""Also MQCCSI_Q_MGR, the queue manager's own: a receiver is not told which."""
+"""Also MQCCSI_Q_MGR, the queue manager's own character set, which a receiver does not learn."""
 
 MQOL_UNDEFINED = -1
 MQ_NO_ID = bytes(24)
@@ -65,7 +65,7 @@ MQMF_LAST_SEGMENT = 4
 MQMF_MSG_IN_GROUP = 8
 MQMF_LAST_MSG_IN_GROUP = 16
 MQMF_REJECT_UNSUP_MASK = 0xFFF
-"""Message flags that a queue manager refuses when it does not know them."""
+"""Message flags that a queue manager refuses if it does not know them."""
 
 MQRC_MDE_ERROR = 2248
 MQRC_MSG_FLAGS_ERROR = 2249

@@ -1,8 +1,7 @@
 """How a structure is written: its byte order, and ASCII or EBCDIC.
 
-Nothing in a structure says so; what stands before it announces it, as an Encoding and a CodedCharSetId. Either may be
-left unsaid, or be a number not known here. The structure's own first eight bytes, its identifier and
-its version, tell both.
+The header or descriptor before a structure announces this as an Encoding and a CodedCharSetId. Either may be missing,
+or be an unknown number. The structure's own first eight bytes, its identifier and its version, show both.
 """
 
 from collections.abc import Iterable
@@ -16,33 +15,35 @@ from app.wire import Context, Layout
 from app.wire.kinds import PADDING, Buffer, Order
 
 ASCII: Final = "latin-1"
-"""Like EBCDIC a charset for a header's own names: what they may hold is the same in every ASCII, and in every EBCDIC,
-code page."""
+"""Like EBCDIC a charset for a header's own names: the characters allowed in them are the same in every ASCII code page,
+and in every EBCDIC code page."""
 
 ORDERS: Final[tuple[Order, ...]] = (">", "<")
 
 
 def written(encoding: int, ccsid: int) -> Context:
-    """How a program writes structures that has this Encoding and CodedCharSetId: high byte first and ASCII where these
-    do not say."""
+    """Return how a program with this Encoding and CodedCharSetId writes structures.
+
+    The default is big-endian and ASCII.
+    """
     return Context(integer_order(encoding) or ">", family(ccsid) or ASCII)
 
 
 def identifier(given: bytes) -> bytes:
-    """A message, correlation or group identifier in its 24 bytes: a shorter one is followed by zeros."""
+    """Return a message, correlation or group identifier in its 24 bytes: a shorter one is padded with zeros."""
     return given.ljust(len(MQ_NO_ID), b"\0")
 
 
 @lru_cache(maxsize=256)
 def family(ccsid: int) -> str | None:
-    """`ASCII` or `EBCDIC`; None for a CodedCharSetId that is not known to be either."""
+    """Return `ASCII` or `EBCDIC`; None for a CodedCharSetId that is not known to be either."""
     known = is_ebcdic(ccsid)
     return None if known is None else EBCDIC if known else ASCII
 
 
 @lru_cache(maxsize=256)
 def trimmed(raw: bytes, charset: str) -> str:
-    """A name in a row of fixed size, without its padding."""
+    """Return a name in a field of fixed size, without its padding."""
     return str(raw, charset).rstrip(PADDING)
 
 
@@ -50,7 +51,7 @@ L = TypeVar("L", bound=Layout)
 
 
 class Heads(Generic[L]):
-    """Some structures, to be told apart by their first eight bytes."""
+    """Recognition of structures by their first eight bytes."""
 
     def __init__(self, initial: Iterable[L]) -> None:
         self._heads = {
@@ -59,8 +60,10 @@ class Heads(Generic[L]):
         }
 
     def find(self, buffer: Buffer, at: int, encoding: int, ccsid: int) -> tuple[L, Context] | None:
-        """The initial values of the structure at byte `at`, and how it is written; None when it is none of these, or
-        not written as the Encoding and CodedCharSetId announce it."""
+        """Return the initial values of the structure at byte `at`, and how it is written.
+
+        Return None when it is none of these structures, or not written as the Encoding and CodedCharSetId announce it.
+        """
         found = self._heads.get(bytes(buffer[at : at + 8]))
         if found is None:
             return None

@@ -1,1 +1,1 @@
-"""MQTT, as far as the gateway reads and writes packets itself."""
+"""The MQTT packets that the gateway reads and writes itself."""

@@ -1,11 +1,12 @@
-"""A physical message in an MQTT publish: what its descriptor fields travel as.
+"""The MQTT envelope: how a publish carries a physical message and its descriptor fields.
 
-With MQTT 5 they are properties: the correlation data is CorrelId, and user properties hold the rest, of which
-`msg-type` makes a publish an envelope. Numbers are decimal, identifiers hexadecimal digits. User properties that are
-not in the table, and the content type, are the message's own properties; of a name given twice the last one counts.
+With MQTT 5 the descriptor fields are properties. The correlation data is the CorrelId; user properties hold the other
+fields. The user property `msg-type` makes a publish an envelope. Numbers are decimal; identifiers are hexadecimal
+digits. The content type and all user properties that are not in the table are the message's own properties. If a name
+occurs twice, the last value counts.
 
-Without properties the payload is an MQ image. Framings that need no descriptor (their bodies say everything) may also
-travel bare.
+Without properties the payload is an MQ image. Framings that need no descriptor (their bodies contain everything) may
+also be sent as plain payloads.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +34,7 @@ def _number(text: str) -> int:
 
 
 class _Field(NamedTuple):
-    """How one field is written and read as text, and the value it has when it is left out."""
+    """Name of a message field, its conversion from and to text, and the value that it has when it is left out."""
 
     field: str
     read: Callable[[str], Any]
@@ -59,7 +60,7 @@ _FIELDS = {
 }
 
 FIELD_NAMES = frozenset(_FIELDS)
-"""User properties that are descriptor fields, and so cannot be a message's own."""
+"""User properties that are descriptor fields and therefore cannot be a message's own properties."""
 
 LARGEST_ENVELOPE = PhysicalMessage(
     "",
@@ -75,7 +76,7 @@ LARGEST_ENVELOPE = PhysicalMessage(
     ccsid=_MQLONG[0],
     format="MQFORMAT",
 )
-"""A message whose envelope takes as many bytes as one without properties of its own can."""
+"""A message with the largest envelope that a message without properties of its own can have."""
 
 
 def read(
@@ -90,7 +91,7 @@ def read(
     if "msg_type" in fields:
         correl_id = given.correlation_data or b""
         if len(correl_id) > _CORREL_ID_SIZE:
-            why = f"{len(correl_id)} bytes, where a CorrelId has {_CORREL_ID_SIZE}"
+            why = f"{len(correl_id)} bytes; a CorrelId has at most {_CORREL_ID_SIZE}"
             raise TheirError("bad-envelope", "correlation data", -1, why)
         return PhysicalMessage(
             source,
@@ -108,15 +109,16 @@ def read(
             raise TheirError("bad-mq-image", error.row, error.at, error.why) from error
         return message._replace(properties=others) if others else message
     if framing.needs_descriptor:
-        why = f"a publish on {topic()!r} with neither a user property msg-type nor an MQ image as its payload"
+        why = f"the publish on {topic()!r} has no user property msg-type, and its payload is no MQ image"
         raise TheirError("no-envelope", "", -1, why)
     return PhysicalMessage(source, framing.name, body=payload, received_at=received_at, properties=others)
 
 
 def write(message: PhysicalMessage, version: Literal["5", "3.1.1"]) -> tuple[bytes, bytes | None]:
-    """The payload of a publish that carries a message, and its property section (None in 3.1.1).
+    """Return the payload of a publish that carries a message, and its property section (None in 3.1.1).
 
-    A message type of 0 means that there is no descriptor to send. Raises TheirError for a value that has no room.
+    A message type of 0 means that there is no descriptor to send. Raises TheirError for a value that does not fit its
+    field.
     """
     try:
         if version == "5":
@@ -127,7 +129,9 @@ def write(message: PhysicalMessage, version: Literal["5", "3.1.1"]) -> tuple[byt
 
 
 def overhead(version: Literal["5", "3.1.1"]) -> tuple[int, int | None]:
-    """The most bytes that `write` adds to a body without properties of its own, and the most of a property section."""
+    """Return the most bytes that `write` adds to a body without properties of its own, and the most bytes of a property
+    section (None in 3.1.1).
+    """
     if version == "5":
         return 0, len(properties.encode(_properties(LARGEST_ENVELOPE)))
     return IMAGE_OVERHEAD, None
@@ -152,7 +156,7 @@ def _sorted_out(given: PublishProperties) -> tuple[dict[str, Any], Mapping[str, 
         try:
             fields[known.field] = known.read(text)
         except ValueError:
-            raise TheirError("bad-envelope", name, -1, f"{text[:80]!r} is no {name}") from None
+            raise TheirError("bad-envelope", name, -1, f"{text[:80]!r} is not a valid {name}") from None
     if given.content_type is not None:
         others[CONTENT_TYPE] = given.content_type
     return fields, others or NO_PROPERTIES

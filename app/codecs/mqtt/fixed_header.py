@@ -1,10 +1,10 @@
-"""The MQTT fixed header, and how large a publish will be.
+"""The MQTT fixed header, and the size of a PUBLISH packet.
 
-Source: "WebSphere MQ Telemetry Transport fixed header", which describes MQTT 3.1 and holds unchanged for 3.1.1 and 5.
+Source: "WebSphere MQ Telemetry Transport fixed header", which describes MQTT 3.1 and is unchanged in 3.1.1 and 5.
 
-A length that takes more bytes than it needs is read, live and from captures alike: the document's way of decoding takes
-it, and MQTT 3.1.1 does not forbid it. MQTT 5 does (section 1.5.5), but no byte of a packet says in which version it was
-written, and the length is the same. What is written here always takes the fewest bytes.
+A remaining length that is encoded in more bytes than necessary is accepted, from connections and from captures. The
+document's algorithm for decoding accepts it, and MQTT 3.1.1 does not forbid it. MQTT 5 forbids it (section 1.5.5), but
+a packet does not state its version, and the value is the same. This module always writes the fewest bytes.
 """
 
 from enum import IntEnum
@@ -21,7 +21,7 @@ _LENGTH_LIMITS = (1 << 7, 1 << 14, 1 << 21, 1 << 28)
 
 
 class PacketType(IntEnum):
-    """Message types, by the mnemonics of the specification; 15 is AUTH in MQTT 5."""
+    """Message types by the specification's mnemonics; 15 is AUTH in MQTT 5."""
 
     RESERVED_0 = 0
     CONNECT = 1
@@ -51,13 +51,13 @@ class FixedHeader(Layout):
     remaining_length: Annotated[int, Varint()] = row("bytes of variable header and payload", default=0)
 
     def append(self, out: bytearray, context: Context = DEFAULT) -> None:
-        """As `Layout.append`. Raises WireError for what is reserved, too."""
+        """Append the header as `Layout.append` does. Raises WireError for reserved values, too."""
         require_defined(self, len(out))
         super().append(out, context)
 
 
 def require_defined(header: FixedHeader, at: int, *, mqtt_5: bool = False) -> None:
-    """Refuses the reserved message types and QoS 3 of a header at byte `at`. Raises WireError."""
+    """Refuse the reserved message types and QoS 3 of a header at byte `at`. Raises WireError."""
     if header.type in (PacketType.RESERVED_0, PacketType.RESERVED_15) and not (header.type and mqtt_5):
         why = "15 is reserved; in MQTT 5 it is AUTH" if header.type else "0 is reserved"
         raise WireError("FixedHeader.type", at, why)
@@ -66,13 +66,19 @@ def require_defined(header: FixedHeader, at: int, *, mqtt_5: bool = False) -> No
 
 
 def length_bytes(length: int) -> bytes:
-    """A remaining length, or any length that MQTT writes alike. Raises ValueError as `length_size` does."""
+    """Return a remaining length, or another variable byte integer, as bytes.
+
+    Raises ValueError as `length_size` does.
+    """
     last = length_size(length) - 1
     return bytes((length >> 7 * place & 0x7F) | (0x80 if place < last else 0) for place in range(last + 1))
 
 
 def length_size(length: int) -> int:
-    """Bytes of a remaining length. Raises ValueError outside 0 to `MAX_REMAINING_LENGTH`."""
+    """Return the number of bytes that a remaining length takes.
+
+    Raises ValueError outside 0 to `MAX_REMAINING_LENGTH`.
+    """
     if length >= 0:
         for size, limit in enumerate(_LENGTH_LIMITS, 1):
             if length < limit:
@@ -81,18 +87,20 @@ def length_size(length: int) -> int:
 
 
 def publish_size(topic: str, payload_size: int, qos: int, properties_size: int | None) -> int:
-    """Bytes of a whole PUBLISH packet.
+    """Return the number of bytes of a whole PUBLISH packet.
 
-    `properties_size` counts the properties without their length in front; None before MQTT 5, which has none. Raises
-    ValueError when no packet can be that large.
+    `properties_size` is the size of the properties without their length; None before MQTT 5, which has no properties.
+    Raises ValueError when no packet can be that large.
     """
     remaining = _variable_header_size(topic, qos, properties_size) + payload_size
     return 1 + length_size(remaining) + remaining
 
 
 def largest_payload(packet_limit: int, topic: str, qos: int, properties_size: int | None) -> int:
-    """The most bytes of payload that a PUBLISH of at most `packet_limit` bytes can carry; negative when not even an
-    empty one fits."""
+    """Return the most payload bytes that a PUBLISH of at most `packet_limit` bytes can carry.
+
+    The result is negative when not even an empty payload fits.
+    """
     remaining = max(min(packet_limit - 1 - size, limit - 1) for size, limit in enumerate(_LENGTH_LIMITS, 1))
     return remaining - _variable_header_size(topic, qos, properties_size)
 

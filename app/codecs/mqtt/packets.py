@@ -1,4 +1,4 @@
-"""Whole MQTT packets, and what a PUBLISH consists of.
+"""Splitting of bytes into MQTT packets, and the parts of a PUBLISH.
 
 Sources: "WebSphere MQ Telemetry Transport fixed header"; OASIS, MQTT Version 3.1.1 and 5.0, section 3.3.
 """
@@ -15,7 +15,7 @@ Version = Literal["5", "3.1.1"]
 
 
 class Packet(NamedTuple):
-    """A packet at byte `at`; what follows its fixed header is at bytes `start` to `end`."""
+    """A packet at byte `at`; the bytes from `start` to `end` follow its fixed header."""
 
     at: int
     header: FixedHeader
@@ -28,7 +28,10 @@ class Packet(NamedTuple):
 
 
 class Publish(NamedTuple):
-    """A publish: `properties` without their length in front, empty before MQTT 5; the payload is a slice."""
+    """The parts of a PUBLISH packet.
+
+    `properties` comes without its length and is empty before MQTT 5. The payload is a slice of the packet.
+    """
 
     topic: str
     properties: bytes
@@ -48,33 +51,37 @@ class _Properties(Layout):
 
 
 def packets(data: memoryview, version: Version | None = None) -> Iterator[Packet]:
-    """Whole packets, one behind the other, from the first byte to the last. AUTH is one where they are said to be of
-    MQTT 5. Raises WireError."""
+    """Yield the packets of a buffer that holds only whole packets.
+
+    AUTH is accepted when the version is MQTT 5. Raises WireError.
+    """
     at = 0
     while at < len(data):
         header, start = FixedHeader.decode(data, at)
         require_flags(header, at, version)
         end = start + header.remaining_length
         if end > len(data):
-            why = f"{header.remaining_length} bytes should follow, and {len(data) - start} do"
+            why = f"{header.remaining_length} bytes must follow, but only {len(data) - start} do"
             raise WireError("FixedHeader.remaining_length", len(data), why)
         yield Packet(at, header, start, end)
         at = end
 
 
 def require_flags(header: FixedHeader, at: int, version: Version | None = None) -> None:
-    """Type and flags of a packet that exists; DUP is let be, which MQTT 3.1 has on more packets than later versions.
+    """Check the type and the flags of a packet.
+
+    DUP is not checked: MQTT 3.1 uses it in more packets than later versions.
 
     Raises WireError.
     """
     require_defined(header, at, mqtt_5=version == "5")
     flags = 1 if header.type in _WITH_FLAG_1 else 0, 0
     if header.type != PacketType.PUBLISH and (header.qos, header.retain) != flags:
-        raise WireError("FixedHeader.qos", at, f"QoS and RETAIN are not those of {PacketType(header.type).name}")
+        raise WireError("FixedHeader.qos", at, f"wrong QoS or RETAIN flags for {PacketType(header.type).name}")
 
 
 def read_publish(data: memoryview, packet: Packet, version: Version) -> Publish:
-    """What a packet of type PUBLISH consists of. Its properties are not read. Raises WireError."""
+    """Return the parts of a PUBLISH packet. Its properties are not decoded. Raises WireError."""
     body = data[: packet.end]
     head, at = _Topic.decode(body, packet.start)
     topic, at = _taken(body, at, head.length, "PUBLISH.topic")
@@ -92,5 +99,5 @@ def read_publish(data: memoryview, packet: Packet, version: Version) -> Publish:
 
 def _taken(body: memoryview, at: int, size: int, name: str) -> tuple[bytes, int]:
     if size > len(body) - at:
-        raise WireError(name, at, f"{size:,} bytes, where {len(body) - at:,} are left in the packet")
+        raise WireError(name, at, f"{size:,} bytes, but only {len(body) - at:,} are left in the packet")
     return bytes(body[at : at + size]), at + size

@@ -1,7 +1,7 @@
 """The properties of an MQTT 5 PUBLISH packet.
 
-Source: OASIS, MQTT Version 5.0, sections 2.2.2 and 3.3.2.3. Read and written here rather than with paho-mqtt, whose
-property objects cost more than the rest of a message together.
+Source: OASIS, MQTT Version 5.0, sections 2.2.2 and 3.3.2.3. This module does not use paho-mqtt, because its property
+objects take more time than the rest of a message.
 """
 
 import struct
@@ -41,11 +41,11 @@ _PROPERTIES: dict[int, tuple[str, Callable[[bytes, int], int]]] = {
     0x23: ("topic_alias", lambda _, at: at + 2),
     USER_PROPERTY: ("user_property", _pair_end),
 }
-"""By identifier: the name, and what finds the end of a value that starts at a byte."""
+"""By identifier: the name of the property, and a function that returns the end of a value that starts at a byte."""
 
 
 class PublishProperties(NamedTuple):
-    """What the gateway uses of a publish's properties; the others are checked and left out."""
+    """The properties of a publish that the gateway uses; all others are checked and dropped."""
 
     correlation_data: bytes | None = None
     content_type: str | None = None
@@ -53,7 +53,7 @@ class PublishProperties(NamedTuple):
 
 
 def decode(properties: bytes) -> PublishProperties:
-    """Reads a whole property section, without the length in front of it. Raises WireError."""
+    """Read a whole property section, without the length in front of it. Raises WireError."""
     correlation_data = content_type = None
     user = []
     at, name = 0, "identifier"
@@ -70,19 +70,21 @@ def decode(properties: bytes) -> PublishProperties:
             elif identifier == CONTENT_TYPE:
                 content_type = str(properties[start + 2 : at], "utf-8")
         except KeyError:
-            raise WireError("properties", start - 1, f"{identifier:#04x} is no property of a publish") from None
+            raise WireError("properties", start - 1, f"{identifier:#04x} is not a property of PUBLISH") from None
         except IndexError:
             at = len(properties) + 1
         except UnicodeDecodeError as error:
             raise WireError(f"properties.{name}", start, f"not UTF-8: {error.reason}") from None
         if at > len(properties):
-            raise WireError(f"properties.{name}", start, "goes past the end of the properties")
+            raise WireError(f"properties.{name}", start, "the value goes past the end of the properties")
     return PublishProperties(correlation_data, content_type, tuple(user))
 
 
 def encode(properties: PublishProperties) -> bytes:
-    """The property section, without the length in front of it. Raises WireError for what MQTT has no room or no bytes
-    for: over 65,535 bytes, NUL, surrogates."""
+    """Return the property section, without the length in front of it.
+
+    Raises WireError for texts that MQTT cannot carry: more than 65,535 bytes, NUL, surrogates.
+    """
     out = bytearray()
     if properties.content_type is not None:
         out.append(CONTENT_TYPE)
@@ -103,11 +105,11 @@ def _text(name: str, text: str) -> bytes:
     except UnicodeEncodeError as error:
         raise WireError(f"properties.{name}", -1, f"not UTF-8: {error.reason}") from None
     if b"\0" in data:
-        raise WireError(f"properties.{name}", -1, "NUL may not stand in a text (section 1.5.4)")
+        raise WireError(f"properties.{name}", -1, "a text must not contain NUL (section 1.5.4)")
     return _string(name, data)
 
 
 def _string(name: str, data: bytes) -> bytes:
     if len(data) > _LONGEST:
-        raise WireError(f"properties.{name}", -1, f"{len(data):,} bytes, where 65,535 is the most")
+        raise WireError(f"properties.{name}", -1, f"{len(data):,} bytes; the maximum is 65,535")
     return struct.pack(">H", len(data)) + data

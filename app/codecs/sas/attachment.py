@@ -38,7 +38,7 @@ class AttachmentHeader(Layout):
 
 
 class Count(Layout):
-    """The message that tells how many sequenced messages carry an attachment; it does not count itself."""
+    """The message with the number of sequenced messages of an attachment; the count message itself is not included."""
 
     count: Int = row("number of messages that are associated with this attachment")
 
@@ -46,11 +46,11 @@ class Count(Layout):
 def read_header(
     body: Buffer, *, charset: str = "latin-1", encoding: int = 0, known: int = ALL
 ) -> tuple[MessageHeader, int]:
-    """What an attachment header says, and the dialects in which it says so.
+    """Return the contents of an attachment header, and the dialects in which it has these contents.
 
-    The dialects `known` of its source are tried first and all others only if none of those reads it. `encoding` is the
-    descriptor's (MQMD.Encoding), 0 where there is none. Raises WireError, with the reason in the dialect that came
-    furthest.
+    The source's `known` dialects are tried first; all others are tried only if the message cannot be read in any of
+    those. `encoding` is the descriptor's (MQMD.Encoding), 0 if there is none. Raises WireError with the reason for the
+    dialect in which the most bytes could be read.
     """
 
     def read(dialect: Dialect) -> AttachmentHeader | None:
@@ -70,14 +70,16 @@ def read_header(
 
 
 def _oddity(header: AttachmentHeader) -> tuple[bool, int]:
-    """Whether the message type is none that IBM MQ knows or leaves to applications, and its size: in the wrong byte
-    order, the small numbers that programs use are huge."""
+    """Return whether the message type is unusual (neither IBM MQ's nor in the range for applications), and its size.
+
+    In the wrong byte order, the small numbers that programs use are huge.
+    """
     is_usual = header.original_msg_type in MQ_MSG_TYPES or header.original_msg_type in APPLICATION_MSG_TYPES
     return not is_usual, abs(header.original_msg_type)
 
 
 def write_header(header: MessageHeader, dialect: Dialect, charset: str = "latin-1") -> bytes:
-    """The body of an attachment header message. Raises WireError for values that do not fit it."""
+    """Return the body of an attachment header message. Raises WireError for values that do not fit."""
     attachments = [
         Attachment(
             definition.kind,
@@ -101,8 +103,11 @@ def write_header(header: MessageHeader, dialect: Dialect, charset: str = "latin-
 
 
 def read_counts(body: Buffer) -> tuple[int, ...]:
-    """A message's body as a single numeric integer, big-endian and little-endian; empty when it cannot be a count,
-    since it has another size or is negative either way."""
+    """Return a message's body as a single numeric integer, big-endian and little-endian.
+
+    Return an empty tuple when it cannot be a count: its size is not 4 or 8 bytes, or it is negative in both byte
+    orders.
+    """
     if len(body) not in {4, 8}:
         return ()
     readings = int.from_bytes(body, "big", signed=True), int.from_bytes(body, "little", signed=True)
@@ -110,7 +115,7 @@ def read_counts(body: Buffer) -> tuple[int, ...]:
 
 
 def write_count(count: int, dialect: Dialect) -> bytes:
-    """The body of a count message. Raises WireError for a count that is no int."""
+    """Return the body of a count message. Raises WireError for a count that does not fit an int."""
     return Count(count).encode(dialect.context())
 
 
@@ -123,7 +128,7 @@ def _fault(header: AttachmentHeader) -> Fault | None:
 
 def attachment_fault(attachment: Attachment, path: str) -> Fault | None:
     if not isinstance(attachment.type, AttachmentKind):
-        return f"{path}type", f"{attachment.type} is no attachment type"
+        return f"{path}type", f"unknown attachment type {attachment.type}"
     return control_in(
         **{
             f"{path}qualifier1": attachment.qualifier1,

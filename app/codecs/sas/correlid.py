@@ -1,7 +1,7 @@
-"""Correlation identifiers: 16 bytes of an attachment, 4 of a sequence number, and 4 that mean nothing.
+"""Correlation identifiers: 16 bytes for an attachment, 4 for a sequence number, and 4 without meaning.
 
-Brokers differ in how much of the 24 bytes they carry and in what they put behind it, so what is missing is taken as
-zeros, and blanks as zeros too.
+Brokers transfer different numbers of the 24 bytes, and pad them differently. So missing bytes are read as zeros, and
+blanks are read as zeros, too.
 """
 
 from app.wire import WireError
@@ -14,7 +14,7 @@ _BLANKS = b"    "
 
 
 def split(correl_id: bytes) -> tuple[bytes, int]:
-    """The 16-byte key and the sequence number, read big-endian; 0 for a correlid without one."""
+    """Return the 16-byte key and the big-endian sequence number; 0 for a correlid without a sequence number."""
     key, sequence = correl_id[:KEY_SIZE], correl_id[KEY_SIZE:COMPARED_SIZE]
     if len(key) < KEY_SIZE:
         key = key.ljust(KEY_SIZE, b"\0")
@@ -24,21 +24,23 @@ def split(correl_id: bytes) -> tuple[bytes, int]:
 
 
 def join(key: bytes, sequence: int) -> bytes:
-    """The 24-byte correlid of an attachment's message. Raises WireError for a key that is not 16 bytes long, or a
-    sequence number that does not fit four."""
+    """Return the 24-byte correlid of an attachment's message.
+
+    Raises WireError for a key that is not 16 bytes long, or a sequence number that does not fit in 4 bytes.
+    """
     if len(key) != KEY_SIZE:
-        raise WireError("correlid", 0, f"a key of {len(key)} bytes, where {KEY_SIZE} belong")
+        raise WireError("correlid", 0, f"the key has {len(key)} bytes; it must have {KEY_SIZE}")
     if not 0 <= sequence < 1 << 32:
-        raise WireError("correlid", KEY_SIZE, f"the sequence number {sequence} does not fit four bytes")
+        raise WireError("correlid", KEY_SIZE, f"the sequence number {sequence} does not fit in 4 bytes")
     return key + sequence.to_bytes(4, "big") + bytes(SIZE - COMPARED_SIZE)
 
 
 def compared(correl_id: bytes) -> bytes:
-    """The 20 bytes by which correlids are compared, blanks among the last four of them taken as zeros."""
+    """Return the 20 bytes by which correlids are compared; blanks in the last four bytes are replaced with zeros."""
     key, sequence = split(correl_id)
     return key + sequence.to_bytes(COMPARED_SIZE - KEY_SIZE, "big")
 
 
 def matches(one: bytes, other: bytes) -> bool:
-    """Whether two correlids are the same in the 20 bytes that count."""
+    """Tell whether two correlids have the same 20 significant bytes."""
     return compared(one) == compared(other)

@@ -1,7 +1,7 @@
 """The sequenced messages of a data set: its definition, its variables and its observations.
 
-Each begins with a type identifier. Variables and observations may span messages; what follows the type identifiers is
-then one stream. Indexes and integrity constraints are in `app.codecs.sas.indexes`.
+Each begins with a type identifier. Variables and observations may span messages: the bytes after the type identifiers
+are then one stream. Indexes and integrity constraints are in `app.codecs.sas.indexes`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ OBSERVATION_LIMIT = 1 << 48
 DOUBLE_SIZE = 8
 
 LONGEST_VARIABLE = 4096
-"""Bytes of the longest definition of a variable that is read. SAS's names have 32 characters, its labels 256."""
+"""Bytes of the longest definition of a variable that is read. SAS names have at most 32 characters, labels 256."""
 
 _NUMERIC_TYPES = {b"\1", b"1", "1".encode("cp037")}
 
@@ -65,7 +65,7 @@ class Variable(Layout):
 
     @property
     def is_numeric(self) -> bool:
-        """Whether the values are doubles. The type is the number 1 or, from some senders, the digit."""
+        """Whether the values are doubles. The type is the number 1; some senders write the digit."""
         return self.type in _NUMERIC_TYPES
 
 
@@ -84,20 +84,23 @@ class ObservationMessage(Layout):
 
 
 def message_kind(body: Buffer, mask: int) -> MessageKind:
-    """What a sequenced message of a data set holds. Raises WireError when it does not begin with a type identifier in
-    the byte order of a dialect of the set."""
+    """Return the kind of a data set's sequenced message.
+
+    Raises WireError when it does not begin with a type identifier in the byte order of one of these dialects.
+    """
     if len(body) >= TYPE_SIZE:
         for order in {dialect.order for dialect in members(mask)}:
             kind = int.from_bytes(body[:TYPE_SIZE], "big" if order == ">" else "little")
             if 1 <= kind <= len(MessageKind):
                 return MessageKind(kind)
-    raise WireError("type", 0, f"{bytes(body[:TYPE_SIZE]).hex().upper() or 'nothing'} is no type identifier")
+    raise WireError("type", 0, f"unknown type identifier {bytes(body[:TYPE_SIZE]).hex().upper() or '(empty)'}")
 
 
 def read_definition(body: Buffer, mask: int, charset: str = "latin-1") -> tuple[DataSetDefinition, int]:
-    """A data set's definition, and the dialects in which the message says so.
+    """Return a data set's definition, and the dialects in which the message has these contents.
 
-    They have the frame of one of the set; their NUL rule may be another than the header's. Raises WireError.
+    These agree in byte order, width and alignment with one of the given dialects; their NUL rule may differ from the
+    header's. Raises WireError.
     """
 
     def attempt(dialect: Dialect) -> DataSetDefinition | None:
@@ -114,15 +117,16 @@ def read_definition(body: Buffer, mask: int, charset: str = "latin-1") -> tuple[
 
 
 def write_definition(definition: DataSetDefinition, dialect: Dialect, charset: str = "latin-1") -> bytes:
-    """The body of a data set definition message. Raises WireError."""
+    """Return the body of a data set definition message. Raises WireError."""
     return definition.encode(dialect.context(charset))
 
 
 def read_variables(
     bodies: Sequence[Buffer], count: int, mask: int, charset: str = "latin-1"
 ) -> tuple[tuple[Variable, ...], int]:
-    """The `count` variables of a data set from its messages of variable definitions, and the dialects in which they
-    say so; a definition may span messages. Raises WireError."""
+    """Return the `count` variables of a data set, and the dialects in which its variable definition messages define
+    them. A definition may span messages. Raises WireError.
+    """
     least = count * least_size(Variable.ROWS, Context(nul="absent"))
     total = sum(map(len, bodies)) - TYPE_SIZE * len(bodies)
     if not 0 <= least <= total <= count * LONGEST_VARIABLE:
@@ -133,14 +137,15 @@ def read_variables(
 def write_variables(
     variables: Iterable[Variable], dialect: Dialect, charset: str = "latin-1", limit: int = MESSAGE_LIMIT
 ) -> Iterator[bytes]:
-    """The bodies of a data set's variable definition messages: whole definitions, at most `limit` bytes each.
+    """Yield the bodies of a data set's variable definition messages: whole definitions, at most `limit` bytes each.
 
-    Raises WireError for values that do not fit, and for a definition that is longer than a message."""
+    Raises WireError for values that do not fit, and for a definition that is longer than a message.
+    """
     return write_entries(MessageKind.VARIABLES, variables, dialect, charset, limit)
 
 
 class Bodies(Protocol):
-    """Bodies of messages, which can be gone through several times."""
+    """Message bodies that can be iterated several times."""
 
     def __len__(self) -> int: ...
 
@@ -148,7 +153,7 @@ class Bodies(Protocol):
 
 
 class ObservationBlocks:
-    """The rows of a data set, one block for each of its messages of observations; a row may span blocks."""
+    """The rows of a data set, one block for each of its observation messages; a row may span blocks."""
 
     def __init__(self, bodies: Bodies, *, all_typed: bool) -> None:
         self._bodies, self._all_typed = bodies, all_typed
@@ -159,11 +164,11 @@ class ObservationBlocks:
 
 
 def observation_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int) -> ObservationBlocks:
-    """The rows of a data set, from its messages of observations.
+    """Return the rows of a data set, from its observation messages.
 
-    Every message begins with a type identifier or, with some senders, only the first one does: the number of
-    observations decides. Where the sender does not know that number (-1), it follows from the bytes. Raises WireError
-    for bytes that are not so many whole observations.
+    Every message begins with a type identifier, but some senders write it only in the first one: the number of
+    observations shows which. If the sender does not know that number (-1), it follows from the number of bytes. Raises
+    WireError when the bytes are not exactly that many whole observations.
     """
     size, are_typed = 0, []
     for body in bodies:
@@ -177,15 +182,18 @@ def observation_blocks(bodies: Bodies, definition: DataSetDefinition, mask: int)
     found = max(0, size - TYPE_SIZE * (len(bodies) if all_typed else 1))
     expected = "whole rows" if definition.observations < 0 else f"{definition.observations} rows"
     raise WireError(
-        "ObservationMessage.data", size, f"{found} bytes, where {expected} of {definition.obs_length} bytes belong"
+        "ObservationMessage.data", size, f"{found} bytes instead of {expected} of {definition.obs_length} bytes"
     )
 
 
 def write_observations(
     rows: Iterable[Buffer], obs_length: int, dialect: Dialect, limit: int = MESSAGE_LIMIT
 ) -> Iterator[bytes]:
-    """The bodies of a data set's observation messages, of at most `limit` bytes and whole rows; only a row that does
-    not fit a message of its own is cut. Each buffer of `rows` holds any number of whole rows. Raises WireError."""
+    """Yield the bodies of a data set's observation messages: whole rows, at most `limit` bytes each.
+
+    Only a row that is too long for one message is split. Each buffer of `rows` holds any number of whole rows. Raises
+    WireError.
+    """
     room = limit - TYPE_SIZE
     if obs_length < 1 or room < 1:
         raise WireError("ObservationMessage.data", 0, f"rows of {obs_length} bytes in messages of {limit}")
@@ -195,7 +203,7 @@ def write_observations(
     used = 0
     for block in rows:
         if len(block) % obs_length:
-            raise WireError("ObservationMessage.data", used, f"{len(block)} bytes are no rows of {obs_length}")
+            raise WireError("ObservationMessage.data", used, f"{len(block)} bytes are not whole rows of {obs_length}")
         view, at = memoryview(block), 0
         while at < len(view):
             piece = view[at : at + room - used]

@@ -1,17 +1,17 @@
-"""What the specification leaves to the sender, and how it is found out.
+"""Dialects: the choices that the specification leaves to the sender, and their detection.
 
 A dialect is one of 2 byte orders, 2 widths of a C long, 4 NUL rules and packed or aligned numbers: 32 in all. Two more
-choices need no dialect, since each is recognised on the spot: whether an absent collating sequence has length 0 or,
-as the layout for TIB/Rendezvous has it, length 1 (`app.wire.Text.or_one`), and whether "numeric integer" has 4 or 8
-bytes (by the size of its message).
+choices are not part of the dialect, since each message shows them. An absent collating sequence has length 0 or, in the
+layout for TIB/Rendezvous, length 1 (`app.wire.Text.or_one`). A "numeric integer" has 4 or 8 bytes (by the size of its
+message).
 
-Nothing in a message names its dialect. A message is read in every dialect that is still possible, and a reading counts
-only if it takes every byte, has no control characters in its texts and keeps its numbers in range. Readings that
-survive nearly always mean the same; where they do not, preference decides (`preferred`).
+No message states its dialect. A message is read in every dialect that is still possible. A reading counts only if it
+consumes every byte, has no control characters in its texts, and its numbers are in range. The readings that remain
+nearly always agree; if they do not, preference decides (`preferred`).
 
-A set of dialects is a bit mask: bit n stands for `DIALECTS[n]`. Byte order, width and alignment (a *frame*) hold for
-everything a sender writes, but he may end the strings of a header and those of a data set differently. So a set that
-was found on one type of message is carried to the next by its frames (`frames`).
+A set of dialects is a bit mask: bit n stands for `DIALECTS[n]`. Byte order, width and alignment (together a *frame*)
+are the same in everything a sender writes. But the NUL rule of a header may differ from that of a data set. So a set
+that was detected from one type of message is widened by its frames for the next (`frames`).
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ _FRAME = (1 << _NULS_A_FRAME) - 1
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a sender writes numbers and ends strings; the fields are those of `app.wire.Context`."""
+    """A sender's way to write numbers and to end strings; the fields are those of `app.wire.Context`."""
 
     order: Order = ">"
     long: Long = 4
@@ -40,19 +40,21 @@ class Dialect:
 
     @property
     def name(self) -> str:
-        """Such as `big-4-excluded-packed`."""
+        """The name, such as `big-4-excluded-packed`."""
         return f"{_ORDER_WORDS[self.order]}-{self.long}-{self.nul}-{'aligned' if self.aligned else 'packed'}"
 
     @classmethod
     def parse(cls, name: str) -> "Dialect":
-        """The dialect of a name. Raises ValueError."""
+        """Return the dialect of a name. Raises ValueError."""
         try:
             return _BY_NAME[name]
         except KeyError:
-            raise ValueError(f"{name!r} is no dialect; one is {DIALECTS[0].name!r}") from None
+            raise ValueError(
+                f"unknown dialect {name!r}; write {{big|little}}-{{4|8}}-{{{'|'.join(NUL_RULES)}}}-{{packed|aligned}}"
+            ) from None
 
     def context(self, charset: str = "latin-1") -> Context:
-        """The dialect together with a character set, for the layouts."""
+        """Return the dialect together with a character set, as a context for the layouts."""
         return _context(self, charset)
 
 
@@ -68,7 +70,7 @@ DIALECTS: tuple[Dialect, ...] = tuple(
     for order in cast("tuple[Order, ...]", (">", "<"))
     for nul in NUL_RULES
 )
-"""All dialects, the most likely first: packed, long of 4 bytes, big-endian, a NUL that the length does not count."""
+"""All dialects, the most likely first: packed, a long of 4 bytes, big-endian, a NUL that the length does not count."""
 
 ALL: int = (1 << len(DIALECTS)) - 1
 """The set of all dialects."""
@@ -81,7 +83,7 @@ _ENCODING_ORDERS: dict[int, Order] = {1: ">", 2: "<"}
 
 
 def members(mask: int) -> Iterator[Dialect]:
-    """The dialects of a set, the most likely first."""
+    """Yield the dialects of a set, the most likely first."""
     while mask:
         bit = mask & -mask
         yield DIALECTS[bit.bit_length() - 1]
@@ -89,22 +91,22 @@ def members(mask: int) -> Iterator[Dialect]:
 
 
 def mask_of(*dialects: Dialect) -> int:
-    """The set of these dialects."""
+    """Return the set of these dialects."""
     return sum({_BITS[dialect] for dialect in dialects})
 
 
 def with_order(mask: int, order: Order) -> int:
-    """The dialects of a set that have this byte order."""
+    """Return the dialects of a set that have this byte order."""
     return mask & _BY_ORDER[order]
 
 
 def with_nul(mask: int, nul: Nul) -> int:
-    """The dialects of a set that have this NUL rule."""
+    """Return the dialects of a set that have this NUL rule."""
     return mask & _BY_NUL[nul]
 
 
 def frames(mask: int) -> int:
-    """All dialects that agree with one of a set in byte order, width and alignment, whatever their NUL rule."""
+    """Return all dialects that agree with one of a set in byte order, width and alignment, with any NUL rule."""
     widened = 0
     for shift in range(0, len(DIALECTS), _NULS_A_FRAME):
         if mask >> shift & _FRAME:
@@ -113,16 +115,18 @@ def frames(mask: int) -> int:
 
 
 def narrow(known: int, found: int) -> int:
-    """What is known of a source after one more message: what both sets allow, or the newer where they disagree."""
+    """Return the dialects of a source after one more message: the intersection of both sets, or the newer set if it
+    is empty.
+    """
     return known & found or found
 
 
 def preferred(mask: int, encoding: int = 0, known: int = 0) -> Dialect:
-    """The dialect to believe of a set.
+    """Return the preferred dialect of a set.
 
-    First counts the byte order that the message's descriptor gives for integers (`encoding`, the MQMD's: 1 in its
-    lowest four bits is big-endian, 2 little-endian), then the dialects `known` of this source, then the order of
-    `DIALECTS`. Raises ValueError for the empty set.
+    The criteria are, in this order: the byte order that the message's descriptor gives for integers (`encoding`, the
+    MQMD's: 1 in its lowest four bits is big-endian, 2 little-endian), the dialects `known` of this source, and the
+    order of `DIALECTS`. Raises ValueError for the empty set.
     """
     if not mask & ALL:
         raise ValueError("no dialect to choose from")
@@ -130,7 +134,7 @@ def preferred(mask: int, encoding: int = 0, known: int = 0) -> Dialect:
 
 
 def _believed(mask: int, encoding: int, known: int) -> int:
-    """The dialects of a set to choose from, by what the descriptor says and by those known of the source."""
+    """Return the dialects of a set that agree with the descriptor and with those known of the source, where any do."""
     order = _ENCODING_ORDERS.get(encoding & 0xF)
     for preference in (_BY_ORDER[order] if order else 0, known):
         mask = mask & preference or mask
@@ -145,10 +149,12 @@ def survey(
     known: int = 0,
     oddity: Callable[[T], Any] = lambda _meaning: 0,
 ) -> tuple[T, int] | None:
-    """What a message means, and the dialects of a set in which it means that; None if it cannot be read in any.
+    """Return the meaning of a message, and the dialects of a set in which it has this meaning.
 
-    Of several meanings that neither `encoding` nor `known` tells apart, the one of the least `oddity` is believed, and
-    of those that are alike in it the one in the most likely dialect.
+    Return None if it cannot be read in any.
+
+    If neither `encoding` nor `known` decides between several meanings, the meaning with the least `oddity` is returned;
+    among equals, the one in the most likely dialect.
     """
     meanings: list[tuple[T, int]] = []
     for dialect in members(mask):
@@ -171,8 +177,11 @@ def survey(
 def furthest(
     explain: Callable[[Dialect], tuple[int, WireError]], mask: int, *, encoding: int = 0, known: int = 0
 ) -> WireError:
-    """Why a message cannot be read in any dialect of a set: the reason in the one that comes furthest, by preference
-    among equals. `explain` gives how far a dialect comes, and the reason."""
+    """Return the error for a message that cannot be read in any dialect of a set.
+
+    It is the error in the dialect in which the most bytes could be read, the preferred one among equals. `explain`
+    returns for a dialect how far the message could be read, and the error.
+    """
     refusals = {dialect: explain(dialect) for dialect in members(mask)}
     reach = max(refusal[0] for refusal in refusals.values())
     best = preferred(mask_of(*(d for d, refusal in refusals.items() if refusal[0] == reach)), encoding, known)

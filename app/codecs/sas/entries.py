@@ -1,4 +1,4 @@
-"""Messages of a data set that hold a type identifier and then entries: variables and indexes."""
+"""Messages of a data set that hold a type identifier followed by entries: variables and indexes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
@@ -13,10 +13,10 @@ from app.wire.kinds import Buffer
 M = TypeVar("M", bound=Layout)
 
 TYPE_SIZE: Final = 4
-"""Bytes of the type identifier."""
+"""Size of the type identifier in bytes."""
 
 MESSAGE_LIMIT: Final = 32_000
-"""Bytes of a message that is written, unless something else is asked for; the specification says "32K"."""
+"""Default limit for the bytes of a written message; the specification says "32K"."""
 
 
 def read_entries(
@@ -28,10 +28,10 @@ def read_entries(
     check: Check[M],
     count: int | None = None,
 ) -> tuple[tuple[Any, ...], int]:
-    """The entries (the row `row` of each message) and the dialects in which all messages together say so.
+    """Return the entries (the row `row` of each message) and the dialects in which all messages together have them.
 
-    What follows the type identifiers is one stream, so that an entry may span messages. Numbers that are aligned may
-    be so within their message, which has to be tried. Raises WireError.
+    The bytes after the type identifiers are one stream, so an entry may span messages. Aligned numbers may be aligned
+    within their own message instead; this is tried, too. Raises WireError.
     """
     if not bodies:
         return (), mask
@@ -42,7 +42,7 @@ def read_entries(
         found = len(getattr(message, row))
         if fault is not None or count is None or found == count:
             return fault
-        return row if found < count else f"{row}[{count}]", f"{found} of them, where {count} belong"
+        return row if found < count else f"{row}[{count}]", f"found {found}, expected {count}"
 
     def attempt(dialect: Dialect) -> tuple[Any, ...] | None:
         context = dialect.context(charset)
@@ -76,7 +76,10 @@ def _separately(
 def write_entries(
     kind: MessageKind, entries: Iterable[Layout], dialect: Dialect, charset: str, limit: int
 ) -> Iterator[bytes]:
-    """Bodies of whole entries, at most `limit` bytes each. Raises WireError for an entry that no body has room for."""
+    """Yield bodies of whole entries, at most `limit` bytes each.
+
+    Raises WireError for an entry that is longer than a body.
+    """
     context = dialect.context(charset)
     head = kind.to_bytes(TYPE_SIZE, "big" if dialect.order == ">" else "little")
     out = bytearray(head)
@@ -88,6 +91,6 @@ def write_entries(
             out = bytearray(head)
             entry.append(out, context)
         if len(out) > limit:
-            raise WireError(type(entry).__name__, 0, f"{len(out)} bytes, where a message has room for {limit}")
+            raise WireError(type(entry).__name__, 0, f"{len(out)} bytes do not fit in a message of {limit}")
     if len(out) > TYPE_SIZE:
         yield bytes(out)

@@ -1,11 +1,11 @@
 """The sequenced messages of an external file: its description first, then its records.
 
-Records are a stream: the payloads of the messages in sequence. Most senders begin every message with a record, but a
-record that is too large spans messages, and nothing forbids that any record does.
+Records are a stream: the payloads of the messages in sequence. Most senders begin every message with a new record. But
+a record that is too large spans messages, and the specification allows this for any record.
 
-The note that strings are null terminated stands beside the header, not beside the records. Records are written
-without a NUL. A sender who puts one after each record of any file, or one that the length counts after each record of
-a text file, is recognised (`detect`).
+The specification says of the header that its strings are null terminated; it does not say so of the records. The
+gateway writes records without a NUL. When reading, it also recognises senders that write a NUL after each record: after
+the length's bytes in any file, or included in the length in a text file (`detect`).
 """
 
 import struct
@@ -20,7 +20,7 @@ from app.wire import Layout, WireError, row
 from app.wire.kinds import Buffer, Nul, Order, number_code
 
 DETECTION_PREFIX = 1 << 16
-"""Bytes of records that `detect` looks at before it looks at all."""
+"""Bytes of records that `detect` examines before it examines all."""
 
 _INT_LIMIT = 1 << 31
 _SIZES = 1 << 32
@@ -29,8 +29,10 @@ _RECORD_NULS: tuple[Nul, ...] = ("absent", "excluded")
 
 
 class FileDescription(NamedTuple):
-    """The first sequenced message of a file. `filesize` is what the sender says, modulo 2^32 in a message of 8 bytes;
-    whether it counts the ends of lines is his affair."""
+    """The first sequenced message of a file.
+
+    `filesize` is the sender's number, modulo 2^32 in a message of 8 bytes; senders may or may not count line ends.
+    """
 
     lrecl: int
     filesize: int
@@ -38,20 +40,20 @@ class FileDescription(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """The records of a file, counted as they are read: how many, their bytes together, and those of the longest."""
+    """Running totals of a file's records: their number, their size in bytes, and the size of the longest."""
 
     count: int = 0
     size: int = 0
     longest: int = 0
 
     def add(self, length: int) -> None:
-        """Count a record of so many bytes."""
+        """Count a record of `length` bytes."""
         self.count += 1
         self.size += length
         self.longest = max(self.longest, length)
 
     def of(self, records: Iterable[Buffer]) -> Iterator[Buffer]:
-        """Count the records that are passed on."""
+        """Yield the records, and count them."""
         for record in records:
             self.add(len(record))
             yield record
@@ -60,17 +62,17 @@ class Tally:
 def contradictions(description: FileDescription, tally: Tally) -> tuple[str, ...]:
     """Return a sentence for each number of a file's description that its records contradict.
 
-    A size may or may not count the ends of lines (of 1, 2 or 4 bytes, the last line ended or not), or be that of
-    records filled up to the record length. Zero says nothing. Sizes are compared modulo 2^32.
+    A size may or may not include the line ends (of 1, 2 or 4 bytes, with or without one after the last line), or may be
+    that of records padded to the record length. Zero means unknown. Sizes are compared modulo 2^32.
     """
     lrecl, filesize = description
     found = []
     ends = [tally.count * width for width in (0, 1, 2, 4)] + [(tally.count - 1) * width for width in (1, 2, 4)]
     possible = {tally.size + end for end in ends} | {tally.count * lrecl}
     if filesize and filesize % _SIZES not in {size % _SIZES for size in possible}:
-        found.append(f"the sender announced {filesize} bytes, and {tally.size} came in {tally.count} records")
+        found.append(f"the sender announced {filesize} bytes, but {tally.size} were received in {tally.count} records")
     if lrecl and tally.longest > lrecl:
-        found.append(f"the sender announced records of at most {lrecl} bytes, and the longest has {tally.longest}")
+        found.append(f"the sender announced records of at most {lrecl} bytes, but the longest has {tally.longest}")
     return tuple(found)
 
 
@@ -82,10 +84,10 @@ class FileDescriptionMessage(Layout):
 
 
 def read_file_description(body: Buffer, mask: int) -> tuple[FileDescription, int]:
-    """A file's record length and size, and the dialects of the set in which the message says so.
+    """Return a file's record length and size, and the dialects of the set in which the message has these contents.
 
-    The message has 8 or 16 bytes whatever the width of a long. Where the byte order is not known, the smaller record
-    length is believed. Raises WireError.
+    The message has 8 or 16 bytes, whatever the width of a long. If the byte order is unknown, the smaller record length
+    is taken. Raises WireError.
     """
     if len(body) not in {8, 16}:
         raise WireError("FileDescriptionMessage", len(body), "two numeric integers have 8 or 16 bytes")
@@ -102,7 +104,10 @@ def read_file_description(body: Buffer, mask: int) -> tuple[FileDescription, int
 
 
 def write_file_description(description: FileDescription, dialect: Dialect) -> bytes:
-    """The body of a file's first sequenced message; the size modulo 2^32 where a long has 4 bytes. Raises WireError."""
+    """Return the body of a file's first sequenced message.
+
+    The size is modulo 2^32 if a long has 4 bytes. Raises WireError.
+    """
     lrecl, filesize = description
     if dialect.long == 4:
         filesize = (filesize + _INT_LIMIT) % (2 * _INT_LIMIT) - _INT_LIMIT
@@ -110,11 +115,11 @@ def write_file_description(description: FileDescription, dialect: Dialect) -> by
 
 
 def spans(parts: Iterable[Buffer], dialect: Dialect, *, is_whole: bool = True) -> Iterator[tuple[int, int, int, bool]]:
-    """Where the records of a file lie in the payloads of its messages.
+    """Yield the positions of a file's records in the payloads of its messages.
 
-    Yields (index of the part, first byte in it, number of bytes, whether the record ends there); a record that spans
-    parts gives a span in each that holds some of it. Raises WireError, at a byte of the joined payloads, for a length
-    that is negative, a NUL that is not there, and, where the parts are the whole file, a record that they do not end.
+    Each item is (index of the part, first byte in it, number of bytes, whether the record ends there). A record that
+    spans parts gives one item for each part that holds some of it. Raises WireError, with a byte offset in the joined
+    payloads, for a negative length, a missing NUL and, if the parts are the whole file, an incomplete last record.
     """
     record = _Record(dialect)
     size, unpack, nul, nul_if_empty = record.size, record.unpack, record.nul, record.nul_if_empty
@@ -142,10 +147,10 @@ def spans(parts: Iterable[Buffer], dialect: Dialect, *, is_whole: bool = True) -
 
 
 class _Record:
-    """The record in progress where parts end in the middle of one; slow and exact.
+    """The current record, if parts end inside of one; slow and exact.
 
-    `before` counts the bytes of earlier parts, `head` holds what has come of a length, `left` is how much of the data
-    is still to come, and `due` tells that the NUL behind it is.
+    `before` is the number of bytes in earlier parts, `head` the bytes of a length read so far, `left` the number of
+    data bytes still to come. `due` is whether a NUL must follow the data.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -162,15 +167,20 @@ class _Record:
         return not (self.left or self.due or self.head)
 
     def step(self, part: Buffer, at: int) -> tuple[int, int, bool, int]:
-        """Takes some of a part from byte `at` on: the first byte and the number of bytes of data, whether the record's
-        data end there, and the byte behind."""
+        """Consume some of a part from byte `at` on.
+
+        Return the first byte and the number of bytes of data, whether the record's data end there, and the next byte to
+        read.
+        """
         if self.left:
             length = min(self.left, len(part) - at)
             self.left -= length
             return at, length, not self.left, at + length
         if self.due:
             if part[at]:
-                raise WireError("Record.data", self.before + at, f"a NUL belongs behind a record, not {part[at]:02X}")
+                raise WireError(
+                    "Record.data", self.before + at, f"expected a NUL after the record, found {part[at]:02X}"
+                )
             self.due = False
             return at, 0, False, at + 1
         return self._take_length(part, at)
@@ -186,7 +196,7 @@ class _Record:
             return at, 0, False, end
         (length,) = self.unpack(self.head)
         if length < self.counted:
-            raise WireError("Record.length", self.before + end - self.size, f"a length of {length}")
+            raise WireError("Record.length", self.before + end - self.size, f"invalid length {length}")
         self.head = b""
         self.left = length - self.counted
         self.due = self.nul if self.left else self.nul_if_empty
@@ -195,12 +205,13 @@ class _Record:
     def finish(self) -> None:
         if not self.is_between:
             missing = self.left + self.due or self.size - len(self.head)
-            raise WireError("Record.data", self.before, f"the file ends {missing} bytes before its last record does")
+            raise WireError("Record.data", self.before, f"the last record is incomplete: {missing} bytes are missing")
 
 
 def records(parts: Iterable[Buffer], dialect: Dialect) -> Iterator[Buffer]:
-    """The records of a file from the payloads of its messages, each a slice of its part; only a record that spans parts
-    is joined. Raises WireError as `spans` does."""
+    """Yield the records of a file from the payloads of its messages, each a slice of its part; only a record that
+    spans parts is joined. Raises WireError as `spans` does.
+    """
     held: Buffer = b""
 
     def hold(part: Buffer) -> Buffer:
@@ -221,19 +232,22 @@ def records(parts: Iterable[Buffer], dialect: Dialect) -> Iterator[Buffer]:
 
 
 def detect(parts: Callable[[], Iterable[Buffer]], mask: int, *, text: bool = False) -> Dialect:
-    """The dialect of a file's records, one of the frames of a set and with the NUL rule of the records.
+    """Return the dialect of a file's records: a frame of the set, with the NUL rule of the records.
 
-    `parts` gives the payloads of the file's messages, from the first on, each time it is called. A dialect in which
-    each of the first messages is made of whole records is taken at once: whoever then walks the file finds out if the
-    rest is not. Otherwise the whole file is walked. Records without a NUL come first; but where all records of a `text`
-    file end in a NUL, it is none of the text. Raises WireError, of the dialect that came furthest.
+    `parts` returns the payloads of the file's messages, from the first on, each time it is called. If each of the first
+    messages consists of whole records in a dialect, that dialect is returned without reading the rest; a later error in
+    the rest is found when the file is read. Otherwise the whole file is read. Records without a NUL are tried first.
+    But if all records of a `text` file end in a NUL, the NUL is not part of the text. Raises WireError of the dialect
+    in which the most bytes could be read.
     """
     found = _detect(parts, mask)
     return _nul_included(parts, found) if text and found.nul == "absent" else found
 
 
 def _nul_included(parts: Callable[[], Iterable[Buffer]], found: Dialect) -> Dialect:
-    """The dialect in which lengths count a NUL after each record, where every record ends in one."""
+    """Return the dialect whose lengths include a NUL after each record, if every record ends in one; else the
+    dialect found.
+    """
     included = replace(found, nul="included")
     prefix = list(_prefix(parts()))
     if not any(map(len, prefix)) or _fault(prefix, included, is_whole=False) or _fault(parts(), included):
@@ -269,7 +283,10 @@ def _prefix(parts: Iterable[Buffer]) -> Iterator[Buffer]:
 
 
 def _fault(parts: Iterable[Buffer], dialect: Dialect, *, is_whole: bool = True) -> WireError | None:
-    """Why parts cannot be read in a dialect; where they are not the whole file, its last record may go on."""
+    """Return the error for parts that cannot be read in a dialect.
+
+    If they are not the whole file, the last record may be incomplete.
+    """
     try:
         deque(spans(parts, dialect, is_whole=is_whole), maxlen=0)
     except WireError as error:
@@ -278,11 +295,11 @@ def _fault(parts: Iterable[Buffer], dialect: Dialect, *, is_whole: bool = True) 
 
 
 def write_records(records: Iterable[Buffer], dialect: Dialect, limit: int) -> Iterator[bytes]:
-    """The payloads of a file's messages, of at most `limit` bytes.
+    """Yield the payloads of a file's messages, of at most `limit` bytes.
 
-    A message holds whole records; only a record that does not fit a message of its own is cut. No NUL is written behind
-    a record, whatever the dialect says of strings. Raises WireError for a record too long for its length, and
-    ValueError for a limit that leaves no room for a byte of data.
+    A message holds whole records; only a record that is too long for one message is split. No NUL is written after a
+    record, whatever the dialect's rule for strings. Raises WireError for a record whose size does not fit its length
+    field, and ValueError for a limit that leaves no room for a byte of data.
     """
     length_of = _length_of(dialect)
     size = length_of.size
@@ -315,7 +332,7 @@ def write_records(records: Iterable[Buffer], dialect: Dialect, limit: int) -> It
 
 
 def _cut(head: bytes, record: Buffer, limit: int) -> Iterator[bytes]:
-    """The bodies of a record that does not fit one."""
+    """Yield the bodies of a record that is too long for one body."""
     at = limit - len(head)
     yield b"".join((head, record[:at]))
     for start in range(at, len(record), limit):

@@ -1,4 +1,6 @@
-"""The messages of a data set that usually have no use: its indexes, and its integrity constraints, which stay raw."""
+"""The messages of a data set that usually have no use: its indexes, and its integrity constraints, which stay raw
+bytes.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
@@ -31,31 +33,31 @@ class IndexMessage(Layout):
 
 
 class ConstraintMessage(Layout):
-    """A message of integrity constraints, whose layout is not published."""
+    """A message of integrity constraints; its layout is not published."""
 
     type: Int = row("type: integrity constraints = 5")
     data: Annotated[bytes | memoryview, Rest()] = row("integrity constraints")
 
 
 def read_indexes(bodies: Sequence[Buffer], mask: int, charset: str = "latin-1") -> tuple[tuple[Index, ...], int]:
-    """A data set's indexes, and the dialects in which the messages say so. Raises WireError."""
+    """Return a data set's indexes, and the dialects in which the messages have these contents. Raises WireError."""
     return read_entries(IndexMessage, "indexes", bodies, mask, charset, _fault)
 
 
 def write_indexes(
     indexes: Iterable[Index], dialect: Dialect, charset: str = "latin-1", limit: int = MESSAGE_LIMIT
 ) -> Iterator[bytes]:
-    """The bodies of a data set's index messages, of at most `limit` bytes and whole indexes. Raises WireError."""
+    """Yield the bodies of a data set's index messages: whole indexes, at most `limit` bytes each. Raises WireError."""
     return write_entries(MessageKind.INDEXES, indexes, dialect, charset, limit)
 
 
 def read_constraints(bodies: Sequence[Buffer]) -> bytes:
-    """A data set's integrity constraints as they came, without the type identifiers."""
+    """Return a data set's integrity constraints as received, without the type identifiers."""
     return b"".join(body[TYPE_SIZE:] for body in bodies)
 
 
 def write_constraints(constraints: Buffer, dialect: Dialect, limit: int = MESSAGE_LIMIT) -> Iterator[bytes]:
-    """The bodies of messages that carry integrity constraints as they once came."""
+    """Yield the bodies of messages that carry integrity constraints as received."""
     room = limit - TYPE_SIZE
     for at in range(0, len(constraints), room):
         yield ConstraintMessage(MessageKind.CONSTRAINTS, constraints[at : at + room]).encode(dialect.context())

@@ -1,4 +1,4 @@
-"""Reading one whole message in one dialect: what does not count as a reading, and why not."""
+"""Reading of one whole message in one dialect: the readings that do not count, and the reasons."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def control_in(**texts: str) -> Fault | None:
-    """The first of some texts, named by their rows, that has a control character other than TAB, LF and CR."""
+    """Return the first of these texts, named by their rows, that has a control character other than TAB, LF and CR."""
     if not _CONTROL.search("".join(texts.values())):
         return None
     row, found = next((row, found) for row, text in texts.items() if (found := _CONTROL.search(text)))
@@ -26,14 +26,16 @@ def control_in(**texts: str) -> Fault | None:
 
 
 def outside(row: str, value: int, low: int, high: int) -> Fault | None:
-    """A number that is not in low <= value < high."""
+    """Return a fault for a number outside low <= value < high."""
     if low <= value < high:
         return None
-    return row, f"{value}, where {low} belongs" if high == low + 1 else f"{value} is not from {low} to {high - 1}"
+    return row, f"{value} instead of {low}" if high == low + 1 else f"{value} is not from {low} to {high - 1}"
 
 
 def attempt(layout: type[L], body: Buffer, context: Context, check: Check[L]) -> L | None:
-    """The layout that takes all of a message and passes its check; None if there is none."""
+    """Return the structure that consumes all of a message and passes its check; None if the message cannot be read
+    so.
+    """
     found = layout.attempt(body, 0, context)
     if found is None or found[1] != len(body) or check(found[0]) is not None:
         return None
@@ -41,10 +43,10 @@ def attempt(layout: type[L], body: Buffer, context: Context, check: Check[L]) ->
 
 
 def explain(layout: type[L], body: Buffer, context: Context, check: Check[L]) -> tuple[int, WireError]:
-    """How far a message could be read that `attempt` refused, and why it was.
+    """Return how far a message could be read that `attempt` refused, and the error.
 
-    A message that takes every byte comes furthest, even where its texts or numbers are not what they should be: no
-    other reading is as likely to be what was meant.
+    A message whose every byte is consumed counts as read furthest, even if its texts or numbers are wrong: no other
+    reading is as likely to be the intended one.
     """
     error = _error(layout, body, context, check)
     structure = layout.attempt(body, 0, context._replace(charset="latin-1"))
@@ -58,7 +60,7 @@ def _error(layout: type[L], body: Buffer, context: Context, check: Check[L]) -> 
         return error
     fault = check(value)
     if fault is None:
-        return WireError(layout.__name__, end, f"{len(body) - end} bytes too many")
+        return WireError(layout.__name__, end, f"{len(body) - end} bytes are left over")
     row, why = fault
     name = f"{layout.__name__}.{row}"
     at = next((cell.at for cell in layout.cells(body, 0, context) if cell.name == name), end)

@@ -1,4 +1,4 @@
-"""The words of the specification."""
+"""The specification's types and constants."""
 
 from enum import IntEnum
 from typing import Annotated, Final
@@ -9,7 +9,7 @@ HEADER_MSG_TYPE: Final = 100000
 SUBORDINATE_MSG_TYPE: Final = 100001
 
 MQ_MSG_TYPES: Final = frozenset({0, 1, 2, 4, 8})
-"""Message types that IBM MQ gives a meaning (none, MQMT_REQUEST, MQMT_REPLY, MQMT_REPORT, MQMT_DATAGRAM)."""
+"""Message types that IBM MQ defines (none, MQMT_REQUEST, MQMT_REPLY, MQMT_REPORT, MQMT_DATAGRAM)."""
 APPLICATION_MSG_TYPES: Final = range(65_536, 1_000_000_000)
 """Message types that IBM MQ leaves to applications (MQMT_APPL_FIRST to MQMT_APPL_LAST)."""
 
@@ -25,7 +25,7 @@ LongStringOrOne = Annotated[str, Text("long", or_one=True)]
 
 
 class MessageKind(IntEnum):
-    """The type identifier that a data set's messages begin with."""
+    """The type identifier at the beginning of a data set's messages."""
 
     DEFINITION = 1
     VARIABLES = 2

@@ -1,1 +1,1 @@
-"""Attachments: lists, progress and content."""
+"""Attachments: listing, progress and content."""

@@ -1,4 +1,4 @@
-"""The content of an attachment as it is answered: as it is stored, or a data set in another format."""
+"""Responses with an attachment's content: as stored, or a data set in another format."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,8 +39,11 @@ def answer(
     options: Options,
     charset: str | None = None,
 ) -> Response:
-    """Answer GET or HEAD of a finished attachment's content. `word` is the value of `?format=`. `charset` is UTF-8 to
-    convert a text file, or None for content as it is stored. Raises Problem."""
+    """Answer GET or HEAD of a finished attachment's content.
+
+    `word` is the value of `?format=`. `charset` is UTF-8 to convert a text file, or None for content as stored. Raises
+    Problem.
+    """
     with _gone_if_missing():
         content = gateway.content(record)
     try:
@@ -58,11 +61,11 @@ def answer(
 
 @contextmanager
 def _gone_if_missing() -> Iterator[None]:
-    """Raise Problem for content that was deleted meanwhile, or is found damaged before its answer begins."""
+    """Raise Problem for content that was deleted in the meantime, or is damaged."""
     try:
         yield
     except KeyError:
-        raise Problem("gone", "the content is not there any more") from None
+        raise Problem("gone", "the content has been deleted") from None
     except DamagedError as error:
         raise damaged(error) from error
 
@@ -80,7 +83,7 @@ def _data_set(
     known: TableFormat,
     options: Options,
 ) -> Response:
-    """Answer with a data set in a format: as it is stored, or converted while it is sent."""
+    """Answer with a data set in a format: as stored, or converted while it is sent."""
     chosen = known.settled(options)
     if known is _STORED and chosen == _STORED.settled(Options()):
         return _stored(request, record, content)
@@ -96,13 +99,13 @@ def _data_set(
 
 def _refuse_choice(word: str | None, options: Options) -> None:
     if word is not None:
-        raise Problem("not-acceptable", "a file comes as it is, in no other format", available=[])
+        raise Problem("not-acceptable", "a file is sent as stored; it has no other format", available=[])
     for name in options.given():
-        raise OptionError(name, "a file comes as it is")
+        raise OptionError(name, "a file is sent as stored")
 
 
 def _representation(record: AttachmentRecord) -> Representation:
-    """Return the header fields of content as it is stored."""
+    """Return the header fields of content as stored."""
     assert record.sha256 is not None
     return Representation(
         tag=record.sha256,
@@ -114,8 +117,10 @@ def _representation(record: AttachmentRecord) -> Representation:
 
 
 def _made(record: AttachmentRecord, known: TableFormat, options: Options) -> Representation:
-    """Return the header fields of a data set in another format. Its bytes depend on the versions of this program and of
-    Arrow, so its entity tag includes them."""
+    """Return the header fields of a data set in another format.
+
+    Its bytes depend on the versions of this program and of Arrow, so its entity tag includes both.
+    """
     made_of = (record.sha256, known.name, *options.given().items(), *_MADE_BY)
     return Representation(
         tag=sha256(repr(made_of).encode()).hexdigest(),

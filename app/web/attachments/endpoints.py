@@ -1,4 +1,4 @@
-"""Attachments: what is there, how far it is, and its content."""
+"""Attachments: listing, progress and content."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -22,7 +22,7 @@ from app.web.schemas import KINDS, KindWord, PageView, page_view
 from app.web.times import Timestamp, to_microseconds
 
 MISSING_SHOWN = 100
-"""Missing ranges that an answer lists, at most."""
+"""Maximum number of missing ranges in a response."""
 
 router = APIRouter(prefix="/attachments", tags=["attachments"])
 
@@ -31,7 +31,7 @@ _FILE = {"application/octet-stream": _BINARY}
 _CONTENT_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": "the content", "content": _FILE | DESCRIBED},
     206: {"description": "one range, or several as multipart/byteranges", "content": _FILE},
-    304: {"description": "the client has it already"},
+    304: {"description": "the client already has it"},
     **responses(
         "not-found",
         "not-acceptable",
@@ -61,7 +61,7 @@ def list_attachments(
     received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
     received_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
 ) -> PageView[AttachmentView]:
-    """Attachments, newest first, those included that are still being received."""
+    """List the attachments, newest first, including those that are still being received."""
     which = AttachmentFilter(
         state=state,
         kind=KINDS[kind] if kind else None,
@@ -78,7 +78,7 @@ def list_attachments(
 
 @router.get("/{attachment_id}", operation_id="get_attachment", responses=responses("not-found"))
 def get_attachment(attachment_id: str, gateway: GatewayDep, base: BaseDep) -> AttachmentView:
-    """Everything known of an attachment; while it is receiving, which of its parts are missing."""
+    """Return all facts about an attachment; while it is being received, also its missing parts."""
     record = _record(gateway, attachment_id)
     return AttachmentView.of(record, base, _missing(gateway, record))
 
@@ -92,15 +92,15 @@ def get_attachment(attachment_id: str, gateway: GatewayDep, base: BaseDep) -> At
 def delete_attachment(
     attachment_id: str,
     gateway: GatewayDep,
-    if_match: Annotated[str | None, Header(description="removes it only if its content has this entity tag")] = None,
+    if_match: Annotated[str | None, Header(description="delete it only if its content has this entity tag")] = None,
 ) -> None:
-    """Removes an attachment and its content."""
+    """Delete an attachment and its content."""
     if if_match is not None:
         etag = f'"{_record(gateway, attachment_id).sha256 or ""}"'
         if not is_among(etag, if_match):
             raise Problem("precondition-failed", f"the content is {etag}", {"ETag": etag})
     if not gateway.delete_attachment(attachment_id):
-        raise Problem("not-found", "there is no attachment of this identifier")
+        raise Problem("not-found", "there is no attachment with this identifier")
 
 
 @router.head(
@@ -124,14 +124,15 @@ def attachment_content(
     accept: Annotated[str | None, Header()] = None,
     charset: Annotated[
         Literal["utf-8"] | None,
-        Query(description="of a text file: convert it to this character set; without it, it comes as it was sent"),
+        Query(description="convert a text file to this character set; without it, the file is returned as it was sent"),
     ] = None,
 ) -> Response:
-    """The content: a file's bytes, or a data set in the format that `format` or Accept asks for, by default as Parquet.
+    """Return the content: a file's bytes, or a data set in the format that `format` or Accept asks for (default:
+    Parquet).
 
-    Takes If-Match and If-None-Match; of what is stored, which are files and whole data sets as Parquet, also Range and
-    If-Range, and their entity tag is the SHA-256 of the whole. A text file that is converted says in the header
-    `Undecodable-Bytes` how many bytes did not decode, and where the first one is; each becomes U+FFFD.
+    Supports If-Match and If-None-Match. Stored content (files, and whole data sets as Parquet) also supports Range and
+    If-Range; its entity tag is the SHA-256 of the whole. For a converted text file, the header `Undecodable-Bytes` has
+    the number of bytes that could not be decoded, and the position of the first one; each such byte becomes U+FFFD.
     """
     return answer(request, gateway, _finished(gateway, attachment_id), word, accept, options, charset)
 
@@ -153,14 +154,14 @@ def data_set_schema(
     ] = None,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """A data set's variables, as PROC CONTENTS tells them: as JSON, or as the text that it prints."""
+    """Return a data set's variables as PROC CONTENTS lists them: as JSON, or as its printed text."""
     record = _finished(gateway, attachment_id)
     if record.kind is not AttachmentKind.DATA_SET:
         raise Problem("not-a-data-set", "this attachment is a file")
     try:
         found = found_contents(gateway.verified_content(record))
     except KeyError:
-        raise Problem("gone", "the content is not there any more") from None
+        raise Problem("gone", "the content has been deleted") from None
     except DamagedError as error:
         raise damaged(error) from error
     if format_ is None and quality(accept, "text/plain") > quality(accept, "application/json"):
@@ -175,14 +176,14 @@ def data_set_schema(
 def _record(gateway: Gateway, attachment_id: str) -> AttachmentRecord:
     record = gateway.catalog.attachment(attachment_id)
     if record is None:
-        raise Problem("not-found", "there is no attachment of this identifier")
+        raise Problem("not-found", "there is no attachment with this identifier")
     return record
 
 
 _NO_CONTENT: Mapping[AttachmentState, tuple[str, str]] = {
-    AttachmentState.RECEIVING: ("not-ready", "parts of it are still to come"),
-    AttachmentState.COMPLETE: ("not-ready", "all its parts are here; its content is being put together"),
-    AttachmentState.QUARANTINED: ("unreadable", "its parts do not make up what they announced"),
+    AttachmentState.RECEIVING: ("not-ready", "parts of it are still missing"),
+    AttachmentState.COMPLETE: ("not-ready", "all its parts have arrived; its content is being assembled"),
+    AttachmentState.QUARANTINED: ("unreadable", "its parts do not match what they announced"),
     AttachmentState.EXPIRED: ("gone", "it expired before it was complete"),
     AttachmentState.DELETED: ("gone", "it was deleted"),
 }

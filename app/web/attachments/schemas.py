@@ -13,13 +13,18 @@ from app.web.times import optional_time, to_time
 
 
 class Progress(BaseModel):
-    """How far an attachment has come. `missing` are closed ranges of sequence numbers, at most 100 of them, and only
-    while it is receiving; of an IBM MQ group, of the MsgSeqNumbers of logical messages that are not whole."""
+    """The progress of an attachment.
+
+    `missing` has closed ranges of sequence numbers, at most 100, and only while the attachment is being received. For
+    an IBM MQ group these are the MsgSeqNumbers of incomplete logical messages.
+    """
 
     parts_received: int = Field(examples=[3])
-    parts_expected: int | None = Field(description="null until its count has come, or all of a group", examples=[5])
+    parts_expected: int | None = Field(
+        description="null until the count message has arrived, or all messages of a group", examples=[5]
+    )
     bytes_received: int = Field(examples=[96000])
-    duplicates: int = Field(description="parts that came again and changed nothing", examples=[0])
+    duplicates: int = Field(description="parts that arrived again with the same content", examples=[0])
     missing: list[tuple[int, int]] | None = Field(default=None, examples=[[(2, 3)]])
 
     @classmethod
@@ -34,22 +39,22 @@ class Progress(BaseModel):
 
 
 class Reason(BaseModel):
-    """Why something expired, was quarantined or failed: `code` for programs, `text` for people."""
+    """The reason why something expired, was quarantined or failed: `code` for programs, `text` for people."""
 
     code: str = Field(examples=["length"])
     text: str
 
 
 class AttachmentView(BaseModel):
-    """One attachment. `name` is the sender's (a path, a fileref, a member); `file_name` is safe to save under."""
+    """One attachment. `name` is the sender's (a path, a fileref, a member); `file_name` is a safe file name."""
 
     id: str = Field(examples=["9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19"])
     source: str = Field(examples=["orders"])
     state: AttachmentState
-    kind: KindWord | None = Field(description="null until its header has come")
+    kind: KindWord | None = Field(description="null until the attachment header has arrived")
     name: str = Field(description="qualifier 2", examples=["d:\\mytext.txt"])
     qualifier_1: str = Field(
-        description="FILENAME or FILEREF; of a data set its library; GROUPID or MSGID of what has no name",
+        description="file: FILENAME or FILEREF; data set: its library; attachment without a name: GROUPID or MSGID",
         examples=["FILENAME"],
     )
     file_name: str = Field(examples=["mytext.txt"])
@@ -72,7 +77,7 @@ class AttachmentView(BaseModel):
     announced_size: int | None = Field(
         description="bytes of a file, as its sender announced them; whether they count line ends is up to the sender"
     )
-    warnings: list[str] = Field(description="what contradicts the sender's announcement of a file", examples=[[]])
+    warnings: list[str] = Field(description="contradictions to what the sender announced of a file", examples=[[]])
     first_received_at: datetime
     last_received_at: datetime
     completed_at: datetime | None
@@ -117,7 +122,7 @@ class AttachmentView(BaseModel):
 
 
 class AttachmentSummary(BaseModel):
-    """An attachment as its message lists it."""
+    """An attachment in the list of its message."""
 
     id: str
     state: AttachmentState | None

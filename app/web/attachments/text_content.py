@@ -1,4 +1,4 @@
-"""Text files in UTF-8, whatever character set they came in."""
+"""Conversion of text files from any character set to UTF-8."""
 
 from collections.abc import Iterator
 from hashlib import sha256
@@ -22,16 +22,16 @@ _UTF_8 = "text/plain; charset=utf-8"
 def answer_in_utf_8(request: Request, record: AttachmentRecord, content: Content, what: Representation) -> Response:
     """Answer GET or HEAD of a text file with its text in UTF-8.
 
-    The text is read twice: first to count what does not decode, which the header `Undecodable-Bytes` says before the
-    text is sent (`3; first=17`: three bytes, the first one at byte 17 of the stored content). Each such byte becomes
-    U+FFFD. `what` describes the stored content. Raises OptionError for a file that is no text file, and Problem for
-    one whose character set is not known.
+    The text is read twice. The first time, the undecodable bytes are counted for the header `Undecodable-Bytes`, which
+    is sent before the text (`3; first=17`: three bytes, the first one at byte 17 of the stored content). Each such byte
+    becomes U+FFFD. `what` describes the stored content. Raises OptionError for a file that is not a text file, and
+    Problem for one whose character set is unknown.
     """
     if record.kind is not AttachmentKind.TEXT_FILE:
         raise OptionError("charset", "only text files are converted")
     codec = text_codec(record.content_type)
     if codec is None:
-        why = "the character set of this text file is not known; set `ccsid` of its source, or fetch it as it is"
+        why = "the character set of this text file is unknown; set `ccsid` of its source, or fetch it without `charset`"
         raise Problem("not-representable", why, misfits=[])
     with_text = request.method != "HEAD"
 

@@ -1,1 +1,1 @@
-"""Deliveries: outgoing messages and how far they are."""
+"""Deliveries: outgoing messages and their progress."""

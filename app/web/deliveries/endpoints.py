@@ -1,4 +1,4 @@
-"""Deliveries: outgoing messages and how far they are."""
+"""Deliveries: outgoing messages and their progress."""
 
 from typing import Annotated
 
@@ -23,7 +23,7 @@ def list_deliveries(
     state: DeliveryState | None = None,
     destination: Annotated[str | None, Query(max_length=100)] = None,
 ) -> PageView[DeliveryView]:
-    """Deliveries, newest first."""
+    """List the deliveries, newest first."""
     page = gateway.catalog.deliveries(state, destination, paging.cursor, paging.limit)
     link_next(request, response, page)
     return page_view(page, lambda record: DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination)))
@@ -31,8 +31,8 @@ def list_deliveries(
 
 @router.get("/{delivery_id}", operation_id="get_delivery", responses=responses("not-found"))
 def get_delivery(delivery_id: str, gateway: GatewayDep, base: BaseDep) -> DeliveryView:
-    """One delivery."""
+    """Return one delivery."""
     record = gateway.catalog.delivery(delivery_id)
     if record is None:
-        raise Problem("not-found", "there is no delivery of this identifier")
+        raise Problem("not-found", "there is no delivery with this identifier")
     return DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination))

@@ -40,7 +40,7 @@ class OutgoingView(BaseModel):
 
 
 class DeliveryView(BaseModel):
-    """One outgoing message on its way."""
+    """One outgoing message and its progress."""
 
     id: str
     destination: str
@@ -51,7 +51,7 @@ class DeliveryView(BaseModel):
     original_correl_id: str
     attachments: list[OutgoingView]
     messages_sent: int = Field(description="physical messages that the broker has confirmed")
-    messages_total: int | None = Field(description="null until the delivery was cut")
+    messages_total: int | None = Field(description="null until the delivery has been divided into messages")
     attempts: int
     next_attempt_at: datetime | None
     reason: str | None = Field(description="why the last attempt failed")
@@ -85,8 +85,8 @@ class DeliveryView(BaseModel):
 
 
 class AcceptedDelivery(DeliveryView):
-    """A delivery as the answer to its request has it."""
+    """A delivery in the response to the request that created it."""
 
     warnings: list[FieldError] | None = Field(
-        default=None, description="what of its data sets was changed, or is not sent; left out where there is nothing"
+        default=None, description="changes to its data sets, and what is not sent; left out if there are none"
     )

@@ -1,4 +1,4 @@
-"""Server-sent events: what happens to attachments, deliveries and quarantine, as CloudEvents 1.0."""
+"""Server-sent events about attachments, deliveries and quarantine, as CloudEvents 1.0."""
 
 from typing import Annotated
 
@@ -32,11 +32,17 @@ _EXAMPLE = (
 async def stream_events(
     request: Request,
     gateway: GatewayDep,
-    after: Annotated[int | None, Query(ge=0, lt=1 << 63, description="begin behind this event")] = None,
-    last_event_id: Annotated[int | None, Header(ge=0, lt=1 << 63, description="as browsers send it")] = None,
+    after: Annotated[int | None, Query(ge=0, lt=1 << 63, description="begin after this event")] = None,
+    last_event_id: Annotated[
+        int | None,
+        Header(ge=0, lt=1 << 63, description="number of the last event received; browsers send it when they reconnect"),
+    ] = None,
 ) -> StreamingResponse:
-    """Events behind `Last-Event-ID` or `after`, then each as it happens; without either, only what happens from now
-    on. Event numbers grow by one, so a client knows when it has missed some (old ones are removed in time)."""
+    """Stream the events after `Last-Event-ID` or `after`, then new events as they happen; without either, only new
+    events.
+
+    Event numbers increase by one, so a client can tell when it has missed some (old ones are removed in time).
+    """
     feed: Feed = request.app.state.feed
     newest = await run_in_threadpool(gateway.catalog.last_event)
     asked = last_event_id if last_event_id is not None else after

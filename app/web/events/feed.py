@@ -1,7 +1,7 @@
-"""The newest events, ready to be sent to any number of clients as CloudEvents 1.0.
+"""The newest events, encoded as CloudEvents 1.0 and sent to any number of clients.
 
-One task asks the gateway for news, in the one thread this costs, and keeps the newest events ready to be sent. Every
-client has only its own place in the log: it is served from there, or from the catalog when it is further back.
+One task waits for new events, in a single thread, and keeps the newest ones in memory. Each client has only its
+position in the event log. It is served from memory, or from the catalog when its position is older.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ log = logger(__name__)
 
 
 class Feed:
-    """The newest events, and the news that there are newer ones."""
+    """The newest events, and a signal for newer ones."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -55,7 +55,7 @@ class Feed:
         while not (self._gateway.draining or self._ended):
             try:
                 events = await loop.run_in_executor(executor, self._gateway.wait_events, self._newest, WAIT_SECONDS)
-            except Exception as error:  # noqa: BLE001 - it is logged by whoever counts it
+            except Exception as error:  # noqa: BLE001 - `fault` logs it
                 fault.failed(error)
                 await asyncio.sleep(WAIT_SECONDS)
                 continue

@@ -1,4 +1,4 @@
-"""Health, which is open to everyone, and metrics."""
+"""Endpoints for health, which need no authorization, and for metrics."""
 
 from typing import Any
 
@@ -13,25 +13,25 @@ router = APIRouter(tags=["operations"])
 
 
 class HealthView(BaseModel):
-    """What is checked, and whether it is well."""
+    """The result of each health check, and the overall result."""
 
     ok: bool
     checks: dict[str, dict[str, Any]] = Field(examples=[{"recovery": {"ok": True}}])
 
 
-_UNWELL: dict[int | str, dict[str, Any]] = {503: {"model": HealthView, "description": "not at present"}}
+_UNWELL: dict[int | str, dict[str, Any]] = {503: {"model": HealthView, "description": "a check has failed"}}
 
 
 @router.get("/health/live", operation_id="live", responses=_UNWELL)
 def live(gateway: GatewayDep, response: Response) -> HealthView:
-    """Whether the process should live on; 503 asks for a restart."""
+    """Tell whether the process is alive. 503 asks for a restart."""
     health = gateway.health()
     return _view(health.live, health.checks, response)
 
 
 @router.get("/health/ready", operation_id="ready", responses=_UNWELL)
 def ready(gateway: GatewayDep, response: Response) -> HealthView:
-    """Whether the gateway should get requests; 503 while it starts and while it drains."""
+    """Tell whether the gateway accepts requests. 503 while it starts and while it drains."""
     health = gateway.health()
     return _view(health.ready, health.checks, response)
 
@@ -44,7 +44,7 @@ def ready(gateway: GatewayDep, response: Response) -> HealthView:
     responses={200: {"content": {"text/plain": {}}}, **responses("unauthorized")},
 )
 def metrics(gateway: GatewayDep) -> Response:
-    """Metrics in Prometheus' text format."""
+    """Return the metrics in Prometheus' text format."""
     return Response(gateway.metrics.text(), headers={"Content-Type": METRICS_CONTENT_TYPE})
 
 

@@ -1,1 +1,1 @@
-"""Messages: what was received, and sending."""
+"""Messages: those received, and sending."""

@@ -1,4 +1,7 @@
-"""The JSON that describes a message to send. A draft here is the JSON; `app.service.sending.drafts` has the records."""
+"""The JSON that describes a message to send.
+
+A draft in this module is the JSON; `app.service.sending.drafts` has the records.
+"""
 
 import base64
 import binascii
@@ -26,17 +29,19 @@ Text = Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
 class Strict(BaseModel):
-    """JSON that clients send, without members that are not described."""
+    """JSON from clients; undocumented members are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class VariableDraft(Strict):
-    """What is wanted of one variable; what is left out, the file tells."""
+    """The settings for one variable; those that are left out are taken from the file."""
 
     name: Name | None = Field(default=None, description="the variable's name, if not that of its column")
-    type: VariableType | None = Field(default=None, description="`character` keeps what looks like numbers as text")
-    length: int | None = Field(default=None, description="bytes: 3 to 8 of a numeric, up to 32,767 of characters")
+    type: VariableType | None = Field(default=None, description="`character` keeps numbers as text")
+    length: int | None = Field(
+        default=None, description="bytes: 3 to 8 for a numeric variable, up to 32,767 for a character variable"
+    )
     format: Reference | None = Field(default=None, examples=["DATE9."])
     informat: Reference | None = Field(default=None, examples=["DATE9."])
     label: Label | None = None
@@ -46,7 +51,9 @@ class VariableDraft(Strict):
 
 
 class DataSetDraft(Strict):
-    """How to read the file of a data set, and what the data set is; what is left out, the file tells."""
+    """The settings for reading the file of a data set, and the attributes of the data set; those that are left out
+    are taken from the file.
+    """
 
     format: str | None = Field(
         default=None, description="the file's format", json_schema_extra={"enum": [*FORMATS, None]}
@@ -55,16 +62,17 @@ class DataSetDraft(Strict):
         default=None, description="character set of a CSV or transport file", examples=["windows-1252"]
     )
     delimiter: Annotated[str, StringConstraints(pattern=r"^[\t !#-~]$")] | None = Field(
-        default=None, description="what separates a CSV file's cells", examples=[";"]
+        default=None, description="separator of a CSV file's cells", examples=[";"]
     )
-    decimal: Literal[".", ","] = Field(default=".", description="what stands before a number's fraction in a CSV file")
+    decimal: Literal[".", ","] = Field(default=".", description="decimal separator of a CSV file")
     header: bool = Field(default=True, description="whether a CSV file's first row names the columns")
     missing: Literal["null", "tag"] = Field(
         default="null", description="`tag`: a CSV cell `.A` among numbers is a special missing value"
     )
-    member: Name | None = Field(default=None, description="which data set of a transport file that has several")
+    member: Name | None = Field(default=None, description="name of the data set, if a transport file has several")
     names: NameRule = Field(
-        default="strict", description="columns whose names SAS does not take: refuse, send as name literals, or rename"
+        default="strict",
+        description="for columns whose names SAS does not accept: refuse, send as name literals, or rename",
     )
     label: Label | None = None
     variables: dict[Name, VariableDraft] = Field(default={}, description="by column")
@@ -101,8 +109,9 @@ class DataSetDraft(Strict):
 
 
 class ApplicationMessageDraft(Strict):
-    """The application message: `text`, which is written in the destination's character set, or the bytes of `base64`,
-    which are sent as they are."""
+    """The application message: `text`, which is sent in the destination's character set, or the bytes of `base64`,
+    which are sent unchanged.
+    """
 
     text: str | None = Field(default=None, examples=["This is the actual application message."])
     base64: str | None = Field(
@@ -110,11 +119,11 @@ class ApplicationMessageDraft(Strict):
     )
     format: Annotated[str, StringConstraints(max_length=8, pattern=r"^[ -~]*$")] | None = Field(
         default=None,
-        description="the descriptor's Format: MQSTR for text, blank for bytes, where nothing else is said",
+        description="the descriptor's Format; default: MQSTR for text, blank for bytes",
         examples=["MQSTR"],
     )
     ccsid: int | None = Field(
-        default=None, ge=1, le=65535, description="the destination's CCSID, which need not be given; no other is taken"
+        default=None, ge=1, le=65535, description="the destination's CCSID (optional); any other is refused"
     )
 
     @field_validator("base64")
@@ -130,7 +139,7 @@ class ApplicationMessageDraft(Strict):
     @model_validator(mode="after")
     def _is_one_of_two(self) -> Self:
         if (self.text is None) == (self.base64 is None):
-            raise ValueError("give text or base64, one of the two")
+            raise ValueError("give either text or base64")
         return self
 
     def draft(self) -> drafts.ApplicationMessageDraft:
@@ -139,19 +148,21 @@ class ApplicationMessageDraft(Strict):
 
 
 class AttachmentDraft(Strict):
-    """One attachment: the part with its bytes, and what its entry in the header says."""
+    """One attachment: the part with its bytes, and the fields of its entry in the header."""
 
     part: str = Field(description="name of the part with its bytes", examples=["file"])
     kind: KindWord = Field(examples=["text-file"])
     name: Name | None = Field(
         default=None,
-        description="qualifier 2: a file's name; a data set's member or `LIBRARY.MEMBER`, else what its file says",
+        description="qualifier 2: a file's name; a data set's member or `LIBRARY.MEMBER` (default: from its file)",
         examples=["report.txt"],
     )
     qualifier_1: Name | None = Field(
-        default=None, description="of a file FILENAME, as if nothing is said, or FILEREF; of a data set its library"
+        default=None, description="file: FILENAME (default) or FILEREF; data set: its library"
     )
-    data_set: DataSetDraft | None = Field(default=None, description="of a data set: how to read its file, what it is")
+    data_set: DataSetDraft | None = Field(
+        default=None, description="data set: how to read its file, and its attributes"
+    )
     description: Text | None = None
     minor_version: Int32 = 0
     major_version: Int32 = 0
@@ -183,13 +194,13 @@ class AttachmentDraft(Strict):
 
 
 class MessageDraft(Strict):
-    """A message to send. `description` is that of every attachment that has none of its own."""
+    """A message to send. `description` applies to every attachment without one of its own."""
 
     destination: str = Field(examples=["partner"])
     description: Text = ""
-    original_msg_type: Int32 = Field(default=0, description="the message type the application gives it")
+    original_msg_type: Int32 = Field(default=0, description="the application's message type")
     original_correl_id: Annotated[str, StringConstraints(pattern=r"^([0-9a-fA-F]{2}){0,24}$")] = Field(
-        default="", description="the correlation identifier the application gives it; hexadecimal"
+        default="", description="the application's correlation identifier; hexadecimal"
     )
     application_message: ApplicationMessageDraft | None = None
     attachments: Annotated[list[AttachmentDraft], Field(min_length=1)]
@@ -211,7 +222,7 @@ class MessageDraft(Strict):
         )
 
     def fingerprint(self, parts: Sequence[StoredPart]) -> str:
-        """Return what two requests for the same have in common: the description and the SHA-256 of each part."""
+        """Return a hash that is equal for equal requests: of the description and the SHA-256 of each part."""
         whole = sha256(self.model_dump_json().encode())
         for part in parts:
             whole.update(f"\n{part.name}={part.sha256}".encode())

@@ -1,4 +1,4 @@
-"""Messages: what attachments came with, and sending."""
+"""Messages: listing of received messages, and sending."""
 
 from functools import partial
 from typing import Annotated, Any
@@ -39,7 +39,7 @@ _REQUEST_BODY: dict[str, Any] = {
     "required": True,
     "description": (
         f"Either the first part is `{MESSAGE}`, JSON that describes the message and names every other part; or a plain "
-        "form: `destination`, perhaps `description`, `kind`, `name` and `data_set` (JSON), and files. A data set's "
+        "form: `destination`, optionally `description`, `kind`, `name` and `data_set` (JSON), and files. A data set's "
         "file may be CSV, Parquet, Arrow, NDJSON, Dataset-JSON or a SAS transport file."
     ),
     "content": {
@@ -73,7 +73,7 @@ def list_messages(
     paging: PagingDep,
     source: Annotated[str | None, Query(max_length=100)] = None,
 ) -> PageView[MessageSummary]:
-    """Messages with attachments that were received, newest first."""
+    """List the received messages with attachments, newest first."""
     page = gateway.catalog.messages(source, paging.cursor, paging.limit)
     link_next(request, response, page)
     return page_view(page, lambda record: MessageSummary.of(record, base))
@@ -81,10 +81,10 @@ def list_messages(
 
 @router.get("/{message_id}", operation_id="get_message", responses=responses("not-found"))
 def get_message(message_id: str, gateway: GatewayDep, base: BaseDep) -> MessageView:
-    """One message: its header's fields, its application message and its attachments."""
+    """Return one message: its header's fields, its application message and its attachments."""
     record = gateway.catalog.message(message_id)
     if record is None:
-        raise Problem("not-found", "there is no message of this identifier")
+        raise Problem("not-found", "there is no message with this identifier")
     attachments = [
         AttachmentSummary.of(attachment_id, gateway.catalog.attachment(attachment_id), base)
         for attachment_id in record.attachments
@@ -101,11 +101,11 @@ def get_message(message_id: str, gateway: GatewayDep, base: BaseDep) -> MessageV
     responses={
         200: {"description": "with `dry_run`: what would be sent", "model": Rehearsal},
         202: {
-            "description": "stored, and on its way",
+            "description": "stored, and queued for sending",
             "headers": {
                 "Location": {"description": "the delivery", "schema": {"type": "string"}},
                 "Idempotency-Replayed": {
-                    "description": "`true` when the key's first request was answered so",
+                    "description": "`true` if this repeats the response to the key's first request",
                     "schema": {"type": "string"},
                 },
             },
@@ -134,18 +134,20 @@ async def send_message(
         str | None,
         Header(
             pattern=r"^[!-~]{1,255}$",
-            description="makes repeating this request safe: the same key sends once",
+            description="makes it safe to repeat this request: each key sends only once",
             examples=["5b1f7a52-4f0d-4b7a-9b5e-0a8f6f3f2f7e"],
         ),
     ] = None,
     dry_run: Annotated[
-        bool, Query(description="tell what would be sent, every variable of every data set, and send and keep nothing")
+        bool,
+        Query(description="describe what would be sent, with every variable of every data set; send and store nothing"),
     ] = False,
 ) -> Response:
-    """Sends files and data sets to a destination. They are durably stored when this answers; how far they are on their
-    way, the delivery tells.
+    """Send files and data sets to a destination.
 
-    A data set comes as CSV, Parquet, Arrow, NDJSON, Dataset-JSON or a SAS transport file. It is checked against every
+    They are durably stored before the response is sent; the delivery shows their progress.
+
+    A data set is sent as CSV, Parquet, Arrow, NDJSON, Dataset-JSON or a SAS transport file. It is checked against every
     limit of SAS and of the destination before anything is sent.
     """
     if gateway.draining:
@@ -176,6 +178,6 @@ def _queue(gateway: Gateway, base: str, submission: Submission, run: Run) -> JSO
 
 
 def _dry_run(gateway: Gateway, submission: Submission, run: Run) -> JSONResponse:
-    """Answer with what a message would be."""
+    """Answer with a description of the message that would be sent."""
     view = Rehearsal.of(gateway.deliveries.dry_run(submission, run))
     return JSONResponse(view.model_dump(mode="json", exclude_none=True))

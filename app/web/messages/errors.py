@@ -1,4 +1,4 @@
-"""The problem that REST answers with for each error of sending."""
+"""The problem response for each error of sending."""
 
 from functools import singledispatch
 from typing import Any

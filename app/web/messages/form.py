@@ -1,4 +1,4 @@
-"""An upload's parts -> the message that it describes and the stored parts of its attachments."""
+"""Conversion of an upload's parts to a message and the stored parts of its attachments."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ _TEXT_TYPES = re.compile(r"text/|application/(json|xml|javascript|yaml)\b")
 
 
 class Described(NamedTuple):
-    """A message, and its stored parts by the names that it uses. Requests for the same have the same fingerprint."""
+    """A message, and its stored parts by the names that it uses. Equal requests have equal fingerprints."""
 
     message: drafts.MessageDraft
     parts: Mapping[str, StoredPart]
@@ -31,10 +31,10 @@ class Described(NamedTuple):
 
 
 class DescriptionReader:
-    """Reads, part by part, the message that an upload describes.
+    """A reader of an upload's parts that returns the described message.
 
-    Either its first part is the JSON `message`, which names every other part; or it is a plain form, with fields and
-    files in any order. Raises Problem or SendingError as soon as something is wrong.
+    Either the first part is the JSON `message`, which names every other part; or the upload is a plain form, with
+    fields and files in any order. Raises Problem or SendingError at the first error.
     """
 
     def __init__(self, destinations: Mapping[str, Destination]) -> None:
@@ -43,7 +43,7 @@ class DescriptionReader:
         self._seen: list[str] = []
 
     def is_field(self, head: PartHead) -> bool:
-        """Tell whether a part is short text to be kept in memory, not content to be stored."""
+        """Tell whether a part is short text to be kept in memory; otherwise it is content to be stored."""
         self._seen.append(head.name)
         if head.name == MESSAGE:
             if len(self._seen) > 1:
@@ -53,11 +53,11 @@ class DescriptionReader:
             self._expect(head.name)
             return False
         if head.file_name is None and head.name not in _FORM_FIELDS:
-            raise _invalid(f"#/{head.name}", f"no such field; a form has {', '.join(_FORM_FIELDS)} and files")
+            raise _invalid(f"#/{head.name}", f"unknown field; a form has {', '.join(_FORM_FIELDS)} and files")
         return head.file_name is None
 
     def on_field(self, name: str, text: str) -> None:
-        """Check a field that is whole."""
+        """Check a complete field."""
         if name == MESSAGE:
             self._draft = _validated(lambda: MessageDraft.model_validate_json(text))
             self._check(self._draft)
@@ -65,7 +65,7 @@ class DescriptionReader:
             drafts.find_destination(self._destinations, text)
 
     def result(self, form: Form) -> Described:
-        """Return the description and its parts, once everything has come."""
+        """Return the description and its parts, once all parts have arrived."""
         if self._draft is None:
             draft = _validated(lambda: _draft_of_form(form))
             self._check(draft)

@@ -1,4 +1,4 @@
-"""The JSON of messages, and of what a message would be."""
+"""The JSON of messages, and of a dry run."""
 
 from base64 import b64encode
 from datetime import datetime
@@ -21,7 +21,7 @@ from app.web.times import optional_time, to_time
 
 
 class ApplicationMessage(BaseModel):
-    """The application message. `text` is there when its bytes read as text in its CCSID."""
+    """The application message. `text` is present if its bytes can be decoded as text in its CCSID."""
 
     format: str = Field(examples=["MQSTR"])
     ccsid: int = Field(examples=[1208])
@@ -54,7 +54,7 @@ def _text(body: bytes, ccsid: int) -> str | None:
 
 
 class MessageFields(BaseModel):
-    """What an attachment header says of its message."""
+    """The fields of an attachment header about its message."""
 
     id: str
     source: str
@@ -63,7 +63,7 @@ class MessageFields(BaseModel):
     original_msg_type: int
     original_correl_id: str
     received_at: datetime
-    complete_at: datetime | None = Field(description="when the last of it was finished")
+    complete_at: datetime | None = Field(description="when the last attachment was finished")
     links: Links
 
 
@@ -107,8 +107,10 @@ Attribute = Literal["name", "type", "length", "format", "informat", "label"]
 
 
 class VariableProposal(BaseModel):
-    """One variable as it would be sent. `origins` tells for each attribute whether it was given, is the file's, or was
-    inferred from types and values."""
+    """One variable as it would be sent.
+
+    `origins` has the origin of each attribute: given, from the file, or inferred from types and values.
+    """
 
     column: str = Field(description="the column of the file", examples=["order date"])
     name: str = Field(examples=["ORDER_DATE"])
@@ -134,8 +136,8 @@ class DataSetProposal(BaseModel):
     observations: int
     variables: list[VariableProposal]
     indexes: list[IndexView] = Field(description="the indexes that are sent")
-    constraints: int = Field(description="bytes of integrity constraints that are sent as they came")
-    warnings: list[FieldError] = Field(description="what was changed on the way, or may not be what was meant")
+    constraints: int = Field(description="bytes of integrity constraints, which are sent unchanged")
+    warnings: list[FieldError] = Field(description="changes by the conversion, and doubtful guesses")
 
     @classmethod
     def of(cls, converted: ConvertedFile) -> "DataSetProposal":
@@ -163,7 +165,7 @@ class AttachmentProposal(BaseModel):
     kind: KindWord
     name: str
     qualifier_1: str
-    messages: int = Field(description="physical messages it would take, its count message included")
+    messages: int = Field(description="number of physical messages, including its count message")
     data_set: DataSetProposal | None = None
 
 
@@ -171,9 +173,7 @@ class Rehearsal(BaseModel):
     """A message as it would be sent."""
 
     destination: str
-    messages: int = Field(
-        description="physical messages it would take, the header and the application message included"
-    )
+    messages: int = Field(description="number of physical messages, including the header and the application message")
     attachments: list[AttachmentProposal]
 
     @classmethod

@@ -1,4 +1,6 @@
-"""The body of `POST /messages` -> a submission, and its answer: made in a thread, or in a slot for conversions."""
+"""Conversion of the body of `POST /messages` to a submission, and the response, made in a thread or in a conversion
+slot.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -21,11 +23,11 @@ from app.web.messages.upload import Upload, receive
 from app.web.problems import Problem
 
 Answer = Callable[[Submission, Run], Response]
-"""Makes the answer to a submission, with what runs its conversions. It blocks."""
+"""A function that makes the response to a submission, using a function that runs its conversions. It blocks."""
 
 
 async def respond(request: Request, gateway: Gateway, key: str | None, answer: Answer, *, in_slot: bool) -> Response:
-    """Return the answer to a request. It is made in a slot if `in_slot` or if there are data sets. Raises Problem."""
+    """Return the response to a request. It is made in a slot if `in_slot` or if there are data sets. Raises Problem."""
     try:
         submission = await _received(request, gateway, key)
         if not in_slot and not has_data_sets(submission.message):
@@ -36,7 +38,7 @@ async def respond(request: Request, gateway: Gateway, key: str | None, answer: A
 
 
 async def _received(request: Request, gateway: Gateway, key: str | None) -> Submission:
-    """Store the parts of a request's body and return what it asks for."""
+    """Store the parts of a request's body and return the submission that it describes."""
     delivery_id = token_hex(16)
     limits = gateway.settings.limits
     reader = DescriptionReader(gateway.deliveries.destinations)
@@ -61,7 +63,7 @@ async def _received(request: Request, gateway: Gateway, key: str | None) -> Subm
 
 
 async def _converted(request: Request, gateway: Gateway, submission: Submission, answer: Answer) -> Response:
-    """Return the answer, made in a slot for conversions as long as the client is there."""
+    """Return the response, made in a conversion slot while the client is connected."""
     begun = False
 
     def work(slot: Slot) -> Response:

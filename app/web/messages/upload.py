@@ -1,8 +1,8 @@
-"""multipart/form-data streamed into the content store.
+"""Streaming of multipart/form-data into the content store.
 
-The event loop only gathers what comes; a worker thread parses, hashes and writes one batch while the next is gathered,
-so an upload of any size costs two batches of memory and holds no thread while its client is slow. Nothing of an upload
-that breaks off stays in the store.
+The event loop only collects received bytes. A worker thread parses, hashes and writes one batch while the next is
+collected. So an upload of any size costs two batches of memory, and it holds no thread while its client is slow. An
+upload that breaks off leaves nothing in the store.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ _FILE_NAME_EXTENDED = re.compile(rb";\s*filename\*\s*=\s*([\w.:-]+)'[A-Za-z0-9-]
 _CHARSETS = {"utf-8", "iso-8859-1"}
 
 BATCH = 256 << 10
-"""Bytes gathered for a worker thread. As many connections as may be open can each hold two such batches."""
+"""Bytes collected for a worker thread. Each open connection can hold two such batches."""
 FIELDS_BYTES = 64 << 10
-"""Bytes of all parts together that are kept in memory: the description, and the fields of a form."""
+"""Maximum bytes of all parts together that are kept in memory: the description, and the fields of a form."""
 
 
 @dataclass
 class Form:
-    """An upload: short fields by name, and stored parts in their order."""
+    """The parts of an upload: short fields by name, and stored parts in their order."""
 
     fields: dict[str, str] = field(default_factory=dict)
     parts: list[StoredPart] = field(default_factory=list)
@@ -47,10 +47,12 @@ class PartHead(NamedTuple):
 
 
 class Upload:
-    """One body on its way into the store, as objects `{prefix}/{n}`. Its methods block; one thread at a time.
+    """One body that is written to the store, as objects `{prefix}/{n}`.
 
-    `is_field` tells parts to keep in `form.fields` from those to store, and may refuse one by raising Problem;
-    `on_field` sees each field as soon as it is whole.
+    Its methods block; one thread at a time may call them.
+
+    `is_field` decides whether a part is kept in `form.fields` or stored, and may refuse it by raising Problem.
+    `on_field` is called for each complete field.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class Upload:
             raise Problem("malformed", f"not well-formed multipart/form-data: {error}") from None
 
     def finish(self) -> Form:
-        """Return the whole form. Raises Problem when the body ended early."""
+        """Return the complete form. Raises Problem when the body ended early."""
         if self._parser.state != MultipartState.END:
             raise Problem("malformed", "the body ends before the closing boundary")
         return self.form
@@ -153,8 +155,11 @@ class Upload:
 
 
 async def receive(request: Request, upload: Upload, limit: int, check_room: Callable[[int], None]) -> Form:
-    """Stream a request's body through an upload, and discard the upload when that fails. `check_room` refuses so many
-    bytes more. Raises Problem, ClientDisconnect, and what `check_room` raises."""
+    """Stream a request's body through an upload; discard the upload if that fails.
+
+    `check_room` refuses a number of further bytes when there is no space. Raises Problem, ClientDisconnect, and the
+    errors of `check_room`.
+    """
     loop = asyncio.get_running_loop()
     working: asyncio.Future[None] | None = None
     try:
@@ -218,7 +223,7 @@ def _head(headers: dict[bytes, bytes]) -> PartHead:
 
 
 def _extended_file_name(header: bytes) -> str | None:
-    """Return the value of `filename*` (RFC 8187), which goes before `filename`; None if there is none."""
+    """Return the value of `filename*` (RFC 8187), which has precedence over `filename`; None if there is none."""
     found = _FILE_NAME_EXTENDED.search(_QUOTED.sub(b'""', header))
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Problem details (RFC 9457): every error that REST answers with, from one table.
+"""Problem details (RFC 9457): every error response of REST, from one table.
 
 `python -m app.web.problems` prints the table as docs/problems.md.
 """

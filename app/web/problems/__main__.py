@@ -1,4 +1,4 @@
-"""Prints the table of problems."""
+"""Command that prints the table of problems."""
 
 import sys
 

@@ -11,13 +11,13 @@ router = APIRouter(prefix="/problems", tags=["operations"])
 
 @router.get("", operation_id="list_problems")
 def list_problems() -> list[ProblemTypeView]:
-    """Every type of problem that REST answers with."""
+    """List all types of problems that REST answers with."""
     return [ProblemTypeView.of(kind) for kind in PROBLEMS.values()]
 
 
 @router.get("/{word}", operation_id="get_problem", responses=responses("not-found"))
 def get_problem(word: str) -> ProblemTypeView:
-    """What a problem's `type` refers to."""
+    """Return the type of problem that a problem's `type` refers to."""
     if word not in PROBLEMS:
-        raise Problem("not-found", "there is no such type of problem")
+        raise Problem("not-found", "there is no problem type with this name")
     return ProblemTypeView.of(PROBLEMS[word])

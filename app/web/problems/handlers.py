@@ -1,4 +1,4 @@
-"""Every error of the application -> a problem."""
+"""Conversion of every error of the application to a problem."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -19,7 +19,7 @@ from app.web.problems.problem import Problem, damaged, field_errors, problem_res
 from app.web.problems.types import PROBLEMS, ProblemType
 
 RETRY_SECONDS = "5"
-"""When a client may try again that a full pool refused."""
+"""Seconds until a client that a full pool refused may try again."""
 
 _BY_STATUS: Mapping[int, str] = {
     400: "malformed",
@@ -36,7 +36,7 @@ log = logger(__name__)
 
 
 def install(app: FastAPI) -> None:
-    """Make every error of the application a problem."""
+    """Register handlers that convert every error of the application to a problem."""
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
@@ -102,7 +102,9 @@ def _on_limit_exceeded(request: Request, error: Exception) -> JSONResponse:
 
 
 class IncidentMiddleware:
-    """Turns a fault of ours into a problem that tells an incident's number and nothing of the inside."""
+    """Middleware that converts an internal error to a problem with an incident's number and without internal
+    details.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -122,7 +124,7 @@ class IncidentMiddleware:
             await self.app(scope, receive, watching)
         except Exception as error:
             incident = token_hex(8)
-            log.exception("request failed", incident=incident, method=scope["method"], path=scope["path"])
+            log.exception("request_failed", incident=incident, method=scope["method"], path=scope["path"])
             if started:
                 raise
             problem = Problem("internal", f"incident {incident} is in the gateway's log", incident=incident)

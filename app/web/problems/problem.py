@@ -1,4 +1,4 @@
-"""The exception that becomes an answer, and its members (RFC 9457)."""
+"""The exception that becomes a problem response, and its members (RFC 9457)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(Exception):
-    """An answer that is a problem. `extensions` are further members, `headers` further header fields."""
+    """An exception that is answered as a problem. `extensions` are further members, `headers` further header fields."""
 
     def __init__(self, word: str, detail: str, headers: Mapping[str, str] | None = None, **extensions: Any) -> None:
         super().__init__(detail)
@@ -36,12 +36,12 @@ def problem_response(
 
 
 def damaged(error: DamagedError) -> Problem:
-    """Return the problem for content that is not as it was received."""
+    """Return the problem for content that differs from what was received."""
     return Problem("damaged", f"the content is not served: {error}")
 
 
 def field_errors(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return errors of pydantic as RFC 9457 shows them: with a JSON pointer into the body, or a parameter's name."""
+    """Return errors of pydantic in the form of RFC 9457: with a JSON pointer into the body, or a parameter's name."""
     return [_field_error(error["loc"], error["msg"].removeprefix("Value error, ")) for error in errors]
 
 

@@ -1,4 +1,4 @@
-"""The JSON of problems, and what OpenAPI says of them."""
+"""The JSON of problems, and their description for OpenAPI."""
 
 from typing import Any
 
@@ -11,8 +11,11 @@ _SCHEMA = {"$ref": "#/components/schemas/ProblemView"}
 
 
 class FieldError(BaseModel):
-    """One thing wrong with a request: `pointer` is a JSON pointer into the body, `parameter` names a parameter. With
-    /problems/unsuitable, `variable` is one of a data set, `row` an observation from 1, `code` a word for programs."""
+    """One error in a request.
+
+    `pointer` is a JSON pointer into the body, `parameter` names a parameter. With /problems/unsuitable, `variable` is a
+    variable of a data set, `row` an observation counted from 1, and `code` an identifier for programs.
+    """
 
     detail: str
     pointer: str | None = None
@@ -25,11 +28,11 @@ class FieldError(BaseModel):
 class ProblemView(BaseModel, extra="allow"):
     """Problem details (RFC 9457)."""
 
-    type: str = Field(description="which problem it is; stable", examples=["/problems/not-found"])
-    title: str = Field(examples=["There is no such thing"])
+    type: str = Field(description="the type of problem; stable", examples=["/problems/not-found"])
+    title: str = Field(examples=["Not found"])
     status: int = Field(examples=[404])
-    detail: str = Field(description="what happened this time")
-    instance: str = Field(description="the path that was asked for")
+    detail: str = Field(description="explanation of this occurrence")
+    instance: str = Field(description="the path of the request")
     errors: list[FieldError] | None = Field(default=None, description="with /problems/invalid: every wrong field")
 
 
@@ -47,7 +50,7 @@ class ProblemTypeView(BaseModel):
 
 
 def responses(*words: str) -> dict[int | str, dict[str, Any]]:
-    """Describe in OpenAPI the responses of an endpoint that may answer with these problems, with examples."""
+    """Return OpenAPI's description of the responses of an endpoint with these problems, with examples."""
     described: dict[int | str, dict[str, Any]] = {}
     for kind in (PROBLEMS[word] for word in (*words, "internal")):
         entry = described.setdefault(

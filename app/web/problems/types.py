@@ -1,11 +1,11 @@
-"""Every type of problem, in one table."""
+"""All types of problems, in one table."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class ProblemType(NamedTuple):
-    """One row: the last word of its `type` URI, its status, and what it tells people."""
+    """One type of problem: the last word of its `type` URI, its status, and its texts for people."""
 
     word: str
     status: int
@@ -22,70 +22,75 @@ _TABLE = (
         "malformed", 400, "The request cannot be read", "The request's framing is broken; `detail` says where."
     ),
     ProblemType(
-        "unauthorized", 401, "A bearer token is needed", "No token was given, or none that this gateway knows."
+        "unauthorized",
+        401,
+        "A bearer token is required",
+        "The request has no token, or one that this gateway does not accept.",
     ),
-    ProblemType("not-found", 404, "There is no such thing", "Nothing has this identifier or this path."),
+    ProblemType("not-found", 404, "Not found", "There is no resource with this identifier or at this path."),
     ProblemType(
         "table-not-found",
         404,
-        "There is no such table",
-        "`/v1/tables` lists those there are.",
+        "Unknown table",
+        "`/v1/tables` lists all tables.",
     ),
-    ProblemType("method-not-allowed", 405, "This method does not apply", "`Allow` lists the methods that do."),
-    ProblemType(
-        "not-acceptable", 406, "No such representation", "`available` lists the formats that this content comes in."
-    ),
+    ProblemType("method-not-allowed", 405, "Method not allowed", "`Allow` lists the methods of this resource."),
+    ProblemType("not-acceptable", 406, "Format not available", "`available` lists the formats of this content."),
     ProblemType(
         "not-ready",
         409,
         "The attachment is not finished",
-        "Its content can be read once it is; `progress` says how far it is.",
+        "Its content can be read once it is finished; `progress` has its state.",
     ),
     ProblemType(
         "unreadable",
         409,
-        "The attachment could not be understood",
-        "Everything arrived, but it breaks its layout; `reason` says where.",
+        "The attachment cannot be read",
+        "All its parts arrived, but it violates its layout; `reason` says where.",
     ),
-    ProblemType(
-        "in-flight", 409, "The same key is being used", "Another request with this idempotency key is running."
-    ),
+    ProblemType("in-flight", 409, "The key is in use", "Another request with this idempotency key is running."),
     ProblemType("not-a-data-set", 409, "Only data sets have this", "The attachment is a file."),
     ProblemType(
-        "gone", 410, "It is gone", "It was deleted, or expired before it was complete, or was retained no longer."
+        "gone",
+        410,
+        "The content is gone",
+        "It was deleted, it expired before it was complete, or its retention time ended.",
     ),
     ProblemType(
         "precondition-failed", 412, "A precondition is false", "The content is not the one that If-Match names."
     ),
-    ProblemType("too-large", 413, "The request is too large", "`limit` is what the gateway takes."),
-    ProblemType("unsupported-media-type", 415, "This media type is not taken", "`accepted` lists those that are."),
+    ProblemType("too-large", 413, "The request is too large", "`limit` is the largest size that the gateway accepts."),
     ProblemType(
-        "range-not-satisfiable", 416, "The range lies outside", "Content-Range tells the size of the whole content."
+        "unsupported-media-type", 415, "Unsupported media type", "`accepted` lists the media types that are supported."
+    ),
+    ProblemType(
+        "range-not-satisfiable",
+        416,
+        "The range is outside the content",
+        "Content-Range has the size of the whole content.",
     ),
     ProblemType("invalid", 422, "The request is not valid", "`errors` lists every field that is wrong."),
     ProblemType(
         "not-representable",
         422,
-        "The format cannot hold this data set",
-        "`misfits` lists of each variable what the format cannot hold, and what `rename=true` would make of it.",
+        "The format cannot represent this data set",
+        "`misfits` lists for each variable what the format cannot represent, and its name with `rename=true`.",
     ),
     ProblemType(
-        "not-recognised", 422, "The bytes are of no known format", "`tried` tells for each format how far it came."
+        "not-recognised", 422, "Unknown format", "`tried` lists how far the bytes could be read in each format."
     ),
     ProblemType(
         "unsuitable",
         422,
-        "The file makes no data set that can be sent",
-        "`errors` lists everything that SAS or the destination cannot take, with its variable and its row.",
+        "The file cannot be sent as a data set",
+        "`errors` lists everything that SAS or the destination does not accept, with its variable and its row.",
     ),
-    ProblemType(
-        "unknown-destination", 422, "There is no such destination", "`known` lists the destinations of this gateway."
-    ),
+    ProblemType("unknown-destination", 422, "Unknown destination", "`known` lists the destinations of this gateway."),
     ProblemType(
         "key-reused",
         422,
-        "The idempotency key stands for another request",
-        "Send the very same request again, or take a new key.",
+        "The idempotency key belongs to another request",
+        "Repeat the same request unchanged, or use a new key.",
     ),
     ProblemType(
         "conversion-limit",
@@ -97,17 +102,20 @@ _TABLE = (
         "damaged",
         500,
         "The content is damaged",
-        "Its bytes on disk are not those that were received, or cannot be read. Once repaired, it is served again.",
+        "Its stored bytes differ from those received, or cannot be read. Once repaired, it is served again.",
     ),
-    ProblemType("internal", 500, "The gateway failed", "The fault is logged under `incident`."),
+    ProblemType("internal", 500, "The gateway failed", "The error is in the log under `incident`."),
     ProblemType(
         "unavailable",
         503,
-        "The gateway is not taking requests",
+        "The gateway accepts no requests at present",
         "It is starting or stopping, or its catalog cannot be read or written; try again.",
     ),
     ProblemType(
-        "busy", 503, "The gateway has too much to do", "As many conversions run and wait as may; see `Retry-After`."
+        "busy",
+        503,
+        "The gateway is busy",
+        "The maximum number of conversions is running and waiting; see `Retry-After`.",
     ),
     ProblemType(
         "tables-unavailable",
@@ -115,7 +123,7 @@ _TABLE = (
         "The gateway cannot read tables",
         "`detail` says which library to install.",
     ),
-    ProblemType("storage-full", 507, "There is no room", "The gateway's disk or store is full; try again later."),
+    ProblemType("storage-full", 507, "Storage full", "The gateway's disk or store is full; try again later."),
 )
 PROBLEMS: Mapping[str, ProblemType] = {problem.word: problem for problem in _TABLE}
 

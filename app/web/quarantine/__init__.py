@@ -1,1 +1,1 @@
-"""Quarantine: physical messages that could not be understood."""
+"""Quarantine: physical messages that the gateway cannot read."""

@@ -1,4 +1,4 @@
-"""Quarantine: physical messages that could not be understood, with the reason and the bytes."""
+"""Quarantine: physical messages that the gateway cannot read, with the reason and the bytes."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from app.web.quarantine.schemas import QuarantineView
 from app.web.schemas import PageView, page_view
 
 PREVIEW = 256
-"""Bytes of a message that its entry shows."""
+"""Number of a message's first bytes that its entry shows."""
 _GONE = "the bytes of this message are gone"
 
 router = APIRouter(prefix="/quarantine", tags=["quarantine"])
@@ -29,7 +29,7 @@ def list_quarantine(
     source: Annotated[str | None, Query(max_length=100)] = None,
     state: QuarantineState | None = None,
 ) -> PageView[QuarantineView]:
-    """What could not be understood, newest first."""
+    """List the quarantined messages, newest first."""
     page = gateway.catalog.quarantined(source, state, paging.cursor, paging.limit)
     link_next(request, response, page)
     return page_view(page, lambda record: QuarantineView.of(record, base))
@@ -37,7 +37,7 @@ def list_quarantine(
 
 @router.get("/{quarantine_id}", operation_id="get_quarantine_entry", responses=responses("not-found"))
 def get_quarantine_entry(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
-    """One entry, with its message's first bytes and its properties."""
+    """Return one entry, with its message's first bytes and its properties."""
     record = _entry(gateway, quarantine_id)
     try:
         message = gateway.quarantined(record)
@@ -53,7 +53,7 @@ def get_quarantine_entry(quarantine_id: str, gateway: GatewayDep, base: BaseDep)
     responses={200: {"content": {"application/octet-stream": {}}}, **responses("not-found", "gone")},
 )
 def get_quarantined_body(quarantine_id: str, gateway: GatewayDep) -> Response:
-    """The message's body as it was received."""
+    """Return the message's body as it was received."""
     record = _entry(gateway, quarantine_id)
     try:
         body = gateway.quarantined_body(record)
@@ -69,7 +69,10 @@ def get_quarantined_body(quarantine_id: str, gateway: GatewayDep) -> Response:
     responses=responses("not-found", "gone", "storage-full"),
 )
 def replay_quarantined(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
-    """Journals the message again, as if it came now. What still cannot be understood comes back as a new entry."""
+    """Process a quarantined message again, e.g. after correcting the source's settings.
+
+    It is written to the journal as if it arrived now. If it still cannot be read, a new entry is created.
+    """
     _entry(gateway, quarantine_id)
     try:
         gateway.replay_quarantine(quarantine_id)
@@ -84,13 +87,13 @@ def replay_quarantined(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -
     "/{quarantine_id}", operation_id="dismiss_quarantined", status_code=204, responses=responses("not-found")
 )
 def dismiss_quarantined(quarantine_id: str, gateway: GatewayDep) -> None:
-    """Marks it as not needed: its bytes keep no journal segment, and go when retention says so."""
+    """Mark an entry as not needed. Its bytes no longer keep a journal segment, and are deleted later by retention."""
     if not gateway.catalog.set_quarantine_state(quarantine_id, "dismissed"):
-        raise Problem("not-found", "there is no quarantine entry of this identifier")
+        raise Problem("not-found", "there is no quarantine entry with this identifier")
 
 
 def _entry(gateway: Gateway, quarantine_id: str) -> QuarantineRecord:
     record = gateway.catalog.quarantine_entry(quarantine_id)
     if record is None:
-        raise Problem("not-found", "there is no quarantine entry of this identifier")
+        raise Problem("not-found", "there is no quarantine entry with this identifier")
     return record

@@ -11,9 +11,12 @@ from app.web.times import to_time
 
 
 class QuarantineView(BaseModel):
-    """A physical message that could not be understood. `row` names the field, `at` the byte (null where none applies).
-    `preview` are its first bytes in hexadecimal, and `properties` what was kept with it, such as `mqmd.put_appl_name`
-    of a message that came over IBM MQ; both are null in lists, and when they are gone."""
+    """A physical message that the gateway cannot read.
+
+    `row` names the field, `at` the byte (null if there is none). `preview` has its first bytes in hexadecimal.
+    `properties` has the properties stored with it, such as `mqmd.put_appl_name` of a message received over IBM MQ. Both
+    are null in lists, and when the bytes have been deleted.
+    """
 
     id: str
     source: str

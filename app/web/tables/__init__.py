@@ -1,1 +1,1 @@
-"""Tables that the pipeline builds."""
+"""The REST resource of the tables that the pipeline builds."""

@@ -1,4 +1,4 @@
-"""Tables: what the pipeline made of all data sets of one name, and their rows in every format."""
+"""Tables: all data sets of one name, collected by the pipeline, and their rows in every format."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,12 +27,12 @@ from app.web.tables.schemas import TableSummary, TableView
 from app.web.times import to_time
 
 JSON_ROWS = 1_000
-"""Rows that come as one JSON array where no `limit` is said: who asks for that holds it in memory."""
+"""Maximum rows of a JSON array if there is no `limit`, because clients hold an array in memory."""
 
 _MADE_BY = (version("attachment-gateway"), pa.__version__)
 _ROWS_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "the rows; `Link` tells where more of them are", "content": DESCRIBED},
-    304: {"description": "the client has them already"},
+    200: {"description": "the rows; `Link` refers to the next rows, if there are more", "content": DESCRIBED},
+    304: {"description": "the client already has them"},
     **responses(
         "table-not-found", "not-acceptable", "precondition-failed", "invalid", "not-representable", "tables-unavailable"
     ),
@@ -42,7 +42,7 @@ router = APIRouter(prefix="/tables", tags=["tables"])
 
 
 class _AnyText(Convertor[str]):
-    """A part of a path with whatever characters, slashes and line ends among them."""
+    """A path parameter with any characters, including slashes and line ends."""
 
     regex = "(?s:.*)"
 
@@ -71,7 +71,7 @@ Name = Annotated[str, InPath(description="a table's name, in any case; percent-e
 def list_tables(
     request: Request, response: Response, store: StoreDep, base: BaseDep, paging: PagingDep
 ) -> PageView[TableSummary]:
-    """Tables by name; none where the pipeline has not built any."""
+    """List the tables by name. The list is empty if the pipeline has not built any."""
     names = sorted(store.names())
     first = 0 if paging.cursor is None else _behind(paging.cursor, names)
     listed = names[first : first + paging.limit]
@@ -90,10 +90,10 @@ def table_rows(
     word: FormatDep = None,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """The rows in the format that `format` or Accept asks for, by default as Parquet.
+    """Return a table's rows in the format that `format` or Accept asks for, by default as Parquet.
 
-    JSON arrays have 1000 rows at most if no `limit` is given; all other formats have all rows. Within one version of
-    the table, which the entity tag names, rows keep their order. Takes If-Match and If-None-Match.
+    JSON arrays have at most 1000 rows if no `limit` is given; all other formats have all rows. The order of the rows is
+    the same within one version of the table, which the entity tag identifies. Supports If-Match and If-None-Match.
     """
     known = chosen_format(word, accept)
     if known.name == "json" and options.limit is None:
@@ -111,7 +111,7 @@ def table_rows(
 
 @router.get("/{name:text}", operation_id="get_table", responses=responses("table-not-found", "tables-unavailable"))
 def get_table(name: Name, store: StoreDep, base: BaseDep) -> TableView:
-    """A table's columns, as PROC CONTENTS tells them of a data set, and what is known of the whole."""
+    """Return a table's columns, as PROC CONTENTS lists those of a data set, and the facts about the whole table."""
     opened = _opened(store, name)
     return TableView.of(opened, reached(store, opened.version.name), base)
 
@@ -132,7 +132,7 @@ def _opened(store: TableStore, name: str) -> OpenTable:
     try:
         return open_table(store, name)
     except KeyError:
-        raise Problem("table-not-found", "there is no table of this name; /v1/tables lists those there are") from None
+        raise Problem("table-not-found", "there is no table of this name; /v1/tables lists all tables") from None
 
 
 def _rows(request: Request, store: TableStore, opened: OpenTable, known: TableFormat, chosen: Options) -> Response:
@@ -158,7 +158,7 @@ def _rows(request: Request, store: TableStore, opened: OpenTable, known: TableFo
 
 
 def _link_further(request: Request, response: Response, rows: int, chosen: Options) -> None:
-    """Link to the rows after the last one (RFC 8288)."""
+    """Link to the rows after the last returned one (RFC 8288)."""
     if not chosen.limit or (end := (chosen.offset or 0) + chosen.limit) >= rows:
         return
     url = request.url.include_query_params(offset=end, limit=chosen.limit)

@@ -1,4 +1,4 @@
-"""The JSON of tables: of a listing and of one table."""
+"""The JSON of tables, in a listing and alone."""
 
 from datetime import datetime
 from typing import Any
@@ -17,13 +17,13 @@ from app.web.times import to_time
 
 
 class TableFields(BaseModel):
-    """What a listing and a table have in common."""
+    """The common fields of a table in a listing and a table alone."""
 
     name: str = Field(examples=["WORK.CUSTOMERS"])
     rows: int = Field(examples=[12045])
     files: int = Field(examples=[3])
     size: int = Field(description="bytes of its files", examples=[884736])
-    version: int = Field(description="grows with every commit", examples=[17])
+    version: int = Field(description="increases with every commit", examples=[17])
     modified_at: datetime
     links: Links = Field(
         examples=[{"self": "/v1/tables/WORK.CUSTOMERS", "rows": "/v1/tables/WORK.CUSTOMERS/rows"}],
@@ -31,7 +31,7 @@ class TableFields(BaseModel):
 
 
 class TableSummary(TableFields):
-    """A table as a listing has it; `columns` are how many."""
+    """A table in a listing; `columns` is the number of its columns."""
 
     columns: int = Field(examples=[9])
 
@@ -41,7 +41,7 @@ class TableSummary(TableFields):
 
 
 class PositionView(BaseModel):
-    """A place in the journal."""
+    """A position in the journal."""
 
     segment: int = Field(examples=[42])
     batch: int = Field(examples=[118])
@@ -49,14 +49,14 @@ class PositionView(BaseModel):
 
 
 class TableView(TableFields):
-    """A table and its columns: those of its data sets, and those that tell where each row came from."""
+    """A table and its columns: those of its data sets, and those for the origin of each row."""
 
     library: str = Field(examples=["WORK"])
     member: str = Field(examples=["CUSTOMERS"])
-    label: str = Field(description="of the data set that came last", examples=["Customers of the shop"])
-    columns: list[VariableView] = Field(description="`notes` tell where data sets did not agree")
-    attributes: dict[str, str] = Field(description="what else is kept with the table", examples=[{}])
-    reached: PositionView | None = Field(description="how far the pipeline was when it last added something")
+    label: str = Field(description="label of the newest data set", examples=["Customers of the shop"])
+    columns: list[VariableView] = Field(description="`notes` list where data sets differ")
+    attributes: dict[str, str] = Field(description="other metadata of the table", examples=[{}])
+    reached: PositionView | None = Field(description="the pipeline's position in the journal when it last added rows")
 
     @classmethod
     def of(cls, table: OpenTable, position: Position | None, base: str) -> "TableView":

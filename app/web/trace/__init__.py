@@ -1,1 +1,1 @@
-"""Captured bytes explained."""
+"""Decoding of captured bytes."""

@@ -1,4 +1,4 @@
-"""Trace: captured bytes in, what they mean field by field out."""
+"""Trace: decoding of captured bytes, field by field."""
 
 from typing import Annotated
 
@@ -13,10 +13,10 @@ from app.web.problems import Problem, responses
 from app.web.trace.schemas import FrameView
 
 LONGEST = 4 << 20
-"""Bytes of a capture; the largest physical message of a queue."""
+"""Maximum bytes of a capture: the largest physical message of a queue."""
 
 MOST_CAPTURES = 8
-"""Captures that are read from their clients at once."""
+"""Maximum number of captures that are received from clients at the same time."""
 
 router = APIRouter(tags=["operations"])
 
@@ -44,13 +44,14 @@ async def trace(
         str | None,
         Query(
             alias="as",
-            description="what the bytes are; else they are recognised",
+            description="format of the bytes; without it, the format is detected",
             json_schema_extra={"enum": list(FORMATS)},
         ),
     ] = None,
 ) -> Response:
-    """Explains captured bytes: MQ descriptors and headers, SAS messages, MQTT packets, Rendezvous messages, order
-    packets of SAP DB."""
+    """Decode captured bytes: MQ descriptors and headers, SAS messages, MQTT packets, Rendezvous messages, order
+    packets of SAP DB.
+    """
     if as_format is not None and as_format not in FORMATS:
         why = f"not one of {', '.join(FORMATS)}"
         raise Problem("invalid", f"as: {why}", errors=[{"parameter": "as", "detail": why}])
@@ -68,7 +69,7 @@ async def trace(
 
 
 async def _capture(request: Request, *, as_hex: bool) -> bytes:
-    """Read the bytes to explain. Few requests are read at once, since each is held in memory."""
+    """Read the bytes to decode. The number of concurrent requests is limited, since each is held in memory."""
     state = request.app.state
     if state.captures >= MOST_CAPTURES:
         raise Busy(f"{MOST_CAPTURES} captures are being read")

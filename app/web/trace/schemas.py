@@ -1,4 +1,4 @@
-"""The JSON of explained bytes."""
+"""The JSON of decoded bytes."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 
 class CellView(BaseModel):
-    """One row as found: the byte where it starts, how many it takes, its name and its value (bytes in hexadecimal)."""
+    """One decoded field: its first byte, its size in bytes, its name and its value (bytes in hexadecimal)."""
 
     offset: int = Field(examples=[0])
     size: int = Field(examples=[4])

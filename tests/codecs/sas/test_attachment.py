@@ -52,7 +52,7 @@ def test_a_wrong_length(length: int) -> None:
 def test_an_unknown_type_and_a_control_character_are_named_with_their_byte() -> None:
     entry = Attachment(4, b"a" * 24, "FILENAME", "notes.txt", "Notes")
     body = AttachmentHeader(b"h" * 24, 1, b"o" * 24, b"m" * 24, 1, [entry]).encode()
-    with pytest.raises(WireError, match="4 is no attachment type") as raised:
+    with pytest.raises(WireError, match="unknown attachment type 4") as raised:
         read_header(body)
     assert (raised.value.row, raised.value.at) == ("AttachmentHeader.attachments[0].type", 80)
     with pytest.raises(WireError, match="control character 07") as raised:

@@ -70,11 +70,11 @@ def test_an_unlikely_variable_is_named(variable: Variable, where: str, why: str)
 
 
 UNLIKELY_DEFINITIONS = [
-    (DataSetDefinition(2), "type", "2, where 1 belongs"),
+    (DataSetDefinition(2), "type", "2 instead of 1"),
     (DataSetDefinition(1, observations=-2), "observations", "-2 is not from -1"),
     (DataSetDefinition(1, variables=-1), "variables", "-1 is not from 0"),
     (DataSetDefinition(1, obs_length=-1), "obs_length", "-1 is not from 0"),
-    (DataSetDefinition(1, sort_variables=1), "sort_variables", "1, where 0 belongs"),
+    (DataSetDefinition(1, sort_variables=1), "sort_variables", "1 instead of 0"),
     (DataSetDefinition(1, label="a\x00b"), "label", "control character 00"),
 ]
 
@@ -154,7 +154,7 @@ DISAGREEING: list[tuple[int, int, Sequence[bytes]]] = [
 def test_observations_that_disagree_with_their_definition_are_refused_at_once(
     count: int, length: int, bodies: Sequence[bytes]
 ) -> None:
-    with pytest.raises(WireError, match=r"ObservationMessage.data.* belong"):
+    with pytest.raises(WireError, match=r"ObservationMessage.data.* instead of"):
         observation_blocks(bodies, defined(count, length), BIG)
 
 
@@ -165,7 +165,7 @@ def test_observations_are_not_copied() -> None:
 
 
 def test_half_a_row_is_not_written() -> None:
-    with pytest.raises(WireError, match="7 bytes are no rows of 8"):
+    with pytest.raises(WireError, match="7 bytes are not whole rows of 8"):
         list(write_observations([bytes(7)], 8, Dialect()))
     with pytest.raises(WireError, match="rows of 0 bytes"):
         list(write_observations([b""], 0, Dialect()))
@@ -175,15 +175,15 @@ def test_kinds_of_messages() -> None:
     for kind in MessageKind:
         assert message_kind(kind.to_bytes(4, "big") + b"more", ALL) is kind
         assert message_kind(kind.to_bytes(4, "little"), ALL) is kind
-        with pytest.raises(WireError, match="no type identifier"):
+        with pytest.raises(WireError, match="unknown type identifier"):
             message_kind(kind.to_bytes(4, "little"), BIG)
     for body in (b"", b"\0\0\0", bytes(4), b"\0\0\0\6", b"\xff" * 4):
-        with pytest.raises(WireError, match="no type identifier"):
+        with pytest.raises(WireError, match="unknown type identifier"):
             message_kind(body, ALL)
 
 
 def test_a_definition_larger_than_a_message_is_refused() -> None:
-    with pytest.raises(WireError, match="where a message has room for 100"):
+    with pytest.raises(WireError, match="do not fit in a message of 100"):
         list(write_variables([Variable("A", label="x" * 100)], Dialect(), limit=100))
 
 

@@ -81,7 +81,7 @@ def test_a_stream_that_ends_early_is_an_error(
     ends = {len(with_nuls(content[:count], dialect)) for count in range(len(content) + 1)}
     size = len(stream) - missing
     assume(size > 0 and size not in ends)
-    with pytest.raises(WireError, match="before its last record does") as raised:
+    with pytest.raises(WireError, match="the last record is incomplete") as raised:
         list(records(cut(stream[:size], places), dialect))
     assert raised.value.at == size
 
@@ -120,7 +120,7 @@ def test_detection_of_an_empty_file() -> None:
 
 def test_detection_tells_how_far_the_best_dialect_came() -> None:
     parts = [*write_records([b"record"] * 9, Dialect(), 100), b"\0\0\0\x09half"]
-    with pytest.raises(WireError, match="the file ends 5 bytes before") as raised:
+    with pytest.raises(WireError, match="the last record is incomplete: 5 bytes") as raised:
         detect(lambda: parts, mask_of(Dialect()))
     assert raised.value.at == 9 * 10 + 8
 
@@ -134,14 +134,14 @@ def test_a_negative_length_is_an_error_at_its_byte(length: str) -> None:
 
 
 def test_a_record_without_its_nul_is_an_error_at_its_byte() -> None:
-    with pytest.raises(WireError, match="a NUL belongs behind a record, not 42") as raised:
+    with pytest.raises(WireError, match="expected a NUL after the record, found 42") as raised:
         list(records([b"\0\0\0\1A\0\0\0\0\1", b"AB"], Dialect()))
     assert raised.value.at == 11
 
 
 def test_a_huge_length_takes_no_memory() -> None:
     parts = [b"\x7f\xff\xff\xff" + bytes(100)]
-    with pytest.raises(WireError, match="the file ends 2147483547 bytes before"):
+    with pytest.raises(WireError, match="the last record is incomplete: 2147483547 bytes"):
         list(records(parts, Dialect(nul="absent")))
 
 
@@ -203,7 +203,7 @@ def test_a_size_that_can_be_meant_is_no_contradiction(size: int) -> None:
 def test_what_contradicts_the_description_is_said() -> None:
     found = contradictions(FileDescription(10, 77_777), Tally(count=1, size=11, longest=11))
     assert [*found] == [
-        "the sender announced 77777 bytes, and 11 came in 1 records",
-        "the sender announced records of at most 10 bytes, and the longest has 11",
+        "the sender announced 77777 bytes, but 11 were received in 1 records",
+        "the sender announced records of at most 10 bytes, but the longest has 11",
     ]
     assert contradictions(FileDescription(0, 0), Tally(count=1, size=11, longest=11)) == ()

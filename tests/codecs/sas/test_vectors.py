@@ -140,7 +140,7 @@ def test_the_header_is_read_without_a_word_of_its_dialect(vector: dict[str, Any]
     for cut in range(len(body)):
         with pytest.raises(WireError):
             read_header(body[:cut])
-    with pytest.raises(WireError, match="1 bytes too many"):
+    with pytest.raises(WireError, match="1 bytes are left over"):
         read_header(body + b"\0")
 
 

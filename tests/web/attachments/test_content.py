@@ -173,7 +173,7 @@ def test_content_that_fails_midway_is_not_taken_for_whole(shelf: Shelf, monkeypa
     monkeypatch.setattr(shelf.stock.gateway, "content", lambda record: Torn())
     with capture_logs() as logged, pytest.raises(httpx.RemoteProtocolError):
         shelf.get(shelf.stored)
-    assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["request failed"]
+    assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["request_failed"]
 
 
 def test_a_client_that_leaves_stops_the_reading(shelf: Shelf) -> None:

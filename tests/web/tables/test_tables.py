@@ -266,7 +266,7 @@ def test_an_answer_that_breaks_off_does_not_look_whole(shelf: Shelf) -> None:
     shelf.put("LATE", table.set_column(0, table.schema.field("N"), numbers))
     with capture_logs() as logs, pytest.raises(httpx.RemoteProtocolError):
         shelf.get("LATE", "format=xpt")
-    assert [(log["event"], "incident" in log) for log in logs] == [("request failed", True)]
+    assert [(log["event"], "incident" in log) for log in logs] == [("request_failed", True)]
 
 
 def test_content_that_is_not_there_any_more(shelf: Shelf) -> None:
