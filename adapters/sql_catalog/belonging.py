@@ -1,4 +1,4 @@
-"""Which journal a catalog belongs to, and which gateway writes it."""
+"""The binding of a catalog to a journal and to the gateway that writes it."""
 
 from functools import partial
 
@@ -39,7 +39,10 @@ class Belonging(CatalogPart):
 
 
 def _bound(connection: Connection) -> JournalIdentity | None:
-    """Asked with every write, hence of the driver itself: SQLAlchemy would take longer than the database."""
+    """Return the journal that the catalog is bound to.
+
+    This runs with every write, so it uses the driver: SQLAlchemy would take longer than the database.
+    """
     cursor = connection.connection.cursor()
     try:
         cursor.execute("SELECT journal_id, journal_epoch FROM progress")
