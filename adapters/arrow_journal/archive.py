@@ -130,7 +130,7 @@ class ArrowArchive:
             find_batches(file, state, format_)
             if not state.batches:
                 raise OurError(f"{path} is not a journal segment: {error}") from error
-            _log.error("segment_damaged", segment=path, lost="its header", reason=str(error))
+            _log.error("segment_damaged", segment=path, lost="the header", reason=str(error))
             return format_
         self._require_one_journal(header, path)
         return header.format(state.number)

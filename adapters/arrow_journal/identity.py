@@ -56,10 +56,10 @@ def load(folder: Path) -> Known | None:
     blocks = [_block(file, slot) for slot in range(SLOTS)]
     known = sorted(filter(None, map(_parsed, blocks)), key=lambda each: each.saved)
     if not known:
-        _log.error("identity_damaged", file=str(path), action="recover it from the segments")
+        _log.error("identity_damaged", file=str(path), action="recovered from the segments")
         return None
     if all(any(block) for block in blocks) and len(known) < SLOTS:
-        _log.error("identity_damaged", file=str(path), action="use its older block")
+        _log.error("identity_damaged", file=str(path), action="older block used")
         last = known[-1]
         return replace(last, epoch=last.epoch + 1, following=last.following + 1)
     return known[-1]

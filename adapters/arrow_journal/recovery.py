@@ -125,13 +125,13 @@ def _state(found: _Found, journal: str) -> SegmentState | None:
     for format_ in (format_of(journal, number), OLD_FORMAT):
         state = SegmentState(number, size, found.modified_at, sealed_at, format=format_)
         if size and _has_batches(found, state):
-            _log.error("segment_damaged", segment=number, lost="its header", reason=found.why)
+            _log.error("segment_damaged", segment=number, lost="the header", reason=found.why)
             return replace(state, batches=None)
     if found.foreign:
         raise OurError(f"{found.path} cannot be read: {found.why}")
     if not found.sealed:
         return None
-    _log.error("segment_damaged", segment=number, lost="all of it", reason=found.why)
+    _log.error("segment_damaged", segment=number, lost="the whole segment", reason=found.why)
     return SegmentState(number, size, found.modified_at, sealed_at, format=format_of(journal, number))
 
 
@@ -149,7 +149,7 @@ def _unsealed(
         if was_used:
             aside = damaged_path(folder, found.number)
             path.rename(aside)
-            _log.error("segment_damaged", segment=found.number, lost="all of it", kept=aside.name)
+            _log.error("segment_damaged", segment=found.number, lost="the whole segment", kept=aside.name)
         else:
             path.unlink()
         sync_folder(folder)

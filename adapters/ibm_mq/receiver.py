@@ -151,7 +151,7 @@ class _Worker:
         if self.since is None:
             self.since, self.error = now(), None
             if self._said is None:
-                self._log.info("connected")
+                self._log.info("connection_opened")
 
     def _rest(self, error: MqiError, stop: StopSignal) -> None:
         """Log the reason once and wait, longer each time. Begin with the shortest pause again after a connection that

@@ -29,8 +29,8 @@ class Watch:
             return f"messages longer than the channel's MAXMSGL stay on the queue: {len(self._too_long)}; {first}"
         if self._others:
             return (
-                f"other programs have the queue open to get from: {self._others}. What they get is missing here, so "
-                "that attachments stay incomplete; let one source get from a queue"
+                f"other programs have the queue open to get from: {self._others}. The messages that they get are "
+                "missing here, so attachments stay incomplete; let only one source get from a queue"
             )
         if self._stuck:
             return (

@@ -146,7 +146,7 @@ class MqttReceiver:
         self._connected_at = time.monotonic()
         if not self._said_connected:
             self._said_connected = True
-            self._log.info("connected", version=version, session_present=connack.session_present)
+            self._log.info("connection_opened", version=version, session_present=connack.session_present)
         if any(code.value == 0 for code in granted):
             self._warn_once("qos_0_granted", "the broker drops messages that it cannot deliver at once")
 

@@ -71,7 +71,7 @@ class BrokerSettings(BaseModel):
         if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.path.strip("/") or parts.query:
             raise ValueError("write mqtt://host:1883 or mqtts://host:8883")
         if parts.username is not None or parts.password is not None:
-            raise ValueError("username and password are keys of their own, not part of the url")
+            raise ValueError("set username and password as separate settings, not in the url")
         _ = parts.port  # raises ValueError for an invalid port
         return url
 

@@ -29,7 +29,7 @@ def test_little_needs_to_be_said() -> None:
         ({"url": "broker:1883"}, "write mqtt://host:1883"),
         ({"url": "mqtt://"}, "write mqtt://host:1883"),
         ({"url": "mqtt://broker/topic"}, "write mqtt://host:1883"),
-        ({"url": "mqtt://me:secret@broker"}, "keys of their own"),
+        ({"url": "mqtt://me:secret@broker"}, "separate settings"),
         ({"url": "mqtt://broker:99999"}, "[Pp]ort"),
         ({"topic": ""}, "1 to 65,535"),
         ({"topic": []}, "at least 1"),
