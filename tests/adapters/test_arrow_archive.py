@@ -194,7 +194,7 @@ class TestBucket(ArchiveContract):
             own_folder("x")
 
     def test_refuses_other_urls(self) -> None:
-        with pytest.raises(ValueError, match="expected a path, or a URL with"):
+        with pytest.raises(ValueError, match="give a path, or a URL with"):
             ArrowArchive("ftp://host/x")
 
 

@@ -95,7 +95,7 @@ def test_a_shared_subscription_is_warned_of(broker: Mosquitto, topic: str) -> No
         publish(broker, topic, b"?")
         until(lambda: collected.messages or collected.refused)
         assert shared in source.status()["warning"]
-        assert "only one gateway" in source.status()["warning"]
+        assert "Only one gateway" in source.status()["warning"]
     assert texts(logs) == ["shared_subscription"]
     with receiving(source := receiver(broker, topic), Collector()):
         assert "warning" not in source.status()
