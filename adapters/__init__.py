@@ -1,1 +1,1 @@
-"""What stands between the ports of `app.ports` and the world: brokers, disks, databases."""
+"""Adapters: implementations of the ports in `app.ports` for brokers, disks and databases."""

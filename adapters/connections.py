@@ -1,4 +1,4 @@
-"""What all transports have in common about a connection: its status, and how long to wait before the next try."""
+"""Connection status and the pauses between connection attempts, for all transports."""
 
 import random
 import time
@@ -6,7 +6,7 @@ from threading import Event
 from typing import Any
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-"""Seconds before the first new try, and at most."""
+"""Shortest and longest pause before the next attempt, in seconds."""
 
 
 def now() -> int:
@@ -20,22 +20,23 @@ def connected(**more: object) -> dict[str, Any]:
 
 
 def not_connected(error: str | None = None) -> dict[str, Any]:
-    """Return the status where there is no connection, with the reason if something failed."""
+    """Return the status without a connection, with the reason if something failed."""
     return {"connected": False, "since": None, "error": error}
 
 
 class Backoff:
-    """Waits between tries to connect, twice as long each time, and never as long as others do."""
+    """Pauses between attempts to connect. Each is twice as long as the one before, and random so that clients
+    spread."""
 
     def __init__(self) -> None:
         self._pause = FIRST_PAUSE
 
     def reset(self) -> None:
-        """Begin anew, after a connection that stood for a while."""
+        """Begin with the shortest pause again, after a connection that lasted for a while."""
         self._pause = FIRST_PAUSE
 
     def wait(self, stop: Event, *, least: float = 0.0, longest: float = LONGEST_PAUSE) -> None:
-        """Wait before the next try, or until `stop` is set."""
+        """Wait before the next attempt, or until `stop` is set."""
         pause = max(self._pause, least)
         stop.wait(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads the tries of many
         self._pause = min(pause * 2, longest)

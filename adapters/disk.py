@@ -1,4 +1,4 @@
-"""What the adapters that write and read files share."""
+"""Reading and writing of files, for all adapters."""
 
 import errno
 import os
@@ -7,10 +7,10 @@ from time import sleep
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 READ_FAILURES = (errno.EIO,)
-"""What the system says of a disk that fails."""
+"""Error numbers of a disk that fails."""
 _BLOCK = 4096
 _PAUSES = (0.01, 0.2)
-"""Seconds after which a read that fails is tried again: a disk, or the network to it, may fail for a moment."""
+"""Pauses in seconds before a failed read is tried again: a disk, or the network to it, may fail for a moment."""
 
 
 def sync_folder(folder: Path) -> None:
@@ -23,7 +23,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folders(folder: Path) -> None:
-    """Make a folder and its parents where they are missing; their names are durable."""
+    """Create a folder and its parents where they are missing, and make their names durable."""
     if not folder.is_dir():
         make_folders(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -31,7 +31,7 @@ def make_folders(folder: Path) -> None:
 
 
 class UnreadableError(Exception):
-    """Bytes of a file that cannot be read, or are not there."""
+    """Bytes of a file cannot be read, or are past its end."""
 
 
 def _unreadable(start: int, end: int, error: OSError) -> UnreadableError:
@@ -39,9 +39,10 @@ def _unreadable(start: int, end: int, error: OSError) -> UnreadableError:
 
 
 class ReadFile:
-    """A file open for reading, which stays open and readable as long as somebody holds this.
+    """A file open for reading. It stays open and readable as long as this object exists.
 
-    It is never mapped: what cannot be read of a mapping ends the process."""
+    The file is never mapped into memory: a page of a mapping that cannot be read ends the process.
+    """
 
     def __init__(self, path: Path) -> None:
         self._descriptor = -1
@@ -55,7 +56,7 @@ class ReadFile:
         return os.fstat(self._descriptor).st_size
 
     def read(self, start: int, end: int) -> bytes:
-        """Return bytes [start, end); read again after a pause if the disk fails. Raises UnreadableError."""
+        """Return bytes [start, end). Read again after a pause if the disk fails. Raises UnreadableError."""
         for pause in _PAUSES:
             try:
                 return self._read(start, end)

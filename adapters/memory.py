@@ -1,6 +1,6 @@
-"""A broker inside the process: named queues that deliver again what was not acknowledged. For tests and demonstrations.
+"""A broker inside the process, for tests and demonstrations: named queues that deliver unacknowledged messages again.
 
-Queues live as long as the process and are shared by everything in it that names the same broker.
+Queues live as long as the process. Everything in it that names the same broker shares them.
 """
 
 from collections import deque
@@ -32,13 +32,13 @@ class QueueSettings(BaseModel):
 
 
 class MemoryDestinationSettings(QueueSettings):
-    """A queue to send to, and the largest body that it takes."""
+    """A queue to send to, and the largest body that it accepts."""
 
     max_body: ByteSize = ByteSize(256 << 20)
 
 
 class Queue:
-    """Messages in order. What is taken stays here until it is acknowledged or given back."""
+    """Messages in order. Messages that are taken can be given back."""
 
     def __init__(self) -> None:
         self._ready: deque[PhysicalMessage] = deque()
@@ -142,7 +142,7 @@ class MemorySender:
         del progress
         for message in messages:
             if len(message.body) > self._max_body:
-                why = f"a body of {len(message.body):,} bytes, where {self._max_body:,} are the most"
+                why = f"the body has {len(message.body):,} bytes; the destination takes at most {self._max_body:,}"
                 raise SendFailed(why, permanent=True)
         self._queue.put([message._replace(body=bytes(message.body)) for message in messages])
 

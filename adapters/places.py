@@ -1,4 +1,4 @@
-"""What a path or a URL names: a local folder, or what obstore reaches."""
+"""Storage places by path or URL: a local folder, or a bucket that obstore reaches."""
 
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,7 @@ def bucket(url: str) -> ObjectStore:
         return _memory(parts.netloc) if parts.netloc else MemoryStore()
     if parts.scheme in _REMOTE_SCHEMES:
         return from_url(url)
-    raise ValueError(f"no place for objects: {url}; expected a path, or a URL with file, s3, gs or az")
+    raise ValueError(f"unknown storage URL {url}; give a path, or a URL with file, s3, gs or az")
 
 
 @cache

@@ -1,8 +1,8 @@
-"""Sealed segments of a journal, read wherever they lie and by any number of processes.
+"""Sealed segments of a journal, in a folder or a bucket, read by any number of processes.
 
-Nothing is written, locked or verified here; a segment is sealed, so what was read once stays as it is. Opening costs
-nothing: a segment is looked up when it is asked for. Segments must appear in the order of their numbers, whole: who
-copies one into a folder gives it another name until it is.
+This module writes, locks and verifies nothing: a sealed segment never changes. Opening an archive is cheap, because a
+segment is looked up when it is asked for. Segments must appear whole and in the order of their numbers. A program that
+copies one into a folder must give it another name until it is complete.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,11 +44,12 @@ _log = structlog.get_logger(__name__)
 
 
 class ArrowArchive:
-    """A `JournalArchive` in a folder (path or `file://`), read where it lies, or in an object store (`s3://`,
-    `gs://`, `az://`), whose segments are fetched into the folder `cache` of at most `cache_bytes`.
+    """A `JournalArchive` in a folder (path or `file://`) or in an object store (`s3://`, `gs://`, `az://`).
 
-    The cache is by default a folder of this user among the temporary files of the machine, one for each URL. Raises
-    OurError when there is no such folder and ValueError for another URL. Pickled by its place.
+    Segments of a folder are read in place. Segments of an object store are fetched into the folder `cache` of at most
+    `cache_bytes`. By default the cache is a folder of this user among the machine's temporary files, one for each URL.
+
+    Raises OurError when the folder is missing and ValueError for an unknown URL. Pickling keeps only the place.
     """
 
     def __init__(self, place: str | Path, cache: Path | None = None, cache_bytes: int = CACHE_BYTES) -> None:
@@ -62,7 +63,7 @@ class ArrowArchive:
         return ArrowArchive, self._arguments
 
     def segments(self) -> list[Segment]:
-        """By number, as they are now; `created_at` is the same as `sealed_at`."""
+        """Return the present segments by number; `created_at` equals `sealed_at`."""
         listed = self._shelf.listing()
         for number in self._states.keys() - listed.keys():
             self._states.pop(number, None)
@@ -94,7 +95,7 @@ class ArrowArchive:
         return None if folder is None else open_segment(folder)
 
     def identity(self) -> JournalIdentity | None:
-        """Asks the oldest and the newest segment; the others are compared when they are opened."""
+        """Return the identity in the oldest and the newest segment; the others are compared when they are opened."""
         listed = self._shelf.listing()
         for number in sorted({min(listed, default=0), max(listed, default=0)} & listed.keys()):
             with suppress(BadHeader):
@@ -111,13 +112,13 @@ class ArrowArchive:
     def _open(self, state: SegmentState) -> ReadFile:
         path = self._shelf.path(state.number)
         if not state.size:
-            raise OurError(f"{path} is no segment of a journal: it is empty")
+            raise OurError(f"{path} is not a journal segment: it is empty")
         file = self._shelf.open(state)
         if file.size() < state.size:
-            raise OurError(f"{path} cannot be read: it has become shorter")
+            raise OurError(f"{path} cannot be read: it is shorter than when it was listed")
         state.format = self._format(file, state, path)
         if file.read_as_is(state.size - len(ipc.END_OF_STREAM), state.size) != ipc.END_OF_STREAM:
-            raise OurError(f"{path} is not whole: it does not end as a sealed segment does")
+            raise OurError(f"{path} is incomplete: it has no end of stream, as a sealed segment has")
         return file
 
     def _format(self, file: ReadFile, state: SegmentState, path: str) -> Format:
@@ -128,14 +129,14 @@ class ArrowArchive:
             format_ = OLD_FORMAT if journal is None else format_of(journal.id, state.number)
             find_batches(file, state, format_)
             if not state.batches:
-                raise OurError(f"{path} is no segment of a journal: {error}") from error
-            _log.error("segment_damaged", segment=path, lost="its header", reason=str(error))
+                raise OurError(f"{path} is not a journal segment: {error}") from error
+            _log.error("segment_damaged", segment=path, lost="the header", reason=str(error))
             return format_
         self._require_one_journal(header, path)
         return header.format(state.number)
 
     def _require_one_journal(self, header: SegmentHeader, path: str) -> None:
-        """Raises OurError when a segment belongs to another journal than those that were opened before."""
+        """Raise OurError when a segment belongs to another journal than those that were opened before."""
         if header.journal is None:
             return
         known = self._journal or header.journal
@@ -148,7 +149,7 @@ class ArrowArchive:
 
 
 class _States(dict[int, SegmentState]):
-    """The segments known so far; one that is asked for and not among them is looked up."""
+    """The segments known so far. A missing one is looked up when it is asked for."""
 
     def __init__(self, shelf: Shelf) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Sealed segments from afar, as files of a folder that the processes of a machine share.
+"""Sealed segments of an object store, as files of a folder that the processes of a machine share.
 
-A segment is written under another name and renamed when it is whole. Whoever writes one holds a lock on that other
-file: a second process that wants the same segment waits and then finds it, and what nobody has locked was left behind
-by a killed process. A file that is removed to make room stays readable where it is open.
+A segment is written as a partial file and renamed when it is complete. The writer holds a lock on the partial file. A
+second process that wants the same segment waits for the lock and then finds the segment. An unlocked partial file was
+left by a killed process. A file that is deleted to make room stays readable for processes that have it open.
 """
 
 import fcntl
@@ -23,23 +23,25 @@ PARTS_AT_ONCE = 4
 _PARTIAL = ".partial"
 
 Fetch = Callable[[int, int], Bytes]
-"""Gets bytes [start, end) of an object."""
+"""A function that returns bytes [start, end) of an object."""
 
 
 def own_folder(name: str) -> Path:
-    """A folder of this user among the machine's temporary files. Raises OurError where it is another's."""
+    """Return a folder of this user among the machine's temporary files. Raises OurError if another user owns it."""
     folder = Path(gettempdir()) / f"attachment-gateway-{os.getuid()}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     status = folder.lstat()
     if status.st_uid != os.getuid() or not S_ISDIR(status.st_mode):
-        raise OurError(f"{folder} is not a folder of this user: name another cache")
+        raise OurError(f"{folder} is not a folder of this user: choose another cache folder")
     return folder / name
 
 
 class FileCache:
-    """Keeps at most `limit` bytes, or the one file in use that is larger; what was used least recently goes. Raises
-    OurError when there can be no such folder."""
+    """Keeps at most `limit` bytes, or one larger file that is in use. The least recently used file is deleted first.
+
+    Raises OurError when the folder cannot be created.
+    """
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder = folder
@@ -47,11 +49,13 @@ class FileCache:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OurError(f"no cache at {folder}: {error}") from error
+            raise OurError(f"the cache folder {folder} cannot be created: {error}") from error
 
     def open(self, name: str, size: int, fetch: Fetch) -> ReadFile:
-        """The file of this name and size, fetched where it is not here. Raises OurError when it cannot be written, and
-        whatever `fetch` raises."""
+        """Open the file of this name and size, and fetch it first if it is missing.
+
+        Raises OurError when it cannot be written, and any error of `fetch`.
+        """
         path = self._folder / name
         while True:
             with suppress(FileNotFoundError):
@@ -88,7 +92,7 @@ def _write(descriptor: int, size: int, fetch: Fetch) -> None:
         end = min(start + PART, size)
         data = memoryview(fetch(start, end))
         if len(data) != end - start:
-            raise OurError(f"{len(data)} bytes came where {end - start} were expected")
+            raise OurError(f"{len(data)} bytes were received, {end - start} were expected")
         while data:
             written = os.pwrite(descriptor, data, start)
             data, start = data[written:], start + written
@@ -102,7 +106,7 @@ def _write(descriptor: int, size: int, fetch: Fetch) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[tuple[Path, int]]:
-    """Opens a file that nobody else has locked; what still has this name at the end is removed."""
+    """Open and lock a file. At the end, delete it if it still has this name."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -119,7 +123,7 @@ def _locked(path: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _is_named(descriptor: int, path: Path) -> bool:
-    """Whether an open file still has this name: another process may have renamed or removed it."""
+    """Tell whether an open file still has this name: another process may have renamed or deleted it."""
     try:
         return path.stat().st_ino == os.fstat(descriptor).st_ino
     except FileNotFoundError:
@@ -127,7 +131,8 @@ def _is_named(descriptor: int, path: Path) -> bool:
 
 
 def _removed(path: Path) -> bool:
-    """Removes a file, unless somebody is fetching it: that is seen, and kept from beginning, by its lock."""
+    """Delete a file, and tell whether that was possible. A partial file that another process is fetching is locked and
+    stays."""
     if not path.name.endswith(_PARTIAL):
         path.unlink(missing_ok=True)
         return True

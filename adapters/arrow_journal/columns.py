@@ -1,12 +1,12 @@
-"""A journal batch's columns: physical messages to Arrow and back.
+"""The columns of a journal batch: conversion of physical messages to Arrow and back.
 
-`body_crc32` is the CRC-32C of a row's body and `position` the row's own place, packed. `batch_crc32`, the same in every
-row, is that of everything else: of the batch's encapsulated message up to the first body, taken with this column as
-zeros, from a seed that belongs to the segment. So a tail of zeros, which a power cut may leave, does not read as
-messages without a body; whoever looks for batches behind damaged bytes recognises them, and knows which they are.
+`body_crc32` is the CRC-32C of a row's body, and `position` is the row's own packed position. `batch_crc32`, the same in
+every row, covers everything else: the batch's encapsulated message up to the first body, with this column as zeros,
+from a seed that belongs to the segment. So a tail of zeros, which a power failure may leave, does not read as messages
+without a body. A reader that looks for batches after damaged bytes recognizes them and their numbers.
 
-A batch that was lost is replaced by one without rows. What says that it is meant to have none, and which batch it
-stands for, lies behind its head: its number and a CRC-32C of the head and this number.
+A lost batch is replaced by one without rows. The mark after its head confirms that it has none on purpose: its number,
+and a CRC-32C of the head and this number.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +36,11 @@ Bytes = bytes | bytearray | memoryview
 
 
 class Encoded(NamedTuple):
-    """A batch ready to be written: `head`, `bodies` and `fill` zeros one behind the other. `offsets` are those of the
-    bodies behind the head, one more than there are bodies, and `crcs` their checksums."""
+    """A batch ready to be written: `head`, `bodies` and `fill` zeros in this order.
+
+    `offsets` are those of the bodies after the head, one more than there are bodies. `crcs` are the checksums of the
+    bodies.
+    """
 
     head: bytearray
     bodies: Sequence[Bytes]
@@ -47,13 +50,15 @@ class Encoded(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of all of it, a multiple of the block."""
+        """Return the size of all of it in bytes, a multiple of the block."""
         return len(self.head) + int(self.offsets[-1]) + self.fill
 
 
 def encode(messages: Sequence[PhysicalMessage], first: Position, seed: int, crcs: memoryview | None = None) -> Encoded:
-    """One record batch of these messages, from this position on; their bodies are not copied. `crcs` are the checksums
-    of bodies that need not be what they were."""
+    """Return a record batch of these messages, from this position on, without copying their bodies.
+
+    `crcs` are the original checksums of bodies that may be damaged.
+    """
     count = len(messages)
     values: dict[str, Sequence[Any]] = dict(zip(PhysicalMessage._fields, zip(*messages, strict=True), strict=True))
     bodies = values["body"]
@@ -77,7 +82,7 @@ def encode(messages: Sequence[PhysicalMessage], first: Position, seed: int, crcs
 
 
 def encode_lost(number: int, size: int, schema: pa.Schema, seed: int) -> bytes:
-    """The beginning of a batch without rows, of `size` bytes (whole blocks), in the place of one that was lost."""
+    """Return the beginning of a batch without rows of `size` bytes (whole blocks), in place of a lost batch."""
     empty = pa.RecordBatch.from_arrays([pa.array([], kind) for kind in schema.types], schema=schema)
     head = bytearray(empty.serialize())
     ipc.fill_in(head, np.zeros(1, np.int64))
@@ -105,7 +110,7 @@ def _properties(each: Sequence[Mapping[str, str]]) -> pa.Array:
 
 
 def decode(batch: pa.RecordBatch, bodies: Sequence[memoryview]) -> list[PhysicalMessage]:
-    """The messages of a batch whose bodies are these views."""
+    """Return the messages of a batch with these bodies."""
     values: dict[str, Sequence[Any]] = {
         name: _plain(batch.column(name)) for name in PhysicalMessage._fields if name not in ("body", "properties")
     }
@@ -128,8 +133,8 @@ def _mappings(column: pa.MapArray) -> list[Mapping[str, str]]:
 
 
 class BodyLayout(NamedTuple):
-    """Where a batch's bodies lie in its file, and their checksums: body i is bytes [start + offsets[i],
-    start + offsets[i + 1])."""
+    """The place of a batch's bodies in its file, and their checksums: body i is bytes [start + offsets[i], start +
+    offsets[i + 1])."""
 
     start: int
     offsets: memoryview
@@ -141,8 +146,10 @@ UNNUMBERED = -1
 
 
 class Head(NamedTuple):
-    """A batch up to its first body, as it was written: bytes [start, layout.start) of its file; the batch ends at
-    `end`. One that was lost has no rows. The heads of format 1 do not say their `number`."""
+    """A batch up to its first body: bytes [start, layout.start) of its file.
+
+    The batch ends at `end`. A lost batch has no rows. The heads of format 1 do not contain their `number`.
+    """
 
     number: int
     start: int
@@ -155,19 +162,21 @@ class Head(NamedTuple):
         return len(self.layout.crcs)
 
     def record_batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """Its columns, but for the bodies, which must not be looked at."""
+        """Return the columns. The values of `body` are invalid and must not be read."""
         message = bytearray(self.data)
         ipc.without_bodies(message)
         return pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(message)), schema)
 
 
 HEAD_BYTES = 256 << 20
-"""No batch's head is as long."""
+"""More than the size of any batch's head."""
 
 
 def read_head(get: Callable[[int, int], bytes], start: int, segment: int, version: int, seed: int) -> Head | None:
-    """The head of the batch that begins at `start`; None where none does that is as it was written. `get` gives bytes
-    [start, end) of the file, fewer at its end."""
+    """Return the head of the batch that begins at `start`; None where there is no undamaged head.
+
+    `get` returns bytes [start, end) of the file, fewer at its end.
+    """
     frame = ipc.frame_of(_metadata(get, start))
     if frame is None or frame.rows > MAX_ROWS_A_BATCH or frame.head > HEAD_BYTES:
         return None
@@ -209,8 +218,10 @@ def _head(number: int, start: int, frame: ipc.Frame, data: bytes, crcs: int) -> 
 
 
 def _batch_crc32_in(length: int, count: int) -> slice:
-    """Where the column `batch_crc32` lies in the head of a batch: last but for the offsets of the bodies. Before it
-    lie, in format 2, the positions, and before these the checksums of the bodies."""
+    """Return the place of the column `batch_crc32` in a batch's head: just before the offsets of the bodies.
+
+    In format 2 the positions are in front of it, and the checksums of the bodies in front of these.
+    """
     size = 4 * count
     start = length - 8 * (count + 1) - ipc.padding(size) - size
     return slice(start, start + size)

@@ -1,4 +1,4 @@
-"""The segment that another process is writing, read as far as it is durable."""
+"""The durable part of the segment that another process is writing."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +17,11 @@ PIECE = 1 << 20
 
 
 def open_segment(folder: Path) -> OpenSegment | None:
-    """Return the unsealed segment of a journal's folder as if it had been sealed where its last whole batch ends: an
-    append writes from front to back, so that all in front of a whole batch is durable. None where there is no such
-    batch, or no such segment any more."""
+    """Return the unsealed segment of a journal's folder as if it had been sealed after its last whole batch.
+
+    An append writes from front to back, so everything before a whole batch is durable. Return None if there is no such
+    batch, or no unsealed segment any more.
+    """
     for number, sealed, path in sorted(segment_files(folder), reverse=True):
         if sealed:
             continue
@@ -36,7 +38,7 @@ def open_segment(folder: Path) -> OpenSegment | None:
 
 
 def _end(file: ReadFile, state: SegmentState) -> int:
-    """Return where the last batch ends whose bodies are there; 0 for none."""
+    """Return the end of the last batch with undamaged bodies; 0 if there is none."""
     assert state.format is not None
     heads = [each for each in Scanner(file, state.size, state.number, state.format) if isinstance(each, Head)]
     segment = Reading(state, lambda _: file)

@@ -1,8 +1,8 @@
-"""How a segment begins: an Arrow schema whose metadata say which journal's it is, in whole blocks.
+"""The header of a segment: an Arrow schema in whole blocks, whose metadata identify the journal.
 
-`attachment_gateway.journal` is the format, `.created_at` when the segment was begun (µs), `.journal_id` and `.epoch`
-are the journal's identity, and `.header_crc32` is the CRC-32C of these blocks, taken with its own digits as dashes.
-Format 1 had neither identity nor checksum.
+`attachment_gateway.journal` is the format, and `.created_at` the time when the segment was begun (µs). `.journal_id`
+and `.epoch` are the journal's identity. `.header_crc32` is the CRC-32C of these blocks, computed with dashes in place
+of its own digits. Format 1 had neither identity nor checksum.
 """
 
 from typing import NamedTuple
@@ -27,8 +27,10 @@ _SCHEMAS = {FIRST_FORMAT: SCHEMA_1, FORMAT: SCHEMA}
 
 
 class Format(NamedTuple):
-    """How a segment's batches are written: the `version` of the format, and the `seed` of its batches' checksums, which
-    no other segment shares. So nothing that a body contains passes for a batch."""
+    """The format of a segment's batches: its `version`, and the `seed` of the batches' checksums.
+
+    No other segment has the same seed, so a body's content can never be mistaken for a batch.
+    """
 
     version: int
     seed: int
@@ -42,12 +44,12 @@ OLD_FORMAT = Format(FIRST_FORMAT, 0)
 
 
 def format_of(journal_id: str, segment: int) -> Format:
-    """The format of a segment of a journal that has an identity."""
+    """Return the format of a segment of a journal that has an identity."""
     return Format(FORMAT, crc32c(f"{journal_id}/{segment}".encode()))
 
 
 class SegmentHeader(NamedTuple):
-    """What a segment says of itself. `journal` is None in format 1; `end` is where the first batch begins."""
+    """The content of a segment's header. `journal` is None in format 1; `end` is the beginning of the first batch."""
 
     version: int
     created_at: int
@@ -59,7 +61,8 @@ class SegmentHeader(NamedTuple):
 
 
 class BadHeader(ValueError):
-    """A file does not begin as a segment does. `foreign`: it is an Arrow stream, and another program's or version's."""
+    """A file does not begin with a segment's header. With `foreign` it is an Arrow stream of another program or
+    version."""
 
     def __init__(self, why: str, *, foreign: bool = False) -> None:
         super().__init__(why)
@@ -67,7 +70,7 @@ class BadHeader(ValueError):
 
 
 def header_bytes(created_at: int, journal: JournalIdentity) -> bytes:
-    """How a segment of this journal begins that was begun at this time (µs)."""
+    """Return the header of a segment of this journal that was begun at this time (µs)."""
     values = {
         _VERSION: str(FORMAT),
         _CREATED: str(created_at),
@@ -80,7 +83,7 @@ def header_bytes(created_at: int, journal: JournalIdentity) -> bytes:
 
 
 def read_header(start: bytes) -> SegmentHeader:
-    """The header of a file that begins so; `start` may be cut at MAX_HEADER bytes. Raises BadHeader."""
+    """Return the header of a file that begins with `start`, which may be cut at MAX_HEADER bytes. Raises BadHeader."""
     end = ipc.metadata_end(start)
     try:
         schema = ipc.schema_of(start[:end] if end else start)
@@ -94,7 +97,7 @@ def read_header(start: bytes) -> SegmentHeader:
     if version not in map(str, _SCHEMAS):
         raise BadHeader(f"journal format {version}, expected {FORMAT} or {FIRST_FORMAT}", foreign=True)
     if not end or end % ipc.BLOCK or not schema.equals(_SCHEMAS[int(version)]):
-        raise BadHeader(f"journal format {version} with other columns", foreign=True)
+        raise BadHeader(f"journal format {version} with unknown columns", foreign=True)
     try:
         created_at = int(metadata[_CREATED])
         if version == str(FIRST_FORMAT):
@@ -106,7 +109,7 @@ def read_header(start: bytes) -> SegmentHeader:
 
 
 def header_of(file: ReadFile, size: int) -> SegmentHeader:
-    """The header of a file of so many bytes. Raises BadHeader."""
+    """Return the header of a file of this size in bytes. Raises BadHeader."""
     try:
         start = file.read(0, min(size, ipc.BLOCK))
         end = ipc.metadata_end(start) or 0
@@ -119,7 +122,7 @@ def _check(data: bytes, checksum: bytes | None) -> None:
     if checksum is None or data.count(checksum) != 1 or not checksum.startswith(_MARK):
         raise BadHeader("its checksum is damaged")
     if checksum != _MARK + _checksum(data.replace(checksum, _MARK + _DASHES)):
-        raise BadHeader("it fails its checksum")
+        raise BadHeader("its checksum does not match")
 
 
 def _checksum(data: bytes) -> bytes:

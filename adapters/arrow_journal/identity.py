@@ -1,7 +1,7 @@
-"""Which journal a folder holds, and the lowest number that its next segment may have.
+"""The identity of the journal in a folder, and the lowest number that its next segment may have.
 
-The file `identity` has two blocks, written in turn and in place, so that writing needs no room and an interrupted write
-leaves the other block as it was. Each holds a line of JSON and its CRC-32C.
+The file `identity` has two blocks that are written alternately and in place. So writing needs no free space, and an
+interrupted write leaves the other block unchanged. Each block holds a line of JSON and its CRC-32C.
 """
 
 import json
@@ -25,9 +25,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the file says. Segments get numbers from `following` on: lower ones may have held messages that were
-    acknowledged. `end` is the packed position of the last message in segments that were retired. `saved` counts how
-    often this was written."""
+    """The content of the file.
+
+    The next segment has at least the number `following`: lower ones may have held acknowledged messages. `end` is the
+    packed position of the last message in retired segments. `saved` counts how often the file was written.
+    """
 
     id: str
     epoch: int
@@ -45,7 +47,7 @@ def new_id() -> str:
 
 
 def load(folder: Path) -> Known | None:
-    """What the file in a journal's folder says; None where there is none that can be read."""
+    """Return the content of the file in a journal's folder; None if it is missing or cannot be read."""
     path = folder / NAME
     try:
         file = ReadFile(path)
@@ -54,17 +56,17 @@ def load(folder: Path) -> Known | None:
     blocks = [_block(file, slot) for slot in range(SLOTS)]
     known = sorted(filter(None, map(_parsed, blocks)), key=lambda each: each.saved)
     if not known:
-        _log.error("identity_damaged", file=str(path), action="it is recovered from the segments")
+        _log.error("identity_damaged", file=str(path), action="recovered from the segments")
         return None
     if all(any(block) for block in blocks) and len(known) < SLOTS:
-        _log.error("identity_damaged", file=str(path), action="its older half is used")
+        _log.error("identity_damaged", file=str(path), action="older block used")
         last = known[-1]
         return replace(last, epoch=last.epoch + 1, following=last.following + 1)
     return known[-1]
 
 
 def save(folder: Path, known: Known) -> Known:
-    """Writes durably. Raises OSError."""
+    """Write the file durably and return its new content. Raises OSError."""
     known = replace(known, saved=known.saved + 1)
     block = _written(known)
     path = folder / NAME

@@ -1,10 +1,11 @@
-"""Arrow's encapsulated messages, written around bodies that are never copied.
+"""Arrow's encapsulated messages, written without copying the bodies.
 
-An Arrow stream is a run of encapsulated messages: a marker and a length of 4 bytes each, a flatbuffer (Message.fbs) and
-the column buffers. Arrow serialises a batch only into memory of its own, which would copy every body. So Arrow
-serialises the batch with empty bodies, and what the true bodies change is filled in: the last column's offsets, which
-are the last bytes of that message, the length of the last buffer and the length of the whole. The bodies then follow
-in the file as they are. ("Arrow Columnar Format: Encapsulated message format, Recordbatch message")
+An Arrow stream is a sequence of encapsulated messages: a marker and a length of 4 bytes each, a flatbuffer
+(Message.fbs) and the column buffers. Arrow serializes a batch only into memory of its own, which would copy every body.
+So Arrow serializes the batch with empty bodies. Then this module fills in the values that depend on the bodies: the
+last column's offsets, which are the last bytes of that message, the length of the last buffer, and the length of the
+message. The bodies follow in the file unchanged. ("Arrow Columnar Format: Encapsulated message format, Recordbatch
+message")
 """
 
 from struct import Struct
@@ -18,8 +19,8 @@ import pyarrow as pa
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 ALIGNMENT = 8
 BLOCK = 4096
-"""Every message of a segment is a multiple of this, so that it can be written past the system's page cache. Arrow lets
-metadata and bodies end in any padding that keeps its own alignment."""
+"""Every message of a segment is a multiple of this, so that direct writes can bypass the system's page cache. Arrow
+allows any padding of metadata and bodies that keeps its own alignment."""
 MAX_METADATA = 1 << 20
 READ_ERRORS = (pa.ArrowException, OSError)
 
@@ -31,27 +32,27 @@ _BUFFER_SIZE, _BUFFER_LENGTH = 16, 8
 
 
 def padding(length: int) -> int:
-    """How many bytes fill a buffer of this length up to Arrow's alignment."""
+    """Return the padding of a buffer of this length to Arrow's alignment, in bytes."""
     return -length % ALIGNMENT
 
 
 def block_padding(length: int) -> int:
-    """How many bytes fill so many up to a whole block."""
+    """Return the padding of this length to a whole block, in bytes."""
     return -length % BLOCK
 
 
 def in_blocks(schema: bytes) -> bytes:
-    """A schema's message of whole blocks: its metadata ends in more padding."""
+    """Return a schema's message padded to whole blocks, in its metadata."""
     fill = block_padding(len(schema))
     size = _INT32.unpack_from(schema, _MARKER)[0] + fill
     return schema[:_MARKER] + _INT32.pack(size) + schema[_PREFIX:] + bytes(fill)
 
 
 def fill_in(message: bytearray, offsets: npt.NDArray[np.int64]) -> int:
-    """Turns a batch serialised with empty bodies into the head of one whose last column has these offsets.
+    """Turn a batch serialized with empty bodies into the head of one whose last column has these offsets.
 
-    What must follow it in the file are the bodies (offsets[-1] bytes) and so many bytes of padding as are returned, up
-    to a whole block.
+    The bodies (offsets[-1] bytes) must follow in the file, and then padding to a whole block. Return the length of that
+    padding in bytes.
     """
     size = int(offsets[-1])
     fill = block_padding(len(message) + size)
@@ -61,21 +62,21 @@ def fill_in(message: bytearray, offsets: npt.NDArray[np.int64]) -> int:
 
 
 def lengthen(head: bytearray, size: int) -> None:
-    """Makes the message of a head as long as `size` bytes; what is added is in no buffer."""
+    """Lengthen the message of a head to `size` bytes. No buffer contains the added bytes."""
     frame = frame_of(head)
     assert frame is not None
     _set_bodies(head, 0, size - frame.end)
 
 
 def without_bodies(head: bytearray) -> None:
-    """Undoes `fill_in` but for the offsets: the head becomes a whole message, whose bodies must not be looked at."""
+    """Undo `fill_in` except for the offsets. The head becomes a complete message whose bodies must not be read."""
     frame = frame_of(head)
     assert frame is not None
     _set_bodies(head, -frame.bodies, frame.head - frame.end)
 
 
 def _set_bodies(message: bytearray, size: int, message_size: int) -> None:
-    """Adds to the lengths of the last buffer and of the message's body."""
+    """Add to the lengths of the last buffer and of the message's body."""
     table, batch = _tables(message)
     buffers = _follow(message, _field(message, batch, _BATCH_BUFFERS))
     last = buffers + 4 + (_INT32.unpack_from(message, buffers)[0] - 1) * _BUFFER_SIZE
@@ -84,9 +85,11 @@ def _set_bodies(message: bytearray, size: int, message_size: int) -> None:
 
 
 class Frame(NamedTuple):
-    """What a record batch's message says of itself: it has `rows`, its `metadata` ends at that byte, its head ends
-    where the last buffer begins, which has so many bytes (`bodies`), and all of it at `end`. Nothing of it is to be
-    believed before a checksum says so."""
+    """The layout of a record batch's message.
+
+    It has `rows`, its `metadata` ends at that byte, and its `head` ends where the last buffer begins. That buffer has
+    `bodies` bytes, and the message ends at `end`. The values are unverified until a checksum matches.
+    """
 
     rows: int
     metadata: int
@@ -96,7 +99,8 @@ class Frame(NamedTuple):
 
 
 def metadata_end(start: bytes | bytearray | memoryview) -> int | None:
-    """Where the metadata of a message that begins so ends; None where no message does. 0 for the end of a stream."""
+    """Return the end of the metadata of a message that begins with `start`. Return None for bytes of another kind, 0
+    for an end of stream."""
     if len(start) < _PREFIX or start[:_MARKER] != _CONTINUATION:
         return None
     size = int(_INT32.unpack_from(start, _MARKER)[0])
@@ -106,7 +110,7 @@ def metadata_end(start: bytes | bytearray | memoryview) -> int | None:
 
 
 def frame_of(message: bytes | bytearray | memoryview) -> Frame | None:
-    """The frame of a record batch whose metadata is here, whatever these bytes are; None where they are none."""
+    """Return the frame of a record batch with this metadata. Return None for any other bytes."""
     metadata = metadata_end(message)
     if not metadata or len(message) < metadata:
         return None
@@ -125,7 +129,7 @@ def frame_of(message: bytes | bytearray | memoryview) -> Frame | None:
 
 
 def _tables(message: bytes | bytearray | memoryview) -> tuple[int, int]:
-    """The flatbuffer tables Message and RecordBatch."""
+    """Return the places of the flatbuffer tables Message and RecordBatch."""
     table = _follow(message, _PREFIX)
     return table, _follow(message, _field(message, table, _MESSAGE_HEADER))
 
@@ -144,5 +148,5 @@ def _follow(message: bytes | bytearray | memoryview, at: int) -> int:
 
 
 def schema_of(stream: bytes | memoryview) -> pa.Schema:
-    """The schema a stream begins with. Raises one of READ_ERRORS or EOFError."""
+    """Return the schema at the beginning of a stream. Raises one of READ_ERRORS or EOFError."""
     return pa.ipc.read_schema(pa.BufferReader(stream))

@@ -1,18 +1,18 @@
 """The journal: every physical message as received, in Arrow IPC stream files that any Arrow reader opens.
 
-- A segment is one stream file, a record batch in it is what one append wrote (at most 512 rows each). Its number only
-  ever grows: a file with the highest number stays in the folder, so that positions keep their order over restarts.
+- A segment is one stream file. Each append writes record batches of at most 512 rows to it. Segment numbers only grow:
+  the file with the highest number stays in the folder, so that positions keep their order over restarts.
 - The segment being written is `NNNNNNNNNN.open.arrows`. When it is large or old enough it is sealed: end of stream,
-  sync, renamed to `NNNNNNNNNN.arrows`, sync of the folder. A sealed file never changes; its modification time is the
+  sync, rename to `NNNNNNNNNN.arrows`, sync of the folder. A sealed file never changes; its modification time is the
   time it was sealed.
-- An append is durable when it returns. One that fails has taken nothing: the file is cut back to its last durable byte,
-  and where that fails too the segment is given up for writing and a new one is begun.
-- Opening verifies every segment that is not sealed. What is torn was never durable, hence never acknowledged: it is cut
-  off, and the rest is sealed.
-- One writer: the folder is locked while a journal is open, and appends are one at a time. Readers run beside it and
-  see only what is durable.
-- Little stays in memory: 8 bytes a batch, the maps and layouts of the segments read last, and the bodies that were
-  written last (`adapters.arrow_journal.recent`).
+- An append is durable when it returns. A failed append has written nothing: the file is truncated to its last durable
+  byte. If that fails too, the segment is no longer written and a new one is begun.
+- Opening verifies every unsealed segment. A torn tail was never durable, hence never acknowledged: it is removed, and
+  the rest is sealed.
+- There is one writer: the folder is locked while a journal is open, and appends run one at a time. Readers run at the
+  same time and see only durable batches.
+- Little stays in memory: 8 bytes a batch, the batch maps and layouts of the segments read last, and the bodies that
+  were written last (`adapters.arrow_journal.recent`).
 """
 
 import os
@@ -52,8 +52,8 @@ class SystemClock:
 class ArrowJournal:
     """A `Journal` in a folder of its own.
 
-    A segment is sealed by the first append that finds it at `segment_bytes` or at `segment_age` (seconds). Raises
-    OurError when another process has the folder, or when a segment in it cannot be read.
+    A segment is sealed by the first append after it has reached `segment_bytes` or `segment_age` (seconds). Raises
+    OurError when another process uses the folder, or when a segment in it cannot be read.
     """
 
     def __init__(
@@ -86,12 +86,15 @@ class ArrowJournal:
 
     @staticmethod
     def begin(folder: Path, journal: JournalIdentity, following: int) -> None:
-        """Makes a folder that of a journal, or of a later epoch of it, whose next segment has the number `following`
-        at least. Nobody may have it open."""
+        """Make a folder that of a journal, or of a later epoch of it. Its next segment has at least the number
+        `following`.
+
+        No process may have the folder open.
+        """
         make_folders(folder.absolute())
         known = load(folder)
         if known is not None and known.id != journal.id:
-            raise OurError(f"{folder} is that of the journal {known.id}, not of {journal.id}")
+            raise OurError(f"{folder} belongs to the journal {known.id}, not to {journal.id}")
         floor = following if known is None else max(following, known.following)
         saved = 0 if known is None else known.saved
         save(folder, Known(journal.id, journal.epoch, floor, saved=saved))
@@ -126,9 +129,9 @@ class ArrowJournal:
             return self._end
 
     def reserve(self, segment: int) -> None:
-        """Raises ValueError for a number that positions have no room for."""
+        """Reserve segment numbers up to this one. Raises ValueError for a number that does not fit into positions."""
         if not 0 <= segment < MAX_SEGMENTS:
-            raise ValueError(f"{segment} is no number of a segment: the highest is {MAX_SEGMENTS - 1}")
+            raise ValueError(f"{segment} is not a segment number: the highest is {MAX_SEGMENTS - 1}")
         with self._writing:
             try:
                 self._seal()
@@ -148,11 +151,11 @@ class ArrowJournal:
                 raise self._failure(error) from error
 
     def retire(self, segment: int) -> None:
-        """Raises KeyError when there is no such segment and ValueError when it is the one being written."""
+        """Delete a segment. Raises KeyError when it is missing and ValueError when it is being written."""
         self._take_out(segment, lambda path: path.unlink())
 
     def set_aside(self, segment: int) -> None:
-        """Raises as `retire`."""
+        """Rename a segment as damaged. Raises the same errors as `retire`."""
         self._take_out(segment, lambda path: path.rename(damaged_path(self._folder, segment)))
 
     def _take_out(self, segment: int, remove: Callable[[Path], object]) -> None:
@@ -170,7 +173,7 @@ class ArrowJournal:
             self._reader.forget(segment)
 
     def close(self) -> None:
-        """Seals what is being written, as far as the disk lets it, and unlocks the folder."""
+        """Seal the segment being written, if the disk allows it, and unlock the folder."""
         with self._writing:
             if self._lock.held:
                 self._give_up_writer()
@@ -178,7 +181,7 @@ class ArrowJournal:
                 self._lock.release()
 
     def replay(self, after: Position | None) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
-        """Segments that are retired meanwhile are left out."""
+        """Yield positions and messages after a position. Segments that are retired meanwhile are skipped."""
         start = Position(0, 0, 0) if after is None else after._replace(row=after.row + 1)
         durable = {
             number: None if state.batches is None else len(state.batches)
@@ -237,7 +240,7 @@ class ArrowJournal:
         if self._writer is None:
             number = self._known.following
             if number >= MAX_SEGMENTS:
-                raise OurError("the journal has used up all numbers of segments: begin a new one")
+                raise OurError("the journal has no segment number left: begin a new journal")
             begun = partial(self._save, following=number + 1)
             self._writer = SegmentWriter(self._folder, number, now, self._known.identity, begun)
         return self._writer
@@ -260,7 +263,7 @@ class ArrowJournal:
                     self._writer = None
 
     def _left_open(self) -> list[SegmentState]:
-        """Segments that are not written any more and that could not be sealed: the disk was full, or failed."""
+        """Return segments that are no longer written and could not be sealed, because the disk was full or failed."""
         written = self._writer and self._writer.state
         return [state for state in self._states.values() if state.sealed_at is None and state is not written]
 
@@ -285,7 +288,7 @@ class ArrowJournal:
             self._writer = None
 
     def _save(self, *, following: int | None = None, end: int | None = None) -> None:
-        """Makes a new lowest number of the next segment, or a new end of what was retired, durable."""
+        """Make durable the lowest number of the next segment, or the end of the retired segments."""
         known = self._known
         self._known = save(
             self._folder,
@@ -297,13 +300,13 @@ class ArrowJournal:
         )
 
     def _remember_end(self, segment: int) -> None:
-        """Keeps the end of the journal when its last segment goes."""
+        """Save the end of the journal when its last segment is removed."""
         self._end = self._end or self._find_end()
         if self._end is not None and self._end.segment == segment:
             self._save(end=self._end.pack())
 
     def _find_end(self) -> Position | None:
-        """Of what is damaged, the last position that it may have had."""
+        """Return the last position of the journal. For a damaged segment, assume the highest that it may have had."""
         end = None if self._known.end is None else Position.unpack(self._known.end)
         for number in sorted({*self._states, *self._set_aside}, reverse=True):
             found = _last_of(self._reader.segment(number)) if number in self._states else _highest(number)

@@ -1,4 +1,4 @@
-"""An unsealed segment that was left by a killed process, made whole as far as it goes."""
+"""Repair of an unsealed segment that a killed process has left."""
 
 import os
 from array import array
@@ -23,14 +23,16 @@ from app.model.message import Position
 from app.model.records import JournalIdentity
 
 END_BYTES = 64
-"""Where the last body of a batch ends in so many zeros, or is not there, writing the batch was interrupted."""
+"""If the last body of a batch ends in this number of zeros, or is missing, the write of the batch was interrupted."""
 
 _log = structlog.get_logger(__name__)
 
 
 class _Mended(NamedTuple):
-    """What stays of a segment: its batches and the gaps between them, up to `end`. `last` is its last batch anew, where
-    some of its rows go."""
+    """The part of a segment that is kept: its batches and the gaps between them, up to `end`.
+
+    `last` is the last batch encoded again, if some of its rows are removed.
+    """
 
     found: list[Head | Gap]
     end: int
@@ -42,10 +44,11 @@ class _Mended(NamedTuple):
 
 
 def mend(folder: Path, path: Path, state: SegmentState, journal: JournalIdentity | None) -> bool:
-    """Brings a segment's file, and what is known of it, to what can be sealed; False when nothing whole is left.
+    """Repair a segment's file and its state so that it can be sealed. Return False when no whole batch is left.
 
-    The torn tail is left out; where batches are lost, others without rows take their places. `journal` is given where
-    the header has to be written anew. What a full disk has no room for is left as it is: it can be read all the same.
+    The torn tail is removed, and lost batches are replaced by ones without rows. `journal` is given if the header has
+    to be written again. On a full disk the file stays as it is; readers still find its whole batches.
+
     Raises OurError when the file cannot be written.
     """
     file = ReadFile(path)
@@ -55,7 +58,7 @@ def mend(folder: Path, path: Path, state: SegmentState, journal: JournalIdentity
         return False
     if mended.end < state.size:
         cut = state.size - mended.end
-        _log.warning("journal.torn_tail_cut_off", segment=state.number, kept=mended.end, cut=cut)
+        _log.warning("torn_tail_removed", segment=state.number, kept_bytes=mended.end, removed_bytes=cut)
     try:
         _write(folder, path, segment, mended, journal)
     except OSError as error:
@@ -81,9 +84,11 @@ def _without_torn_tail(segment: OpenSegment, found: list[Head | Gap]) -> _Mended
 
 
 def _rows_to_keep(segment: OpenSegment, head: Head) -> int:
-    """How many rows of the last batch stay. Where its writing came to its end, a row that fails its checksum has rotted
-    and keeps its place; else it was never whole, and goes, with the empty ones behind it, unless one
-    behind it is whole."""
+    """Return how many rows of the last batch are kept.
+
+    If its write was completed, a row that fails its checksum is damaged and keeps its place. Otherwise the row was
+    never complete: it is removed with the empty rows after it, unless a later row is whole.
+    """
     bad = {damage.row for damage in damaged_rows(segment, head)}
     if not bad or not _was_interrupted(segment, head):
         return head.rows
@@ -105,7 +110,7 @@ def _was_interrupted(segment: OpenSegment, head: Head) -> bool:
 
 
 def _first_rows(segment: OpenSegment, head: Head, rows: int) -> Encoded:
-    """A batch of the first rows of another, in their places; what is damaged among them stays so."""
+    """Return a batch of the first rows of another, in their places. Damaged rows stay damaged."""
     start, offsets, crcs = head.layout
     file = segment.file()
     bodies = [memoryview(file.read_as_is(start + offsets[row], start + offsets[row + 1])) for row in range(rows)]
@@ -114,7 +119,7 @@ def _first_rows(segment: OpenSegment, head: Head, rows: int) -> Encoded:
 
 
 def _places(found: Iterable[Head | Gap]) -> "array[int]":
-    """As `SegmentState.batches`."""
+    """Return the places of batches in the form of `SegmentState.batches`."""
     places = array("q")
     for each in found:
         if isinstance(each, Head):
@@ -148,7 +153,7 @@ def _write(folder: Path, path: Path, segment: OpenSegment, mended: _Mended, jour
 
 
 def _fill(descriptor: int, gap: Gap, segment: OpenSegment) -> None:
-    """Writes batches without rows into a gap; the last one reaches to its end."""
+    """Write batches without rows into a gap. The last one extends to the gap's end."""
     numbers = range(gap.first, gap.following or 0)
     for at, number in zip(range(gap.start, gap.end, ipc.BLOCK), numbers, strict=False):
         size = gap.end - at if number == numbers[-1] else ipc.BLOCK
@@ -157,7 +162,7 @@ def _fill(descriptor: int, gap: Gap, segment: OpenSegment) -> None:
 
 
 def _set_aside(folder: Path, segment: OpenSegment, start: int, end: int) -> str:
-    """Keeps bytes of a segment's file in another file, which it names."""
+    """Copy bytes of a segment's file to another file, and return that file's name."""
     path = damaged_path(folder, segment.number, start)
     partial = path.with_suffix(".partial")
     file = segment.file()

@@ -1,7 +1,7 @@
-"""Pieces of bodies, read together where they lie together, and checked before they are handed out.
+"""Pieces of bodies: adjacent ones are read together, and each is checked before it is returned.
 
-A piece is checked as part of its whole body. A body that is larger than what is read at once is checked once, in small
-parts; then its pieces are read as they are asked for.
+A piece is checked as part of its whole body. A body that is larger than one read is checked once, in small parts; then
+its pieces are read as they are asked for.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,9 +14,9 @@ from app.model.errors import DamagedError
 from app.model.records import Damage
 
 RUN = 256 << 10
-"""Bodies that lie together are read together, up to so many bytes."""
+"""Adjacent bodies are read together, up to this number of bytes."""
 GAP = 16 << 10
-"""Bytes between two bodies that are read with them: another read would take longer."""
+"""The largest distance in bytes between two bodies that are read together. Two separate reads would take longer."""
 
 BODY_DAMAGED = "the body fails its checksum"
 
@@ -27,7 +27,7 @@ class Source(Protocol):
     number: int
 
     def file(self) -> ReadFile:
-        """Raises KeyError when it is gone."""
+        """Return the segment's file. Raises KeyError when it is gone."""
 
     def is_checked(self, piece: "Piece") -> bool: ...
 
@@ -35,7 +35,7 @@ class Source(Protocol):
 
 
 class Piece(NamedTuple):
-    """Bytes [begin, end) of a segment's file, out of the body that a row has at [start, stop)."""
+    """Bytes [begin, end) of a segment's file, within the body of a row at [start, stop)."""
 
     segment: Source
     batch: int
@@ -51,7 +51,7 @@ class Piece(NamedTuple):
 
 
 def fetch(pieces: Iterable[memoryview | Piece]) -> Iterator[memoryview | Damage]:
-    """The bytes of each piece, or why there are none. Raises KeyError when a segment is gone."""
+    """Yield the bytes of each piece, or its damage. Raises KeyError when a segment is gone."""
     run: list[Piece] = []
     for piece in pieces:
         if isinstance(piece, Piece) and (not run or _belongs(piece, run)):
@@ -67,7 +67,7 @@ def fetch(pieces: Iterable[memoryview | Piece]) -> Iterator[memoryview | Damage]
 
 
 def readable(found: Iterable[memoryview | Damage]) -> Iterator[memoryview]:
-    """What was fetched. Raises DamagedError."""
+    """Yield the bytes that were fetched. Raises DamagedError."""
     for each in found:
         if isinstance(each, Damage):
             raise DamagedError.of(each)
@@ -75,12 +75,12 @@ def readable(found: Iterable[memoryview | Damage]) -> Iterator[memoryview]:
 
 
 def are_whole(bodies: memoryview, offsets: Sequence[int], crcs: Sequence[int]) -> bool:
-    """Whether bodies, one behind the other, are as they were written."""
+    """Tell whether all of these adjacent bodies match their checksums."""
     return all(crc32c(bodies[offsets[row] : offsets[row + 1]]) == crc for row, crc in enumerate(crcs))
 
 
 def check_in_parts(piece: Piece) -> Damage | None:
-    """Why the whole body that a piece belongs to is not as it was written, however large it is; None when it is."""
+    """Return the damage of the whole body that a piece belongs to, read in parts; None when it matches its checksum."""
     file, crc = piece.segment.file(), 0
     try:
         for at in range(piece.start, piece.stop, RUN):
@@ -100,7 +100,7 @@ def _belongs(piece: Piece, run: list[Piece]) -> bool:
 
 
 def _fetch_run(run: list[Piece]) -> Iterator[memoryview | Damage]:
-    """Pieces that are read together."""
+    """Yield the bytes of pieces that are read together, or their damage."""
     if not run:
         return
     start, stop = run[0].start, run[-1].stop
@@ -122,7 +122,7 @@ def _fetch_run(run: list[Piece]) -> Iterator[memoryview | Damage]:
 
 
 def fetch_each(pieces: Iterable[Piece]) -> Iterator[memoryview | Damage]:
-    """As `fetch`, each by itself."""
+    """Yield what `fetch` yields, with a separate read for each piece."""
     for piece in pieces:
         yield from _fetch_run([piece])
 

@@ -1,4 +1,4 @@
-"""Reading segments back: the places of batches, batches decoded, bodies checked against their checksums."""
+"""Reading of segments: finding batches, decoding them, and checking bodies against their checksums."""
 
 from array import array
 from bisect import bisect_right
@@ -28,11 +28,11 @@ from app.ports import Segment
 T = TypeVar("T")
 
 OpenFile = Callable[[SegmentState], ReadFile]
-"""Opens the file of a segment and sees to it that `format` is set. Raises KeyError when it is gone, and OSError."""
+"""A function that opens the file of a segment and sets its `format`. Raises KeyError when it is gone, and OSError."""
 
 OPEN_SEGMENTS = 16
 READ_AHEAD = 128
-"""Extents that the disk is asked for before those in front of them have been read."""
+"""The number of extents that the disk is asked to read in advance."""
 LAYOUTS_A_SEGMENT = 64
 HEADS_A_SEGMENT = 2
 CHECKED_A_SEGMENT = 1024
@@ -44,7 +44,7 @@ _EMPTY = memoryview(b"")
 
 
 class OpenSegment:
-    """A segment, whose file stays open for reading as long as somebody holds this."""
+    """A segment whose file stays open for reading as long as this object exists."""
 
     def __init__(self, state: SegmentState, open_file: OpenFile) -> None:
         self.state = state
@@ -59,12 +59,13 @@ class OpenSegment:
 
     @property
     def format(self) -> Format:
-        """Of the file once it is open."""
+        """Return the format of the open file."""
         assert self.state.format is not None
         return self.state.format
 
     def file(self) -> ReadFile:
-        """Raises KeyError when the segment is gone, DamagedError and OurError when its file cannot be opened."""
+        """Open the file. Raises KeyError when the segment is gone, DamagedError and OurError when its file cannot be
+        opened."""
         if self._file is None:
             try:
                 self._file = self._open_file(self.state)
@@ -76,13 +77,17 @@ class OpenSegment:
         return self._file
 
     def batch_count(self) -> int:
-        """How many batches are durable, lost ones among them. Raises as `file`, and opens it, so that it stays."""
+        """Return the number of durable batches, lost ones included.
+
+        It opens the file, which stays open, and raises the same errors as `file`.
+        """
         with self._lock:
             self.file()
             return len(self._batches())
 
     def batch_sizes(self) -> list[int]:
-        """The bytes of every batch of a sealed segment. Of batches that were lost together the last has all of them."""
+        """Return the size of every batch of a sealed segment in bytes. Of batches lost together, the last has all the
+        bytes."""
         with self._lock:
             starts = [max(start, ~start) for start in self._batches()]
         return [end - start for start, end in zip(starts, [*starts[1:], self._end_of_batches()], strict=True)]
@@ -91,12 +96,12 @@ class OpenSegment:
         return self.state.size - self.state.size % ipc.BLOCK
 
     def layout(self, batch: int) -> BodyLayout:
-        """Where a batch's bodies lie. Raises KeyError when there is no such batch, and DamagedError."""
+        """Return the place of a batch's bodies. Raises KeyError when there is no such batch, and DamagedError."""
         layout = self._layouts.get(batch)
         return self.head(batch).layout if layout is None else layout
 
     def head(self, batch: int) -> Head:
-        """Raises as `layout` does."""
+        """Return the head of a batch. Raises the same errors as `layout`."""
         with self._lock:
             head = self._heads.get(batch) or self._read_head(batch)
             _keep(self._heads, batch, head, HEADS_A_SEGMENT)
@@ -104,7 +109,7 @@ class OpenSegment:
             return head
 
     def columns(self, head: Head) -> pa.RecordBatch:
-        """All of a batch but its bodies, which must not be looked at."""
+        """Return the columns of a batch. The values of `body` are invalid and must not be read."""
         columns = self._columns.get(head.number)
         if columns is None:
             columns = head.record_batch(self.format.schema)
@@ -113,7 +118,7 @@ class OpenSegment:
         return columns
 
     def batch_at(self, offset: int) -> int:
-        """The batch that has a byte of the file. Raises KeyError where none does."""
+        """Return the batch that contains a byte of the file. Raises KeyError if none does."""
         with self._lock:
             batches = self._batches()
         found = bisect_right(batches, offset, key=lambda start: max(start, ~start)) - 1
@@ -122,13 +127,16 @@ class OpenSegment:
         return found
 
     def piece(self, batch: int, row: int, layout: BodyLayout) -> Piece:
-        """All of a body."""
+        """Return the whole body of a row as a piece."""
         start, offsets, crcs = layout
         begin, end = start + offsets[row], start + offsets[row + 1]
         return Piece(self, batch, row, begin, end, crcs[row], begin, end)
 
     def messages(self, batch: int) -> list[PhysicalMessage]:
-        """The messages of a batch. One whose body is damaged comes without it, as unreadable. Raises as `layout`."""
+        """Return the messages of a batch. A message with a damaged body has no body and is marked unreadable.
+
+        Raises the same errors as `layout`.
+        """
         head = self.head(batch)
         found = list(fetch(self.piece(batch, row, head.layout) for row in range(head.rows)))
         bodies = [_EMPTY if isinstance(each, Damage) else each for each in found]
@@ -139,7 +147,7 @@ class OpenSegment:
         return messages
 
     def message(self, batch: int, row: int) -> PhysicalMessage:
-        """One of them. Raises KeyError when there is none, and DamagedError."""
+        """Return one message of a batch. Raises KeyError when there is none, and DamagedError."""
         head = self.head(batch)
         if not 0 <= row < head.rows:
             raise KeyError((self.state.number, batch, row))
@@ -148,7 +156,10 @@ class OpenSegment:
         return message
 
     def record_batch(self, batch: int) -> pa.RecordBatch:
-        """A batch with its bodies; messages whose body is damaged are as `messages` has them. Raises as `layout`."""
+        """Return a batch with its bodies. Messages with a damaged body are as `messages` returns them.
+
+        Raises the same errors as `layout`.
+        """
         head = self.head(batch)
         try:
             data = memoryview(self.file().read(head.start, head.end))
@@ -163,7 +174,7 @@ class OpenSegment:
         return _batch_of(data, self.format.schema)
 
     def is_checked(self, piece: Piece) -> bool:
-        """Whether the large body that a piece belongs to has been checked."""
+        """Tell whether the large body that a piece belongs to has been checked."""
         return piece.start in self._checked
 
     def set_checked(self, piece: Piece) -> None:
@@ -199,7 +210,7 @@ class OpenSegment:
 
 
 def _keep(cache: "OrderedDict[int, T]", key: int, value: T, limit: int) -> None:
-    """Keeps a value as the last that was used, of at most `limit`."""
+    """Keep a value as the most recently used, and drop the least recently used above `limit`."""
     cache[key] = value
     cache.move_to_end(key)
     if len(cache) > limit:
@@ -211,14 +222,15 @@ def _batch_of(message: memoryview, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _segment(number: int, state: SegmentState) -> Segment:
-    sealed_at = state.sealed_at  # Asked before the size, which grows once more just before it is set.
+    sealed_at = state.sealed_at  # Read before the size, which grows a last time just before `sealed_at` is set.
     return Segment(number, state.size, state.created_at, sealed_at)
 
 
 class Reader:
-    """Reads what is asked for by position or extent, as a `JournalReader` promises.
+    """Reads by position or extent, as `JournalReader` specifies.
 
-    It opens segments when they are asked for and keeps the last few open; `recent` is what need not be read.
+    It opens segments when they are asked for and keeps the last few open. `recent` holds batches that need not be read
+    from disk.
     """
 
     def __init__(self, states: Mapping[int, SegmentState], open_file: OpenFile, recent: Recent) -> None:
@@ -264,7 +276,7 @@ class Reader:
         return list(damages(segment))
 
     def segment(self, number: int) -> OpenSegment:
-        """Raises KeyError when the segment is gone."""
+        """Return a segment. Raises KeyError when it is gone."""
         with self._lock:
             segment = self._open.get(number)
             if segment is None:
@@ -273,7 +285,7 @@ class Reader:
             return segment
 
     def forget(self, number: int) -> None:
-        """Forgets a segment that is no more."""
+        """Drop a deleted segment."""
         with self._lock:
             self._open.pop(number, None)
         self._recent.forget(number)
@@ -302,7 +314,7 @@ class Reader:
             yield self.segment(number).piece(batch, row, layout)
 
     def _pieces(self, extents: Iterable[Extent]) -> Iterator[memoryview | Piece]:
-        """The pieces of bodies that extents are."""
+        """Yield the pieces of bodies for these extents."""
         at = batch = -1
         start, offsets, crcs = NO_LAYOUT
         for extent in extents:
@@ -321,7 +333,7 @@ class Reader:
             yield Piece(segment, batch, row, first, end, crcs[row], offset, offset + length)
 
     def _views(self, pieces: Iterable[memoryview | Piece]) -> Iterator[memoryview]:
-        """The bytes of pieces, those on disk read ahead."""
+        """Yield the bytes of pieces. Those on disk are read ahead."""
         coming = iter(pieces)
         ahead: list[memoryview | Piece] = []
         while some := list(islice(coming, READ_AHEAD)):
@@ -332,7 +344,7 @@ class Reader:
 
 
 def _read_ahead(pieces: Iterable[memoryview | Piece]) -> None:
-    """Has the system read, in the background, all from the first to the last byte of these pieces in a segment."""
+    """Ask the system to read these pieces of each segment in the background, from the first byte to the last."""
     ranges: dict[int, tuple[Source, int, int]] = {}
     for piece in pieces:
         if isinstance(piece, Piece):

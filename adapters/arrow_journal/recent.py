@@ -1,4 +1,4 @@
-"""What was appended last: where it lies in its file, and while it is fresh the bodies themselves, as they came."""
+"""The batches that were appended last: their layouts, and for the newest the bodies themselves."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -7,17 +7,18 @@ from threading import Lock
 from adapters.arrow_journal.columns import BodyLayout, Bytes
 
 RECENT_BYTES = 16 << 20
-"""An attachment is usually finished while its parts are that fresh, and then nothing is read from disk for it."""
+"""The size of the bodies that are kept. An attachment is usually finished while its parts are among them, and then
+needs no disk read."""
 BODY_BYTES = 2048
-"""What a body in memory takes beside its bytes."""
+"""Memory that a body takes in addition to its bytes."""
 LAYOUTS = 1024
 
 Batch = tuple[int, int]
-"""A segment and a batch in it."""
+"""The number of a segment and of a batch in it."""
 
 
 class Recent:
-    """The layouts of the last batches, and the bodies of the very last."""
+    """The layouts of the last batches, and the bodies of the newest ones."""
 
     def __init__(self) -> None:
         self._layouts: OrderedDict[Batch, BodyLayout] = OrderedDict()
@@ -43,7 +44,7 @@ class Recent:
         return None if bodies is None or row >= len(bodies) else memoryview(bodies[row]).toreadonly()
 
     def forget(self, segment: int) -> None:
-        """Forgets a segment that is no more."""
+        """Drop a deleted segment."""
         with self._lock:
             for batch in [batch for batch in {*self._layouts, *self._bodies} if batch[0] == segment]:
                 self._layouts.pop(batch, None)

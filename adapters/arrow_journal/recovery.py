@@ -1,12 +1,13 @@
-"""Opening a journal's folder: what is sealed is listed, what a killed process left unsealed is verified and sealed.
+"""Opening of a journal's folder: sealed segments are listed; unsealed ones of a killed process are verified and sealed.
 
-- What is damaged never keeps a journal from opening. A sealed segment stays as it is: readers find what is whole in it.
-- Of an unsealed one, what is torn at the end was never acknowledged and is cut off. Rows of its last batch that are
-  whole are kept: that they come again does no harm.
-- Damage before that costs what lies in it. The damaged bytes are kept aside in a file, and each lost batch is replaced
-  by one without rows, so that all others keep their places.
-- An unsealed segment without a whole batch is set aside when it may have held messages that were acknowledged: its
-  number is not used again. Otherwise it was only begun, and is begun again.
+- Damage never prevents a journal from opening. A damaged sealed segment stays as it is, and readers find its whole
+  batches.
+- The torn tail of an unsealed segment was never acknowledged and is removed. Whole rows of its last batch are kept; the
+  broker may deliver them again, which does no harm.
+- Damage before the tail loses the messages in it. The damaged bytes are copied to a file, and each lost batch is
+  replaced by one without rows, so that all others keep their places.
+- An unsealed segment without a whole batch is set aside if it may have held acknowledged messages; its number is not
+  used again. Otherwise it was only begun, and its number is used again.
 """
 
 from dataclasses import replace
@@ -30,8 +31,10 @@ _log = structlog.get_logger(__name__)
 
 
 class _Found(NamedTuple):
-    """A segment's file. Without a header, `why` says what is wrong with it, and `foreign` that it is of another
-    kind."""
+    """A segment's file.
+
+    Without a header, `why` is the reason, and `foreign` says that the file is of another kind.
+    """
 
     number: int
     sealed: bool
@@ -44,8 +47,8 @@ class _Found(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """A journal's segments by number, and what is known of it by now; `set_aside` are the numbers of segments of which
-    nothing is left."""
+    """A journal's segments by number, and its identity file's new content. `set_aside` are the numbers of segments that
+    are entirely lost."""
 
     states: dict[int, SegmentState]
     known: Known
@@ -53,9 +56,12 @@ class Recovered(NamedTuple):
 
 
 def recover(folder: Path, now: int) -> Recovered:
-    """`now` (µs) is when the unsealed are sealed; the epoch is a new one, and nothing of what is known has been saved.
+    """Verify and seal the segments of a journal's folder.
 
-    Raises OurError when files are another journal's, or no segments that can be read here.
+    `now` (µs) is the time at which unsealed segments are sealed. The epoch is a new one. The caller has to save
+    `known`.
+
+    Raises OurError when files belong to another journal, or are segments that this version cannot read.
     """
     found = [_look_at(*each) for each in segment_files(folder)]
     known = load(folder)
@@ -86,13 +92,14 @@ def _look_at(number: int, sealed: bool, path: Path) -> _Found:
 
 
 def _known(folder: Path, known: Known | None, found: list[_Found]) -> Known:
-    """What is known of the journal, from its file or from its segments. Raises OurError when segments are another's."""
+    """Return the journal's identity from its file or from its segments. Raises OurError when segments belong to
+    another."""
     by_id = {each.header.journal.id: each for each in found if each.header and each.header.journal}
     mine = known.id if known else next(iter(by_id), None)
     for other, each in by_id.items():
         if other != mine:
             raise OurError(
-                f"{each.path} belongs to the journal {other}, and this folder is that of the journal {mine}: move the "
+                f"{each.path} belongs to the journal {other}, and this folder to the journal {mine}: move the "
                 "segments of one of them to another folder"
             )
     epoch = max((each.header.journal.epoch for each in found if each.header and each.header.journal), default=0)
@@ -106,9 +113,9 @@ def _known(folder: Path, known: Known | None, found: list[_Found]) -> Known:
 
 
 def _state(found: _Found, journal: str) -> SegmentState | None:
-    """A segment as far as it is there; None where there is no whole batch in an unsealed one.
+    """Return the readable part of a segment; None for an unsealed one without a whole batch.
 
-    Raises OurError when it is another program's or version's.
+    Raises OurError for a file of another program or version.
     """
     number, size, header = found.number, found.size, found.header
     sealed_at = found.modified_at if found.sealed else None
@@ -118,13 +125,13 @@ def _state(found: _Found, journal: str) -> SegmentState | None:
     for format_ in (format_of(journal, number), OLD_FORMAT):
         state = SegmentState(number, size, found.modified_at, sealed_at, format=format_)
         if size and _has_batches(found, state):
-            _log.error("segment_damaged", segment=number, lost="its header", reason=found.why)
+            _log.error("segment_damaged", segment=number, lost="the header", reason=found.why)
             return replace(state, batches=None)
     if found.foreign:
         raise OurError(f"{found.path} cannot be read: {found.why}")
     if not found.sealed:
         return None
-    _log.error("segment_damaged", segment=number, lost="all of it", reason=found.why)
+    _log.error("segment_damaged", segment=number, lost="the whole segment", reason=found.why)
     return SegmentState(number, size, found.modified_at, sealed_at, format=format_of(journal, number))
 
 
@@ -142,7 +149,7 @@ def _unsealed(
         if was_used:
             aside = damaged_path(folder, found.number)
             path.rename(aside)
-            _log.error("segment_damaged", segment=found.number, lost="all of it", kept=aside.name)
+            _log.error("segment_damaged", segment=found.number, lost="the whole segment", kept=aside.name)
         else:
             path.unlink()
         sync_folder(folder)

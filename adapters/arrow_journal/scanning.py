@@ -1,9 +1,8 @@
-"""Walking a segment from head to head, and finding the next one behind what is damaged.
+"""A scan of a segment from head to head, which continues after damaged bytes.
 
-Every head is checked before its lengths are believed. Where none is as it was written, the walk goes on at the next
-that is: batches begin at whole blocks and say in their heads which they are, so what stands behind damage keeps its
-place. In format 1 a head does not say this; there the walk goes on only where the damaged batch's own length leads to
-another.
+Every head is checked before its lengths are used. After a damaged head, the scan continues at the next undamaged one.
+Batches begin at whole blocks and contain their numbers, so batches after damage keep their places. In format 1 a head
+does not contain its number; there the scan continues only if the damaged batch's own length leads to another batch.
 """
 
 from array import array
@@ -19,8 +18,11 @@ from adapters.disk import ReadFile, UnreadableError
 
 
 class Gap(NamedTuple):
-    """Bytes [start, end) that hold no whole head, in the place of the batches from `first` up to before `following`,
-    which is None at the end of the file: how many they were is not known."""
+    """Bytes [start, end) without an undamaged head.
+
+    They take the place of the batches from `first` up to before `following`. `following` is None at the end of the
+    file, where the number of lost batches is unknown.
+    """
 
     first: int
     following: int | None
@@ -29,8 +31,11 @@ class Gap(NamedTuple):
 
 
 class Scanner:
-    """A walk through the first `size` bytes of a segment. `ended` says that these end as a sealed segment does, and
-    `reached_end` that the last batch lies right before that, damaged or not."""
+    """A scan of the first `size` bytes of a segment.
+
+    `ended` says that these end with an end of stream, as in a sealed segment. `reached_end` says that the last batch,
+    damaged or not, ends right before it.
+    """
 
     def __init__(self, file: ReadFile, size: int, segment: int, format_: Format, begin: int = ipc.BLOCK) -> None:
         self._window = Window(file, size)
@@ -58,7 +63,7 @@ class Scanner:
         return True
 
     def _head(self, at: int, number: int) -> Head | None:
-        """A head at `at` of the batch `number` or of a later one."""
+        """Return the head at `at` of the batch `number` or of a later one."""
         head = read_head(self._get, at, self._segment, *self._format)
         if head is not None and head.number == UNNUMBERED:
             return head._replace(number=number)
@@ -85,7 +90,7 @@ class Scanner:
 
 
 def find_batches(file: ReadFile, state: SegmentState, format_: Format) -> None:
-    """Fills in `batches` and `open_ended` of a segment."""
+    """Set `batches` and `open_ended` of a segment."""
     batches = array("q")
     scanner = Scanner(file, state.size, state.number, format_)
     open_ended = False

@@ -1,4 +1,4 @@
-"""The journal's folder: one file a segment, named by its number and by whether it is sealed."""
+"""The files in a journal's folder: one for each segment, named by its number and by whether it is sealed."""
 
 import fcntl
 import os
@@ -19,12 +19,12 @@ def segment_path(folder: Path, number: int, *, sealed: bool) -> Path:
 
 
 def damaged_path(folder: Path, number: int, at: int | None = None) -> Path:
-    """Where the bytes of a damaged segment are kept aside: all of it, or from byte `at` on."""
+    """Return the path of the copy of a damaged segment's bytes: all of it, or from byte `at` on."""
     return folder / segment_name(number, f"{'' if at is None else f'.{at}'}{DAMAGED}")
 
 
 def segment_files(folder: Path) -> Iterator[tuple[int, bool, Path]]:
-    """Number, sealed or not, and path of every segment in the folder, by number."""
+    """Yield the number, whether it is sealed, and the path of every segment in the folder, by number."""
     for path in sorted(folder.glob(f"{'[0-9]' * DIGITS}*{SEALED}")):
         number, rest = path.name[:DIGITS], path.name[DIGITS:]
         if rest in (SEALED, OPEN):
@@ -32,13 +32,13 @@ def segment_files(folder: Path) -> Iterator[tuple[int, bool, Path]]:
 
 
 def damaged_numbers(folder: Path) -> Iterator[int]:
-    """The numbers of the segments of which something is kept aside."""
+    """Yield the numbers of the segments with a copy of damaged bytes."""
     for path in folder.glob(f"{'[0-9]' * DIGITS}*{DAMAGED}"):
         yield int(path.name[:DIGITS])
 
 
 class FolderLock:
-    """Says that this process writes in a folder; the system takes it back when the process ends, however it ends."""
+    """A lock of a folder for the process that writes in it. The system releases it when the process ends in any way."""
 
     def __init__(self, folder: Path) -> None:
         self._descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -56,10 +56,10 @@ class FolderLock:
 
 @dataclass(slots=True)
 class SegmentState:
-    """What is known of a segment whose first `size` bytes are durable.
+    """The state of a segment whose first `size` bytes are durable.
 
-    `batches` holds where each batch begins in the file, as `lost` or not; it is None until somebody has walked an older
-    segment. `open_ended` says that more batches may have been lost behind the last of them. `format` is None until the
+    `batches` holds the start of each batch in the file, or `lost` of it; it is None until an older segment has been
+    scanned. `open_ended` says that more batches may have been lost after the last one. `format` is None until the
     header has been read.
     """
 
@@ -73,12 +73,13 @@ class SegmentState:
 
 
 def lost(start: int) -> int:
-    """What `SegmentState.batches` holds for a batch that was lost in the bytes from `start` on, and back again."""
+    """Return the value in `SegmentState.batches` for a batch that was lost in the bytes from `start` on, and the
+    reverse."""
     return ~start
 
 
 def open_segment(folder: Path, state: SegmentState) -> ReadFile:
-    """The file of a segment that may be sealed meanwhile. Raises KeyError when it is gone and OSError."""
+    """Open the file of a segment that may be sealed meanwhile. Raises KeyError when it is gone, and OSError."""
     for sealed in (False, True, True):
         with suppress(FileNotFoundError):
             return ReadFile(segment_path(folder, state.number, sealed=sealed))

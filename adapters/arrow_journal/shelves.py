@@ -1,4 +1,4 @@
-"""Where an archive's segments lie: in a local folder, or in an object store."""
+"""The storage of an archive's segments: a local folder, or an object store."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,35 +20,35 @@ _log = structlog.get_logger(__name__)
 
 
 class Shelf(Protocol):
-    """Sealed segments by number. Of a segment only what a listing says is known: it counts as begun when it was
+    """Sealed segments by number. A segment's state comes from a listing only: its time of creation is the time it was
     sealed."""
 
     def listing(self) -> dict[int, SegmentState]: ...
 
     def find(self, number: int) -> SegmentState:
-        """Raises KeyError when there is no such segment."""
+        """Return the state of a segment. Raises KeyError when it is missing."""
 
     def open(self, state: SegmentState) -> ReadFile:
-        """The whole file. Raises KeyError when it is gone."""
+        """Open the whole file. Raises KeyError when it is gone."""
 
     def start(self, state: SegmentState, length: int) -> bytes:
-        """So many bytes from the start of the file, fewer when it is shorter. Raises KeyError when it is gone."""
+        """Return the first `length` bytes of the file, fewer when it is shorter. Raises KeyError when it is gone."""
 
     def path(self, number: int) -> str:
-        """For people."""
+        """Return the path or URL of a segment, for people."""
 
 
 class Folder:
-    """Segments read where they lie."""
+    """Segments of a local folder, read in place."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         self._waited_for = 0
         if not folder.is_dir():
-            raise OurError(f"no archive of a journal at {folder}: no such folder")
+            raise OurError(f"no journal archive at {folder}: no such folder")
 
     def listing(self) -> dict[int, SegmentState]:
-        """Those that come before the first that is not sealed: whoever reads in order must not miss that one."""
+        """Return the segments before the first unsealed one: a reader that reads in order must not skip that one."""
         states: dict[int, SegmentState] = {}
         files = self._files()
         for number, sealed, path in files:
@@ -60,7 +60,8 @@ class Folder:
         return states
 
     def _files(self) -> list[tuple[int, bool, Path]]:
-        """A file that is renamed while the folder is being read may be missed; it is not missed twice."""
+        """Return the folder's segments. List until two listings agree: one listing may miss a file that is just being
+        renamed."""
         before, files = None, list(segment_files(self._folder))
         while files != before:
             before, files = files, list(segment_files(self._folder))
@@ -69,7 +70,13 @@ class Folder:
     def _warn(self, number: int, last: int) -> None:
         if number < last and number != self._waited_for:
             self._waited_for = number
-            _log.warning("archive.waits_for_unsealed_segment", segment=number, last=last, folder=str(self._folder))
+            _log.warning(
+                "unsealed_segment_found",
+                segment=number,
+                last=last,
+                folder=str(self._folder),
+                effect="segments after it are not read",
+            )
 
     def find(self, number: int) -> SegmentState:
         try:
@@ -108,7 +115,7 @@ def _state(number: int, path: Path) -> SegmentState:
 
 
 class Bucket:
-    """Segments fetched whole, once a machine."""
+    """Segments of an object store, fetched whole, once for each machine."""
 
     def __init__(self, url: str, store: ObjectStore, cache: FileCache) -> None:
         self._url = url

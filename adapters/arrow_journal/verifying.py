@@ -1,4 +1,4 @@
-"""All of a segment, read against its checksums."""
+"""Verification of a whole segment against its checksums."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -10,8 +10,8 @@ from adapters.arrow_journal.scanning import Gap, Scanner
 from adapters.arrow_journal.segments import SegmentState
 from app.model.records import Damage
 
-LOST = "the batch is lost: its head is not as it was written"
-NOT_ENDED = "the stream does not end as that of a sealed segment does"
+LOST = "the batch is lost: its head fails its checksum"
+NOT_ENDED = "the file has no end of stream, as a sealed segment has"
 
 
 class Segment(Source, Protocol):
@@ -23,11 +23,11 @@ class Segment(Source, Protocol):
     def format(self) -> Format: ...
 
     def piece(self, batch: int, row: int, layout: BodyLayout) -> Piece:
-        """All of a body."""
+        """Return the whole body of a row as a piece."""
 
 
 def damages(segment: Segment) -> Iterator[Damage]:
-    """What of a segment is not as it was written, in the order of the file. Raises KeyError when it is gone."""
+    """Yield the damage of a segment in the order of the file. Raises KeyError when the segment is gone."""
     number, state, file = segment.number, segment.state, segment.file()
     size, is_sealed = state.size, state.sealed_at is not None
     try:
@@ -42,7 +42,7 @@ def damages(segment: Segment) -> Iterator[Damage]:
 
 
 def damaged_rows(segment: Segment, head: Head) -> list[Damage]:
-    """The rows of a batch whose bodies are not as they were written."""
+    """Return the damage of the rows of a batch whose bodies do not match their checksums."""
     pieces = [segment.piece(head.number, row, head.layout) for row in range(head.rows)]
     large = [piece for piece in pieces if piece.stop - piece.start > RUN]
     small = (piece for piece in pieces if piece.stop - piece.start <= RUN)
@@ -61,6 +61,6 @@ def _in_gap(number: int, gap: Gap) -> Iterator[Damage]:
         why = f"{LOST}; no whole batch is left in bytes {gap.start} to {gap.end}, the last of the segment"
         yield Damage(number, gap.first, None, why)
     elif gap.following == gap.first:
-        yield Damage(number, None, None, f"bytes {gap.start} to {gap.end} are in no batch")
+        yield Damage(number, None, None, f"bytes {gap.start} to {gap.end} belong to no batch")
     else:
         yield from (Damage(number, batch, None, LOST) for batch in range(gap.first, gap.following))

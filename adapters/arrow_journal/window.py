@@ -1,4 +1,4 @@
-"""Small pieces of a file, front to back."""
+"""Buffered reads of small pieces of a file, front to back."""
 
 from adapters.disk import ReadFile, UnreadableError
 
@@ -6,14 +6,14 @@ CHUNK = 16 << 10
 
 
 class Window:
-    """Small pieces of the first `size` bytes of a file, front to back, read some at a time."""
+    """Reads small pieces of the first `size` bytes of a file, front to back, with read-ahead."""
 
     def __init__(self, file: ReadFile, size: int) -> None:
         self._file, self.size = file, size
         self._start, self._data = 0, b""
 
     def get(self, start: int, end: int) -> bytes:
-        """Bytes [start, end), as far as there are. Raises UnreadableError."""
+        """Return bytes [start, end), fewer at the end of the file. Raises UnreadableError."""
         end = min(end, self.size)
         if start >= end:
             return b""

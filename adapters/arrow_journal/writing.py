@@ -1,8 +1,8 @@
 """The segment being written.
 
-Writes go past the system's page cache (O_DIRECT, where the file system has it): what the cache would hold is still in
-memory as it came from the broker, and fresh pages for it would cost more than the writing. Such writes start and end
-with a block and come from memory that does, so buffers are gathered in a staging area first.
+Writes bypass the system's page cache (O_DIRECT, if the file system supports it). The cache would hold bytes that are
+still in memory as they came from the broker, and fresh pages for it would cost more than the write. Such writes start
+and end at a block boundary and come from block-aligned memory, so buffers are gathered in a staging area first.
 """
 
 import os
@@ -25,16 +25,19 @@ STAGING_BYTES = 4 << 20
 
 
 class SegmentWriter:
-    """Appends to one segment's file, which begins with nothing but the schema. `state` is what readers may see.
+    """Appends to one segment's file. `state` is the part that readers may see.
 
-    A method that raises OSError has changed nothing, unless `broken` says that undoing failed as well: then nothing
+    A method that raises OSError has changed nothing, unless `broken` says that undoing failed as well. Then nothing
     more may be appended.
     """
 
     def __init__(
         self, folder: Path, number: int, created_at: int, journal: JournalIdentity, begun: Callable[[], None]
     ) -> None:
-        """`begun` is called when the first batches are on disk, before they count; it may raise OSError."""
+        """Create the file, with the schema only.
+
+        `begun` is called when the first batches are on disk, before they count. It may raise OSError.
+        """
         format_ = format_of(journal.id, number)
         self.state = SegmentState(number, 0, created_at, None, array("q"), format=format_)
         self.broken = False
@@ -49,7 +52,7 @@ class SegmentWriter:
             raise
 
     def append(self, messages: Sequence[PhysicalMessage]) -> list[tuple[int, Encoded]]:
-        """Writes messages, which are on disk on return; returns their batches, and where each begins."""
+        """Write messages durably. Return their batches, each with its start in the file."""
         first = len(self.batches)
         batches = [
             encode(messages[at : at + MAX_ROWS_A_BATCH], Position(self.state.number, first + place, 0), self._seed)
@@ -67,8 +70,10 @@ class SegmentWriter:
         return self.state.batches
 
     def seal(self, sealed_at: int) -> None:
-        """Ends the stream and gives the file its lasting name. Nothing more may be appended once `state.sealed_at` is
-        set, even when this raises OSError."""
+        """End the stream and rename the file.
+
+        Nothing more may be appended once `state.sealed_at` is set, even when this raises OSError.
+        """
         seal_file(self._folder, self.state, sealed_at)
 
     def close(self) -> None:
@@ -95,7 +100,7 @@ class SegmentWriter:
 
 
 def seal_file(folder: Path, state: SegmentState, sealed_at: int) -> None:
-    """Makes of an unsealed segment a sealed one: its durable bytes, an end of stream, and nothing behind."""
+    """Seal an unsealed segment: its durable bytes, followed by an end of stream only."""
     path = segment_path(folder, state.number, sealed=False)
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -106,7 +111,7 @@ def seal_file(folder: Path, state: SegmentState, sealed_at: int) -> None:
     finally:
         os.close(descriptor)
     path.rename(segment_path(folder, state.number, sealed=True))
-    # In this order: who sees that it is sealed must see its whole size.
+    # The order matters: a reader that sees `sealed_at` must see the whole size.
     state.size += len(END_OF_STREAM)
     state.sealed_at = sealed_at
     sync_folder(folder)
@@ -117,7 +122,7 @@ def _do_nothing() -> None:
 
 
 def _open_direct(path: Path) -> int:
-    """Opens a new file for writing in blocks; a file system without direct writing gets ordinary ones."""
+    """Create a file for direct writing in blocks, or for ordinary writing if the file system has no direct writing."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     try:
         return os.open(path, flags | os.O_DIRECT, 0o640)
@@ -128,7 +133,7 @@ def _open_direct(path: Path) -> int:
 
 
 def _write_blocks(descriptor: int, staging: memoryview, buffers: Iterable[Bytes], offset: int) -> int:
-    """Writes buffers, whole blocks together, one behind the other at an offset of a file; returns where they end."""
+    """Write buffers one after the other at an offset of a file, in whole blocks. Return where they end."""
     used = 0
     for buffer in buffers:
         rest = memoryview(buffer)
@@ -143,7 +148,7 @@ def _write_blocks(descriptor: int, staging: memoryview, buffers: Iterable[Bytes]
 
 
 def write_all(descriptor: int, data: memoryview, offset: int) -> int:
-    """Writes at an offset of a file; returns where it ends."""
+    """Write at an offset of a file. Return where the data end."""
     while data:
         written = os.pwrite(descriptor, data, offset)
         data, offset = data[written:], offset + written

@@ -1,4 +1,4 @@
-"""The tables: Delta tables in a local folder or a bucket."""
+"""The table store: Delta tables in a local folder or a bucket."""
 
 from adapters.delta_tables.store import DeltaTables
 

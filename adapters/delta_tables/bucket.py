@@ -1,4 +1,4 @@
-"""Tables in a bucket, through obstore."""
+"""Storage of tables in a bucket, through obstore."""
 
 import io
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ _READ_AHEAD = 1 << 20
 
 
 class Bucket:
-    """A bucket, or what lies below a prefix of one, by URL; credentials are in the environment."""
+    """A bucket, or a prefix of one, by URL. Credentials are in the environment."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
@@ -57,7 +57,7 @@ class Bucket:
             yield _Download(obstore.open_reader(self._store, path, buffer_size=_READ_AHEAD))
 
     def flush(self, paths: Iterable[str]) -> None:
-        """Nothing is to be done: a bucket forgets nothing."""
+        """Do nothing: every object of a bucket is durable."""
 
     def files(self, folder: str) -> list[str]:
         with explained():
@@ -69,11 +69,11 @@ class Bucket:
             obstore.delete(self._store, path)
 
     def sweep(self, folder: str, older_than: float) -> None:
-        """Nothing is to be done: a bucket has no half of a file."""
+        """Do nothing: a bucket has no partial files."""
 
 
 class _Upload(io.RawIOBase):
-    """An object on its way, as the file that pyarrow wants."""
+    """An object being uploaded, as a file object for pyarrow."""
 
     def __init__(self, writer: "obstore.WritableFile") -> None:
         self._writer = writer
@@ -82,12 +82,14 @@ class _Upload(io.RawIOBase):
         return True
 
     def write(self, data: Any, /) -> int:
-        self._writer.write(bytes(data))  # obstore keeps what it is given, and the caller may use it again
+        self._writer.write(
+            bytes(data)
+        )  # obstore keeps the bytes that it is given, and the caller may change its buffer
         return len(data)
 
 
 class _Download(io.RawIOBase):
-    """An object, as the file that pyarrow wants."""
+    """An object being read, as a file object for pyarrow."""
 
     def __init__(self, reader: "obstore.ReadableFile") -> None:
         self._reader = reader

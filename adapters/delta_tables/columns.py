@@ -1,8 +1,10 @@
-"""Arrow schemas <-> Delta schemas.
+"""Conversion between Arrow schemas and Delta schemas.
 
-Delta has no time of day and no duration: they are stored as `long`, in microseconds, and the field's metadata names the
-Arrow type (`arrow.type`). A timestamp without a zone is Delta's `timestamp_ntz`, a table feature that every table made
-here declares. Metadata of a field are those of Delta's field, those of the schema lie in the table's configuration.
+Delta has no time of day and no duration: they are stored as `long`, in microseconds, and the field's metadata name the
+Arrow type (`arrow.type`). A timestamp without a zone is Delta's `timestamp_ntz`, a table feature that every table
+created here declares. A field's metadata are those of Delta's field; a schema's metadata are in the table's
+configuration.
+
 Source: Delta transaction log protocol, "Schema Serialization Format" and "Timestamp without timezone (TimestampNtz)".
 """
 
@@ -40,17 +42,17 @@ _AS_LONG: Mapping[str, pa.DataType] = {str(kind): kind for kind in (pa.time64("u
 
 
 def delta_schema(schema: pa.Schema) -> dict[str, Any]:
-    """Delta's schema as JSON has it. Raises OurError for types that are not stored here."""
+    """Return Delta's schema as a JSON object. Raises OurError for unsupported types."""
     return {"type": "struct", "fields": [_delta_field(field) for field in schema]}
 
 
 def arrow_schema(schema: Mapping[str, Any], metadata: Mapping[str, str]) -> pa.Schema:
-    """The Arrow schema of a Delta schema, with these metadata. Raises OurError for types that are not stored here."""
+    """Return the Arrow schema of a Delta schema, with these metadata. Raises OurError for unsupported types."""
     return pa.schema([_arrow_field(field) for field in schema["fields"]], dict(metadata) or None)
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of the Parquet files."""
+    """Return the schema of the Parquet files."""
     return pa.schema([pa.field(field.name, stored_type(field.type)) for field in schema])
 
 
@@ -59,7 +61,7 @@ def stored_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def with_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns, which are those of a schema, as its types; a column that is missing has nulls. Values stay."""
+    """Return the columns of a schema with the schema's types and unchanged values. A missing column has nulls."""
     arrays = []
     for field in schema:
         at = batch.schema.get_field_index(field.name)
@@ -81,7 +83,7 @@ def _delta_field(field: pa.Field) -> dict[str, Any]:
         metadata[ARROW_TYPE] = str(field.type)
     delta = _delta_type(stored_type(field.type))
     if delta is None:
-        raise OurError(f"tables have no columns of type {field.type}, as {field.name} is")
+        raise OurError(f"tables do not support type {field.type} of column {field.name}")
     return {"name": field.name, "type": delta, "nullable": True, "metadata": metadata}
 
 
@@ -104,5 +106,5 @@ def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
     if arrow is None:
         arrow = _arrow_type(delta) if isinstance(delta, str) else None
     if arrow is None:
-        raise OurError(f"the column {field['name']} has a type that is none of this program's: {delta}")
+        raise OurError(f"the column {field['name']} has the unsupported type {delta}")
     return pa.field(field["name"], arrow, metadata=said or None)

@@ -1,10 +1,10 @@
 """The folder of a table, by its name, which is any text.
 
-Letters of ASCII, digits, `-`, `_` and `.` stand for themselves and all else is written `=XX`, a byte of UTF-8 in
-hexadecimal; `-`, `_` and `.` are written so where they would come first. As some file systems ignore case, the letters
-of a folder have one case, which is theirs in the name until `==` turns it for those behind: capitals in names with a
-dot (`WORK.TRADES` is `WORK.TRADES`, `Work.x` is `W==ORK.==X`), small letters in others (`files` is `files`, `FILES` is
-`==files`). Of what is longer than 100 characters, a beginning is left, and `=-` and a digest stand behind it.
+ASCII letters, digits, `-`, `_` and `.` are kept. Any other character is written as `=XX` for each of its UTF-8 bytes,
+in hexadecimal; so are `-`, `_` and `.` at the beginning. Some file systems ignore case, so all letters of a folder have
+the same case: capitals if the name has a dot, small letters otherwise. `==` says that the letters after it have the
+other case in the name. So `WORK.TRADES` is in `WORK.TRADES`, `Work.x` in `W==ORK.==X`, `files` in `files`, and `FILES`
+in `==files`. A folder of more than 100 characters is cut, and `=-` and a digest follow its beginning.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _CUT = "=-"
 
 
 def folder(name: str) -> str:
-    """Two names never have folders that differ in case alone, or not at all."""
+    """Return the folder of a table. The folders of two names always differ in more than case."""
     encoded = "".join(_pieces(name)) or _EMPTY
     if len(encoded) <= LONGEST:
         return encoded
@@ -32,7 +32,7 @@ def folder(name: str) -> str:
 
 
 def name(folder: str) -> str | None:
-    """The name whose folder this is; None where it has only a part of it, or is no folder of a table."""
+    """Return the table's name of a folder. Return None for a cut folder, or if it is not a table's folder."""
     if folder == _EMPTY:
         return ""
     try:
@@ -43,7 +43,7 @@ def name(folder: str) -> str | None:
 
 
 def is_cut(folder: str) -> bool:
-    """Whether only the table itself knows its name."""
+    """Tell whether the folder is cut, so that only the table itself contains its name."""
     return _CUT in folder
 
 

@@ -1,4 +1,4 @@
-"""Tables in a local folder, whose files are flushed to disk before they count."""
+"""Storage of tables in a local folder. Files are flushed to disk before they count."""
 
 import os
 import re
@@ -17,13 +17,18 @@ _MISREAD = re.compile(r"[%\\\x00-\x1f\x7f]")
 
 
 class LocalFolder:
-    """A folder, made when the first table is. Raises ValueError for one whose path the library that reads logs takes
-    for another: with a percent sign, a backslash or a control character in it."""
+    """A folder, created with the first table.
+
+    Raises ValueError for a path with a percent sign, a backslash or a control character: the library that reads logs
+    would read another path.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         if _MISREAD.search(str(self._folder)):
-            raise ValueError(f"no table store at {folder}: its path has a percent sign, a backslash or the like")
+            raise ValueError(
+                f"no table store at {folder}: its path has a percent sign, a backslash or a control character"
+            )
 
     def folders(self) -> Iterator[str]:
         with explained():

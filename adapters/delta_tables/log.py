@@ -1,9 +1,11 @@
-"""A table's log: what it says of the newest version, and the next version.
+"""A table's log: reading the newest version, and the content of the next version.
 
-A version is one file of actions that is put where none was: all of it happens or nothing, and of two who would make the
-same version, one has to look again. deltalake reads the log; it is written here, because the rows of a transaction,
-the columns they need and the transaction's number must appear together, and because what a version names must
-be on disk before it. Source: Delta transaction log protocol, "Delta Log Entries" and "Actions".
+A version is one file of actions that is created only if it does not exist. So it is written as a whole or not at all,
+and of two processes that write the same version, one has to try again. deltalake reads the log. This module writes it,
+for two reasons: the rows of a transaction, their columns and the transaction's number must appear together, and files
+must be on disk before a version names them.
+
+Source: Delta transaction log protocol, "Delta Log Entries" and "Actions".
 """
 
 import json
@@ -31,13 +33,14 @@ _FEATURES = frozenset(columns.PROTOCOL["writerFeatures"])
 _ENGINE = "attachment-gateway"
 
 READING_ATTEMPTS = 3
-"""Between a reader's look at which files a log has and its reading them, others may sum them up and clean up."""
+"""Reads are repeated: after a reader has listed the log's files, another process may write a checkpoint and delete
+them."""
 
 _Said = TypeVar("_Said")
 
 
 class Active(NamedTuple):
-    """A file of a version: `least_received` is the least `received_at` in it (µs), None where that is not known."""
+    """A file of a version: `least_received` is the least `received_at` in it (µs), None if unknown."""
 
     path: str
     size: int
@@ -54,7 +57,7 @@ class Snapshot:
         self.delta = _opened(location, name)
         features = set(self.delta.protocol().writer_features or ())
         if not features <= _FEATURES:
-            raise OurError(f"the table {name!r} was given features that are not known here: {', '.join(features)}")
+            raise OurError(f"the table {name!r} has unsupported features: {', '.join(sorted(features - _FEATURES))}")
 
     @property
     def version(self) -> int:
@@ -73,21 +76,22 @@ class Snapshot:
         return schema
 
     def reached(self, application: str) -> int | None:
-        """May move on to a newer version."""
+        """Return the last transaction of an application. May switch to a newer version."""
         return self._asked(lambda: self.delta.transaction_version(application))
 
     def modified_at(self) -> int:
-        """In µs. May move on to a newer version."""
+        """Return the time of the version in µs. May switch to a newer version."""
         milliseconds: int = self._asked(lambda: self.delta.history(1)[0]["timestamp"])
         return milliseconds * 1000
 
     def files(self) -> list[Active]:
-        """In the order in which they were added."""
+        """Return the files in the order in which they were added."""
         found = pa.table(self.delta.get_add_actions(flatten=True)).to_pylist()
         return sorted((_active(each) for each in found), key=lambda each: (each.modified_at, each.path))
 
     def _asked(self, ask: Callable[[], _Said]) -> _Said:
-        """What deltalake reads in the log only now, when others may have summed it up."""
+        """Return an answer that deltalake reads from the log now, when another process may have written a
+        checkpoint."""
         with suppress(DeltaError, OSError):
             return ask()
         self.delta = _opened(self._location, self._name)
@@ -134,12 +138,12 @@ def version_path(folder: str, version: int) -> str:
 
 
 def checkpoint_paths(folder: str, version: int) -> tuple[str, str]:
-    """What sums up a log, and what says that it does."""
+    """Return the path of a checkpoint, and of the file that names it."""
     return f"{folder}/{LOG}/{version:020}.checkpoint.parquet", f"{folder}/{LOG}/_last_checkpoint"
 
 
 def entry(operation: str, parameters: Mapping[str, Any], actions: Iterable[Action], *, appends: bool) -> bytes:
-    """A version's file."""
+    """Return the content of a version's file."""
     info = {
         "timestamp": _now(),
         "operation": operation,
@@ -156,7 +160,7 @@ def protocol() -> Action:
 
 
 def metadata(name: str, schema: pa.Schema, known: Snapshot | None) -> Action | None:
-    """What a table is; None when the newest version says just that."""
+    """Return the table's metadata action; None when the newest version has the same metadata."""
     said = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
     ours = {_METADATA: json.dumps(said, ensure_ascii=False, sort_keys=True)} if said else {}
     fields = columns.delta_schema(schema)
@@ -180,8 +184,10 @@ def metadata(name: str, schema: pa.Schema, known: Snapshot | None) -> Action | N
 
 
 def added(file: TableFile, at: int = 0, *, is_new: bool = True) -> Action:
-    """A file that belongs to the table from now on; its rows are new ones, or only lie elsewhere now. It is the one at
-    this place in its version: as actions have no order, its time is so many milliseconds later."""
+    """Return the action that adds a file; `is_new` says whether its rows are new or only moved.
+
+    `at` is its place in the version: actions have no order, so its time is later by this number of milliseconds.
+    """
     return {
         "add": {
             "path": quote(file.path),
@@ -215,11 +221,13 @@ def _check_widens(name: str, before: Mapping[str, Any], after: Mapping[str, Any]
     types = {field["name"]: field["type"] for field in after["fields"]}
     for field in before["fields"]:
         if types.get(field["name"]) != field["type"]:
-            raise OurError(f"the table {name!r} has a column {field['name']!r} ({field['type']}) that others must keep")
+            raise OurError(
+                f"the column {field['name']!r} ({field['type']}) of table {name!r} cannot be removed or change its type"
+            )
 
 
 def _now() -> int:
-    """Milliseconds, as Delta counts them."""
+    """Return the time in milliseconds, Delta's unit."""
     return time.time_ns() // 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""Where tables lie."""
+"""The storage interface of tables."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -16,37 +16,37 @@ class Place(Protocol):
     """Files by path, below the folder of all tables."""
 
     def folders(self) -> Iterator[str]:
-        """Those that hold a table."""
+        """Yield the folders that hold a table."""
 
     def location(self, folder: str) -> str: ...
 
     def create(self, path: str) -> AbstractContextManager[Any]:
-        """A file to write, durable when the block ends; forgotten when it raises."""
+        """Open a file for writing. It is durable when the block ends, and deleted when the block raises an error."""
 
     def size(self, path: str) -> int: ...
 
     def put_new(self, path: str, data: bytes) -> bool:
-        """Makes a file whole and durable at once; False, and nothing is done, when there is one of that name."""
+        """Create a complete and durable file in one step. Return False, and change nothing, if the name exists."""
 
     def open(self, path: str) -> AbstractContextManager[Any]:
-        """A file to read, from any place."""
+        """Open a file for reading at any offset."""
 
     def flush(self, paths: Iterable[str]) -> None:
-        """Makes durable what others have written, as far as it is still there."""
+        """Make files of other processes durable, if they still exist."""
 
     def files(self, folder: str) -> list[str]:
-        """The files of a table, without its log."""
+        """Return the files of a table, without its log."""
 
     def delete(self, path: str) -> None:
-        """No error if there is none."""
+        """Delete a file, if it exists."""
 
     def sweep(self, folder: str, older_than: float) -> None:
-        """Forgets what killed processes left in a table's log so many seconds ago."""
+        """Delete partial files older than this number of seconds, which killed processes have left in a table's log."""
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """What goes wrong inside, said as it is meant for people."""
+    """Turn errors of the storage into OurError and StoreFull."""
     try:
         yield
     except (BaseError, OSError) as error:

@@ -1,8 +1,9 @@
-"""What a Delta table says of each file, so that readers pass over those that cannot hold what they look for.
+"""Statistics of a file in a Delta table, by which readers skip files without matching rows.
 
-Numbers of nulls, and the least and the greatest value, of the first 32 columns (Delta's own choice), as the Parquet
-file's row groups have them. Bounds may be too wide and never too narrow: long texts are cut, and a text cut off the
-greatest one gets the last character of all behind it; columns with NaN, or bounds that JSON cannot tell, have none.
+They are numbers of nulls, and the least and the greatest value, of the first 32 columns (Delta's own choice), from the
+Parquet file's row groups. Bounds may be too wide and never too narrow. Long texts are cut, and a cut greatest text gets
+the last character of Unicode appended. Columns with NaN, or with bounds that JSON cannot represent, have none.
+
 Source: Delta transaction log protocol, "Per-file Statistics".
 """
 
@@ -20,7 +21,7 @@ _LAST_CHARACTER = "\U0010ffff"
 
 
 def statistics(metadata: pq.FileMetaData, without_bounds: Collection[str]) -> str:
-    """The statistics as Delta wants them. The columns `without_bounds` get none but a number of nulls."""
+    """Return the statistics as Delta's JSON text. The columns `without_bounds` get only a number of nulls."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -46,14 +47,14 @@ def _bounds(groups: list[pq.Statistics]) -> tuple[Any, Any] | None:
         return None
     try:
         least, greatest = min(group.min for group in held), max(group.max for group in held)
-    except (ValueError, OverflowError):  # a time that Python does not have
+    except (ValueError, OverflowError):  # a time outside Python's range
         return None
     told = (*_told(least), *_told(greatest, is_greatest=True))
     return (told[0], told[1]) if len(told) == 2 else None
 
 
 def _told(value: Any, *, is_greatest: bool = False) -> Iterator[Any]:
-    """The value as JSON has it; nothing where it cannot be told."""
+    """Yield the value in its JSON form; yield nothing if JSON cannot represent it."""
     if isinstance(value, float):
         if math.isfinite(value):
             yield value

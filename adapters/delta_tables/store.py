@@ -26,22 +26,24 @@ ROW_GROUP_BYTES = 32 << 20
 ROW_GROUP_ROWS = 1 << 20
 ROWS_A_BATCH = 16_384
 CELLS_A_BATCH = 4 << 20
-"""Batches of wide tables have fewer rows."""
+"""The limit of cells in a batch: batches of wide tables have fewer rows."""
 SMALL_FILE = 64 << 20
-"""What is smaller is joined with others by `compact`, to files of about twice the size."""
+"""`compact` joins smaller files, to files of about twice this size."""
 ATTEMPTS = 100
-"""How often others may be faster before a commit is given up."""
+"""How often a commit is tried again after another process has committed first."""
 CHECKPOINT_EVERY = 20
-"""Versions after which the log is summed up, so that a reader reads few of its files."""
+"""Versions between two checkpoints of the log, so that a reader reads few of its files."""
 RECEIVED_AT = "received_at"
 
 _REMOTE_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 
 
 class DeltaTables:
-    """Delta tables by name. A path or `file://` is a local folder, made when the first table is; `s3://`, `gs://` and
-    `az://` are buckets, their credentials in the environment as their own tools want them. Any number of processes may
-    use one store.
+    """Delta tables by name.
+
+    A path or `file://` is a local folder, created with the first table. `s3://`, `gs://` and `az://` are buckets; their
+    credentials come from the environment variables of the providers' own tools. Any number of processes may use one
+    store.
 
     Raises ValueError for another URL. Methods raise OurError, or StoreFull when there is no space left.
     """
@@ -112,7 +114,7 @@ class DeltaTables:
         return self._read(name, schema, snapshot.files())
 
     def dataset(self, name: str) -> Dataset:
-        """Its files are in the order in which they were added."""
+        """Return a table's dataset, with its files in the order in which they were added."""
         snapshot = self._snapshot(name)
         try:
             found = snapshot.delta.to_pyarrow_dataset()
@@ -140,8 +142,8 @@ class DeltaTables:
         raise _busy(name)
 
     def retain(self, name: str, received_from: int) -> int:
-        """Removes rows received before a time (µs); returns how many. A table without the column `received_at` keeps
-        them all."""
+        """Remove rows received before a time (µs) and return their number. A table without the column `received_at`
+        keeps all."""
         for _ in range(ATTEMPTS):
             snapshot = self._snapshot(name)
             schema = snapshot.schema()
@@ -165,13 +167,14 @@ class DeltaTables:
         raise _busy(name)
 
     def vacuum(self, name: str, older_than: float) -> int:
-        """Removes files that no version of the last `older_than` seconds has, rounded up to hours; returns how many.
+        """Delete files that no version of the last `older_than` seconds has, rounded up to hours. Return their number.
 
-        What a process has written and not yet committed is such a file: `older_than` must be more than a transaction
-        takes, or nobody may be writing."""
+        A file that a process has written and not yet committed is deleted too. So `older_than` must be longer than any
+        transaction takes, or no process may be writing.
+        """
         snapshot = self._snapshot(name)
         folder = folders.folder(name)
-        try:  # only asked: what deltalake itself removes it tells in the log, and does not flush it to disk
+        try:  # dry run: deltalake's own vacuum writes its deletions to the log, and does not flush it to disk
             gone = snapshot.delta.vacuum(
                 math.ceil(older_than / 3600), dry_run=True, enforce_retention_duration=False, full=True
             )
@@ -184,7 +187,7 @@ class DeltaTables:
         return len(there)
 
     def _name(self, folder: str) -> str | None:
-        """The name of the table in a folder; None where it is none of this store's, or nobody can tell."""
+        """Return the name of the table in a folder; None if it is not a table of this store, or its name is unknown."""
         if not folders.is_cut(folder):
             return folders.name(folder)
         with suppress(KeyError, OurError):
@@ -201,14 +204,15 @@ class DeltaTables:
         return Snapshot(self._place.location(folders.folder(name)), name)
 
     def _reached(self, name: str, known: Snapshot, application: str) -> int | None:
-        """Who made the version may have been killed before it was on disk, and who asks builds upon it."""
+        """Return the last transaction. Flush its version first: its writer may have been killed before it was on
+        disk."""
         reached = known.reached(application)
         if reached is not None:
             self._place.flush([log.version_path(folders.folder(name), known.version)])
         return reached
 
     def _replaced(self, name: str, went: Sequence[Active], operation: str, actions: Sequence[log.Action]) -> bool:
-        """Whether files could be replaced; not where somebody else has replaced one of them before."""
+        """Replace files in a new version. Return False when another process has replaced one of them before."""
         data = log.entry(operation, {}, actions, appends=False)
         for _ in range(ATTEMPTS):
             snapshot = self._snapshot(name)
@@ -219,10 +223,12 @@ class DeltaTables:
         raise _busy(name)
 
     def _put(self, name: str, known: Snapshot | None, entry: bytes) -> bool:
-        """Whether this is the version behind the known one; another one may be faster."""
+        """Write the version after the known one. Return False when another process has written it first."""
         version = 0 if known is None else known.version + 1
         if known is not None and version % CHECKPOINT_EVERY == 0:
-            with suppress(DeltaError, OSError, OurError):  # others may be at it too, and a version does not need it
+            with suppress(
+                DeltaError, OSError, OurError
+            ):  # another process may write the checkpoint too, and a version does not need it
                 self._sum_up(name, known)
         return self._place.put_new(log.version_path(folders.folder(name), version), entry)
 
@@ -238,7 +244,9 @@ class DeltaTables:
                 parquet = pq.ParquetFile(source)
                 there = set(parquet.schema_arrow.names)
                 wanted = [column for column in schema.names if column in there]
-                for group in range(parquet.num_row_groups):  # or a batch of long rows would hold any number of groups
+                for group in range(
+                    parquet.num_row_groups
+                ):  # otherwise a batch of long rows would hold any number of groups
                     for batch in parquet.iter_batches(rows_a_batch, [group], wanted):
                         yield columns.with_types(batch, schema)
 
@@ -251,7 +259,7 @@ def _place(url: str | Path) -> Place:
         return LocalFolder(Path(unquote(parts.path)))
     if parts.scheme in _REMOTE_SCHEMES:
         return Bucket(url)
-    raise ValueError(f"no table store at {url}: expected a path, or a URL with file, s3, gs or az")
+    raise ValueError(f"unknown table store URL {url}; give a path, or a URL with file, s3, gs or az")
 
 
 def _field(schema: pa.Schema, column: str, name: str) -> pa.Field:
@@ -282,7 +290,7 @@ def _with_nans(table: pa.Table) -> Iterator[str]:
 
 
 def _neighbours(files: Sequence[Active]) -> Iterator[list[Active]]:
-    """Which ones to join to files of some size."""
+    """Yield groups of neighbouring files to join."""
     gathered: list[Active] = []
     for file in files:
         gathered.append(file)
@@ -300,4 +308,4 @@ def _received_from(batches: Iterable[pa.RecordBatch], time: int) -> Iterator[pa.
 
 
 def _busy(name: str) -> OurError:
-    return OurError(f"the table {name!r} is changed by others all the time")
+    return OurError(f"other processes changed the table {name!r} during {ATTEMPTS} attempts; try again later")

@@ -1,1 +1,1 @@
-"""IBM MQ, by pymqi or ibmmq: messages are got in units of work that are committed when the journal has them."""
+"""IBM MQ, by pymqi or ibmmq. Messages are got in units of work that are committed when the journal has them."""

@@ -1,11 +1,10 @@
-"""The seam to the client library: pymqi, or ibmmq, which has the same classes.
+"""The interface to the client library: pymqi, or ibmmq, which has the same classes.
 
-What the libraries' own structures would cost on every message (packing and unpacking some thirty fields one by one) is
-spared by giving them descriptors that are packed already. MQGET writes into the very bytes that it is given, so each
-call gets fresh ones.
+The libraries pack and unpack some thirty fields one by one for every message. This module avoids that cost: it passes
+packed descriptors. MQGET writes into the very bytes that it is given, so each call gets fresh ones.
 
-A connection and what is opened with it belong to one thread at a time. MQDISC commits: `Connection.close` backs out
-first, and nothing but `Connection.commit` ever commits.
+A connection and everything opened with it belong to one thread at a time. MQDISC commits, so `Connection.close` backs
+out first, and only `Connection.commit` ever commits.
 """
 
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ from adapters.ibm_mq.words import (
 from app.codecs.ibm_mq.headers import MQMD2
 
 Library = Any
-"""The module `pymqi` or `ibmmq`; neither says its types."""
+"""The module `pymqi` or `ibmmq`; neither has type hints."""
 
 _log = structlog.get_logger(__name__)
 
@@ -41,7 +40,7 @@ _LIBRARIES = ("pymqi", "ibmmq")
 
 
 def find_library() -> Library:
-    """The client library that is installed. Raises ImportError, which says what to install."""
+    """Return the client library that is installed. Raises ImportError, which says what to install."""
     refusals = []
     for name in _LIBRARIES:
         try:
@@ -55,13 +54,13 @@ def find_library() -> Library:
 
 
 class MqiError(Exception):
-    """A call of the MQI failed: which one, on what, and the reason code."""
+    """A failed call of the MQI: the verb, its object and the reason code."""
 
     def __init__(self, verb: str, what: str, reason: int, *, took_message: bool = False) -> None:
         super().__init__(f"{verb} {what}: {spoken(reason)}" if what else f"{verb}: {spoken(reason)}")
         self.reason = reason
         self.took_message = took_message
-        """Whether an MQGET put a message into the unit of work of which not all data came."""
+        """Whether an MQGET got a message in the unit of work without all of its data."""
 
     @property
     def remedy(self) -> Remedy:
@@ -69,19 +68,19 @@ class MqiError(Exception):
 
     @property
     def is_broken(self) -> bool:
-        """Whether it is the connection that has failed, and not only this call."""
+        """Tell whether the connection has failed, and not only this call."""
         return self.reason in BROKEN
 
 
 class MqMessage(NamedTuple):
-    """A message as the MQI has it: the MQMD of 324 or 364 bytes in this machine's encoding, and the data."""
+    """A message in the form of the MQI: the MQMD of 324 or 364 bytes in this machine's encoding, and the data."""
 
     descriptor: bytes
     body: bytes
 
 
 class Connection:
-    """A connection to a queue manager, opened when this is made. Raises MqiError, as all its methods do."""
+    """A connection to a queue manager, opened by the constructor, which raises MqiError as all methods do."""
 
     def __init__(self, library: Library, settings: ConnectionSettings) -> None:
         self.library = library
@@ -95,14 +94,15 @@ class Connection:
             self._manager.connect_with_options(settings.queue_manager, **options)
 
     def open_output(self, queue: str, queue_manager: str = "") -> "Output":
-        """A queue to put to. Of a cluster's queues of that name, all messages go to one as long as it is open."""
+        """Open a queue to put to. If it is a cluster queue, all messages go to one instance as long as it is open."""
         described = self.library.OD(ObjectName=queue.encode(), ObjectQMgrName=queue_manager.encode())
         opened = self.open(described, MQOO_OUTPUT | MQOO_BIND_ON_OPEN | MQOO_FAIL_IF_QUIESCING, queue)
         return Output(self, self.library, opened, queue)
 
     def attribute(self, selector: int, queue: str | None = None) -> Any:
-        """What MQINQ says of a queue, or of the queue manager: an integer, or a name without its blanks."""
-        # pymqi's own way to ask the queue manager opens it by the name that was connected to, which may be a group's.
+        """Return what MQINQ says of a queue, or of the queue manager: an integer, or a name without its trailing
+        blanks."""
+        # pymqi inquires the queue manager by the name that was connected to, which may be a group's.
         asked = queue or self.library.OD(ObjectType=MQOT_Q_MGR)
         with self.calling("MQINQ", queue or "queue manager"):
             opened = self.library.Queue(self._manager, asked, MQOO_INQUIRE)
@@ -112,18 +112,21 @@ class Connection:
         return text.rstrip("\0 ") if isinstance(text, str) else text
 
     def readable_attribute(self, selector: int, queue: str | None = None) -> Any:
-        """As `attribute`; None where it may not be read, or where the queue, an alias or a remote one, has none."""
+        """Return what `attribute` returns. Return None without authority, or if an alias or remote queue has no such
+        attribute."""
         try:
             return self.attribute(selector, queue)
         except MqiError as error:
             if error.is_broken:
                 raise
-            _log.info("attribute not readable", error=str(error), selector=selector)
+            _log.info("inquiry_failed", reason=str(error), selector=selector)
             return None
 
     def put_aside(self, queue: str, message: MqMessage, context: int) -> None:
-        """Puts a message to another queue, in the unit of work in which the queue with the handle `context` got it, and
-        with its context."""
+        """Put a message to another queue, in the same unit of work and with the context of the message.
+
+        `context` is the handle of the queue that the message was got from.
+        """
         options = self.library.PMO(
             Options=MQPMO_SYNCPOINT | MQPMO_PASS_ALL_CONTEXT | MQPMO_FAIL_IF_QUIESCING, Context=context
         )
@@ -140,7 +143,7 @@ class Connection:
             self._manager.backout()
 
     def close(self) -> None:
-        """Backs out and disconnects; a connection that is broken already is let go of."""
+        """Back out and disconnect. Ignore errors of a connection that is already broken."""
         with suppress(MqiError):
             self.back_out()
         with suppress(self.library.Error):
@@ -148,7 +151,11 @@ class Connection:
 
     @contextmanager
     def calling(self, verb: str, what: str, *, warnings: bool = True) -> Iterator[None]:
-        """Turns the library's error into ours. The libraries raise for warnings too, after which a message was put."""
+        """Turn the library's error into MqiError.
+
+        The libraries raise errors for warnings too. After a warning from MQPUT the message was put: `warnings` False
+        ignores it.
+        """
         try:
             yield
         except self.library.MQMIError as error:
@@ -156,7 +163,7 @@ class Connection:
                 raise MqiError(verb, what, error.reason) from error
 
     def open(self, described: Any, options: int, queue: str) -> Any:
-        """The queue that an MQOD describes, which gets the resolved names."""
+        """Open the queue that an MQOD describes. The MQOD receives the resolved names."""
         with self.calling("MQOPEN", queue):
             return self.library.Queue(self._manager, described, options)
 
@@ -180,8 +187,8 @@ class Output:
 
 
 def packed(structure: type, template: bytes | bytearray = b"") -> Any:
-    """One of the library's structures whose fields are never looked at: it is packed as `template`, and `returned` is
-    what a call made of it."""
+    """Return one of the library's structures without its fields: it packs as `template`, and `returned` holds the bytes
+    that a call wrote."""
     made = _packed_class(structure)()
     made.template, made.returned = bytearray(template), b""
     return made
@@ -200,5 +207,5 @@ def _packed_class(structure: type) -> type:
 
 
 def padded(descriptor: bytes) -> bytearray:
-    """A descriptor in the size of the newest version, which the libraries want of any."""
+    """Return a descriptor padded to the size of the newest version, which the libraries need for every version."""
     return bytearray(descriptor.ljust(MQMD2.SIZE, b"\0"))

@@ -1,4 +1,4 @@
-"""MQCONNX: what the settings say of a connection, as far as the client library knows it."""
+"""The arguments of MQCONNX, from the settings of a connection."""
 
 from ctypes import addressof, create_string_buffer
 from typing import Any
@@ -15,19 +15,21 @@ from adapters.ibm_mq.words import (
 
 _OPTIONS = MQCNO_HANDLE_SHARE_BLOCK | MQCNO_RECONNECT_DISABLED
 _ONLY_IBMMQ = ("application_name", "token_file", "key_repository_password")
-"""Settings for which pymqi has no room in its structures."""
+"""Settings that pymqi's structures have no fields for."""
 
 
 def unknown_to(library: Any, settings: ConnectionSettings) -> list[str]:
-    """The settings that this client library cannot pass on."""
+    """Return the settings that this client library cannot pass on."""
     if hasattr(library, "CNO"):
         return []
     return [name for name in _ONLY_IBMMQ if getattr(settings, name) is not None]
 
 
 def connect_options(library: Any, settings: ConnectionSettings) -> dict[str, Any]:
-    """Return the arguments of MQCONNX, as far as the settings say any; the rest is up to the client library's
-    environment. A token is read anew each time. Raises OSError when its file cannot be read."""
+    """Return the arguments of MQCONNX that the settings give. The client library's environment gives the others.
+
+    A token is read anew each time. Raises OSError when its file cannot be read.
+    """
     options: dict[str, Any] = {"opts": _OPTIONS}
     if settings.application_name is not None:
         options["cno"] = library.CNO(
@@ -59,7 +61,7 @@ def _channel(library: Any, settings: ConnectionSettings) -> Any:
         if hasattr(library, "CNO"):
             channel.SSLPeerNamePtr = name
         else:
-            # pymqi takes the field for a bare address; what it points to lives as long as the structure.
+            # pymqi has an address in this field. The buffer that it points to lives as long as the structure.
             channel.ssl_peer_name = create_string_buffer(name)
             channel.SSLPeerNamePtr, channel.SSLPeerNameLength = addressof(channel.ssl_peer_name), len(name)
             channel.Version = max(channel.Version, MQCD_VERSION_7)

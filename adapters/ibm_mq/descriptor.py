@@ -1,4 +1,4 @@
-"""Message descriptors as this machine's client library has them, and physical messages."""
+"""Conversion between message descriptors in the client library's form and physical messages."""
 
 import sys
 from dataclasses import replace
@@ -30,7 +30,7 @@ from app.model.message import PhysicalMessage
 from app.wire import Context
 
 NATIVE: Final = Context("<" if sys.byteorder == "little" else ">", ASCII)
-"""How the client library has the MQI's structures."""
+"""The byte order and character set of the client library's structures."""
 NATIVE_ENCODING: Final = MQENC_LITTLE_ENDIAN if NATIVE.order == "<" else MQENC_BIG_ENDIAN
 EXTENSION_SIZE: Final = MQMDE.SIZE
 _BACKOUT_COUNT = place(MQMD1, "backout_count")
@@ -38,22 +38,23 @@ _SEGMENT = MQMF_SEGMENT | MQMF_LAST_SEGMENT
 
 
 def descriptor_to_get(version: Literal[1, 2]) -> bytes:
-    """The descriptor to give to MQGET for any message, with its fields in an MQMD of this version."""
+    """Return the descriptor to give to MQGET for any message, an MQMD of this version."""
     return MQMD1().encode(NATIVE) if version == 1 else MQMD2().encode(NATIVE)
 
 
 def received(message: MqMessage, source: str, framing: str) -> tuple[PhysicalMessage, int]:
-    """A message as its descriptor describes it, headers and all in its body, and how often it was backed out."""
+    """Return a message as its descriptor describes it, with all headers in its body, and its backout count."""
     backed_out = int.from_bytes(message.descriptor[_BACKOUT_COUNT], sys.byteorder)
     received_at = time_ns() // 1000
     return described(message.descriptor, message.body, source, framing, received_at), backed_out
 
 
 def to_put(message: PhysicalMessage, settings: DestinationSettings, ccsid: int) -> MqMessage:
-    """The descriptor and data with which a message is put. `ccsid` is the queue manager's own, in which an MQMDE has to
-    be written.
+    """Return the descriptor and data with which a message is put.
 
-    Raises WireError for a value that its row cannot hold.
+    `ccsid` is the queue manager's own, in which an MQMDE has to be written.
+
+    Raises WireError for a value that its field cannot hold.
     """
     message = message._replace(encoding=message.encoding or NATIVE_ENCODING, ccsid=message.ccsid or ccsid)
     if message.properties and settings.properties == "mqrfh2" and not message.msg_flags & _SEGMENT:
@@ -80,7 +81,7 @@ def to_put(message: PhysicalMessage, settings: DestinationSettings, ccsid: int) 
 
 
 def dead_letter(message: MqMessage, queue: str, queue_manager: str) -> MqMessage:
-    """A message got from `queue` with an MQDLH in front, for that it was backed out too often."""
+    """Return a message got from `queue` with an MQDLH in front, because it was backed out too often."""
     descriptor, end = MQMD1.decode(message.descriptor, 0, NATIVE)
     put_date, put_time = put_date_and_time(time_ns() // 1000)
     header = MQDLH(

@@ -1,7 +1,7 @@
-"""Messages that the journal has and the queue manager may deliver once more.
+"""Messages that the journal has and that the queue manager may deliver again.
 
-After a commit whose outcome is not known, and after a connection that broke before one, nobody can say which messages
-will come again. They are remembered here, and known when they come.
+After a commit whose outcome is unknown, or a connection that broke before the commit, it is unknown which messages will
+come again. They are remembered here and recognized when they come.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _Identity = tuple[bytes, bytes, bytes, int]
 
 
 class InDoubt:
-    """The newest of them. Used by all connections of a source, each in its own thread."""
+    """The newest of these messages. All connections of a source use it, each in its own thread."""
 
     def __init__(self) -> None:
         self._remembered: dict[_Identity, None] = {}
@@ -30,15 +30,15 @@ class InDoubt:
             self._remembered.pop(oldest, None)
 
     def recall(self, message: MqMessage) -> bool:
-        """Whether this is one of them; it is forgotten then."""
+        """Tell whether the message is one of them, and forget it then."""
         if not self._remembered:
             return False
         return self._remembered.pop(_identity(message), False) is None
 
 
 def _identity(message: MqMessage) -> _Identity:
-    """All of the descriptor but what changes from one delivery to the next, and the data's hash: a program may give
-    many messages one MsgId."""
+    """Return the fields of the descriptor that stay the same between deliveries, and the data's hash. The MsgId alone
+    is not enough: a program may give many messages the same one."""
     descriptor = message.descriptor
     return (
         descriptor[: _EXPIRY.start],

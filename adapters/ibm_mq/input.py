@@ -1,12 +1,12 @@
 """A queue to get from, under syncpoint.
 
-How long a buffer may be is not known before it is tried: a channel that allows less refuses the call (2010,
+The longest buffer that a channel allows is unknown before it is tried: a channel refuses a longer one (2010,
 MQRC_DATA_LENGTH_ERROR). The buffer begins at 64 KiB, is halved while it is refused, and grows to the length of each
 longer message (2080, MQRC_TRUNCATED_MSG_FAILED).
 
-A message that is longer than the channel allows cannot be got by anybody who uses this channel. It stays on the queue,
-and the messages behind it are got around it: they are browsed with an empty buffer, and each that fits is got under
-the cursor. This ends with a pass over the queue that meets none that is too long.
+Nobody who uses this channel can get a message longer than the channel allows. It stays on the queue, and the messages
+after it are got separately: they are browsed with an empty buffer, and each that fits is got under the cursor. This
+mode ends after a pass over the queue that finds no message that is too long.
 """
 
 from typing import Any, Final
@@ -49,28 +49,34 @@ from app.codecs.ibm_mq.places import place
 
 _FIRST_LENGTH: Final = 64 << 10
 _SHORTEST_LENGTH: Final = 1 << 10
-"""No channel that anything passes allows less."""
+"""The shortest buffer that is tried; no usable channel allows less."""
 _MSG_ID: Final = place(MQMD1, "msg_id")
 
 _log = structlog.get_logger(__name__)
 
 
 class _TooLong(Exception):
-    """A message that is longer than the channel allows, of this many bytes."""
+    """A message is longer than the channel allows; `length` is its number of bytes."""
 
     def __init__(self, length: int) -> None:
         self.length = length
 
 
 class Input:
-    """A queue opened to get from. `name` is the queue that was asked for, `resolved` the local queue that it stands
-    for, which for an alias queue is another. All methods raise MqiError."""
+    """A queue opened to get from.
+
+    `name` is the queue in the settings. `resolved` is the local queue behind it, which differs for an alias queue. All
+    methods raise MqiError.
+    """
 
     def __init__(
         self, connection: Connection, name: str, descriptor: bytes, wait: float, *, exclusive: bool, complete: bool
     ) -> None:
-        """Opens the queue. `descriptor` is how MQGET is to describe messages, `wait` is in seconds. `complete` puts the
-        segments of a message together, and needs a version-2 descriptor."""
+        """Open the queue.
+
+        `descriptor` is the form in which MQGET describes messages. `wait` is in seconds. `complete` reassembles the
+        segments of a message, and needs a version-2 descriptor.
+        """
         library = connection.library
         self._connection, self._name, self._wait = connection, name, round(wait * 1000)
         self._gmo, self._error = library.GMO, library.MQMIError
@@ -85,7 +91,7 @@ class Input:
         self._allowed = 0
         """The longest buffer that was not refused."""
         self._refused = MAX_MSG_LENGTH + 1
-        """The shortest buffer that was."""
+        """The shortest buffer that was refused."""
         self._browsing = self._in_pass = False
         self._met: dict[bytes, int] = {}
         self.too_long: dict[bytes, int] = {}
@@ -98,9 +104,10 @@ class Input:
         return handle
 
     def get(self, *, wait: bool = False) -> MqMessage | None:
-        """The next message; None when there is none, or, with `wait`, when none comes for so long.
+        """Return the next message. Return None if the queue is empty, or, with `wait`, if none comes within the waiting
+        time.
 
-        One that is longer than all before is met twice: the first time it only says its length.
+        A message that is longer than all before takes two calls of MQGET: the first only returns its length.
         """
         if not self._browsing:
             try:
@@ -124,7 +131,7 @@ class Input:
         return queue, described.ResolvedQName.decode("latin-1").rstrip("\0 ") or self._name
 
     def _begin_browsing(self, found: _TooLong) -> None:
-        """Opens the queue again, to be browsed as well. Raises MqiError when the user may not do that."""
+        """Open the queue again, for browsing too. Raises MqiError when the user has no authority to browse."""
         self._connection.close_queue(self._queue, self._name)
         try:
             self._queue, _ = self._open(MQOO_BROWSE)
@@ -132,14 +139,16 @@ class Input:
             if error.reason != MQRC_NOT_AUTHORIZED:
                 raise
             self._queue, _ = self._open()
-            why = f"{self._name}: a message of {found.length:,} bytes, longer than the channel allows, is in front"
-            raise MqiError("MQGET", f"{why}; without the authority to browse", MQRC_DATA_LENGTH_ERROR) from error
+            why = f"{self._name}: the first message has {found.length:,} bytes, more than the channel allows"
+            raise MqiError(
+                "MQGET", f"{why}; without authority to browse, no message after it can be got", MQRC_DATA_LENGTH_ERROR
+            ) from error
         self._browsing, self._in_pass = True, False
 
     # --- getting --------------------------------------------------------------------------------------------------
 
     def _get(self, options: Any) -> MqMessage | None:
-        """Raises _TooLong for a message that the channel does not allow."""
+        """Get a message. Raises _TooLong for one that the channel does not allow."""
         wanted = 0
         while True:
             try:
@@ -160,7 +169,8 @@ class Input:
             return MqMessage(self._descriptor.returned, body)
 
     def _shorten(self, wanted: int) -> None:
-        """Takes notice that the buffer was refused. Raises _TooLong when it was for a message of `wanted` bytes."""
+        """Record that the buffer was refused, and choose a shorter one. Raises _TooLong when it was for a message of
+        `wanted` bytes."""
         self._refused = min(self._refused, self._length)
         if self._allowed >= self._refused:
             self._allowed = 0
@@ -174,7 +184,8 @@ class Input:
         self._length = wanted
 
     def _warned(self, error: Any) -> bytes:
-        """The data of a message that came with a warning. Raises MqiError for a failure, and for data that were cut."""
+        """Return the data of a message that came with a warning. Raises MqiError for a failure, and for truncated
+        data."""
         if error.comp == MQCC_WARNING and error.reason == MQRC_TRUNCATED_MSG_ACCEPTED:
             self._length = min(max(self._length, error.original_length), self._refused - 1)
             raise MqiError("MQGET", self._name, error.reason, took_message=True) from error
@@ -183,7 +194,7 @@ class Input:
         body: bytes = error.message
         return body
 
-    # --- getting around what is too long --------------------------------------------------------------------------
+    # --- getting messages beside those that are too long --------------------------------------------------------------
 
     def _get_around(self, *, wait: bool) -> MqMessage | None:
         while (length := self._browse(wait=wait)) is not None:
@@ -200,7 +211,8 @@ class Input:
         return None
 
     def _browse(self, *, wait: bool) -> int | None:
-        """The length of the next message of this pass, or of the first of a new one; None at the end of the queue."""
+        """Return the length of the next message of this pass, or of the first of a new one; None at the end of the
+        queue."""
         step = MQGMO_BROWSE_NEXT if self._in_pass else MQGMO_BROWSE_FIRST
         self._in_pass = True
         options = self._options(step | MQGMO_ACCEPT_TRUNCATED_MSG | (MQGMO_WAIT if wait else 0))
@@ -219,13 +231,13 @@ class Input:
         for msg_id, length in self._met.items():
             if msg_id not in self.too_long:
                 said = {"queue": self._name, "msg_id": msg_id.hex(), "bytes": length}
-                _log.warning("message_skipped", **said, why="longer than the channel's MAXMSGL")
+                _log.warning("message_skipped", **said, reason="longer than the channel's MAXMSGL")
         self.too_long, self._met = self._met, {}
         self._refused = MAX_MSG_LENGTH + 1
         self._browsing, self._in_pass = bool(self.too_long), False
 
     def _options(self, options: int) -> Any:
-        """Any message there is, with its properties in an MQRFH2."""
+        """Return get options that match any message and return its properties in an MQRFH2."""
         made = self._gmo(
             Version=MQGMO_VERSION_2,
             Options=self._flags | options,

@@ -1,4 +1,4 @@
-"""A queue of few and short messages, told apart by their CorrelId."""
+"""A queue of few and short messages that are selected by CorrelId."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,25 +26,25 @@ _SHORT_LENGTH = 4096
 
 
 def open_keyed(connection: Connection, queue: str) -> "Keyed":
-    """Open a queue whose messages are told apart by CorrelId. Raises MqiError."""
+    """Open a queue whose messages are selected by CorrelId. Raises MqiError."""
     options = MQOO_INPUT_SHARED | MQOO_BROWSE | MQOO_OUTPUT | MQOO_FAIL_IF_QUIESCING
     opened = connection.open(connection.library.OD(ObjectName=queue.encode()), options, queue)
     return Keyed(connection, opened, queue)
 
 
 class Keyed:
-    """Such a queue, opened."""
+    """An open queue whose messages are selected by CorrelId."""
 
     def __init__(self, connection: Connection, queue: Any, name: str) -> None:
         self._library, self._queue, self._name = connection.library, queue, name
         self.put = Output(connection, connection.library, queue, name).put
 
     def get(self, correl_id: bytes) -> bytes | None:
-        """The data of the first message with this CorrelId, got under syncpoint; None when there is none."""
+        """Get the first message with this CorrelId under syncpoint and return its data; None when there is none."""
         return self._call(correl_id, MQGMO_SYNCPOINT)
 
     def browse(self, correl_id: bytes | None = None) -> Iterator[bytes]:
-        """The data of all messages with this CorrelId, or of all; they stay where they are."""
+        """Yield the data of all messages with this CorrelId, or of all; they stay on the queue."""
         where = MQGMO_BROWSE_FIRST
         while (body := self._call(correl_id, where | MQGMO_NO_SYNCPOINT)) is not None:
             yield body
@@ -64,5 +64,5 @@ class Keyed:
                 return None
             if error.comp != MQCC_WARNING:
                 raise MqiError("MQGET", self._name, error.reason) from error
-            return b""  # longer than any of ours
+            return b""  # longer than any message of the gateway
         return body

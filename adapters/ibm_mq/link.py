@@ -1,4 +1,4 @@
-"""A destination's connection with its queues, and what the queue manager and the channel allow."""
+"""A destination's connection with its queues, and the limits of the queue manager and the channel."""
 
 import structlog
 
@@ -21,17 +21,17 @@ from app.codecs.ibm_mq.words import MQMT_DATAGRAM
 _DEFAULT_MAX_MSG_LENGTH = 4 << 20
 _DEFAULT_MAX_UNCOMMITTED = 10_000
 _BARE_RFH2 = 64
-"""Bytes of an MQRFH2 with a folder `usr`, its properties apart."""
+"""Bytes of an MQRFH2 with a folder `usr`, without its properties."""
 _OF_A_STATE_MESSAGE = 2
-"""Messages that the state message takes of a unit of work: the old one that is got and the new one that is put."""
+"""Messages that the state message adds to a unit of work: the old one that is got and the new one that is put."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Link:
-    """Opened when this is made. All methods raise MqiError when a call fails.
+    """A connection, opened by the constructor. All methods raise MqiError when a call fails.
 
-    `ccsid` is the queue manager's own character set, `states` the state messages where the settings name a queue for
+    `ccsid` is the queue manager's own character set. `states` are the state messages, if the settings name a queue for
     them.
     """
 
@@ -50,8 +50,9 @@ class Link:
             ccsid: int | None = self.connection.readable_attribute(MQIA_CODED_CHAR_SET_ID)
             if ccsid is None and settings.mqmd_version == 1:
                 _log.warning(
-                    "the queue manager's character set is not known, so that an MQMDE may be data to it",
+                    "ccsid_unknown",
                     destination=name,
+                    effect="the queue manager may treat an MQMDE as data",
                 )
             self.ccsid = ccsid or LATIN_1_CCSID
         except MqiError:
@@ -59,7 +60,7 @@ class Link:
             raise
 
     def max_body(self, wanted: int | None = None) -> int:
-        """The largest body that a message may have; whether the channel takes one of `wanted` bytes is tried."""
+        """Return the largest body that a message may have. Try whether the channel takes one of `wanted` bytes."""
         added = EXTENSION_SIZE if self._settings.mqmd_version == 1 else 0
         added += _BARE_RFH2 if self._settings.properties == "mqrfh2" else 0
         if wanted is not None:
@@ -67,12 +68,12 @@ class Link:
         return self._max_length - added
 
     def max_batch(self) -> int:
-        """The most messages that one unit of work may put."""
+        """Return the largest number of messages that one unit of work may put."""
         allowed = self._max_uncommitted - (_OF_A_STATE_MESSAGE if self.states is not None else 0)
         return max(1, min(self._settings.batch_messages, allowed))
 
     def learn_max_uncommitted(self, calls: int) -> None:
-        """The queue manager took so many messages in a unit of work and not one more."""
+        """Record that the queue manager took this number of messages in a unit of work and refused the next."""
         self._max_uncommitted = min(self._max_uncommitted, calls)
 
     def _message_length(self) -> int:
@@ -82,10 +83,10 @@ class Link:
         return min((length for length in lengths if length is not None), default=_DEFAULT_MAX_MSG_LENGTH)
 
     def _try_length(self, length: int) -> None:
-        """Finds out whether a message of this length goes, and the longest one that does if it does not.
+        """Find out whether a message of this length can be put, and otherwise the longest that can.
 
-        The MAXMSGL that client and channel have agreed on cannot be asked for: a message is put in a unit of work that
-        is backed out.
+        The MAXMSGL that client and channel have agreed on cannot be inquired. So a message is put in a unit of work
+        that is backed out.
         """
         if length <= self._tried_length:
             return

@@ -13,7 +13,7 @@ from app.ports import Receiver, Sender
 
 
 class MqPlugin:
-    """`app.ports.TransportPlugin`, by the client library that is installed."""
+    """`app.ports.TransportPlugin`, by the installed client library."""
 
     source_settings: type[BaseModel] = SourceSettings
     destination_settings: type[BaseModel] = DestinationSettings
@@ -33,9 +33,9 @@ class MqPlugin:
         return MqSender(self._library, name, chosen)
 
     def _check(self, name: str, settings: ConnectionSettings) -> None:
-        """Raises PluginError for settings that the library cannot pass on."""
+        """Raise PluginError for settings that the library cannot pass on."""
         if missing := unknown_to(self._library, settings):
-            raise PluginError(f"{name}: pymqi knows no {' and no '.join(missing)}; install ibmmq in its place")
+            raise PluginError(f"{name}: pymqi does not support {' and '.join(missing)}; install ibmmq in its place")
 
 
 plugin = MqPlugin(find_library())

@@ -1,7 +1,7 @@
-"""Messages that were backed out again and again: to the backout queue, or else the dead-letter queue.
+"""Poison messages: they go to the backout queue, or else to the dead-letter queue.
 
-The queue manager counts, and leaves it to the application to look at the count (IBM MQ, "Handling poison messages").
-What neither queue takes is the receiver's to keep.
+The queue manager counts how often a message was backed out; the application has to check the count (IBM MQ, "Handling
+poison messages"). The receiver keeps a message that neither queue takes.
 """
 
 import structlog
@@ -21,8 +21,10 @@ _log = structlog.get_logger(__name__)
 
 
 class Poison:
-    """What the queue, or the configuration in its place, says of messages that were backed out. An alias queue has no
-    attributes of this kind; its base queue has."""
+    """The backout threshold and the backout queue, from the settings or else from the queue.
+
+    An alias queue has no such attributes; its base queue has.
+    """
 
     def __init__(self, connection: Connection, queue: Input, settings: SourceSettings) -> None:
         self._connection, self._queue, self._name = connection, queue, settings.queue
@@ -35,9 +37,9 @@ class Poison:
         self._backout_queue: str = backout_queue or ""
 
     def set_aside(self, message: MqMessage) -> str | None:
-        """Puts a message to the first queue that takes it and returns that queue's name; None when none does.
+        """Put a message to the first queue that takes it and return that queue's name; None when none does.
 
-        It is part of the unit of work in which the message was got. Raises MqiError for a connection that is gone.
+        It is part of the unit of work in which the message was got. Raises MqiError for a broken connection.
         """
         if self._backout_queue and self._put(self._backout_queue, message):
             return self._backout_queue
@@ -54,6 +56,6 @@ class Poison:
         except MqiError as error:
             if error.is_broken:
                 raise
-            _log.warning("a message that was backed out too often is not taken", queue=queue, error=str(error))
+            _log.warning("backout_put_failed", queue=queue, reason=str(error))
             return False
         return True

@@ -1,21 +1,20 @@
-"""What to do about a reason code.
+"""Reason codes and the remedy for each.
 
-Source: IBM MQ, "API completion and reason codes". After a code that is not here a new
-connection is made.
+Source: IBM MQ, "API completion and reason codes". After a code that is not listed here, a new connection is made.
 """
 
 from enum import Enum, auto
 
 
 class Remedy(Enum):
-    """What may help after a call has failed."""
+    """The action that may help after a call has failed."""
 
     RETRY = auto()
-    """the same again, later, on this connection"""
+    """Try again later, on this connection."""
     RECONNECT = auto()
-    """a new connection"""
+    """Make a new connection."""
     FATAL = auto()
-    """nothing, until somebody changes the queue manager, the configuration or the message"""
+    """Fail: somebody has to change the queue manager, the configuration or the message."""
 
 
 MQRC_DATA_LENGTH_ERROR = 2010
@@ -44,7 +43,7 @@ NO_ROOM = frozenset(
         MQRC_STORAGE_MEDIUM_FULL,
     }
 )
-"""The reasons for which an MQPUT may find no room behind others of its unit of work, which can be committed."""
+"""The reasons for which an MQPUT may find no room after others of its unit of work, which can be committed."""
 
 TOO_LONG = frozenset(
     {
@@ -54,8 +53,8 @@ TOO_LONG = frozenset(
         MQRC_MSG_TOO_BIG_FOR_CHANNEL,
     }
 )
-"""The reasons for which an MQPUT refuses a message for its length. A client says 2010 for one that is longer than its
-channel allows."""
+"""The reasons for which an MQPUT refuses a message for its length. A client returns 2010 for a message that is longer
+than its channel allows."""
 
 _RETRY = {
     2003: "MQRC_BACKED_OUT",
@@ -158,14 +157,14 @@ NAMES: dict[int, str] = {
 
 
 BROKEN = frozenset(_RECONNECT)
-"""The reasons after which nothing more can be done on a connection."""
+"""The reasons after which a connection is unusable."""
 
 
 def remedy(reason: int) -> Remedy:
-    """What may help after this reason code."""
+    """Return the remedy for a reason code."""
     return REMEDIES.get(reason, Remedy.RECONNECT)
 
 
 def spoken(reason: int) -> str:
-    """A reason code with its name, where it has one here: "2085 MQRC_UNKNOWN_OBJECT_NAME"."""
+    """Return a reason code with its name, if it is listed here: "2085 MQRC_UNKNOWN_OBJECT_NAME"."""
     return f"{reason} {NAMES[reason]}" if reason in NAMES else str(reason)

@@ -1,4 +1,4 @@
-"""A source's queue: as many connections as the configuration says, each kept up by a thread of its own."""
+"""A source's queues: as many connections as the configuration says, each served by its own thread."""
 
 from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -42,7 +42,8 @@ class MqReceiver:
             each.result()
 
     def status(self) -> dict[str, Any]:
-        """Connected while every one of its connections stands. Of several queue managers each is told of."""
+        """Return the status: connected while every connection is open. With several queue managers, list each of
+        them."""
         told = [place.status() for place in self._places]
         if len(told) == 1:
             return told[0]
@@ -86,7 +87,7 @@ def _first(each: Iterable[str | None]) -> str | None:
 
 
 class _Worker:
-    """Keeps one connection up: what may pass is waited out on it, after anything else it is made anew."""
+    """Keeps one connection open. Temporary errors are waited out on it; after any other error it is opened again."""
 
     def __init__(
         self, library: Library, name: str, framing: FramingTraits, settings: SourceSettings, in_doubt: InDoubt
@@ -109,11 +110,11 @@ class _Worker:
 
     @property
     def warning(self) -> str | None:
-        """What is wrong although messages are received."""
+        """Return the fault of a source that receives messages nevertheless."""
         return None if self._session is None else self._watch.warning
 
     def run(self, intake: Intake, stop: StopSignal) -> None:
-        """Connects, receives and reconnects until `stop` is set."""
+        """Connect, receive and reconnect until `stop` is set."""
         try:
             while not stop.is_set():
                 try:
@@ -124,7 +125,7 @@ class _Worker:
             self.since = self.error = None
 
     def _connection(self, intake: Intake, stop: StopSignal) -> None:
-        """One connection from its start to its end. Raises MqiError when it ends before `stop` is set."""
+        """Run one connection from start to end. Raises MqiError when it ends before `stop` is set."""
         session = self._session = Session(
             self._library, self._name, self._framing, self._settings, self._in_doubt, self._pace, intake, stop
         )
@@ -150,13 +151,14 @@ class _Worker:
         if self.since is None:
             self.since, self.error = now(), None
             if self._said is None:
-                self._log.info("connected")
+                self._log.info("connection_opened")
 
     def _rest(self, error: MqiError, stop: StopSignal) -> None:
-        """Says why nothing is got, once, and waits longer each time, from the start again after a steady while."""
+        """Log the reason once and wait, longer each time. Begin with the shortest pause again after a connection that
+        lasted."""
         if self._said != str(error):
             self._said = str(error)
-            self._log.warning("not receiving", error=self._said)
+            self._log.warning("receiving_failed", reason=self._said)
         if self.since is not None and now() - self.since > _STEADY_AFTER:
             self._backoff.reset()
         self.since, self.error = None, str(error)

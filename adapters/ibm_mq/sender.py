@@ -1,10 +1,10 @@
 """A destination's queue: messages are put under syncpoint, and are sent when the unit of work is committed.
 
-A commit whose outcome is not known counts as failed. With a state queue, the state message says what became of it (see
-`adapters.ibm_mq.state`); without one, the messages are sent again, with the same identifiers.
+A commit whose outcome is unknown counts as failed. With a state queue, the state message says whether it succeeded (see
+`adapters.ibm_mq.state`). Without one, the messages are sent again, with the same identifiers.
 
-A queue that becomes full in the middle of a unit of work keeps what it has taken. A unit of a group's messages is tried
-as a whole once more before that, so that a group that fits is never seen in part.
+If a queue becomes full within a unit of work, the messages that it has taken are committed. A unit with a group's
+messages is tried as a whole once more before that, so that a group that fits is never visible in part.
 """
 
 import time
@@ -39,9 +39,9 @@ class MqSender:
         self._link: Link | None = None
         self._said: str | None = None
         self._missing: tuple[str, float] | None = None
-        """A delivery whose state message cannot be seen, and since when."""
+        """A delivery whose state message cannot be found, and since when."""
         self._full_at: tuple[str, int] | None = None
-        """A delivery and how far it was when there was no room for a whole unit of work."""
+        """A delivery and its progress when there was no room for a whole unit of work."""
         self._status = not_connected()
 
     def status(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class MqSender:
         link = self._open()
         for message in messages:
             if len(message.body) > link.max_body():
-                why = f"a body of {len(message.body):,} bytes, where the queue manager takes {link.max_body():,}"
+                why = f"the body has {len(message.body):,} bytes; the queue manager takes at most {link.max_body():,}"
                 raise SendFailed(why, permanent=True)
         confirmed = 0
         while confirmed < len(messages):
@@ -108,7 +108,7 @@ class MqSender:
     def tidy(self, is_open: Callable[[str], bool]) -> None:
         removed = self._remove(lambda states: [each for each in states.deliveries() if not is_open(each)])
         if removed:
-            self._log.info("state messages removed", deliveries=removed)
+            self._log.info("state_messages_removed", deliveries=removed)
 
     def close(self) -> None:
         if self._link is not None:
@@ -121,7 +121,7 @@ class MqSender:
     def _carry(
         self, link: Link, unit: Sequence[PhysicalMessage], before: Progress | None
     ) -> tuple[int, MqiError] | None:
-        """Puts and commits; how many it put and why no more, where there was no room for all of them."""
+        """Put the messages and commit. If there is no room for all, return how many were put and the reason."""
         states = link.states if before is not None else None
         if states is not None and before is not None:
             self._take_state(link, states, before)
@@ -144,20 +144,20 @@ class MqSender:
         return stopped
 
     def _take_state(self, link: Link, states: StateQueue, before: Progress) -> None:
-        """Takes the state message into the unit of work. Raises SendFailed when it does not say what it should."""
+        """Get the state message in the unit of work. Raises SendFailed when it does not have the expected count."""
         state = states.take(before.delivery)
         if state is not None and state.messages_sent == before.messages_sent:
             return
         self._back_out(link)
-        said = "is missing" if state is None else f"says {state.messages_sent:,} messages"
+        said = "is missing" if state is None else f"counts {state.messages_sent:,} messages"
         expected = f"{before.messages_sent:,} are confirmed"
         raise SendFailed(
-            f"the state message on {self._settings.state_queue} {said} where {expected}: "
-            "does another gateway send this delivery?"
+            f"the state message on {self._settings.state_queue} {said} although {expected}: "
+            "check whether another gateway sends this delivery"
         )
 
     def _is_to_be_whole(self, unit: Sequence[PhysicalMessage], before: Progress | None) -> bool:
-        """Whether a unit for which there is no room has to be tried as a whole once more."""
+        """Tell whether a unit for which there is no room has to be tried as a whole once more."""
         here = ("", 0) if before is None else (before.delivery, before.messages_sent)
         is_first, self._full_at = self._full_at != here, here
         return is_first and any(message.msg_flags for message in unit)
@@ -181,20 +181,22 @@ class MqSender:
         return known or 0
 
     def _await_state(self, delivery: str, known: int) -> None:
-        """Raises SendFailed as long as a unit of work that nobody has ended yet may hold the state message."""
+        """Raise SendFailed while another unit of work, not yet ended, may hold the state message."""
         now = time.monotonic()
         if self._missing is None or self._missing[0] != delivery:
             self._missing = delivery, now
         if now - self._missing[1] < self._settings.state_timeout:
             raise SendFailed(
                 f"there is no state message on {self._settings.state_queue}: waiting up to "
-                f"{self._settings.state_timeout:g} s for the queue manager to back out what a broken connection left"
+                f"{self._settings.state_timeout:g} s for the queue manager to back out the work of a broken connection"
             )
         self._missing = None
-        self._log.warning("state message missing: messages may arrive twice", delivery=delivery, confirmed=known)
+        self._log.warning(
+            "state_message_missing", delivery=delivery, confirmed=known, effect="messages may arrive twice"
+        )
 
     def _remove(self, chosen: Callable[[StateQueue], list[str]]) -> int:
-        """Removes the state messages of these deliveries; how many deliveries they were."""
+        """Remove the state messages of these deliveries and return the number of deliveries."""
         if self._settings.state_queue is None:
             return 0
         link = self._open()
@@ -211,7 +213,7 @@ class MqSender:
     # --- the connection -------------------------------------------------------------------------------------------
 
     def _open(self) -> Link:
-        """The connection, a new one if there is none. One that has died meanwhile shows at the next call."""
+        """Return the connection, or open a new one. A connection that has broken meanwhile fails at the next call."""
         if self._link is None:
             try:
                 self._link = Link(self._library, self._name, self._settings)
@@ -221,11 +223,12 @@ class MqSender:
             self._status = connected()
             if self._said is not None:
                 self._said = None
-                self._log.info("connected again")
+                self._log.info("connection_recovered")
         return self._link
 
     def _failure(self, link: Link, error: MqiError, confirmed: int = 0) -> SendFailed:
-        """Backs out what was put since the last commit, and lets go of a connection that is of no use any more."""
+        """Back out the messages put since the last commit, and close an unusable connection. Return the error to
+        raise."""
         if error.remedy is Remedy.RECONNECT:
             self._down(error)
         else:
@@ -239,9 +242,9 @@ class MqSender:
             self._down(gone)
 
     def _down(self, error: MqiError) -> None:
-        """Says why there is no connection, once until there is one again."""
+        """Close the connection and log the reason once."""
         self.close()
         if self._said != str(error):
             self._said = str(error)
-            self._log.warning("not connected", error=self._said)
+            self._log.warning("connection_failed", reason=self._said)
         self._status = not_connected(str(error))

@@ -1,15 +1,15 @@
 """One connection of a source, from its start to its end.
 
-Messages are got under syncpoint and go to the intake while more are got, so that the journal writes and the queue
-manager delivers at the same time. A unit of work ends with an empty queue or at its limit; then the journal is waited
-for, and what is durable is committed.
+Messages are got under syncpoint and passed to the intake while more are got, so that the journal writes and the queue
+manager delivers at the same time. A unit of work ends with an empty queue or at its limit. Then the session waits for
+the journal and commits the durable messages.
 
-A message that was backed out twice ends its unit, so that one that makes the process die takes no others along, time
-after time, up to their backout threshold. Once may be any restart.
+A message that was backed out twice ends its unit. So a message that crashes the process does not raise the backout
+count of others up to their threshold. A backout count of one may come from any restart.
 
-An MQGET that fails ends its unit too. Where the connection still stands, what was got before is committed. Where it
-does not, the next unit ends in front of the place of the failure (`Pace`), so that what always fails in one place keeps
-nothing else from being received.
+An MQGET that fails ends its unit too. If the connection is still open, the messages got before are committed. If it is
+not, the next unit ends before the place of the failure (`Pace`), so that a permanent failure in one place does not stop
+other messages.
 """
 
 from collections.abc import Mapping
@@ -47,13 +47,14 @@ _log = structlog.get_logger(__name__)
 
 
 class Pace:
-    """How many messages a unit of work gets: fewer after a failure, and gradually more again. It outlives sessions."""
+    """The number of messages in a unit of work: reduced after a failure, then doubled step by step. It outlives
+    sessions."""
 
     def __init__(self, most: int) -> None:
         self.limit = self.most = most
 
     def failed(self, messages: int) -> None:
-        """The next unit is not to get more messages than this."""
+        """Limit the next unit to this number of messages."""
         self.limit = max(1, messages)
 
     def succeeded(self) -> None:
@@ -61,7 +62,7 @@ class Pace:
 
 
 class Session:
-    """Opened when this is made. All methods raise MqiError when a call fails."""
+    """A session, opened by the constructor. All methods raise MqiError when a call fails."""
 
     def __init__(
         self,
@@ -83,14 +84,16 @@ class Session:
             self._queue = self._open()
             self._poison = Poison(self._connection, self._queue, settings)
             allowed: int = self._connection.readable_attribute(MQIA_MAX_UNCOMMITTED_MSGS) or settings.batch_messages
-            self._most = min(settings.batch_messages, max(1, allowed - 1))  # one is left for a message set aside
+            self._most = min(
+                settings.batch_messages, max(1, allowed - 1)
+            )  # reserve one for a message that goes to the backout queue
         except MqiError:
             self._connection.close()
             raise
 
     def _open(self) -> Input:
-        """The queue. Segments are put together where the framing reads whole messages: z/OS cuts no message, and its
-        queues refuse to put any together."""
+        """Open the queue. Segments are reassembled if the framing reads whole messages. z/OS segments no message, and
+        its queues refuse to reassemble any."""
         settings = self._settings
         complete = settings.mqmd_version == 2 and not self._framing.reads_segments
         if complete:
@@ -107,26 +110,30 @@ class Session:
 
     @property
     def too_long(self) -> Mapping[bytes, int]:
-        """As `Input.too_long`."""
+        """Return `Input.too_long`."""
         return self._queue.too_long
 
     def open_inputs(self) -> int | None:
-        """How many handles have the queue open to get from, this one included; None where that may not be asked."""
+        """Return how many handles have the queue open to get from, this one included; None without authority to
+        inquire."""
         count: int | None = self._connection.readable_attribute(MQIA_OPEN_INPUT_COUNT, self._queue.resolved)
         return count
 
     def depth(self) -> int | None:
-        """How many messages are on the queue, those that cannot be got included; None where that may not be asked."""
+        """Return the number of messages on the queue, even those that cannot be got; None without authority to
+        inquire."""
         count: int | None = self._connection.readable_attribute(MQIA_CURRENT_Q_DEPTH, self._queue.resolved)
         return count
 
     def wait(self) -> MqMessage | None:
-        """A message, if one comes within the time that the settings give."""
+        """Return a message, if one comes within the waiting time of the settings."""
         return self._queue.get(wait=True)
 
     def carry(self, message: MqMessage) -> None:
-        """One unit of work, from its first message to its end. Raises MqiError also where all that was got is
-        committed and the next message could not be got."""
+        """Process one unit of work, from its first message to its end.
+
+        Raises MqiError also if all messages that were got are committed and the next could not be got.
+        """
         unit = Unit(self._intake)
         failure: MqiError | None = None
         try:
@@ -160,8 +167,11 @@ class Session:
         self._connection.close()
 
     def _fill(self, unit: Unit, first: MqMessage) -> MqiError | None:
-        """Gets and hands over until all of it is durable with the queue empty, or until the unit is at its limit.
-        Returns the error of an MQGET after which what was got can be committed."""
+        """Get messages and pass them on until the queue is empty and all are durable, or until the unit is at its
+        limit.
+
+        Return the error of a failed MQGET after which the messages got before can be committed.
+        """
         message: MqMessage | None = first
         failure: MqiError | None = None
         while failure is None:
@@ -171,7 +181,7 @@ class Session:
                     break
             elif self._take(unit, message) or self._is_full(unit):
                 break
-            # Whatever is got from here on is in the unit of work, and has to be taken before the loop may end.
+            # Every message got from here on is in the unit of work, and must be taken before the loop may end.
             if self._stop.is_set() or unit.age > _LONGEST_UNIT:
                 break
             self.unacknowledged = unit.count
@@ -186,10 +196,12 @@ class Session:
         return failure
 
     def _after(self, error: MqiError, unit: Unit) -> MqiError | None:
-        """The error, where the unit of work can be committed without the message that could not be got; None where
-        nothing is wrong but that the unit is full. Raises it where the unit is lost."""
+        """Return the error if the unit of work can be committed without the message that could not be got.
+
+        Return None if the unit is only full. Raise the error if the unit is lost.
+        """
         if error.reason == MQRC_SYNCPOINT_LIMIT_REACHED:
-            self._most = max(1, unit.count - 1)  # one is left for a message set aside
+            self._most = max(1, unit.count - 1)  # reserve one for a message that goes to the backout queue
             return None
         if error.is_broken or error.took_message:
             self._pace.failed(unit.count)
@@ -200,7 +212,7 @@ class Session:
         return unit.count >= min(self._most, self._pace.limit) or unit.bytes >= self._settings.batch_bytes
 
     def _take(self, unit: Unit, message: MqMessage) -> bool:
-        """Puts a message into the unit; true when the unit must end with it."""
+        """Add a message to the unit. Return True when the unit must end with it."""
         if self._in_doubt.recall(message):
             unit.note(message)
             return False
@@ -217,14 +229,17 @@ class Session:
 
     def _set_aside(self, unit: Unit, message: MqMessage, found: PhysicalMessage, backed_out: int) -> None:
         if (taken_by := self._poison.set_aside(message)) is not None:
-            self._log.warning("set aside: backed out too often", backed_out=backed_out, to=taken_by)
+            self._log.warning("message_set_aside", backout_count=backed_out, queue=taken_by)
             return
-        why = f"backed out {backed_out} times, where {self._poison.threshold} are too many, and no queue takes it"
+        why = (
+            f"backed out {backed_out} times (the threshold is {self._poison.threshold}), and no backout queue takes it"
+        )
         unit.note(message)
         unit.refuse(found, "backed-out", why)
 
     def _is_durable(self, unit: Unit) -> bool:
-        """Waits for the journal, but not for ever, and not long when the gateway stops."""
+        """Wait for the journal, for a limited time, and only briefly when the gateway stops. Return whether all is
+        durable."""
         while not unit.wait(_GLANCE):
             if self._stop.is_set():
                 return unit.wait(_FAREWELL)
@@ -233,10 +248,10 @@ class Session:
         return True
 
     def _give_back(self, unit: Unit) -> None:
-        """Backs out, and gets nothing more until the journal has what will come again."""
+        """Back out, and get no more messages until the journal has those that will come again."""
         self._connection.back_out()
         if not self._stop.is_set():
-            self._log.warning("backed out: the journal takes too long", messages=unit.count)
+            self._log.warning("unit_backed_out", messages=unit.count, reason="the journal takes too long")
         while not self._stop.is_set():
             if unit.wait(_FAREWELL):
                 self._in_doubt.remember(unit.journalled)

@@ -1,4 +1,4 @@
-"""What the configuration says of an IBM MQ source or destination. Durations are in seconds."""
+"""Settings of IBM MQ sources and destinations. Durations are in seconds."""
 
 import re
 from pathlib import Path
@@ -36,16 +36,16 @@ def _channel_name(text: str) -> str:
 def _connection_list(text: str) -> str:
     hosts = [host.strip() for host in text.split(",")]
     if not all(_CONNECTION.fullmatch(host) for host in hosts):
-        raise ValueError(f"{text!r}: write host(1414), several with commas between")
+        raise ValueError(f"{text!r}: write host(1414), with commas between several")
     listed = ",".join(hosts)
     if len(listed) > _LONGEST_CONNECTION:
-        raise ValueError(f"{len(listed)} characters of connections, at most {_LONGEST_CONNECTION} fit")
+        raise ValueError(f"the connection list has {len(listed)} characters; at most {_LONGEST_CONNECTION} are allowed")
     return listed
 
 
 def _encoding(number: int) -> int:
     if integer_order(number) is None:
-        raise ValueError(f"{number} does not say how integers are written (546 on x86, 273 on AIX, 785 on z/OS)")
+        raise ValueError(f"{number} has no integer encoding; give 546 (x86), 273 (AIX) or 785 (z/OS)")
     return number
 
 
@@ -53,18 +53,19 @@ ObjectName = Annotated[str, AfterValidator(_object_name)]
 
 
 class ConnectionSettings(BaseModel):
-    """What sources and destinations share.
+    """Settings that sources and destinations share.
 
-    `queue_manager` may be empty (whichever answers) or begin with `*` (a group of a CCDT). `connection` is a connection
-    list, `host(1414),other(1414)`, for the channel `channel`. Where both are left out, the client library takes what
-    its own environment says: MQSERVER, a client channel definition table (MQCCDTURL, or MQCHLLIB and MQCHLTAB),
+    `queue_manager` may be empty (any queue manager that answers) or begin with `*` (a group of a CCDT). `connection` is
+    a connection list, `host(1414),other(1414)`, for the channel `channel`. If both are left out, the client library's
+    environment decides: MQSERVER, a client channel definition table (MQCCDTURL, or MQCHLLIB and MQCHLTAB),
     mqclient.ini, or a queue manager on the same machine.
 
-    With a `cipher_spec` the channel is TLS; `key_repository` is the client's key file without `.kdb`, of which
-    `certificate_label` names the client's own certificate and which `key_repository_password` opens where no stash file
-    lies beside it. `ssl_peer_name` is what the queue manager's certificate must say (SSLPEER). `heartbeat_interval` is
-    how soon either end notices that the other is gone. `token_file` holds a JSON web token in place of a password, and
-    is read at each connection. `application_name` is what the queue manager calls the connection (APPLTAG).
+    With a `cipher_spec` the channel uses TLS. `key_repository` is the client's key file without `.kdb`.
+    `certificate_label` names the client's own certificate in it, and `key_repository_password` opens it if it has no
+    stash file. `ssl_peer_name` is the name that the queue manager's certificate must have (SSLPEER).
+    `heartbeat_interval` is how soon either end notices that the other is gone. `token_file` holds a JSON web token in
+    place of a password, and is read at each connection. `application_name` is the queue manager's name for the
+    connection (APPLTAG).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -86,9 +87,9 @@ class ConnectionSettings(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> "ConnectionSettings":
         if (self.channel is None) != (self.connection is None):
-            raise ValueError("channel and connection come together")
+            raise ValueError("channel and connection come together: give both or neither")
         if (self.user is None) != (self.password is None):
-            raise ValueError("user and password come together")
+            raise ValueError("user and password come together: give both or neither")
         if self.token_file is not None and self.user is not None:
             raise ValueError("give a user and a password, or a token_file, not both")
         if self.cipher_spec is not None and self.channel is None:
@@ -100,12 +101,12 @@ class ConnectionSettings(BaseModel):
 
     @property
     def broker(self) -> str:
-        """The queue manager and how it is reached, for people."""
+        """Return the queue manager and its address, for people."""
         return " at ".join(filter(None, (self.queue_manager, self.connection))) or "the client library's default"
 
 
 class PlaceSettings(BaseModel):
-    """One of several queue managers of a source: what differs there from what the source says."""
+    """One of several queue managers of a source: the settings that differ from the source's own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -127,18 +128,19 @@ class PlaceSettings(BaseModel):
 class SourceSettings(ConnectionSettings):
     """An IBM MQ source.
 
-    `mqmd_version` is the message descriptor that is asked for: with 1 the queue manager puts an MQMDE in front of the
-    data of a message in a group or a segment, and does not put the segments of a message together. Messages are got in
-    units of work of at most `batch_messages` messages and `batch_bytes`. An empty queue is waited on for `wait` at a
-    time, which is how long a stop may take. `connections` is how many of them get from the queue at once.
+    `mqmd_version` is the version of the message descriptor. With 1, the queue manager puts an MQMDE in front of the
+    data of a message in a group or a segment, and does not reassemble segments. Messages are got in units of work of at
+    most `batch_messages` messages and `batch_bytes`. `wait` is the wait interval on an empty queue, and so the longest
+    time that a stop may take. `connections` is the number of connections that get from the queue at once.
 
-    An `exclusive` source keeps others from getting from its queue; by default one with a single connection does.
+    An `exclusive` source opens its queue exclusively, so that no other program can get from it. This is the default for
+    a single connection.
 
-    A message that was backed out `backout_threshold` times goes to `backout_queue`. Left out, they are what the queue's
-    own BOTHRESH and BOQNAME say; a threshold of 0 is none.
+    A message that was backed out `backout_threshold` times goes to `backout_queue`. The defaults are the queue's own
+    BOTHRESH and BOQNAME; a threshold of 0 means none.
 
-    With `queue_managers` the same source is received from several queue managers at once: each of these tables says
-    what differs there, and all else is as the source says.
+    With `queue_managers` the same source receives from several queue managers at once. Each of these tables gives the
+    settings that differ from the source's own.
     """
 
     queue: ObjectName
@@ -180,17 +182,17 @@ def _said(place: PlaceSettings) -> dict[str, Any]:
 class DestinationSettings(ConnectionSettings):
     """An IBM MQ destination.
 
-    `queue` may be local, an alias or remote; one on another queue manager that is not defined here has
+    `queue` may be a local, alias or remote queue. A queue of another queue manager without a local definition needs
     `remote_queue_manager`. Messages are put in units of work of at most `batch_messages`. With `mqmd_version` 1 the
-    group and segment fields of a message travel in an MQMDE, which the queue manager honours only if it is written in
-    `queue_manager_encoding`: 546 for one on x86, 273 on AIX and IBM i, 785 on z/OS. `expiry` left out is never. A
-    message's properties, such as a file's name in front of a group, travel in an MQRFH2, which a program that does not
-    expect one takes for data: `properties` is "mqrfh2" or "none". A segment never has one: it would count in the Offset
-    of those behind.
+    group and segment fields of a message are in an MQMDE, which the queue manager accepts only in its
+    `queue_manager_encoding`: 546 on x86, 273 on AIX and IBM i, 785 on z/OS. Without `expiry` messages never expire.
+    `properties` is "mqrfh2" or "none": a message's properties, such as a file's name in front of a group, are sent in
+    an MQRFH2, or not at all. A program that does not expect an MQRFH2 reads it as data. A segment never has one,
+    because it would count in the Offset of the segments after it.
 
-    `state_queue` is a local queue of the same queue manager on which the gateway keeps how far each delivery is, so
-    that every message is put exactly once. Several destinations of one gateway may share it. A state message that
-    cannot be found is waited for up to `state_timeout`: a unit of work of a connection that broke may hold it.
+    `state_queue` is a local queue of the same queue manager on which the gateway keeps the progress of each delivery,
+    so that every message is put exactly once. Several destinations of one gateway may share it. A state message that
+    cannot be found is waited for up to `state_timeout`: a unit of work of a broken connection may hold it.
     """
 
     queue: ObjectName
@@ -208,5 +210,5 @@ class DestinationSettings(ConnectionSettings):
     @model_validator(mode="after")
     def _queues_differ(self) -> "DestinationSettings":
         if self.state_queue is not None and self.state_queue == self.queue:
-            raise ValueError("state_queue is a queue of its own, not the one that messages are sent to")
+            raise ValueError("state_queue must not be the queue that messages are sent to")
         return self

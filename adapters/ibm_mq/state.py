@@ -1,14 +1,14 @@
-"""The state messages of a destination, by which it sends exactly once.
+"""The state messages of a destination, for sending exactly once.
 
 Each open delivery has one message on the state queue. It says how many of the delivery's messages are on the
-destination's queue, and it is replaced in the very unit of work that puts more of them: either both happen or neither.
-So after a crash, or a commit whose outcome is not known, the state message says where to go on.
+destination's queue, and it is replaced in the same unit of work that puts more of them: both happen or neither. So
+after a crash, or after a commit whose outcome is unknown, the state message says where to continue.
 
-A unit of work begins with the MQGET of the state message. As long as the unit of work is open, nobody else finds it: a
-gateway that takes over from one that was killed waits until the queue manager has backed out what that one left.
+A unit of work begins with the MQGET of the state message. While the unit of work is open, nobody else finds the state
+message. A gateway that replaces a killed one waits until the queue manager has backed out its unit of work.
 
 The body is JSON text in UTF-8 (Format MQSTR, CodedCharSetId 1208), the CorrelId is a digest of the delivery's
-identifier. What is not readable as such is another program's message, and stays.
+identifier. A message that cannot be read as such belongs to another program, and stays.
 """
 
 import json
@@ -28,8 +28,8 @@ _CORREL_ID_BYTES: Final = 24
 
 
 class State(NamedTuple):
-    """What a state message says: of which delivery, to which destination, how many messages are sent, and the attempt
-    that wrote it."""
+    """The content of a state message: the delivery, its destination, how many messages are sent, and the attempt that
+    wrote it."""
 
     delivery: str
     destination: str
@@ -38,12 +38,12 @@ class State(NamedTuple):
 
 
 def correl_id(delivery: str) -> bytes:
-    """The CorrelId of a delivery's state message."""
+    """Return the CorrelId of a delivery's state message."""
     return blake2b(delivery.encode(), digest_size=_CORREL_ID_BYTES).digest()
 
 
 def written(state: State) -> MqMessage:
-    """The state message: its descriptor and its body."""
+    """Return the state message: its descriptor and its body."""
     descriptor = MQMD2(
         msg_type=MQMT_DATAGRAM,
         expiry=MQEI_UNLIMITED,
@@ -57,7 +57,7 @@ def written(state: State) -> MqMessage:
 
 
 def read(body: bytes) -> State | None:
-    """What a state message's body says; None when it is none of this version."""
+    """Return the content of a state message's body; None for a body of another version or program."""
     try:
         said = json.loads(body)
         if not isinstance(said, dict) or said.get("version") != VERSION:
@@ -71,19 +71,21 @@ def read(body: bytes) -> State | None:
 
 
 class StateQueue:
-    """The state messages of one destination. All methods raise MqiError; what they change is in the connection's unit
-    of work."""
+    """The state messages of one destination.
+
+    All methods raise MqiError. Their changes are in the connection's unit of work.
+    """
 
     def __init__(self, queue: Keyed, destination: str) -> None:
         self._queue, self._destination = queue, destination
 
     def look(self, delivery: str) -> State | None:
-        """What the state message of a delivery says; None when there is none to be seen."""
+        """Return the content of a delivery's state message; None when there is none."""
         found = [state for state in map(read, self._queue.browse(correl_id(delivery))) if self._is_of(state, delivery)]
         return max(filter(None, found), key=lambda state: state.messages_sent, default=None)
 
     def take(self, delivery: str) -> State | None:
-        """The state message of a delivery, taken off the queue; None when there is none to be had."""
+        """Get the state message of a delivery from the queue and return its content; None when there is none."""
         newest: State | None = None
         while (body := self._queue.get(correl_id(delivery))) is not None:
             state = read(body)
@@ -95,7 +97,7 @@ class StateQueue:
         self._queue.put(written(State(delivery, self._destination, messages_sent, attempt)))
 
     def deliveries(self) -> list[str]:
-        """The deliveries to this destination that have a state message."""
+        """Return the deliveries to this destination that have a state message."""
         states = map(read, self._queue.browse())
         return sorted({state.delivery for state in states if state and state.destination == self._destination})
 

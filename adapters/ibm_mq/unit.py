@@ -1,4 +1,4 @@
-"""One unit of work of a source: what was got in it, and how much of that is on disk."""
+"""One unit of work of a source: the messages got in it, and whether they are on disk."""
 
 import time
 from threading import Condition
@@ -12,7 +12,7 @@ _SUBMIT_BYTES = 2 << 20
 
 
 class Unit:
-    """Messages go to the intake in pieces while more are got. The journal's thread does nothing but count here."""
+    """Passes messages to the intake in batches while more are got. The journal's thread only counts here."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
@@ -21,7 +21,7 @@ class Unit:
         self._held_bytes = self._undurable = 0
         self._began = time.monotonic()
         self.journalled: list[MqMessage] = []
-        """What the journal has or will have when the unit is durable, as it was got."""
+        """The messages, as they were got, that are in the journal when the unit is durable."""
         self.bytes = 0
 
     @property
@@ -33,31 +33,31 @@ class Unit:
         return len(self.journalled)
 
     def note(self, message: MqMessage) -> None:
-        """Counts a message that the journal has, or is about to be handed."""
+        """Count a message that the journal has, or is about to get."""
         self.journalled.append(message)
         self.bytes += len(message.body)
 
     def take(self, message: PhysicalMessage) -> None:
-        """Hands over a message, in a piece with others."""
+        """Pass a message to the intake, in a batch with others."""
         self._held.append(message)
         self._held_bytes += footprint(message)
         if len(self._held) >= _SUBMIT_MESSAGES or self._held_bytes >= _SUBMIT_BYTES:
             self.submit()
 
     def refuse(self, message: PhysicalMessage, code: str, why: str) -> None:
-        """Hands over a message that is to be kept unread."""
+        """Pass on a message that is to be kept in quarantine."""
         self._expect()
         self._intake.refuse(message, code, why, self._durable)
 
     def submit(self) -> None:
-        """Hands over what is held back; blocks while the intake does."""
+        """Pass on the messages held back; block while the intake does."""
         if self._held:
             held, self._held, self._held_bytes = self._held, [], 0
             self._expect()
             self._intake.submit(held, self._durable)
 
     def wait(self, timeout: float) -> bool:
-        """Whether all that was submitted is durable, at the latest after `timeout` seconds."""
+        """Wait up to `timeout` seconds and tell whether all submitted messages are durable."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._undurable, timeout)
 

@@ -1,4 +1,5 @@
-"""What to say of a queue although messages are received from it: who else gets from it, and what nobody can get."""
+"""Warnings about a queue from which messages are received: other programs that get from it, and messages that cannot be
+got."""
 
 import time
 from math import inf
@@ -12,7 +13,7 @@ LOOK_EVERY: Final = 10.0
 
 
 class Watch:
-    """One connection's. A user without the authority to inquire is told nothing."""
+    """Checks the queue for one connection. Without authority to inquire there are no warnings."""
 
     def __init__(self, settings: SourceSettings, log: Any) -> None:
         self._settings, self._log = settings, log
@@ -28,8 +29,8 @@ class Watch:
             return f"messages longer than the channel's MAXMSGL stay on the queue: {len(self._too_long)}; {first}"
         if self._others:
             return (
-                f"other programs have the queue open to get from: {self._others}. What they get is missing here, so "
-                "that attachments stay incomplete; let one source get from a queue"
+                f"other programs have the queue open to get from: {self._others}. The messages that they get are "
+                "missing here, so attachments stay incomplete; let only one source get from a queue"
             )
         if self._stuck:
             return (
@@ -39,8 +40,10 @@ class Watch:
         return None
 
     def look(self, session: Session, *, idle: bool) -> None:
-        """Inquires, if it is time; `idle` means that nothing could be got just now. Raises MqiError when the
-        connection has failed."""
+        """Inquire, if it is time. `idle` means that the queue was just empty.
+
+        Raises MqiError when the connection has failed.
+        """
         self._too_long = dict(session.too_long)
         now = time.monotonic()
         if now < self._next_look:
@@ -53,7 +56,7 @@ class Watch:
         if not self._settings.is_exclusive:
             self._look_for_others(session.open_inputs() or 0)
         left = depth - len(self._too_long) if idle else 0
-        # What is being put just now is gone at the next look.
+        # A message that is just being put is no longer there at the next inquiry.
         self._stuck, self._left = (max(0, left) if self._left > 0 else 0), left
 
     def _look_for_others(self, open_inputs: int) -> None:

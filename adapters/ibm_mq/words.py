@@ -1,4 +1,4 @@
-"""Constants of the MQI that only a client of it needs, by their names in `cmqc.h`."""
+"""Constants of the MQI for client programs, by their names in `cmqc.h`."""
 
 MQCC_WARNING = 1
 
@@ -57,4 +57,4 @@ MQPER_NOT_PERSISTENT = 0
 MQPER_PERSISTENT = 1
 
 MAX_MSG_LENGTH = 100 << 20
-"""The most that a queue's MAXMSGL can allow, in bytes (IBM MQ, "MaxMsgLength")."""
+"""The largest value of a queue's MAXMSGL, in bytes (IBM MQ, "MaxMsgLength")."""

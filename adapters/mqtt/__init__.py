@@ -1,4 +1,4 @@
-"""MQTT, by paho-mqtt: versions 5 and 3.1.1, QoS 0 to 2, acknowledged when durable."""
+"""MQTT 5 and 3.1.1 by paho-mqtt, with QoS 0 to 2. Messages are acknowledged when they are durable."""
 
 from pydantic import BaseModel
 

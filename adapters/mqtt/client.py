@@ -1,18 +1,18 @@
-"""paho-mqtt's client, driven by one thread, with the steps replaced that decide about safety and speed.
+"""A paho-mqtt client that one thread drives. Steps that decide about safety and speed are replaced.
 
-Theory. paho acknowledges a QoS 2 publish (PUBREC) when it arrives, before anyone has seen it; with `manual_ack` it only
-holds back the PUBCOMP. A broker forgets a message at PUBREC, so a crash between the two loses it. Here a publish of
-either QoS joins `arrivals` at once and is acknowledged (PUBACK or PUBREC) by `acknowledge` alone; a PUBREL is then
-answered with PUBCOMP by itself, since what it releases is already safe. A broker that did not see the acknowledgement
+Acknowledgements. paho answers a QoS 2 publish with PUBREC when it arrives, before the application has seen it;
+`manual_ack` only delays the PUBCOMP. A broker forgets a message at PUBREC, so a crash between the two loses it. Here a
+publish of QoS 1 or 2 joins `arrivals` at once, and only `acknowledge` sends its PUBACK or PUBREC. A PUBREL is then
+answered with PUBCOMP at once, because its message is already safe. A broker that did not get the acknowledgement
 delivers again with DUP set: a duplicate, never a loss.
 
-A client lives for one connection. Packet identifiers mean nothing on the next one, so acknowledgements that come late
-die with their client, and so does everything paho remembers.
+Lifetime. A client lives for one connection. Packet identifiers are not valid on the next connection, so late
+acknowledgements are dropped together with their client, and so is all state that paho keeps.
 
-paho reads each packet's header byte by byte; a read-ahead socket answers those reads from memory. paho's property
-objects cost more than the rest of a message together; here a publish's properties stay bytes.
+Speed. paho reads each packet's header byte by byte; a read-ahead socket answers those reads from memory. paho's
+property objects cost more than the rest of a message together, so a publish's properties stay bytes here.
 
-All that is known of paho's inner workings is in this module; the range of versions in `pyproject.toml` holds it still.
+Only this module depends on paho's internals; `pyproject.toml` restricts the range of its versions.
 """
 
 import select
@@ -33,10 +33,10 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 FAILURE = 0x80
-"""Reason codes from here on are failures."""
+"""The first reason code that means failure."""
 
 SESSION_TAKEN_OVER = 0x8E
-"""The reason code of a DISCONNECT from a broker that another client has connected to with the same identifier."""
+"""The reason code of a broker's DISCONNECT after another client has connected with the same client identifier."""
 
 _BATCH_MESSAGES = 128
 _BATCH_BYTES = 4 << 20
@@ -48,8 +48,8 @@ _LONG_HEADER = 1024
 
 
 class Arrival(NamedTuple):
-    """A PUBLISH packet as it came: its first byte, packet identifier, variable header and payload, and where the
-    topic ends, the properties start and the payload starts in them."""
+    """A PUBLISH packet as received: its first byte, packet identifier, and variable header with payload. The last three
+    fields say where in the packet the topic ends, the properties start and the payload starts."""
 
     command: int
     mid: int
@@ -67,13 +67,13 @@ class Arrival(NamedTuple):
         return bool(self.command & 1)
 
     def payload(self) -> memoryview:
-        """The payload where it lies, or a copy of it, lest a small one keep a large packet's properties in memory."""
+        """Return a view of the payload. Copy it if it is small, so that it does not keep large properties in memory."""
         payload = memoryview(self.packet)[self.payload_at :]
         is_mostly_header = self.payload_at > max(_LONG_HEADER, len(payload) // 8)
         return memoryview(bytes(payload)) if is_mostly_header else payload
 
     def properties(self) -> bytes:
-        """The property section, empty before MQTT 5."""
+        """Return the bytes of the property section, empty before MQTT 5."""
         return bytes(self.packet[self.properties_at : self.payload_at])
 
     def topic(self) -> str:
@@ -89,10 +89,13 @@ class Connack(NamedTuple):
 
 
 class Client(paho.Client):
-    """One connection. `connack` is None until the broker has answered; `lost` says why the connection ended, and
-    `lost_code` the broker's reason code for it, 0 when it gave none. `confirmed` collects what the broker said of the
-    client's own publishes, by packet identifier; who reads it clears it. `received` are those of QoS 2 that the broker
-    has (PUBREC) and has not completed: they must be released, never published again."""
+    """One connection.
+
+    `connack` is None until the broker has answered. `lost` says why the connection ended, and `lost_code` is the
+    broker's reason code for it, 0 when it gave none. `confirmed` collects the broker's confirmations of the client's
+    own publishes, by packet identifier; the reader clears it. `received` are the publishes of QoS 2 that the broker has
+    received (PUBREC) and not completed. They must be released, never published again.
+    """
 
     def __init__(
         self, client_id: str, version: MQTTProtocolVersion, *, clean: bool, tls: ssl.SSLContext | None = None
@@ -125,8 +128,11 @@ class Client(paho.Client):
         return self._sock is not None
 
     def turn(self, timeout: float, *others: socket.socket) -> bool:
-        """Waits up to `timeout` seconds for the connection or one of the other sockets, then reads, writes and keeps
-        alive. True when more may be waiting already, so that the next turn must not wait."""
+        """Wait up to `timeout` seconds for the connection or one of the other sockets. Then read, write and keep the
+        connection alive.
+
+        Return True when more data may be waiting already, so that the next call must not wait.
+        """
         if self._sock is None:
             return False
         poll = select.poll()
@@ -142,12 +148,12 @@ class Client(paho.Client):
         return more
 
     def take_arrivals(self) -> list[Arrival]:
-        """What has arrived since the last call, at most about 128 messages or 4 MiB."""
+        """Return the messages that arrived since the last call, at most about 128 messages or 4 MiB."""
         taken, self._arrivals, self._arrived_bytes = self._arrivals, [], 0
         return taken
 
     def acknowledge(self, taken: Iterable[tuple[int, int]]) -> None:
-        """Sends PUBACK or PUBREC for each (packet identifier, QoS) of this connection, all in one write."""
+        """Send PUBACK or PUBREC for each (packet identifier, QoS) of this connection, all in one write."""
         packets = [struct.pack("!BBH", _PUBACK if qos == 1 else _PUBREC, 2, mid) for mid, qos in taken if qos]
         if packets and self._sock is not None:
             self._packet_queue(_PUBACK, b"".join(packets), 0, 1)
@@ -155,7 +161,8 @@ class Client(paho.Client):
     def post(
         self, topic: str, payload: bytes, qos: int, mid: int | None, properties: Any, *, repeated: bool
     ) -> paho.MQTTMessageInfo:
-        """Publishes with this packet identifier (None: the next one), with DUP set if it may have gone out before."""
+        """Publish with this packet identifier (None: the next one). Set DUP if the message may have been sent
+        before."""
         if mid is not None:
             self._last_mid = mid - 1
         self._repeating = repeated
@@ -165,7 +172,7 @@ class Client(paho.Client):
             self._repeating = False
 
     def release(self, mid: int) -> None:
-        """Sends PUBREL for a publish of QoS 2 that the broker has from an earlier connection of the session."""
+        """Send PUBREL for a QoS 2 publish that the broker has received on an earlier connection of the session."""
         message = paho.MQTTMessage(mid)
         message.qos, message.state = 2, paho.mqtt_ms_wait_for_pubcomp
         self._out_messages[mid] = message
@@ -174,7 +181,7 @@ class Client(paho.Client):
         self._send_pubrel(mid)
 
     def close(self, why: str = "closed") -> None:
-        """Ends the connection; says goodbye if it still stands."""
+        """End the connection, with a DISCONNECT if it is still open."""
         if self._sock is not None:
             self.disconnect()
             self._sock_close()
@@ -207,13 +214,15 @@ class Client(paho.Client):
         self.confirmed.append((mid, reason))
 
     def _send_publish(self, mid: int, topic: bytes, *given: Any, **named: Any) -> MQTTErrorCode:
-        """As paho's, which sets DUP on nothing but what it repeats by itself."""
+        """Send a PUBLISH as paho does, and set DUP on repeated publishes. paho sets it only on those that it repeats
+        itself."""
         payload, qos, retain, dup, info, properties = _Sent(*given, **named)
         return super()._send_publish(mid, topic, payload, qos, retain, dup or self._repeating, info, properties)
 
     def _create_socket(self) -> Any:
         connection = socket.create_connection((self.host, self.port), self.connect_timeout)
-        # Otherwise the end of each batch waits 40 ms for the broker's delayed acknowledgement of the segment before.
+        # Without it the end of each batch waits 40 ms for the broker's delayed TCP acknowledgement of the segment
+        # before.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is not None:
             connection = self._tls.wrap_socket(connection, server_hostname=self.host)
@@ -232,9 +241,9 @@ class Client(paho.Client):
                 properties_at, size = _varint(packet, at)
                 at = properties_at + size
         except IndexError:
-            raise MalformedPacket("a PUBLISH that ends within its header") from None
+            raise MalformedPacket("a PUBLISH ends within its header") from None
         if at > len(packet) or command & _QOS_BITS == _QOS_BITS:
-            raise MalformedPacket("a PUBLISH with lengths that go past its end, or of QoS 3")
+            raise MalformedPacket("a PUBLISH has QoS 3, or lengths that go past its end")
         self._arrivals.append(Arrival(command, mid, packet, topic_end, properties_at, at))
         self._arrived_bytes += len(packet)
         return MQTTErrorCode.MQTT_ERR_SUCCESS
@@ -242,11 +251,12 @@ class Client(paho.Client):
     def _handle_pubrel(self) -> MQTTErrorCode:
         packet = self._in_packet["packet"]
         if len(packet) < 2:
-            raise MalformedPacket("a PUBREL without a packet identifier")
+            raise MalformedPacket("a PUBREL has no packet identifier")
         return self._packet_queue(_PUBCOMP, bytes((_PUBCOMP, 2, packet[0], packet[1])), 0, 1)
 
     def _handle_pubrec(self) -> MQTTErrorCode:
-        """paho would answer a PUBREC that turns a publish down with PUBREL, and call it sent in the end."""
+        """Report a PUBREC that refuses a publish as a failure. paho would answer it with PUBREL and report success in
+        the end."""
         packet = self._in_packet["packet"]
         if len(packet) > 2 and packet[2] >= FAILURE:
             self.confirmed.append((packet[0] << 8 | packet[1], ReasonCode(PacketTypes.PUBREC, identifier=packet[2])))
@@ -257,7 +267,7 @@ class Client(paho.Client):
 
 
 class _Sent(NamedTuple):
-    """What paho gives to its own `_send_publish` behind the topic."""
+    """The arguments that paho passes to its own `_send_publish` after the topic."""
 
     payload: bytes = b""
     qos: int = 0
@@ -268,7 +278,7 @@ class _Sent(NamedTuple):
 
 
 class ReadAhead:
-    """A socket that answers small reads from what it has read ahead; large ones go past its buffer."""
+    """A socket that reads ahead and answers small reads from memory. Large reads bypass its buffer."""
 
     def __init__(self, wrapped: socket.socket) -> None:
         self._wrapped = wrapped
@@ -277,7 +287,7 @@ class ReadAhead:
         self.send, self.fileno, self.setblocking = wrapped.send, wrapped.fileno, wrapped.setblocking
 
     def recv(self, size: int) -> bytes:
-        """Up to `size` bytes, as `socket.recv`."""
+        """Return up to `size` bytes, as `socket.recv` does."""
         if self._at == len(self._ahead):
             if size >= _READ_AHEAD:
                 return self._wrapped.recv(size)
@@ -287,8 +297,11 @@ class ReadAhead:
         return piece
 
     def close(self) -> None:
-        """Closes when the other side has done so, or after a moment. A socket that closes with bytes unread resets the
-        connection, and a broker that is just answering an acknowledgement would not read the next."""
+        """Close when the other side has closed, or after a short time.
+
+        Closing a socket with unread bytes resets the connection. A broker that is just answering an acknowledgement
+        would then not read the next one.
+        """
         deadline = time.monotonic() + _LINGER
         with suppress(OSError):
             self._wrapped.shutdown(socket.SHUT_WR)
@@ -298,13 +311,13 @@ class ReadAhead:
         self._wrapped.close()
 
     def pending(self) -> int:
-        """Bytes that can be had without the network."""
+        """Return the number of bytes that can be read without the network."""
         beneath = self._wrapped.pending() if isinstance(self._wrapped, ssl.SSLSocket) else 0
         return len(self._ahead) - self._at + beneath
 
 
 def _varint(packet: bytearray, at: int) -> tuple[int, int]:
-    """Where the bytes counted by the length at byte `at` start, and how many they are."""
+    """Return where the bytes counted by the length at byte `at` start, and their number."""
     size = 0
     for shift in (0, 7, 14, 21):
         digit = packet[at]
@@ -312,4 +325,4 @@ def _varint(packet: bytearray, at: int) -> tuple[int, int]:
         size |= (digit & 0x7F) << shift
         if digit < 0x80:
             return at, size
-    raise MalformedPacket("a property length of more than four bytes")
+    raise MalformedPacket("a property length has more than four bytes")

@@ -1,4 +1,4 @@
-"""Opening connections to one broker: version, session, credentials, TLS."""
+"""Connections to one broker: version, session, credentials, TLS."""
 
 import ssl
 import time
@@ -19,8 +19,10 @@ _UNSUPPORTED_VERSION = 0x84
 
 
 class BrokerError(Exception):
-    """The broker cannot be reached, or does not want us; the text says which. With `is_taken_over` another client has
-    our session."""
+    """The broker cannot be reached or refuses the connection; the text says why.
+
+    With `is_taken_over`, another client has taken over the session.
+    """
 
     def __init__(self, why: str, *, is_taken_over: bool = False) -> None:
         super().__init__(why)
@@ -30,8 +32,9 @@ class BrokerError(Exception):
 class Connector:
     """Opens connections to the broker of one source or destination.
 
-    With version "auto" it falls back to 3.1.1 only when the broker says that it does not speak 5, and remembers that:
-    a broker that does and is merely out of order would strip a 3.1.1 subscriber's messages of their properties.
+    With version "auto" it falls back to 3.1.1 only when the broker refuses version 5 as unsupported, and remembers
+    that. After any other failure it stays with 5: a broker that supports 5 removes the properties of a 3.1.1
+    subscriber's messages.
     """
 
     def __init__(
@@ -63,8 +66,10 @@ class Connector:
         return f"{self._settings.host}:{self._settings.port}"
 
     def open(self, *, clean: bool | None = None) -> tuple[Client, Connack]:
-        """A connection that the broker has accepted, and its answer; with `clean`, one that continues no session.
-        Raises BrokerError."""
+        """Return a connection that the broker has accepted, and its CONNACK. With `clean`, start a new session.
+
+        Raises BrokerError.
+        """
         clean = self._clean if clean is None else clean
         while True:
             client = self._client(self._versions[0], clean=clean)
@@ -94,7 +99,9 @@ class Connector:
             if settings.cert_file and settings.key_file:
                 context.load_cert_chain(settings.cert_file, settings.key_file)
         except OSError as error:
-            raise BrokerError(f"certificates for {self.broker}: {error}") from error
+            raise BrokerError(
+                f"the certificates for {self.broker} cannot be loaded: {error}; check ca_file, cert_file and key_file"
+            ) from error
         return context
 
     def _greet(self, client: Client, *, clean: bool) -> Connack:

@@ -1,11 +1,12 @@
-"""A source's connection to its broker: reads, hands over, and acknowledges what is durable.
+"""A source's connection to its broker: it reads messages, passes them to the intake, and acknowledges durable ones.
 
-One thread does all of it, the one that calls `run`. The journal's thread only leaves word that a batch is durable and
-wakes it (one byte on a socket pair); packets of acknowledgement are sent by the thread that reads. What is left
-unacknowledged, the broker delivers again on the next connection.
+One thread does all of it, the one that calls `run`. The journal's thread only records that a batch is durable and wakes
+the reading thread by one byte on a socket pair. The reading thread sends the acknowledgements. The broker delivers
+unacknowledged messages again on the next connection.
 
-A client identifier belongs to one connection: a broker ends the older one, with MQTT 5 by saying so. Two that have the
-same would end each other for ever; so whoever loses its session to another waits long, and says why.
+A client identifier belongs to one connection: a broker ends the older one, and MQTT 5 reports it. Two clients with the
+same identifier would end each other's connection for ever. So a client whose session is taken over waits long, and logs
+why.
 """
 
 import logging
@@ -37,15 +38,15 @@ _STEADY_AFTER = 10.0
 _TAKEN_OVER_PAUSE, _LONGEST_TAKEN_OVER_PAUSE = 5.0, 300.0
 _STEADY_AFTER_TAKE_OVER = 2 * _LONGEST_TAKEN_OVER_PAUSE
 _SOON_LOST = 3
-"""So many connections in a row that are soon lost, without a word, may be another client's doing."""
+"""After this number of connections in a row that are soon lost without a reason code, suspect another client."""
 _LONGEST_PROPERTIES = 1 << 20
-"""The bytes of a publish's properties, of which reading makes many times as much, at most."""
+"""The largest size of a publish's properties in bytes. Decoding them takes many times as much memory."""
 _FAREWELL = 0.5
 _SEND_RETAINED_IF_NEW, _NEVER_SEND_RETAINED = 1, 2
 
 _SHARED_RULE = (
-    "{topics} is a shared subscription: its messages go to all clients of the group by turns, and only one gateway may "
-    "be among them, as no other can put together attachments whose parts this one got"
+    "{topics} is a shared subscription: the broker distributes its messages over all clients of the group. Only one "
+    "gateway may be in the group, since each attachment needs all of its parts in the same gateway"
 )
 
 _log = structlog.get_logger(__name__)
@@ -104,7 +105,7 @@ class MqttReceiver:
         self._status = not_connected()
 
     def _connection(self, intake: Intake, stop: StopSignal, wakeup: "_WakeupSocket") -> None:
-        """One connection from its start to its end. Raises BrokerError when it ends before `stop` is set."""
+        """Run one connection from start to end. Raises BrokerError when it ends before `stop` is set."""
         self._connected_at = None
         client, connack = self._connector.open()
         self._unacknowledged = 0
@@ -125,10 +126,10 @@ class MqttReceiver:
             client.close()
 
     def _subscribe(self, client: Client, connack: Connack) -> None:
-        """Asks for the topics, on every connection: the broker may have lost the session, or the topics be new."""
+        """Subscribe to the topics, on every connection: the broker may have lost the session, or topics may be new."""
         settings = self._settings
         if self._has_session and not connack.session_present:
-            self._log.warning("the broker has lost the session: what it still held for this source is gone")
+            self._log.warning("session_lost", effect="messages that the broker held for this source are lost")
         self._has_session = settings.session_expiry > 0
         client.on_subscribe = partial(self._subscribed, connack)
         retain_handling = _SEND_RETAINED_IF_NEW if settings.retained == "accept" else _NEVER_SEND_RETAINED
@@ -145,9 +146,9 @@ class MqttReceiver:
         self._connected_at = time.monotonic()
         if not self._said_connected:
             self._said_connected = True
-            self._log.info("connected", version=version, session_present=connack.session_present)
+            self._log.info("connection_opened", version=version, session_present=connack.session_present)
         if any(code.value == 0 for code in granted):
-            self._warn_once("granted", "QoS 0 was granted: the broker drops what it cannot deliver at once")
+            self._warn_once("qos_0_granted", "the broker drops messages that it cannot deliver at once")
 
     def _hand_over(self, client: Client, arrivals: list[Arrival], intake: Intake, wakeup: "_WakeupSocket") -> None:
         now = _now()
@@ -168,7 +169,9 @@ class MqttReceiver:
                 on_durable = partial(self._durable_now, client, [acknowledgement], wakeup)
                 intake.refuse(unread, error.code, str(error), on_durable)
         if any(qos == 0 for _, qos in taken):
-            self._warn_once("qos", "messages arrive with QoS 0: nothing of them is kept while the gateway is away")
+            self._warn_once(
+                "qos_0_received", "the broker keeps no messages with QoS 0 while the gateway is disconnected"
+            )
         if ignored:
             self._acknowledge(client, ignored)
         if messages:
@@ -176,13 +179,13 @@ class MqttReceiver:
 
     def _read(self, arrival: Arrival, now: int) -> PhysicalMessage:
         if (length := arrival.payload_at - arrival.properties_at) > _LONGEST_PROPERTIES:
-            why = f"{length} bytes of properties, of which at most {_LONGEST_PROPERTIES} are read"
+            why = f"the properties have {length} bytes; at most {_LONGEST_PROPERTIES} are allowed"
             raise TheirError("properties-too-large", "properties", -1, why)
         payload, packed = arrival.payload(), arrival.properties()
         return envelope.read(payload, packed, self._name, self._framing, now, arrival.topic)
 
     def _durable_now(self, client: Client, taken: list[Acknowledgement], wakeup: "_WakeupSocket") -> None:
-        """Called by the journal's thread."""
+        """Record that messages are durable. The journal's thread calls this."""
         self._durable.append((client, taken))
         wakeup.wake()
 
@@ -198,14 +201,14 @@ class MqttReceiver:
         self._unacknowledged -= len(taken)
 
     def _bid_farewell(self, client: Client, wakeup: "_WakeupSocket") -> None:
-        """Gives what is on its way to the disk a moment to be acknowledged, which saves as many duplicates."""
+        """Wait a short time for messages that are being written to disk and acknowledge them, to avoid duplicates."""
         deadline = time.monotonic() + _FAREWELL
         while self._unacknowledged and client.is_open and (left := deadline - time.monotonic()) > 0:
             wakeup.wait(left)
             self._acknowledge_durable(client, wakeup)
 
     def _is_steady(self) -> bool:
-        """Whether the connection stands, or stood, long enough for what went before to be over."""
+        """Tell whether the connection lasted long enough to treat earlier failures as over."""
         return self._connected_at is not None and time.monotonic() - self._connected_at > self._steady_after
 
     def _over(self) -> None:
@@ -219,18 +222,18 @@ class MqttReceiver:
         same_id = f"client_id {self._connector.client_id!r} at {self._connector.broker}"
         if error.is_taken_over:
             self._steady_after = _STEADY_AFTER_TAKE_OVER
-            why = f"another client took over the session of {same_id}: no two may have the same client_id"
+            why = f"another client took over the session of {same_id}: give each client its own client_id"
         elif self._connected_at is not None:
             self._soon_lost += 1
             if self._soon_lost >= _SOON_LOST:
-                why += f", soon after each time; another client may have {same_id}"
+                why += f", {self._soon_lost} times soon after connecting; another client may use {same_id}"
         self._outage.failed(why)
         self._status = not_connected(why)
 
-    def _warn_once(self, what: str, text: str) -> None:
-        if what not in self._warned:
-            self._warned.add(what)
-            self._log.warning(text)
+    def _warn_once(self, event: str, effect: str) -> None:
+        if event not in self._warned:
+            self._warned.add(event)
+            self._log.warning(event, effect=effect)
 
 
 class _WakeupSocket:
@@ -247,8 +250,11 @@ class _WakeupSocket:
         self._writable.close()
 
     def wake(self) -> None:
-        """Wake the polling thread, from any other. A socket that is full has woken it already; one that is
-        closed belongs to a receiver that has ended, and the broker will deliver again."""
+        """Wake the polling thread, from any other thread.
+
+        A full socket has woken it already. A closed socket belongs to a receiver that has ended; the broker delivers
+        again.
+        """
         with suppress(OSError):
             self._writable.send(b"\0")
 

@@ -1,11 +1,11 @@
 """A destination's connection to its broker.
 
-The thread that sends also drives the connection, so nothing answers the broker's pings between two calls; the
-connection is opened without keep-alive, and one that has died meanwhile is replaced at the next call.
+The sending thread also drives the connection, so nothing answers the broker's pings between two calls. The connection
+is therefore opened without keep-alive, and a dead one is replaced at the next call.
 
-What was not confirmed when a connection broke, or the gateway was killed, is sent again with DUP set. A message has the
-same packet identifier each time: it follows from the message's number in its delivery. Where the session has outlived
-the connection, what the broker has received of QoS 2 is only released.
+Messages that were not confirmed before a connection broke, or before the gateway was killed, are sent again with DUP
+set. A message has the same packet identifier each time, derived from its number in the delivery. If the session still
+exists, QoS 2 messages that the broker has received are only released.
 """
 
 import secrets
@@ -33,14 +33,14 @@ _NO_MATCHING_SUBSCRIBERS = 0x10
 _PACKET_IDENTIFIER_NOT_FOUND = 0x92
 _PACKET_IDENTIFIERS = 65535
 _PERMANENT = frozenset({0x87, 0x90, 0x95, 0x99, 0x9A, 0x9B})
-"""Reason codes that trying again cannot change: not authorized, topic name invalid, packet too large, payload format
+"""Reason codes for which a retry is useless: not authorized, topic name invalid, packet too large, payload format
 invalid, retain and QoS not supported (MQTT 5, section 2.4)."""
 
 _log = structlog.get_logger(__name__)
 
 
 class _Packed(NamedTuple):
-    """Stands in for paho's Properties, of which a publish only asks to be packed."""
+    """Packed properties in place of paho's Properties; a publish only calls their `pack`."""
 
     section: bytes
 
@@ -49,7 +49,7 @@ class _Packed(NamedTuple):
 
 
 class _Publish(NamedTuple):
-    """A publish that is about to be sent; `mid` of None takes the next packet identifier."""
+    """A publish to be sent. With `mid` None it takes the next packet identifier."""
 
     mid: int | None
     payload: bytes
@@ -73,7 +73,7 @@ class MqttSender:
         self._client: Client | None = None
         self._limit = self._window = 0
         self._continues = False
-        """Whether the delivery at hand was begun before, so that a session may know of it."""
+        """Whether the current delivery was begun before, so that a session may know of it."""
         self._received: set[int] = set()
         """Packet identifiers of QoS 2 that the broker had received and not completed when the connection broke."""
         self._warned_of_no_subscriber = False
@@ -109,7 +109,10 @@ class MqttSender:
         added, properties_size = envelope.overhead(_version(client))
         largest = largest_payload(self._limit, self._settings.topic, self._settings.qos, properties_size) - added
         if largest < 0:
-            raise SendFailed(f"no message fits the {self._limit} bytes that the broker allows", permanent=True)
+            raise SendFailed(
+                f"the broker allows packets of {self._limit} bytes, too few for any message to this topic",
+                permanent=True,
+            )
         return largest
 
     def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
@@ -132,7 +135,7 @@ class MqttSender:
         self._status = not_connected()
 
     def _open(self) -> Client:
-        """The connection, a new one if there is none that stands."""
+        """Return the open connection, or open a new one."""
         if self._client is not None:
             self._client.turn(0)
             if self._client.is_open:
@@ -145,7 +148,7 @@ class MqttSender:
         if not connack.session_present:
             self._received = set()
         if self._status["error"] is not None:
-            self._log.info("connected again")
+            self._log.info("connection_recovered")
         announced: int = getattr(connack.properties, "MaximumPacketSize", MAX_REMAINING_LENGTH + 5)
         self._limit = min(self._settings.max_packet_size, announced)
         self._window = min(self._settings.max_inflight, getattr(connack.properties, "ReceiveMaximum", 0xFFFF))
@@ -154,8 +157,10 @@ class MqttSender:
         return client
 
     def _connect(self) -> tuple[Client, Connack]:
-        """A connection in the session that the delivery at hand may have been begun in, or in a new one: a broker that
-        still has a packet identifier of another delivery would take this one's for a repetition."""
+        """Connect to the session in which the current delivery may have begun, or to a new one.
+
+        A broker that still has a packet identifier of another delivery would take this one's message for a repetition.
+        """
         if self._settings.client_id is None:
             return self._connector.open()
         if not self._continues:
@@ -168,7 +173,7 @@ class MqttSender:
     def _publish(
         self, message: PhysicalMessage, version: Literal["5", "3.1.1"], number: int, progress: Progress | None
     ) -> _Publish:
-        """Raises SendFailed for what the broker would not take, before it is sent."""
+        """Encode a message. Raises SendFailed if the broker would refuse it."""
         settings = self._settings
         try:
             payload, section = envelope.write(message, version)
@@ -176,14 +181,15 @@ class MqttSender:
         except (TheirError, ValueError) as error:
             raise SendFailed(str(error), permanent=True) from error
         if size > self._limit:
-            why = f"a packet of {size:,} bytes, where the broker takes {self._limit:,}"
+            why = f"the packet has {size:,} bytes; the broker takes at most {self._limit:,}"
             raise SendFailed(why, permanent=True)
         mid = None if progress is None else (progress.messages_sent + number) % _PACKET_IDENTIFIERS + 1
         repeated = progress is not None and progress.in_doubt
         return _Publish(mid, payload, None if section is None else _Packed(section), repeated)
 
     def _deliver(self, client: Client, publishes: Sequence[_Publish]) -> None:
-        """Returns when all are confirmed. Raises SendFailed, which says how many from the first on are."""
+        """Send all and return when all are confirmed. Raises SendFailed, which says how many are confirmed from the
+        first on."""
         posted: list[int] = []
         unconfirmed: set[int] = set()
         deadline = time.monotonic() + self._settings.send_timeout
@@ -206,7 +212,7 @@ class MqttSender:
             raise
 
     def _require_life(self, client: Client, deadline: float) -> None:
-        """Raises SendFailed when no more confirmations are to be expected."""
+        """Raise SendFailed when no more confirmations can come."""
         if not client.is_open:
             raise SendFailed(client.lost, permanent=client.lost_code in _PERMANENT)
         if time.monotonic() > deadline:
@@ -225,19 +231,20 @@ class MqttSender:
         return sent.mid
 
     def _require_success(self, reason: ReasonCode, *, was_received: bool) -> None:
-        """A broker that has forgotten what it had received has completed it."""
+        """Raise SendFailed for a failure. A broker that no longer knows the identifier of a received message has
+        completed it."""
         if reason.is_failure and not (was_received and reason.value == _PACKET_IDENTIFIER_NOT_FOUND):
             raise SendFailed(f"the broker refused a message: {reason}", permanent=reason.value in _PERMANENT)
         if reason.value == _NO_MATCHING_SUBSCRIBERS and not self._warned_of_no_subscriber:
             self._warned_of_no_subscriber = True
-            self._log.warning("nobody is subscribed: the broker confirms and drops", topic=self._settings.topic)
+            self._log.warning("message_discarded", topic=self._settings.topic, reason="the topic has no subscriber")
 
     def _down(self, why: str) -> None:
         if self._client is not None:
             self._client.close()
             self._client = None
         if self._status["error"] != why:
-            self._log.warning("not connected", error=why)
+            self._log.warning("connection_failed", reason=why)
         self._status = not_connected(why)
 
 

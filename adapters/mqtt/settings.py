@@ -1,4 +1,4 @@
-"""What the configuration says of an MQTT source or destination. Durations are in seconds."""
+"""Settings of MQTT sources and destinations. Durations are in seconds."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -40,16 +40,16 @@ def _topic_filter(text: str) -> str:
 
 def _topic_name(text: str) -> str:
     if "+" in text or "#" in text:
-        raise ValueError(f"{text!r}: one cannot send to a topic with wildcards")
+        raise ValueError(f"{text!r}: a topic to send to has no wildcards (+ or #)")
     return _topic(text)
 
 
 class BrokerSettings(BaseModel):
-    """What sources and destinations share.
+    """Settings that sources and destinations share.
 
-    `url` is `mqtt://host[:1883]` or `mqtts://host[:8883]`. With version "auto" the broker is asked for MQTT 5 and, when
-    it refuses that, for 3.1.1. With `mqtts` the broker must show a certificate that `ca_file` (or the system) vouches
-    for; `cert_file` and `key_file` are the gateway's own.
+    `url` is `mqtt://host[:1883]` or `mqtts://host[:8883]`. Version "auto" asks the broker for MQTT 5 and, if it refuses
+    that, for 3.1.1. With `mqtts` the broker must show a certificate that `ca_file`, or the system's certificates, can
+    verify. `cert_file` and `key_file` are the gateway's own certificate and key.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -71,21 +71,21 @@ class BrokerSettings(BaseModel):
         if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.path.strip("/") or parts.query:
             raise ValueError("write mqtt://host:1883 or mqtts://host:8883")
         if parts.username is not None or parts.password is not None:
-            raise ValueError("username and password are keys of their own, not part of the url")
-        _ = parts.port  # raises ValueError for what is no port
+            raise ValueError("set username and password as separate settings, not in the url")
+        _ = parts.port  # raises ValueError for an invalid port
         return url
 
     @model_validator(mode="after")
     def _consistent(self) -> "BrokerSettings":
         if not self.is_tls and (self.ca_file or self.cert_file or self.key_file):
-            raise ValueError("ca_file, cert_file and key_file belong to a url of mqtts://")
+            raise ValueError("ca_file, cert_file and key_file need a url of mqtts://")
         if (self.cert_file is None) != (self.key_file is None):
-            raise ValueError("cert_file and key_file come together")
+            raise ValueError("cert_file and key_file come together: give both or neither")
         for path in (self.ca_file, self.cert_file, self.key_file):
             if path is not None and not path.is_file():
                 raise ValueError(f"there is no file {path}")
         if self.password is not None and self.username is None:
-            raise ValueError("a password without a username")
+            raise ValueError("a password needs a username")
         return self
 
     @property
@@ -110,9 +110,9 @@ class SourceSettings(BrokerSettings):
     """An MQTT source.
 
     `topic` is one topic filter or several. The broker keeps the session of `client_id` for `session_expiry` while the
-    gateway is away, so no two sources may share a `client_id`; left out, it is made of the source's name.
-    `receive_maximum` bounds the messages that are neither on disk nor acknowledged (MQTT 5; an older broker has a limit
-    of its own). `retained` says whether a message that the broker kept for new subscribers is data or ignored.
+    gateway is disconnected, so each source needs its own `client_id`. The default is made of the source's name.
+    `receive_maximum` is the largest number of messages that are neither on disk nor acknowledged (MQTT 5; an older
+    broker has its own limit). `retained` says whether retained messages are accepted or ignored.
     """
 
     topic: Annotated[
@@ -128,13 +128,13 @@ class SourceSettings(BrokerSettings):
 class DestinationSettings(BrokerSettings):
     """An MQTT destination.
 
-    QoS 0 is not offered: a broker does not confirm it, and a delivery could never be called sent. At most
-    `max_inflight` messages wait for a confirmation at once, and sending fails when none is confirmed within
-    `send_timeout`. `max_packet_size` is for brokers that do not announce their limit, as none can before MQTT 5.
+    QoS 0 is not available: a broker does not confirm it, so a delivery could never count as sent. At most
+    `max_inflight` messages wait for a confirmation at once. Sending fails when none is confirmed within `send_timeout`.
+    `max_packet_size` is the limit of brokers that do not announce one, as no broker can before MQTT 5.
 
-    With a `client_id`, which no other client may have, the broker keeps the session for `session_expiry` (MQTT 5; an
-    older broker as it is configured): what was not confirmed when a connection broke is sent again in the same session,
-    so that with QoS 2 the broker knows it. Without one, each connection is a session of its own.
+    With a `client_id`, which no other client may use, the broker keeps the session for `session_expiry` (MQTT 5; an
+    older broker as it is configured). Messages that were not confirmed when a connection broke are sent again in the
+    same session, so that a broker recognizes those of QoS 2. Without one, each connection has its own session.
     """
 
     topic: Annotated[str, AfterValidator(_topic_name)]

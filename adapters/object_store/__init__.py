@@ -1,4 +1,4 @@
-"""The content store: a local folder, or what obstore reaches by URL."""
+"""The content store: a local folder, or a bucket that obstore reaches by URL."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,10 +16,12 @@ _NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,254}(/[A-Za-z0-9_=-][A-Za-z
 
 
 class ObjectStore:
-    """A `ContentStore` by URL. A path or `file://` is a local folder, made where it is missing; `s3://`, `gs://` and
-    `az://` are buckets, their credentials in the environment as their own tools want them; `memory://` is for tests.
+    """A `ContentStore` by URL.
 
-    No word of an object's name may begin with a dot. Raises ValueError for another URL or another name.
+    A path or `file://` is a local folder, created if it is missing. `s3://`, `gs://` and `az://` are buckets; their
+    credentials come from the environment variables of the providers' own tools. `memory://` is for tests.
+
+    No part of an object's name may begin with a dot. Raises ValueError for an unknown URL or an invalid name.
     """
 
     def __init__(self, url: str | Path) -> None:
@@ -51,5 +53,5 @@ class ObjectStore:
 
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"not an object's name: {name!r}")
+        raise ValueError(f"invalid object name: {name!r}")
     return name

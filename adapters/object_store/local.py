@@ -1,8 +1,8 @@
 """Objects as files of a local folder.
 
-obstore's own local store names a file without flushing it to disk, so that after a power cut a named object may be
+obstore's own local store names a file without flushing it to disk, so that after a power failure a named object may be
 empty. Here a file is written in `.partial`, flushed, renamed, and the folder flushed. A writer holds a lock on its
-partial file: what nobody has locked was left behind by a killed process and is swept away at opening.
+partial file. Opening the store deletes unlocked partial files, which killed processes have left.
 """
 
 import fcntl
@@ -20,12 +20,12 @@ from app.model.errors import DamagedError, OurError, StoreFull
 PIECE = 1 << 20
 BUFFER = 64 << 10
 FLUSH_BYTES = 8 << 20
-"""A large object goes to disk while it is written, so that naming it need not wait for all of it."""
+"""A large object is flushed to disk after this number of bytes, so that naming it need not wait for all of it."""
 CACHED_BYTES = 16 << 20
-"""How much of a large object is left in the system's page cache: more would push out what readers use, and fresh memory
-for it costs more than the writing itself on a virtual machine."""
+"""The part of a large object that stays in the system's page cache. More would evict pages that readers use, and on a
+virtual machine fresh memory costs more than the writing."""
 AHEAD = 4 << 20
-"""So much of an object is asked for before it is read."""
+"""The number of bytes that the system is asked to read in advance."""
 
 _PARTIAL = ".partial"
 
@@ -106,7 +106,7 @@ class LocalObjects:
 
 
 class PartialFile:
-    """An object being written, which nobody sees yet."""
+    """An object being written, invisible until it is named."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self._file = _new_locked_file(folder)
@@ -149,7 +149,7 @@ def _new_locked_file(folder: Path) -> tuple[Path, BinaryIO]:
         fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
             return path, file
-        file.close()  # another process that was just opening took it for abandoned, before it was locked
+        file.close()  # another process that was opening the store deleted the file before it was locked
 
 
 def _unreadable(name: str, error: OSError | UnreadableError) -> OurError:

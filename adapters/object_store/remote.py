@@ -19,8 +19,8 @@ DELETED_AT_ONCE = 1000
 class RemoteObjects:
     """A `ContentStore` in a bucket, for names that have been checked.
 
-    An object of more than one part is a multipart upload: one that is given up is never seen, but what it has sent
-    stays with the store until its rule for incomplete uploads removes it.
+    An object of more than one part is a multipart upload. An abandoned upload is never visible, but its parts stay in
+    the bucket until the bucket's rule for incomplete uploads removes them.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -64,7 +64,7 @@ class RemoteObjects:
             try:
                 with _explained(some[0]):
                     obstore.delete(self._store, some)
-            except KeyError:  # a store that minds what is not there
+            except KeyError:  # a store that refuses to delete missing objects
                 for name in some:
                     self.delete(name)
 
@@ -76,14 +76,16 @@ class RemoteObjects:
 
 
 class _Upload:
-    """An object on its way."""
+    """An object being uploaded."""
 
     def __init__(self, name: str, writer: "obstore.WritableFile") -> None:
         self._name, self._writer = name, writer
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         with _explained(self._name):
-            self._writer.write(bytes(data))  # obstore keeps what it is given, and the caller may use it again
+            self._writer.write(
+                bytes(data)
+            )  # obstore keeps the bytes that it is given, and the caller may change its buffer
 
     def complete(self) -> None:
         with _explained(self._name):
@@ -97,4 +99,4 @@ def _explained(name: str) -> Iterator[None]:
     except FileNotFoundError:
         raise KeyError(name) from None
     except (BaseError, OSError) as error:
-        raise OurError(f"the content store failed over {name}: {error}") from error
+        raise OurError(f"the content store failed for object {name}: {error}") from error

@@ -1,4 +1,4 @@
-"""The catalog in a SQL database: SQLite by default, PostgreSQL when several processes read."""
+"""The catalog in a SQL database: SQLite by default, PostgreSQL for several processes that read."""
 
 from adapters.sql_catalog.catalog import SqlCatalog
 

@@ -1,4 +1,4 @@
-"""What assembly asks before a step and hands over behind it."""
+"""The catalog's queries and checkpoints for assembly."""
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import cached_property
@@ -49,20 +49,22 @@ Merge = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
 
 _attachments, _messages, _part_runs = tables.attachments, tables.messages, tables.part_runs
 
-# What an attachment is known and listed by: it never changes, so that pages stay in order and indexes are left alone.
+# The columns that identify and order an attachment. They never change, so that pages stay in order and indexes are not
+# rewritten.
 _IDENTITY = frozenset(("id", "source", "correl_id", "first_received_at"))
 
-# What is told of a closed attachment by what still comes for it. Whoever assembles may have forgotten it meanwhile, and
-# begins to count anew: nothing goes back, and all else stays as it was when the attachment was closed.
+# The columns that change on a closed attachment when more of it comes. Assembly may have forgotten it meanwhile and
+# counts from zero again. So these values never decrease, and all other columns stay as they were when it was closed.
 _COUNTED = frozenset(("parts_received", "bytes_received", "duplicates", "last_position", "last_received_at"))
 
-# An application message comes once; whoever assembles may have forgotten that it came.
+# An application message comes once. Assembly may have forgotten that it came.
 _ANSWER = ("application_body", "application_format", "application_ccsid")
 
 _RECEIVING = AttachmentState.RECEIVING
 
-# Indexed, and seldom other than before. SQLite rewrites the indexes of every column that a statement sets, even to what
-# it was; so these have a statement of their own, which sets them only where they change. That halves what is written.
+# These columns are indexed and seldom change. SQLite rewrites the indexes of every column that a statement sets, even
+# to the same value. So they have their own statement, which sets them only where they change. That halves the bytes
+# written.
 _SELDOM = ("state", "kind", "message_id")
 
 _BEGUN_ANEW: dict[str, Any] = {
@@ -117,7 +119,7 @@ class Assembly(CatalogPart):
         return found
 
     def messages_by_correl_id(self, source: str, correl_ids: Sequence[bytes]) -> dict[bytes, MessageRecord]:
-        """The oldest message, should several have the same 20 bytes."""
+        """Return the messages with these correlids. If several messages have the same 20 bytes, return the oldest."""
         found: dict[bytes, MessageRecord] = {}
         with self._database.read() as connection:
             for some in chunks([correl_key(correl_id) for correl_id in correl_ids]):
@@ -148,10 +150,12 @@ class Assembly(CatalogPart):
         return missed
 
     def _save_attachments(self, connection: Connection, checkpoint: Checkpoint) -> tuple[set[str], set[str]]:
-        """Returns the identifiers of what is to be closed and is not complete, and of what is said to have expired and
-        had more come of it, or had expired before.
+        """Save the attachments of a checkpoint.
 
-        Rows that were not there before are inserted as what they become: most of a large checkpoint are such.
+        Return two sets of identifiers: attachments to be closed that are not complete, and attachments that were not
+        expired because more of them came or they had expired before.
+
+        New rows are inserted in their final state: most rows of a large checkpoint are new.
         """
         _REMOVE.run(connection, {"attachment": checkpoint.removed_attachments})
         _reopen(connection, checkpoint.reopened)
@@ -202,8 +206,8 @@ class Assembly(CatalogPart):
     def _upsert(
         self, table: Table, key: str, *, kept: Collection[str] = (), merged: Mapping[str, Merge] = MappingProxyType({})
     ) -> Bulk:
-        """An INSERT that becomes an UPDATE where the key is there: of every column but those `kept`; those `merged`
-        follow from the old value and the new."""
+        """Return an INSERT that becomes an UPDATE where the key exists. It sets every column except those `kept`. The
+        functions in `merged` combine the old value and the new."""
         statement = self._database.insert(table)
         changes: dict[str, Any] = {}
         for column in table.columns:
@@ -220,7 +224,7 @@ def _can_close(state: AttachmentState | None) -> bool:
 
 
 def _reopen(connection: Connection, attachment_ids: Sequence[str]) -> None:
-    """quarantined -> receiving, with nothing but what the header said."""
+    """Change quarantined attachments to receiving, and keep only what the header said."""
     for some in chunks(attachment_ids):
         which = among(connection, _attachments.c.id, some), can(Input.SENT_AGAIN)
         here = [*connection.scalars(select(_attachments.c.id).where(*which))]
@@ -229,7 +233,7 @@ def _reopen(connection: Connection, attachment_ids: Sequence[str]) -> None:
 
 
 def _add_runs(connection: Connection, added: Mapping[str, Sequence[PartRun]]) -> None:
-    """A row for each attachment and segment, so that a segment knows who needs it."""
+    """Add a row for each attachment and segment, so that the attachments that need a segment can be found."""
     rows = [
         (each, pack_triplets(runs), segment)
         for each, all_runs in added.items()
@@ -240,7 +244,7 @@ def _add_runs(connection: Connection, added: Mapping[str, Sequence[PartRun]]) ->
 
 
 def _seldom(attachments: Columns, known: Container[str]) -> Columns:
-    """What `_SET_SELDOM` sets of those attachments that were there before."""
+    """Return the values that `_SET_SELDOM` sets for those attachments that existed before."""
     old = [each in known for each in attachments["id"]]
     changed = {f"new_{name}": [*compress(attachments[name], old)] for name in _SELDOM}
     return {"attachment": [*compress(attachments["id"], old)], **changed}

@@ -1,4 +1,4 @@
-"""Which journal a catalog belongs to, and which gateway writes it."""
+"""The binding of a catalog to a journal and to the gateway that writes it."""
 
 from functools import partial
 
@@ -32,14 +32,17 @@ class Belonging(CatalogPart):
         bound = _bound(connection)
         if bound is not None and bound.id == journal.id and bound.epoch > journal.epoch:
             raise OurError(
-                f"the catalog {self._database.place} has seen epoch {bound.epoch} of journal {journal.id}, and this is "
-                f"epoch {journal.epoch}, an older copy of it: use the newest one, or run `attachment-gateway rebuild` "
-                "to make a new catalog from this one"
+                f"the catalog {self._database.place} is bound to epoch {bound.epoch} of journal {journal.id}, and this "
+                f"is an older copy of the journal with epoch {journal.epoch}: use the newest copy, or run "
+                "`attachment-gateway rebuild` to make a new catalog from this one"
             )
 
 
 def _bound(connection: Connection) -> JournalIdentity | None:
-    """Asked with every write, hence of the driver itself: SQLAlchemy would take longer than the database."""
+    """Return the journal that the catalog is bound to.
+
+    This runs with every write, so it uses the driver: SQLAlchemy would take longer than the database.
+    """
     cursor = connection.connection.cursor()
     try:
         cursor.execute("SELECT journal_id, journal_epoch FROM progress")
@@ -54,5 +57,5 @@ def _require_bound(journal: JournalIdentity, connection: Connection) -> None:
     if bound is not None and bound != journal:
         raise CatalogTaken(
             f"another gateway has taken over the catalog: it is bound to epoch {bound.epoch} of journal {bound.id}, "
-            f"and this process has epoch {journal.epoch} of {journal.id}, so that it writes nothing more"
+            f"and this process has epoch {journal.epoch} of {journal.id}, so it stops writing"
         )

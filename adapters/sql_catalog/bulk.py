@@ -1,7 +1,7 @@
 """Statements for very many rows at once.
 
-SQLAlchemy prepares each parameter of each row by itself, which takes several times as long as the database does with
-them. Here values come as columns: a column's type is asked once what it does to values, and most do nothing.
+SQLAlchemy prepares each parameter of each row by itself, which takes several times as long as the database needs. Here
+values are columns: each column's type is asked once how to convert values, and most types need no conversion.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,28 +15,28 @@ from adapters.sql_catalog.rows import Columns
 
 
 class Bulk:
-    """A statement whose parameters are called `names`, and which has no other: constants in it are literals."""
+    """A statement with the parameters `names` and no others: its constants are literals."""
 
     def __init__(self, statement: Insert | Update | Delete, names: Sequence[str]) -> None:
         self._statement, self._names = statement, tuple(names)
         self._prepared: dict[str, _Prepared] = {}
 
     def run(self, connection: Connection, columns: Columns) -> None:
-        """Once for each row, not at all for none. `columns` may hold more than the statement asks for."""
+        """Run the statement once for each row. `columns` may hold more columns than the statement needs."""
         if not len(columns[self._names[0]]):
             return
         dialect = connection.dialect
         prepared = self._prepared.get(dialect.name)
         if prepared is None:
             prepared = self._prepared[dialect.name] = _Prepared(self._statement, self._names, dialect)
-        # SQLAlchemy would make a list of all rows first, which is memory to collect again and again.
+        # SQLAlchemy would first make a list of all rows, which the garbage collector would scan repeatedly.
         cursor: Any = connection.connection.cursor()
         with closing(cursor):
             cursor.executemany(prepared.sql, prepared.rows(columns))
 
 
 class _Prepared:
-    """The statement as a dialect's driver takes it."""
+    """The statement in the form of a dialect's driver."""
 
     def __init__(self, statement: Insert | Update | Delete, names: Sequence[str], dialect: Dialect) -> None:
         columns = list(names) if isinstance(statement, Insert) and statement.select is None else None

@@ -1,4 +1,4 @@
-"""The catalog: one class over one database, made of a part for each concern."""
+"""The catalog: one class over one database, composed of one part for each concern."""
 
 from adapters.sql_catalog.assembly import Assembly
 from adapters.sql_catalog.belonging import Belonging
@@ -30,7 +30,7 @@ class SqlCatalog(
 ):
     """`app.ports.Catalog` at an SQLAlchemy URL: `sqlite:////folder/catalog.db` or `postgresql+psycopg://host/name`.
 
-    Opening brings the schema up to date. Raises ValueError and OurError as `Database` does.
+    Opening migrates the schema to the newest version. Raises the same ValueError and OurError as `Database`.
     """
 
     def __init__(self, url: str) -> None:

@@ -1,4 +1,4 @@
-"""Complete attachments become finished or quarantined, one or very many in a transaction."""
+"""Closing of complete attachments as finished or quarantined, one or very many in a transaction."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -34,7 +34,7 @@ FOUND = (
     "announced_size",
     "warnings",
 )
-"""The columns that finishing alone writes."""
+"""The columns that only finishing writes."""
 
 _found = {name: bindparam(f"found_{name}", type_=_attachments.c[name].type) for name in FOUND}
 _dialects = bindparam("found_dialects", type_=_attachments.c.dialects.type)
@@ -60,7 +60,7 @@ _FORGET = [
 
 
 def states(connection: Connection, attachment_ids: Collection[str]) -> dict[str, AttachmentState]:
-    """The states of these attachments, as far as they are known."""
+    """Return the states of these attachments, without unknown ones."""
     found: dict[str, AttachmentState] = {}
     for some in chunks(list(attachment_ids)):
         known = select(_attachments.c.id, _attachments.c.state).where(among(connection, _attachments.c.id, some))
@@ -69,7 +69,7 @@ def states(connection: Connection, attachment_ids: Collection[str]) -> dict[str,
 
 
 def as_finished(attachments: Columns, finished: Mapping[str, Finished]) -> Columns:
-    """Rows to be inserted, those of `finished` as if they had been finished a moment later."""
+    """Return rows to be inserted. Those of `finished` are already finished."""
     outcomes = [*map(finished.get, attachments["id"])]
     changed: Columns = {
         name: [
@@ -89,14 +89,14 @@ def as_finished(attachments: Columns, finished: Mapping[str, Finished]) -> Colum
 
 
 def finish(connection: Connection, finished: Sequence[Finished]) -> None:
-    """complete -> finished."""
+    """Change complete attachments to finished."""
     columns = columns_of(Finished, finished)
     found = {f"found_{name}": columns[name] for name in (*FOUND, "dialects")}
     _FINISH.run(connection, {"attachment": columns["id"], **found})
 
 
 def place(connection: Connection, finished: Sequence[Finished]) -> None:
-    """Where finished content is: what is in the store needs neither parts nor extents any more."""
+    """Save where finished content is. Content in the content store needs neither parts nor extents any more."""
     forget_pieces(connection, [each.id for each in finished if each.storage == "store"])
     in_journal = [each for each in finished if each.storage == "journal"]
     packed = [pack_triplets(each.extents) for each in in_journal]
@@ -104,12 +104,12 @@ def place(connection: Connection, finished: Sequence[Finished]) -> None:
 
 
 def refuse(connection: Connection, refused: Sequence[RefusedContent]) -> None:
-    """complete -> quarantined."""
+    """Change complete attachments to quarantined."""
     columns = columns_of(RefusedContent, refused)
     _REFUSE.run(connection, {"attachment": columns["id"], "code": columns["code"], "why": columns["reason"]})
 
 
 def forget_pieces(connection: Connection, attachment_ids: Sequence[str]) -> None:
-    """Forgets of what parts attachments were put together, and where in the journal their content lies."""
+    """Delete the part runs and the journal extents of attachments."""
     for forget in _FORGET:
         forget.run(connection, {"attachment": attachment_ids})

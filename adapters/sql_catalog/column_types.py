@@ -1,4 +1,4 @@
-"""Column types for values that come from outside and need not fit what a database calls text or an integer."""
+"""Column types for values from outside, which may not fit a database's text or integer types."""
 
 import re
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from sqlalchemy import BigInteger, Integer, LargeBinary, Text
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-# PostgreSQL stores no NUL and no driver encodes a lone surrogate, yet a sender's names may hold either.
+# PostgreSQL stores no NUL and no driver encodes a lone surrogate, but a sender's names may contain both.
 _UNSTORABLE = re.compile("[\0\x1a\ud800-\udfff]")
 _ESCAPED = re.compile("\x1a([0-9a-f]{4})")
 
 
 class AnyText(TypeDecorator[str]):
-    """Any Python string. What no database stores becomes SUBSTITUTE (U+001A) and four hexadecimal digits."""
+    """Any Python string. Characters that no database stores become SUBSTITUTE (U+001A) and four hexadecimal digits."""
 
     impl = Text
     cache_ok = True
@@ -38,14 +38,14 @@ def _storable(value: str | None) -> str | None:
 
 
 class Octets(LargeBinary):
-    """Bytes, which every driver takes as they are."""
+    """Bytes, which every driver accepts unchanged."""
 
     def bind_processor(self, dialect: Dialect) -> None:
-        """Without the driver's wrapper: it costs more than the bytes do."""
+        """Return no processor: the driver's wrapper costs more time than the bytes."""
 
 
 class BitMask(TypeDecorator[int]):
-    """A set of bits of any width, in hexadecimal: 64 bits already are too many for SQL's signed integers."""
+    """A set of bits of any width, in hexadecimal: 64 bits are already too many for SQL's signed integers."""
 
     impl = Text
     cache_ok = True
@@ -57,5 +57,5 @@ class BitMask(TypeDecorator[int]):
         return None if value is None else int(value, 16)
 
 
-# SQLite numbers rows by itself only in a column whose type is exactly INTEGER.
+# SQLite numbers rows automatically only in a column of type INTEGER.
 RowNumber = BigInteger().with_variant(Integer, "sqlite")

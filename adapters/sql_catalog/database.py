@@ -1,24 +1,26 @@
-"""Connections: who reads, who writes, and what a write's return promises.
+"""Connections: readers, the writer, and the durability of writes.
 
-There is one writer at a time: in the process by `_write_lock`, so that threads never meet SQLITE_BUSY, and among
-processes (the gateway, and the job that assembles for it) by a lock of the database, which a transaction takes as it
-begins; so nobody deadlocks, and what a transaction has read stays true while it writes. Readers have connections of
-their own and wait for nobody: SQLite's write-ahead log and PostgreSQL both show them the last committed state.
+There is one writer at a time. Within the process, `_write_lock` ensures that, so that threads never get SQLITE_BUSY.
+Among processes (the gateway, and the job that assembles for it) a lock of the database does, which a transaction takes
+when it begins. So there are no deadlocks, and the rows that a transaction has read do not change while it writes.
+Readers have connections of their own and never wait: SQLite's write-ahead log and PostgreSQL both show them the last
+committed state.
 
-Two kinds of write differ in when they reach the disk:
+There are two kinds of write, which differ in when they reach the disk.
 
-- *Quick* ones follow from the journal (checkpoints, finishing, events). A power cut may take the last of them, but a
-  transaction's `progress` goes with its rows, so that the journal's replay does them again. SQLite: synchronous NORMAL;
-  PostgreSQL: synchronous_commit off.
-- *Durable* ones do not: a client was told that a delivery is accepted, that an attachment is deleted, that a
-  quarantine entry is dismissed, and no journal could tell us so again. They are on disk on return. SQLite:
-  synchronous FULL; PostgreSQL: synchronous_commit on.
+*Quick* writes follow from the journal (checkpoints, finishing, events). A power failure may lose the last of them. But
+a transaction's `progress` is lost with its rows, so that the journal's replay repeats them. SQLite: synchronous NORMAL;
+PostgreSQL: synchronous_commit off.
 
-Both write to one log, in order: a durable write takes all quick writes before it to disk as well. Neither kind is
-lost by a killed process.
+*Durable* writes do not follow from the journal: a client was told that a delivery is accepted, an attachment is
+deleted, or a quarantine entry is dismissed. They are on disk on return. SQLite: synchronous FULL; PostgreSQL:
+synchronous_commit on.
 
-A gateway that has bound its journal's identity to the catalog asks, with every write, whether it still is the one that
-did so last (`admit`): one that was cut off from the database and replaced changes nothing when it comes back.
+Both write to one log, in order: a durable write takes all quick writes before it to disk as well. A killed process
+loses neither kind.
+
+A gateway that has bound its journal to the catalog checks with every write that no other gateway has bound it since
+(`admit`). So a gateway that was cut off from the database and replaced changes nothing when it comes back.
 """
 
 from collections.abc import Callable, Iterator
@@ -58,7 +60,7 @@ _ON_CONNECT: dict[tuple[str, str], tuple[str, ...]] = {
     ("postgresql", "durable"): ("SET synchronous_commit TO on",),
 }
 _BEGIN_WRITING = {
-    # An ordinary BEGIN takes the lock with the first write, and fails when another wrote since the first read.
+    # An ordinary BEGIN takes the lock with the first write, and fails if another process wrote after the first read.
     "sqlite": "BEGIN IMMEDIATE",
     "postgresql": "SELECT pg_advisory_xact_lock(7017280452245743460)",
 }
@@ -67,22 +69,23 @@ _WRITER = {"pool_size": 1, "max_overflow": 0}
 
 
 class Database:
-    """The database at a URL, its schema brought up to date.
+    """The database at a URL, its schema migrated to the newest version.
 
-    Raises ValueError for a URL that is neither a SQLite file nor PostgreSQL, OurError when the driver is missing or
-    the schema is a newer program's.
+    Raises ValueError for a URL that is neither a SQLite file nor PostgreSQL. Raises OurError when the driver is
+    missing, or when a newer program has made the schema.
     """
 
     def __init__(self, url: str) -> None:
         address = make_url(url)
         self.dialect = address.get_backend_name()
         if self.dialect not in ("sqlite", "postgresql"):
-            raise ValueError(f"a catalog lives in sqlite or postgresql, not in {self.dialect}")
+            raise ValueError(f"unsupported catalog database {self.dialect!r}: use sqlite or postgresql")
         if self.dialect == "sqlite":
             _make_folder(address)
         self.place = str(address.database) if self.dialect == "sqlite" else address.render_as_string()
         self.admit: Callable[[Connection], None] = lambda _connection: None
-        """Raise CatalogTaken when the caller may not write any more; asked at the start of every write."""
+        """A function that runs at the start of every write. It raises CatalogTaken when this process may no longer
+        write."""
         self._write_lock = Lock()
         self._durable = _engine(address, "durable", **_WRITER)
         self._quick = _engine(address, "quick", **_WRITER)
@@ -97,20 +100,20 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection on which every statement sees the last committed state."""
+        """Open a connection on which every statement sees the last committed state."""
         with explained(self.place), self._readers.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self, *, durable: bool = False) -> Iterator[Connection]:
-        """A transaction, alone on this database; it is undone when the block raises."""
+        """Open a transaction, the only writer of this database. It is rolled back when the block raises an error."""
         engine = self._durable if durable else self._quick
         with explained(self.place), self._write_lock, engine.begin() as connection:
             self.admit(connection)
             yield connection
 
     def insert(self, table: Table) -> Insert:
-        """INSERT in the dialect that knows ON CONFLICT."""
+        """Return an INSERT of the dialect that supports ON CONFLICT."""
         return sqlite.insert(table) if self.dialect == "sqlite" else postgresql.insert(table)
 
     def close(self) -> None:
@@ -135,7 +138,7 @@ def _make_folder(address: URL) -> None:
 def _engine(address: URL, role: str, **options: Any) -> Engine:
     dialect = address.get_backend_name()
     try:
-        # Parameters are other people's data: they stay out of exceptions, and so out of logs.
+        # Parameters are user data: they must not appear in exceptions or logs.
         engine = create_engine(address, hide_parameters=True, pool_pre_ping=dialect == "postgresql", **options)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise OurError(

@@ -1,4 +1,4 @@
-"""Outgoing messages. Clients were told of them and the journal does not know them: every write is durable on return."""
+"""Outgoing messages. Clients rely on them and the journal does not have them, so every write is durable on return."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ class Deliveries(CatalogPart):
             log_events(connection, events)
 
     def update_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent] = ()) -> None:
-        """Raises KeyError when there is no such delivery."""
+        """Update a delivery. Raises KeyError when there is no such delivery."""
         change = update(deliveries).where(deliveries.c.id == delivery.id).values(delivery_values(delivery))
         with self._database.write(durable=True) as connection:
             if not connection.execute(change).rowcount:

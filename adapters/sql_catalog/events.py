@@ -1,4 +1,4 @@
-"""The event log that server-sent events are read from."""
+"""The event log, the source of server-sent events."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What the database reports, as one sentence that says what to do."""
+"""Errors of the database as sentences that say what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,24 +14,25 @@ _SENTENCES = (
         "the catalog {place} is damaged ({why}): stop the gateway and run `attachment-gateway fsck --repair`",
     ),
     ("not a database", "the catalog {place} is damaged ({why}): stop the gateway and run `attachment-gateway rebuild`"),
-    ("disk i/o error", "the catalog {place} cannot be read or written ({why}): check the disk that it lies on"),
+    ("disk i/o error", "the catalog {place} cannot be read or written ({why}): check its disk"),
     ("is full", "no space is left for the catalog {place} ({why})"),
     ("no space left", "no space is left for the catalog {place} ({why})"),
-    ("readonly", "the catalog {place} may only be read ({why}): check the owner and the mode of its file and folder"),
+    ("readonly", "the catalog {place} is read-only ({why}): check the owner and the mode of its file and folder"),
     ("unable to open", "the catalog {place} cannot be opened ({why}): check its folder, the owner and the mode"),
     ("is locked", "the catalog {place} is locked by another program ({why})"),
 )
-"""What the database's own words contain, in lower case, and what to say then."""
+"""Parts of the database's messages, in lower case, and the sentence for each."""
 
 _STATEMENTS = ("no such table", "no such column", "syntax error")
-"""What SQLite says of statements, with the class of error that it has for the machine under it, too."""
+"""SQLite's messages about wrong statements. They have the same class of error as faults of the machine."""
 
 _OTHERWISE = "the catalog {place} cannot be used at present ({why})"
 
 
 @contextmanager
 def explained(place: str) -> Iterator[None]:
-    """Raise CatalogError for what goes wrong in the database or on the way to it; errors of a statement stay."""
+    """Raise CatalogError for errors of the database or of the connection to it. Errors of a statement are not
+    changed."""
     try:
         yield
     except (OperationalError, InterfaceError, InternalError, NoConnection) as error:

@@ -1,4 +1,4 @@
-"""From complete to finished, settled, quarantined or deleted."""
+"""The steps from complete to finished, settled, quarantined or deleted."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -82,7 +82,8 @@ class Finishing(CatalogPart):
         return self._all(unsettled.order_by(*order).limit(limit), attachment_record)
 
     def stale_attachments(self, last_received_before: int, limit: int) -> list[AttachmentRecord]:
-        # No index has this order, since every checkpoint would have to rewrite it; this looks at all that is received.
+        # No index has this order, since every checkpoint would have to rewrite it. The query scans all receiving
+        # attachments.
         last_received_at = _attachments.c.last_received_at
         stale = select(_attachments).where(_state == _RECEIVING, last_received_at < last_received_before)
         return self._all(stale.order_by(last_received_at, _attachments.c.id).limit(limit), attachment_record)
@@ -143,8 +144,11 @@ class Finishing(CatalogPart):
         reason: str | None = None,
         events: Sequence[NewEvent] = (),
     ) -> None:
-        """Change the state where the transition table has a decision that leads there. The row of a deleted attachment
-        remains, so that what still arrives of it is known for what it is; what would find its content goes."""
+        """Change the state of the attachments for which the transition table allows it.
+
+        The row of a deleted attachment remains, so that messages of it that still arrive are recognized. The references
+        to its content are deleted.
+        """
         allowed = may_become(state)
         values = {"state": state.value, "reason_code": reason_code, "reason": reason}
         if state is AttachmentState.DELETED:
@@ -161,10 +165,10 @@ class Finishing(CatalogPart):
 
 
 def _waiting_messages(connection: Connection, attachment_ids: Sequence[str]) -> list[Row[Any]]:
-    """The incomplete messages of these attachments that miss no application message and have nothing unfinished, with
-    how many of their attachments are `finished`.
+    """Return the incomplete messages of these attachments that miss no application message and have no unfinished
+    attachment. Each has the number of its attachments that are `finished`.
 
-    That is asked of the index: a message may list very many attachments, and each of them asks.
+    The index answers this: a message may list very many attachments, and each of them asks.
     """
     theirs = select(_attachments.c.message_id).where(among(connection, _attachments.c.id, attachment_ids))
     rows = connection.execute(_INCOMPLETE.where(_messages.c.id.in_(theirs)))

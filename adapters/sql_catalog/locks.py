@@ -1,8 +1,8 @@
-"""The lock that makes one gateway the only one of a catalog.
+"""The lock that allows only one gateway for each catalog.
 
-The Spark job and commands that only read do not take it. Beside a SQLite file it is a file that is locked by `flock`,
-which ends with the process. In PostgreSQL it is an advisory lock of a connection that does nothing else: it ends with
-that connection, so that `take` asks each time whether the connection still stands.
+The Spark job and commands that only read do not take it. For SQLite it is a file beside the catalog that is locked by
+`flock`, which ends with the process. In PostgreSQL it is an advisory lock of a connection that does nothing else. It
+ends with that connection, so `take` checks each time that the connection is still open.
 """
 
 import fcntl
@@ -22,23 +22,24 @@ from app.model.errors import CatalogError, CatalogTaken
 _KEY = 1734440296
 _PATIENCE = 5.0
 _PAUSE = 0.2
-"""The server may need a moment to notice that a killed gateway's connection is gone."""
+"""The wait for the lock in seconds: the server needs a moment to notice that a killed gateway's connection is gone."""
 
 _log = structlog.get_logger(__name__)
 
 
 class GatewayLock(Protocol):
-    """Taken by one process at a time."""
+    """A lock that one process at a time can hold."""
 
     def take(self) -> None:
-        """Take the lock, or see that it is still held. Raises CatalogTaken when another process has it."""
+        """Take the lock, or verify that it is still held. Raises CatalogTaken when another process has it."""
 
     def release(self) -> None: ...
 
 
 def _taken(place: str, by: str = "") -> CatalogTaken:
     return CatalogTaken(
-        f"another gateway{by} is running with the catalog {place}: stop it first, or give this one a catalog of its own"
+        f"another gateway{by} is running with the catalog {place}: "
+        "stop it first, or configure another catalog for this one"
     )
 
 
@@ -68,7 +69,7 @@ class FileLock:
             os.close(descriptor)
             raise CatalogError(f"{self._path} cannot be locked: {error.strerror}") from error
         self._descriptor = descriptor
-        with suppress(OSError):  # who has it is good to know, and no more than that
+        with suppress(OSError):  # the process number is only information for users
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
@@ -78,7 +79,7 @@ class FileLock:
             self._descriptor = -1
 
     def _is_named(self) -> bool:
-        """Whether the locked file still has its name: somebody may have tidied the folder."""
+        """Tell whether the locked file still has its name: somebody may have deleted it."""
         with suppress(OSError):
             return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
         return False
@@ -113,7 +114,7 @@ class AdvisoryLock:
     def release(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.invalidate()  # the session's end is what gives the lock back
+            connection.invalidate()  # the end of the session releases the lock
             connection.close()
 
     def _stands(self) -> bool:

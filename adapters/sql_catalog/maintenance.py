@@ -1,6 +1,6 @@
-"""A catalog's database as a whole: whether it is sound, set aside, copied out and copied in.
+"""A catalog's database as a whole: checking it, setting it aside, copying it out and in.
 
-A copy is a SQLite file whatever the catalog's database is, so that a backup of the one can be restored into the other.
+A copy is a SQLite file, whatever the catalog's database is, so that a backup of one can be restored into the other.
 """
 
 import sqlite3
@@ -25,7 +25,7 @@ _NUMBERED = ("events", "part_runs")
 
 
 class Maintenance:
-    """The database at a SQLAlchemy URL, as `app.ports.CatalogDatabase`. Raises ValueError as `Database` does."""
+    """The database at a SQLAlchemy URL, as `app.ports.CatalogDatabase`. Raises the same ValueError as `Database`."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -86,7 +86,7 @@ class Maintenance:
 
     def load(self, source: Path) -> None:
         if not self.is_empty():
-            raise OurError(f"the catalog {self.place} is not empty: restore into a place of its own")
+            raise OurError(f"the catalog {self.place} is not empty: restore into an empty catalog")
         path = self._path
         if path is not None:
             make_folders(path.absolute().parent)
@@ -111,7 +111,7 @@ class Maintenance:
 
     @property
     def _path(self) -> Path | None:
-        """The file of a SQLite database; None for PostgreSQL."""
+        """Return the file of a SQLite database; None for PostgreSQL."""
         return Path(self._address.database or "") if self._address.get_backend_name() == "sqlite" else None
 
     def _clear(self) -> str:
@@ -122,7 +122,7 @@ class Maintenance:
         return f"the rows of {self.place} were removed"
 
     def _copy_out(self, target: Connection) -> None:
-        """Copy what one transaction sees."""
+        """Copy the state that one transaction sees."""
         with self._connected("REPEATABLE READ") as source:
             _copy(source, target)
 
@@ -150,7 +150,7 @@ def _read_only(path: Path) -> sqlite3.Connection:
 
 
 def _single_file(path: Path) -> None:
-    """Leave no write-ahead log behind, so that the file is the whole database."""
+    """Merge the write-ahead log into the file, so that the file is the whole database."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
 

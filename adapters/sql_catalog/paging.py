@@ -1,5 +1,7 @@
-"""Pages of a listing, newest first. A cursor says where the last page ended, so that a page costs the same wherever it
-begins and rows that come meanwhile shift nothing."""
+"""Pages of a listing, newest first.
+
+A cursor says where the last page ended. So each page costs the same wherever it begins, and new rows do not shift it.
+"""
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -17,12 +19,12 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 
 def encode_cursor(time: int, identifier: str) -> str:
-    """An opaque word, safe in a URL."""
+    """Return a cursor, an opaque text that is safe in a URL."""
     return urlsafe_b64encode(f"{time}:{identifier}".encode(errors="surrogatepass")).rstrip(b"=").decode()
 
 
 def decode_cursor(cursor: str) -> tuple[int, str]:
-    """Raises BadCursor."""
+    """Return the time and the identifier in a cursor. Raises BadCursor."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         match = _CURSOR.fullmatch(urlsafe_b64decode(padded).decode(errors="surrogatepass"))
@@ -34,7 +36,7 @@ def decode_cursor(cursor: str) -> tuple[int, str]:
 
 
 class Listing(NamedTuple, Generic[T]):
-    """What a listing is ordered by, and what its rows are."""
+    """The order of a listing, and the conversion of its rows to records."""
 
     time: ColumnElement[int]
     identifier: ColumnElement[str]
@@ -44,7 +46,7 @@ class Listing(NamedTuple, Generic[T]):
 def fetch_page(
     connection: Connection, listing: Listing[T], statement: Select[Any], cursor: str | None, limit: int
 ) -> Page[T]:
-    """At most `limit` rows of a statement behind a cursor. Raises BadCursor."""
+    """Return at most `limit` rows of a statement after a cursor. Raises BadCursor."""
     time, identifier, record = listing
     key = tuple_(time, identifier)
     if cursor is not None:

@@ -1,4 +1,4 @@
-"""What the catalog's parts have in common."""
+"""The base class of the catalog's parts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from app.model.records import NewEvent
 
 T = TypeVar("T")
 
-# Well under what SQLite (32,766) and PostgreSQL (65,535) take as parameters of one statement.
+# Well under the limits of SQLite (32,766) and PostgreSQL (65,535) for the parameters of one statement.
 _PARAMETERS = 1000
 
 _INSERT_EVENTS = Bulk(insert(events), NewEvent._fields)
@@ -37,15 +37,15 @@ class CatalogPart:
 
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Pieces that fit the parameters of one statement."""
+    """Return pieces that fit the parameters of one statement."""
     return (items[start : start + _PARAMETERS] for start in range(0, len(items), _PARAMETERS))
 
 
 def among(connection: Connection, column: ColumnElement[T], values: Sequence[T]) -> ColumnElement[bool]:
-    """Whether a column has one of these values.
+    """Return the condition that a column has one of these values.
 
-    PostgreSQL joins with an array of them. A list it may compare with every row there is, as long as it has no
-    statistics of a table, which takes minutes in a catalog that fills fast.
+    PostgreSQL joins with an array of them. Without statistics of a table it may compare a list with every row, which
+    takes minutes in a catalog that grows fast.
     """
     if connection.dialect.name == "postgresql":
         return column.in_(select(func.unnest(literal(list(values), ARRAY(column.type)))))
@@ -53,5 +53,6 @@ def among(connection: Connection, column: ColumnElement[T], values: Sequence[T])
 
 
 def log_events(connection: Connection, new: Sequence[NewEvent]) -> None:
-    """Adds events in the caller's transaction: they are there exactly if what they tell of is."""
+    """Add events in the caller's transaction: they are saved together with the changes that they report, or not at
+    all."""
     _INSERT_EVENTS.run(connection, columns_of(NewEvent, new))

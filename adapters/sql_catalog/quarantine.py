@@ -1,4 +1,4 @@
-"""What could not be understood."""
+"""Quarantined messages, which could not be decoded or assembled."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -41,7 +41,7 @@ class Quarantine(CatalogPart):
         return self._one(select(quarantine).where(quarantine.c.id == quarantine_id), quarantine_record)
 
     def set_quarantine_state(self, quarantine_id: str, state: QuarantineState) -> bool:
-        """False when there is no such entry."""
+        """Set the state of an entry. Return False when there is no such entry."""
         change = update(quarantine).where(quarantine.c.id == quarantine_id).values(state=state)
         with self._database.write(durable=True) as connection:
             return bool(connection.execute(change).rowcount)
@@ -78,5 +78,5 @@ class Quarantine(CatalogPart):
 
 
 def _known(connection: Connection, ids: Sequence[str]) -> Iterator[str]:
-    """Of these entries, those that have not been dropped meanwhile."""
+    """Yield those of the entries that have not been deleted meanwhile."""
     yield from connection.scalars(select(quarantine.c.id).where(among(connection, quarantine.c.id, ids)))

@@ -1,4 +1,4 @@
-"""What clients list and look at."""
+"""The listings and records that clients read."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, get_args
@@ -64,7 +64,7 @@ class Reading(CatalogPart):
         return self._one(select(_messages).where(_messages.c.id == message_id), message_record)
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Every state has its number, 0 included."""
+        """Return the number of records in every state, 0 included."""
         with self._database.read() as connection:
             return {
                 table.name: dict.fromkeys(map(str, states), 0)
@@ -87,7 +87,8 @@ class Reading(CatalogPart):
         if which.received_before is not None:
             yield _attachments.c.first_received_at < which.received_before
         if which.name:
-            # Not LIKE: no wildcards to escape, no limit on what is sought, no letter case of the database's own.
+            # LIKE would need escaped wildcards, limit the length of the search text, and use the database's own letter
+            # case.
             find = func.instr if self._database.dialect == "sqlite" else func.strpos
             yield find(_attachments.c.name_folded, literal(folded(which.name), AnyText)) > 0
 

@@ -1,4 +1,4 @@
-"""How long sources could receive, and which attachments expire by it."""
+"""The time in which sources could receive, and the attachments that expire by it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,8 +18,8 @@ _attachments, _times, _marks = tables.attachments, tables.receiving_time, tables
 _expirations = tables.expirations
 _state = _attachments.c.state
 
-# What an attachment knows after all that came of it is forgotten: what its header said stays, as a header that comes
-# again is known for what it is and says nothing new.
+# An attachment after its parts were forgotten. The values of its header stay, so that a repeated header is recognized
+# and changes nothing.
 NOTHING_CAME: dict[str, Any] = {
     "parts_expected": None,
     "parts_received": 0,
@@ -62,7 +62,8 @@ class Receiving(CatalogPart):
                 connection.execute(delete(_marks).where(_marks.c.source == source, _marks.c.counted < before))
 
     def silent_attachments(self, source: str, last_position: int, limit: int) -> list[AttachmentRecord]:
-        # No index has this order, since every checkpoint would have to rewrite it; this looks at all that is received.
+        # No index has this order, since every checkpoint would have to rewrite it. The query scans all receiving
+        # attachments.
         last = _attachments.c.last_position
         silent = select(_attachments).where(can(Input.SILENCE), _attachments.c.source == source, last <= last_position)
         return self._all(silent.order_by(last, _attachments.c.id).limit(limit), attachment_record)

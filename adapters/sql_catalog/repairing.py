@@ -1,4 +1,4 @@
-"""What records and repairs ask beyond what a running gateway does."""
+"""The catalog's operations for records and repairs, beyond those of a running gateway."""
 
 from sqlalchemy import update
 
@@ -10,7 +10,8 @@ class Repairing(CatalogPart):
     """`app.ports.CatalogRepair` over SQL."""
 
     def flush(self) -> None:
-        """Any durable write takes the quick ones before it to disk; this one changes nothing else."""
+        """Make all earlier writes durable. Any durable write takes the quick ones before it to disk; this one changes
+        no value."""
         with self._database.write(durable=True) as connection:
             connection.execute(update(progress).values(position=progress.c.position))
 

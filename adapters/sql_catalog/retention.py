@@ -1,4 +1,4 @@
-"""What there is, and what goes when it is old: in batches, the oldest first."""
+"""Counts of the catalog's records, and their deletion by age: in batches, the oldest first."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -112,7 +112,7 @@ class Retention(CatalogPart):
         self._drop_these(_quarantine, quarantine_ids)
 
     def prune_events(self, before: int, keep: int | None = None, limit: int | None = None) -> int:
-        """Their numbers do not come again."""
+        """Delete old events. Their numbers are not used again."""
         old = [select(_events.c.number).where(_events.c.time < before).order_by(_events.c.time)]
         if keep is not None:
             newest = select(func.max(_events.c.number)).scalar_subquery()

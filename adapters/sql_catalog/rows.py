@@ -1,4 +1,4 @@
-"""The records of `app.model.records` as rows of the tables, and back."""
+"""Conversion between the records of `app.model.records` and rows of the tables."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
@@ -29,7 +29,7 @@ Columns = dict[str, Sequence[Any]]
 _GROUP = ("group_last", "group_ended", "group_size")
 _NO_GROUP = (None, None, None)
 SEGMENT_SHIFT = 32
-"""Of packed positions: what is above is the segment."""
+"""The number of bits of a packed position below its segment."""
 _ENDED = (DeliveryState.SENT, DeliveryState.FAILED)
 
 
@@ -40,7 +40,7 @@ def _reader(record: type[Any]) -> Callable[[Any], Values]:
 
 
 def columns_of(record: type[Any], records: Sequence[Any]) -> Columns:
-    """The fields of records of one kind."""
+    """Return the fields of records of one kind, as columns."""
     names = getattr(record, "_fields", None) or [field.name for field in fields(record)]
     return {name: [*map(attrgetter(name), records)] for name in names}
 
@@ -50,12 +50,12 @@ _outgoing_fields = _reader(OutgoingAttachment)
 
 
 def folded(name: str) -> str:
-    """A name as it is searched by: without regard to case, in every script alike on every database."""
+    """Return a name in the form for searching: without letter case, in every script, and the same on every database."""
     return name.casefold()
 
 
 def correl_key(correl_id: bytes) -> bytes:
-    """The 20 bytes by which an application message is found."""
+    """Return the 20 bytes by which an application message is found."""
     return compared(correl_id)
 
 
@@ -129,12 +129,12 @@ def event_record(row: Row[Any]) -> EventRecord:
 
 
 def pack_triplets(triplets: Sequence[PartRun] | Sequence[Extent]) -> bytes:
-    """Runs or extents as little-endian 64-bit integers, 24 bytes each."""
+    """Return runs or extents as little-endian 64-bit integers, 24 bytes each."""
     return pack(f"<{3 * len(triplets)}q", *(number for triplet in triplets for number in triplet))
 
 
 def runs_by_segment(runs: Iterable[PartRun]) -> dict[int, list[PartRun]]:
-    """Runs by the journal segment that they lie in. A run lies in one batch, and so in one segment."""
+    """Return runs by their journal segment. A run lies in one batch, and so in one segment."""
     found: dict[int, list[PartRun]] = {}
     for run in runs:
         found.setdefault(run.position >> SEGMENT_SHIFT, []).append(run)

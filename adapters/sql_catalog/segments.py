@@ -1,4 +1,4 @@
-"""What of the journal is still needed: segment by segment, never a range."""
+"""The journal segments that are still needed, one by one and never as a range."""
 
 from collections.abc import Collection, Iterator
 
@@ -16,7 +16,8 @@ class Segments(CatalogPart):
     """`app.ports.JournalReferences.needed_segments` over SQL."""
 
     def needed_segments(self, among: Collection[int] | None = None) -> set[int]:
-        """As the answer lets segments go, all that it rests on is on disk when it is given."""
+        """Return the needed segments. All rows that the answer depends on are on disk by then, since the caller may
+        delete the other segments."""
         needed: set[int] = set()
         with self._database.read() as connection:
             for find in (_of_parts, _of_waiting, _of_quarantined, _of_content):
@@ -27,13 +28,13 @@ class Segments(CatalogPart):
                     needed.update(asked.intersection(find(connection, asked)))
         if among is None or needed != set(among):
             with self._database.write(durable=True) as connection:
-                # Any durable write takes the quick ones before it to disk; this one changes nothing else.
+                # Any durable write takes the quick ones before it to disk; this one changes no value.
                 connection.execute(update(tables.progress).values(position=tables.progress.c.position))
         return needed
 
 
 def _of_parts(connection: Connection, asked: set[int] | None) -> Iterator[int]:
-    """Segments with parts of what is unfinished, unsettled, refused, or expired and still kept."""
+    """Yield segments with parts of attachments that are unfinished, unsettled, refused, or expired and still kept."""
     if asked is None:
         yield from connection.scalars(select(_part_runs.c.segment).distinct())
         return
@@ -43,19 +44,19 @@ def _of_parts(connection: Connection, asked: set[int] | None) -> Iterator[int]:
 
 
 def _of_waiting(connection: Connection, _asked: set[int] | None) -> Iterator[int]:
-    """Segments with messages that no header has explained yet."""
+    """Yield segments with messages that no header has explained yet."""
     pending = _attachments.c.pending_position
     waiting = select(pending).where(tables.HAS_PENDING, _attachments.c.state != AttachmentState.DELETED.value)
     yield from (position >> SEGMENT_SHIFT for position in connection.scalars(waiting))
 
 
 def _of_quarantined(connection: Connection, _asked: set[int] | None) -> Iterator[int]:
-    """Segments with messages in quarantine of which there is no copy."""
+    """Yield segments with messages in quarantine that have no copy."""
     kept = select(_quarantine.c.position).where(tables.IS_IN_JOURNAL, _quarantine.c.state != "dismissed")
     yield from (position >> SEGMENT_SHIFT for position in connection.scalars(kept))
 
 
 def _of_content(connection: Connection, _asked: set[int] | None) -> Iterator[int]:
-    """Segments with finished content that has not been copied to the content store."""
+    """Yield segments with finished content that has not been copied to the content store."""
     for packed in connection.scalars(select(tables.extents.c.extents)):
         yield from {extent.segment for extent in unpack_extents(packed)}

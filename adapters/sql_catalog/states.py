@@ -1,4 +1,4 @@
-"""The transition table of `app.assembly.states` as conditions of SQL: the rules themselves are said there alone."""
+"""The transition table of `app.assembly.states` as SQL conditions. The rules are defined only there."""
 
 from collections.abc import Collection
 
@@ -22,7 +22,7 @@ def _among(states: Collection[AttachmentState]) -> ColumnElement[bool]:
 
 
 def _literal(states: Collection[AttachmentState], *, negated: bool = False) -> TextClause:
-    """Return a condition for statements that are run for many rows at once: their only parameters are their rows'."""
+    """Return a condition for statements that run for many rows at once: only the rows' values are parameters."""
     values = ", ".join(f"'{state.value}'" for state in states)
     if len(states) == 1:
         return text(f"attachments.state {'!=' if negated else '='} {values}")
@@ -34,22 +34,22 @@ IS_NOT_CLOSED = _literal(sorted(CLOSED), negated=True)
 
 
 def can(happened: Input) -> ColumnElement[bool]:
-    """Return the condition that this can happen to an attachment in the state that it has by now."""
+    """Return the condition that the attachment's present state allows this input."""
     return _among(sources(happened))
 
 
 def can_now(happened: Input) -> TextClause:
-    """Return the same condition as `can`, for statements that are run for many rows at once."""
+    """Return the same condition as `can`, for statements that run for many rows at once."""
     return _literal(sources(happened))
 
 
 def may_become(target: AttachmentState) -> ColumnElement[bool]:
-    """Return the condition that a decision may lead an attachment to `target` from the state that it has by now."""
+    """Return the condition that a decision may change the attachment's present state to `target`."""
     return _among(sources_of(target))
 
 
 def becomes(happened: Input) -> str:
-    """Return the state that this leads to, whichever state it happens in."""
+    """Return the state after this input, which is the same for every state before it."""
     (target,) = {follow(state, happened) for state in sources(happened)}
     assert target is not None
     return target.value

@@ -1,6 +1,7 @@
-"""The catalog's tables. Their columns are named as the fields of `app.model.records`, plus what SQL needs to search by.
+"""The catalog's tables.
 
-Times are microseconds since 1970-01-01 UTC, positions are packed (`Position.pack`).
+Their columns have the names of the fields of `app.model.records`. More columns exist for searching. Times are
+microseconds since 1970-01-01 UTC, positions are packed (`Position.pack`).
 """
 
 from sqlalchemy import (
@@ -29,8 +30,8 @@ metadata = MetaData(
     }
 )
 
-# Conditions of partial indexes. A query uses such an index only if it says the very same, with literals; and SQLite
-# prefers an index on a column that is said to be equal to something, so that these name no state beside it.
+# Conditions of partial indexes. A query uses such an index only if it has the same condition, with literals. SQLite
+# prefers an index on a column with an equality condition, so these queries compare no state in addition.
 IS_UNSETTLED = text("storage = 'journal'")
 IS_OPEN = text("state IN ('queued', 'sending')")
 IS_OVER = text("state NOT IN ('queued', 'sending')")

@@ -1,1 +1,1 @@
-"""Host two of the assembly: Apache Spark, which works through journals too large for one process."""
+"""The second host of assembly: Apache Spark, for journals that are too large for one process."""

@@ -1,9 +1,9 @@
-"""A whole archive at once: every sealed segment of a journal -> attachments, the catalog and tables.
+"""Batch processing of a whole archive: every sealed segment of a journal.
 
-Spark shuffles references twice, headers by source and everything by attachment, and never a body. How far an archive
-is read is written down before: a run that was killed is done again over the very same messages, so that tables, which
-may have been told of it already, are told the same. An archive that has grown since is read as a whole, and only what
-is new in it is committed.
+Spark shuffles references twice, headers by source and all references by attachment, and never a body. The end of the
+run is saved before it starts. A run that was killed is repeated over the very same messages, so that tables that have
+committed it already get the same data. An archive that has grown since is read as a whole, and only its new messages
+are committed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,25 +27,28 @@ from app.pipeline.workers import in_task
 from app.ports import Catalog, Clock, ContentStore
 
 BEGUN = "pipeline/batch"
-"""The object of the content store that says how far a batch that has begun reads its archive."""
+"""The object of the content store that says how far a started batch reads its archive."""
 
 HEADER_PARTITION_BYTES = 1 << 30
-"""Of the journal, for a task that only looks for headers: it touches little of it, and a task costs 40 ms."""
+"""The size of the journal that a task reads when it only looks for headers. It reads little of it, and a task costs 40
+ms."""
 
 TABLE_TASKS_HERE = 1
-"""So few tasks are not worth a job of Spark's."""
+"""The largest number of tasks that run in the driver: so few are not worth a Spark job."""
 
 
 def run(spark: SparkSession, job: Job, catalog: Catalog, clock: Clock) -> Committed | None:
-    """Assembles, finishes and commits all that the archive of a job holds; None when it holds no segment. Raises
-    OurError and PluginError."""
+    """Assemble, finish and commit everything in a job's archive. Return None when it has no segment.
+
+    Raises OurError and PluginError.
+    """
     opened = open_job(job)
     done = [_run_to(last, spark, job, catalog, clock) for last in _ends(job, opened)]
     return _together([committed for committed in done if committed is not None])
 
 
 def _run_to(last: int, spark: SparkSession, job: Job, catalog: Catalog, clock: Clock) -> Committed | None:
-    """All up to and including a segment."""
+    """Process everything up to and including a segment."""
     opened = open_job(job)
     with opened.stores.store.create(BEGUN) as target:
         target.write(orjson.dumps({"journal": job.journal, "last_segment": last}))
@@ -57,8 +60,10 @@ def _run_to(last: int, spark: SparkSession, job: Job, catalog: Catalog, clock: C
 
 
 def _known(progress: int | None, last: int) -> int | None:
-    """How far the catalog is, where that is before the last segment. A run that had come to its end is looked at once
-    more as a whole: it may have been killed right behind."""
+    """Return the catalog's progress, if it is before the last segment.
+
+    A run that had reached its end is repeated as a whole: it may have been killed right after.
+    """
     return progress if progress is not None and Position.unpack(progress).segment < last else None
 
 
@@ -78,8 +83,10 @@ def _together(runs: Sequence[Committed]) -> Committed | None:
 
 
 def assembled(spark: SparkSession, job: Job, last_segment: int | None = None, known: int | None = None) -> DataFrame:
-    """The results of all attachments up to a segment, in rows of `steps.RESULTS`; of those that something of lies
-    behind the packed position `known`."""
+    """Return the results of all attachments up to a segment, in rows of `steps.RESULTS`.
+
+    With the packed position `known`, return only attachments with messages after it.
+    """
     register(spark)
     in_spark = from_arrow_schema(SCHEMA)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
@@ -99,7 +106,7 @@ def assembled(spark: SparkSession, job: Job, last_segment: int | None = None, kn
 
 
 def table_writer(spark: SparkSession, job: Job) -> Callable[[Sequence[TableTask]], Iterable[Written]]:
-    """Has the tables' files written by Spark's workers."""
+    """Return a function by which Spark's workers write the tables' files."""
 
     def write(tasks: Sequence[TableTask]) -> Iterable[Written]:
         if len(tasks) <= TABLE_TASKS_HERE:
@@ -128,8 +135,7 @@ def _references(
 
 
 def _ends(job: Job, opened: Opened) -> list[int]:
-    """The last segments of the runs to make: of the one of this archive that was begun and not ended, and the
-    newest."""
+    """Return the last segments of the runs to make: of this archive's unfinished run, and the newest segment."""
     begun = _begun(opened.stores.store)
     ends = [begun["last_segment"]] if begun is not None and begun["journal"] == job.journal else []
     newest = [segment.number for segment in opened.archive.segments()[-1:]]

@@ -1,10 +1,10 @@
-"""Results -> tables, then the catalog: all of a batch, or nothing that anybody sees.
+"""Commit of results to the tables and then to the catalog: a batch is visible as a whole or not at all.
 
-A batch is known by the packed journal position that it ends at, which only grows. Tables take it as the number of their
-transaction, the catalog as its progress; neither takes a number that it has reached. A job that is killed at any moment
-runs the same batch again: content objects are written again under the same names with the same bytes, tables that had
-the batch let it be, and the catalog, which is last, says that it is done. Whoever commits is alone: a catalog that has
-moved meanwhile refuses the batch.
+A batch is identified by the packed journal position that it ends at, which only grows. It is the number of the tables'
+transaction, and the catalog's progress; neither accepts a number that it has reached. A job that is killed at any
+moment runs the same batch again. Then content objects are written again under the same names with the same bytes,
+tables that have the batch ignore it, and the catalog, which comes last, records that it is done. Only one process may
+commit: a catalog that has changed meanwhile refuses the batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,15 +30,17 @@ from app.service.tables import APPLICATION
 from app.tables.quality import Increment, hour_of
 
 AT_ONCE = 5000
-"""Finished attachments that the catalog takes in one transaction, where there are very many."""
+"""The number of finished attachments that the catalog takes in one transaction."""
 
 WriteTables = Callable[[Sequence[TableTask]], Iterable[Written]]
-"""Has tasks done, wherever."""
+"""A function that runs table tasks, in this process or in others."""
 
 
 class Committed(NamedTuple):
-    """What a batch came to. `reached` is the packed position that it ended at; it `was_known` when an earlier run had
-    committed it."""
+    """The outcome of a batch.
+
+    `reached` is the packed position that it ended at. It `was_known` when an earlier run had committed it.
+    """
 
     reached: int
     finished: int = 0
@@ -51,16 +53,20 @@ class Committed(NamedTuple):
 
 
 class Committer:
-    """Commits the batches of one job, one after the other, in the process that drives it. `progress` is the packed
-    position that the catalog has reached."""
+    """Commits the batches of one job, one after the other, in the driver's process.
+
+    `progress` is the packed position that the catalog has reached.
+    """
 
     def __init__(self, opened: Opened, catalog: Catalog, clock: Clock, write_tables: WriteTables) -> None:
         self._opened, self._catalog, self._clock, self._write_tables = opened, catalog, clock, write_tables
         self.progress = catalog.progress()
 
     def commit(self, results: Sequence[Result]) -> Committed | None:
-        """Makes known what a batch came to; None for a batch without messages. Raises OurError when somebody else has
-        committed since the last one, or since this was made."""
+        """Commit the results of a batch. Return None for a batch without messages.
+
+        Raises OurError when another process has committed since the last batch, or since this object was made.
+        """
         if not results:
             return None
         reached = max(result.reached for result in results)
@@ -70,7 +76,9 @@ class Committer:
             self._complete_messages(results)
             return Committed(reached, was_known=True)
         if progress != self.progress:
-            raise OurError("somebody else commits to this catalog: another pipeline, or a gateway that assembles")
+            raise OurError(
+                "another process commits to this catalog: stop the other pipeline, or the gateway that assembles"
+            )
         results = [*results, *self._left_behind(results, reached)]
         now = self._clock.now()
         results = [_dated(result, now) for result in results]
@@ -98,13 +106,14 @@ class Committer:
         return (*committed, *(each for each in appended if each is not None))
 
     def _news(self, results: Sequence[Result]) -> Iterator[Result]:
-        """The finished ones that no earlier batch has finished, and that nobody has deleted meanwhile."""
+        """Return the finished attachments that no earlier batch has finished and that have not been deleted
+        meanwhile."""
         over = {record.id for record in self._known(results) if record.state in DONE}
         finished = (result for result in results if result.finished is not None and result.record is not None)
         return (result for result in finished if result.record is not None and result.record.id not in over)
 
     def _known(self, results: Iterable[Result]) -> Iterator[AttachmentRecord]:
-        """What the catalog has of the finished ones."""
+        """Yield the catalog's records of the finished attachments."""
         by_source: dict[str, list[bytes]] = {}
         for result in results:
             if result.finished is not None and result.record is not None:
@@ -115,8 +124,10 @@ class Committer:
     # --- the catalog --------------------------------------------------------------------------------------------------
 
     def _commit_catalog(self, results: Sequence[Result], reached: int, now: int) -> None:
-        """Very many finished attachments are taken beforehand, some at a time: that they are there already changes
-        nothing for a batch that is run again."""
+        """Save the results in the catalog, many finished attachments in several transactions beforehand.
+
+        They change nothing for a batch that is run again.
+        """
         finished = [result for result in results if result.finished is not None]
         split = len(finished) - len(finished) % AT_ONCE if len(finished) > AT_ONCE else 0
         for start in range(0, split, AT_ONCE):
@@ -135,7 +146,8 @@ class Committer:
                 self._opened.stores.store.delete(name)
 
     def _drop_deleted(self, results: Sequence[Result]) -> None:
-        """What has been deleted since an earlier run of the batch has been written again; its content goes again."""
+        """Delete the content of attachments that were deleted after an earlier run of the batch: this run has written
+        it again."""
         objects = {result.finished.id: result.finished.object_name for result in results if result.finished is not None}
         for record in self._known(results):
             name = objects.get(record.id)
@@ -143,8 +155,10 @@ class Committer:
                 self._opened.stores.store.delete(name)
 
     def _left_behind(self, results: Sequence[Result], reached: int) -> Iterator[Result]:
-        """What the catalog has as complete already, and the batch has not found complete itself: attachments that an
-        operator has asked another try of, or that the gateway assembled and had no time to finish."""
+        """Yield results of attachments that are complete in the catalog and not in this batch.
+
+        An operator has requested another attempt, or the gateway assembled them and had no time to finish them.
+        """
         found = {each.id for result in results for each in (result.finished, result.refused) if each is not None}
         for record in self._catalog.complete_attachments():
             if record.id in found:

@@ -1,7 +1,7 @@
-"""What a container of the pipeline's image runs.
+"""The program that a container of the pipeline's image runs.
 
-Spark starts pods of an image with the word `executor` or `driver` and says the rest in the environment, as the images
-of Apache Spark expect it. Any other arguments are those of `attachment-gateway`.
+Spark starts pods of an image with the word `executor` or `driver` and passes all else in the environment, as for the
+images of Apache Spark. Any other arguments are those of `attachment-gateway`.
 """
 
 import os
@@ -15,7 +15,7 @@ _JAVA_OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)")
 
 
 def command(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """The program and its arguments. Raises KeyError, with the name, where Spark has not said something it must."""
+    """Return the program and its arguments. Raises KeyError with the name of a missing environment variable."""
     match arguments:
         case ["executor", *_]:
             return _executor(environment)
@@ -49,7 +49,7 @@ def _executor(environment: Mapping[str, str]) -> list[str]:
 
 
 def _java_options(environment: Mapping[str, str]) -> list[str]:
-    """The options SPARK_JAVA_OPT_0, _1, …, in their order."""
+    """Return the options SPARK_JAVA_OPT_0, _1, …, in their order."""
     numbered = {int(found[1]): value for name, value in environment.items() if (found := _JAVA_OPTION.fullmatch(name))}
     return [numbered[number] for number in sorted(numbered)]
 

@@ -1,9 +1,8 @@
-"""References of one attachment -> what has become of it: the assembly machine, for one key at a time.
+"""Assembly of one key at a time: it turns the references of an attachment into outcomes.
 
-Everything that assembly knows of an attachment or a message depends on the references under its key alone, in the
-journal's order. So the keys can be assembled anywhere, in any order, by `assemble`, which says what the journal has to
-be asked for (`Outcome`) and what must be kept for the references to come (`Held`). Bytes are never looked at here:
-that is `app.pipeline.finishing`.
+The state of an attachment or a message depends only on the references under its key, in the journal's order. So
+`assemble` can process the keys anywhere and in any order. It returns what has to be read from the journal (`Outcome`)
+and what must be kept for later references (`Held`). This module never reads bodies; `app.pipeline.finishing` does.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,43 +22,46 @@ from app.pipeline.references import Reference, What
 from app.tables.quality import Increment, hour_of
 
 MOST_RANGES = 1000
-"""Missing ranges of one attachment that are counted."""
+"""The largest number of missing ranges of one attachment that is counted."""
 
 MOST_ANSWERED = 16
-"""Answered messages that are remembered under a key, whose application messages have correlids that begin alike."""
+"""The largest number of answered messages kept under a key. Their application messages' correlids begin alike."""
 
 WITHOUT_KEY_AT_ONCE = 4096
-"""References without a key that are told of together: a source may send any amount of garbage."""
+"""The largest number of references without a key in one group: a source may send any number of invalid messages."""
 
 
 _NOT_FETCHED = PhysicalMessage("", "")
-"""Stands for an application message until `app.pipeline.finishing` has fetched it."""
+"""A placeholder for an application message until `app.pipeline.finishing` has fetched it."""
 
 
 class Held(NamedTuple):
-    """What is known under a key, between one time and the next: an attachment, a message, in odd cases both, or several
-    messages whose application messages have correlids that begin alike."""
+    """The state under a key between two batches.
+
+    It is an attachment, a message, in rare cases both, or several messages whose application messages have correlids
+    that begin alike.
+    """
 
     attachment: Attachment | None = None
     messages: tuple[MessageRecord, ...] = ()
 
     @property
     def is_done(self) -> bool:
-        """Whether what still comes is late: a duplicate."""
+        """Return whether everything has come, so that later messages are duplicates."""
         attachment = self.attachment
         is_complete = attachment is None or attachment.record.state is not AttachmentState.RECEIVING
         return is_complete and all(message.application_body is not None for message in self.messages)
 
 
 class Outcome(NamedTuple):
-    """What references have come to.
+    """The outcome of references.
 
-    `position` is where the first part lies, `reached` the highest packed position that was seen. `record` and
-    `messages` are as they are now, `fresh` the part runs added; `complete` holds all runs once every part is there.
-    `removed` was taken for an attachment; where `has_less`, all runs but `fresh` are to be forgotten. `applications`
-    are the identifiers of those of `messages` that have a body, each with the place of its application message.
-    `repeated` are pairs of places: the earlier message, and the one that came again. `state` is how many bytes are kept
-    of it, where they are counted.
+    `position` is the place of the first part, `reached` the highest packed position among the messages. `record` and
+    `messages` are in their present state, and `fresh` are the part runs added. `complete` holds all runs once every
+    part is there. `removed` was taken for an attachment. If `has_less`, all runs but `fresh` are to be deleted.
+    `applications` are the identifiers of those of `messages` that have a body, each with the place of its application
+    message. `repeated` are pairs of places: the earlier message and its repetition. `state` is the size of the kept
+    state in bytes, if it is counted.
     """
 
     position: int
@@ -79,14 +81,14 @@ class Outcome(NamedTuple):
 
 
 def by_key(references: Iterable[Reference]) -> Iterator[tuple[Key, list[Reference]]]:
-    """References that are sorted by source and key, together for each; those without a key in pieces."""
+    """Yield references, which are sorted by source and key, grouped by both. Those without a key come in pieces."""
     for key, together in groupby(references, attrgetter("source", "key")):
         while some := list(islice(together, None if key[1] else WITHOUT_KEY_AT_ONCE)):
             yield key, some
 
 
 def assemble(key: Key, references: Iterable[Reference], held: Held, limits: Limits) -> tuple[list[Outcome], Held]:
-    """Applies what has come under a key to what is held of it. What has no key has an outcome each."""
+    """Apply the references under a key to its state. Each reference without a key has an outcome of its own."""
     if not key[1]:
         return [_without_key(reference) for reference in references], held
     outcome, held = _assembled(key, sorted(references, key=attrgetter("position", "what")), held, limits)
@@ -94,8 +96,10 @@ def assemble(key: Key, references: Iterable[Reference], held: Held, limits: Limi
 
 
 def assemble_news(key: Key, references: Iterable[Reference], known: int | None, limits: Limits) -> list[Outcome]:
-    """What all references that ever came under a key amount to, told only of those behind the packed position
-    `known`: what the others came to has been committed."""
+    """Return the outcomes of all references under a key, limited to those after the packed position `known`.
+
+    The outcomes of the earlier ones have been committed.
+    """
     earlier: list[Reference] = []
     news: list[Reference] = []
     for reference in references:
@@ -105,7 +109,7 @@ def assemble_news(key: Key, references: Iterable[Reference], known: int | None, 
 
 
 def _end(reference: Reference) -> int:
-    """The packed position of the last of its messages."""
+    """Return the packed position of the last of its messages."""
     return reference.position + max(len(reference.sizes) - 1, 0)
 
 
@@ -169,8 +173,10 @@ def _assembled(key: Key, references: list[Reference], held: Held, limits: Limits
 
 
 def _kept(messages: Iterable[MessageRecord]) -> tuple[MessageRecord, ...]:
-    """The messages to remember under a key: those that wait, and the newest of the others, of which a second
-    application message is known for what it is."""
+    """Return the messages to keep under a key: those that wait, and the newest answered ones.
+
+    The answered ones are kept to recognize a second application message.
+    """
     answered = [message for message in messages if message.application_body is not None]
     return (*(message for message in messages if message.application_body is None), *answered[-MOST_ANSWERED:])
 
@@ -193,7 +199,7 @@ def _apply(assembly: Assembly, source: str, reference: Reference) -> tuple[Effec
 
 
 class _Before(NamedTuple):
-    """What quality compares with."""
+    """The state before a batch, with which quality is compared."""
 
     begun_at: int | None
     missing: int
@@ -225,7 +231,8 @@ def _quality(source: str, references: list[Reference], before: _Before, after: H
 
 
 def missing_count(attachment: Attachment | None) -> int:
-    """In how many pieces an attachment lacks parts; a segmented message of a group counts until the group is whole."""
+    """Return the number of missing ranges of an attachment. A segmented message of a group counts until the group is
+    whole."""
     if attachment is None or attachment.record.state is not AttachmentState.RECEIVING:
         return 0
     record = attachment.record if attachment.group is None else attachment.current()

@@ -1,8 +1,8 @@
-"""Outcomes -> results: the journal is asked for what assembly only referred to.
+"""Finishing of outcomes: it reads from the journal what assembly only refers to.
 
-Complete attachments are read and finished, messages that took another's place are compared with it, application
-messages and what belongs in quarantine are fetched. Runs wherever the outcomes are, beside many others of its kind:
-nothing here writes but the content store, and that under names that follow from the attachment.
+It reads and finishes complete attachments, compares repeated messages with the first, and fetches application messages
+and messages for quarantine. Many processes run it at the same time, where the outcomes are. It writes only to the
+content store, under names that follow from the attachment.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -39,21 +39,21 @@ from app.service.quarantine import quarantine_entry
 from app.tables.quality import Increment
 
 AT_ONCE = 16_384
-"""Outcomes whose messages are fetched together, in the journal's order: the more, the fewer batches are looked at
-twice."""
+"""The number of outcomes whose messages are fetched together, in the journal's order. The more, the fewer batches are
+read twice."""
 
 RUNS_AT_ONCE = 200_000
-"""Runs of parts that those outcomes may hold together, some 30 MiB: parts that came in turns have a run each."""
+"""The largest number of part runs that these outcomes hold together, some 30 MiB. Interleaved parts have a run each."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 class Result(NamedTuple):
-    """What the catalog and the tables are told.
+    """The changes for the catalog and the tables.
 
-    `fresh` are part runs, not of what is finished, and all there are where the attachment `has_less` than before;
-    `schema` is that of a finished data set, serialised; `state` is how many bytes are kept of what still waits, where
-    they are counted.
+    `fresh` are part runs of an unfinished attachment, and all of its runs if it `has_less` than before. `schema` is the
+    serialized schema of a finished data set. `state` is the size in bytes of the state kept for unfinished ones, if it
+    is counted.
     """
 
     reached: int
@@ -73,7 +73,7 @@ class Result(NamedTuple):
 
 
 def finish(outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive) -> Iterator[Result]:
-    """The results of outcomes, in no order that matters. `archive` is the journal of `stores`."""
+    """Yield the results of outcomes, in any order. `archive` is the journal of `stores`."""
     waiting: list[Outcome] = []
     runs = 0
     for outcome in outcomes:
@@ -99,7 +99,7 @@ def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) ->
 
 
 class _Whole(NamedTuple):
-    """A complete attachment, its parts, and the packed place of the first of them."""
+    """A complete attachment, its parts, and the packed position of the first of them."""
 
     record: AttachmentRecord
     parts: Parts
@@ -114,21 +114,21 @@ def _whole(outcome: Outcome) -> _Whole | None:
 
 
 def _asked_for(outcome: Outcome) -> Iterator[int]:
-    """The places of single messages that an outcome is about, but for a first part."""
+    """Yield the positions of single messages that an outcome refers to, except a first part."""
     yield from (refusal.position for refusal in outcome.refused)
     yield from (place for pair in outcome.repeated for place in pair if place is not None)
     yield from (place for _, place in outcome.applications)
 
 
 def fetch(archive: JournalArchive, places: Collection[int]) -> dict[int, PhysicalMessage]:
-    """The messages at packed positions, as far as the journal still has them."""
+    """Return the messages at packed positions, without those that are no longer in the journal."""
     found: dict[int, PhysicalMessage] = {}
     for (segment, batch), together in groupby(map(Position.unpack, sorted(places)), lambda place: place[:2]):
         wanted = list(together)
         try:
             record_batch = archive.record_batch(segment, batch)
         except (KeyError, DamagedError):
-            log.warning("messages are no longer in the journal", segment=segment, batch=batch, messages=len(wanted))
+            log.warning("messages_missing", segment=segment, batch=batch, messages=len(wanted), where="journal")
             continue
         rows = [place.row for place in wanted]
         found.update(zip([place.pack() for place in wanted], messages(record_batch, rows), strict=True))
@@ -136,18 +136,18 @@ def fetch(archive: JournalArchive, places: Collection[int]) -> dict[int, Physica
 
 
 class _Fetched(NamedTuple):
-    """Messages that were fetched for many effects together."""
+    """Messages that were fetched together for many effects."""
 
     messages: dict[int, PhysicalMessage]
 
     def message(self, position: int) -> PhysicalMessage | None:
-        """As `app.assembly.interpretation.Messages`."""
+        """Return a message, as `app.assembly.interpretation.Messages` specifies."""
         return self.messages.get(position)
 
     def body(self, position: int) -> bytes | memoryview:
-        """As `app.assembly.interpretation.Messages`."""
+        """Return a body, as `app.assembly.interpretation.Messages` specifies."""
         if (message := self.messages.get(position)) is None:
-            raise DamagedError("it is no longer in the journal")
+            raise DamagedError("the message is no longer in the journal")
         return message.body
 
 
@@ -180,7 +180,7 @@ def with_content(
     stores: Stores,
     first: PhysicalMessage | None = None,
 ) -> Result:
-    """The result with what a complete attachment's content is. Its `first` message may have been read before."""
+    """Return the result with the content of a complete attachment. Its `first` message may have been read before."""
     try:
         finished = read_content(record, parts, stores, first)
     except Spoilt as spoilt:
@@ -204,13 +204,14 @@ def _schema(record: AttachmentRecord, finished: Finished, stores: Stores) -> byt
 
 
 def _rejected(effects: Iterable[Repeated | Refused], messages: _Fetched) -> list[Rejected]:
-    """The messages that effects send to quarantine; what is no longer in the journal counts as the same."""
+    """Return the messages that effects send to quarantine. A message that is no longer in the journal counts as
+    equal."""
     found = (interpret(effect, messages) for effect in effects)
     return [each for each in found if isinstance(each, Rejected)]
 
 
 def _answered(message: MessageRecord, application: int | None, fetched: dict[int, PhysicalMessage]) -> MessageRecord:
-    """The message with its application message, where that has come."""
+    """Return the message with its application message, if that has come."""
     if message.application_body is None:
         return message
     answer = fetched.get(application) if application is not None else None

@@ -1,8 +1,8 @@
-"""The headers of a source, one after the other: header references -> references to what each announces.
+"""The header pass: it turns a source's header references, in order, into references to the headers' content.
 
-What a header may say depends on the headers before it (`app.assembly.headers`), and in which dialect it is read on the
-dialects that its source has used. That is all that assembly needs an order over many attachments for, and there are few
-headers: behind this pass every attachment is assembled by itself.
+A header may depend on the headers before it (`app.assembly.headers`), and its dialect on the dialects that its source
+has used. This is the only step of assembly that needs an order over many attachments, and there are few headers. After
+this pass every attachment is assembled by itself.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,10 +20,10 @@ from app.pipeline.references import Reference, What
 
 
 class Memory(EarlierHeaders, Protocol):
-    """What the headers of one source have said so far, wherever a host keeps it."""
+    """The content of the headers of one source so far, in the storage of a host."""
 
     def dialects(self) -> int | None:
-        """What they have in common, None before the first."""
+        """Return the dialects that they have in common, None before the first."""
 
     def keep_dialects(self, dialects: int) -> None: ...
 
@@ -62,8 +62,8 @@ class Remembered:
 class HeaderPass:
     """Reads the headers of one source in the journal's order.
 
-    `described` tells what the source is configured to mean where a message does not say it, `configured` the dialects
-    it is configured to speak; `most` bounds the attachments of a header.
+    `described` adds the source's configured values to a message that does not contain them. `configured` are the
+    dialects in the source's configuration. `most` is the largest number of attachments of a header.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class HeaderPass:
         self._memory, self._described, self._most, self._configured = memory, described, most, configured
 
     def read(self, position: int, message: PhysicalMessage) -> Iterator[Reference]:
-        """What the header at a packed position announces, or why it is refused."""
+        """Yield references to the content of the header at a packed position, or its refusal."""
         known = self._configured or self._memory.dialects() or dialect.ALL
         try:
             event = read_event(self._described(message), known)
@@ -113,7 +113,7 @@ class HeaderPass:
 
 
 def _instead(position: int, message: PhysicalMessage, effect: Effect) -> Reference:
-    """What becomes of a header that is not accepted."""
+    """Return the reference for a header that is not accepted."""
     if isinstance(effect, Refused):
         return _refused(position, message, effect.code, effect.row, -1, effect.why)
     assert isinstance(effect, Repeated)

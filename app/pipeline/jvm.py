@@ -1,4 +1,4 @@
-"""The Java process behind a Spark session: how it is started, and what of its chatter is passed on."""
+"""The Java process of a Spark session: how it is started, and which of its output is passed on."""
 
 import os
 import re
@@ -26,24 +26,24 @@ _CHATTER = re.compile(
     r"|WARNING: package \S+ not in java\.base"
     r"|Traceback \(most recent call last\):\n(?:  File \"\S*pyspark/daemon\.py\".*\n)+BrokenPipeError: "
 )
-"""What says nothing: the last is how idle Python workers end with their session."""
+"""Output without information. The last pattern is how idle Python workers end with their session."""
 
 
 def started_by_submit() -> bool:
-    """Whether spark-submit has started this process, so that there is a Java process already."""
+    """Tell whether spark-submit has started this process, so that there is a Java process already."""
     return _STARTED_BY_SUBMIT in os.environ
 
 
 def logging_option() -> str:
-    """The option by which Java logs as the gateway does: warnings, to standard error."""
+    """Return the option by which Java logs as the gateway does: warnings, to standard error."""
     return f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
 
 
 def start(conf: Mapping[str, str]) -> "JavaGateway":
-    """The way to the Java process: spark-submit's, that of an earlier session, or a new one that gets these settings
-    and ends with this process.
+    """Return the connection to the Java process: spark-submit's, an earlier session's, or a new one's.
 
-    What a new one says goes to standard error, less what says nothing. Raises OurError where it does not start.
+    A new process gets these settings and ends with this process. Its output goes to standard error, without lines that
+    contain no information. Raises OurError if it does not start.
     """
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
@@ -60,13 +60,13 @@ def start(conf: Mapping[str, str]) -> "JavaGateway":
         return launch_gateway(given, {"stdout": said.write_end, "stderr": said.write_end})
     except PySparkRuntimeError as failed:
         said.close()
-        raise OurError(f"Spark's Java process did not start; it said:\n{said.last()}") from failed
+        raise OurError(f"Spark's Java process did not start. Its last output:\n{said.last()}") from failed
     finally:
         said.close()
 
 
 class _Said:
-    """What the Java process says, line by line, by a thread of its own."""
+    """The output of the Java process, which a thread reads line by line."""
 
     def __init__(self) -> None:
         self._read_end, self.write_end = os.pipe()
@@ -76,13 +76,13 @@ class _Said:
         self._thread.start()
 
     def close(self) -> None:
-        """To be called when the process has its own copy of the write end, or has not started."""
+        """Close the write end, when the Java process has its own copy or has not started."""
         if self._open:
             self._open = False
             os.close(self.write_end)
 
     def last(self) -> str:
-        """The last lines of a process that has ended."""
+        """Return the last lines of a process that has ended."""
         self._thread.join()
         return "".join(self._lines)
 
@@ -95,7 +95,7 @@ class _Said:
 
 
 def sentences(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, those of a Python traceback together."""
+    """Yield the lines, with the lines of a Python traceback joined."""
     held = ""
     for line in lines:
         if not held and not line.startswith("Traceback "):

@@ -1,10 +1,11 @@
 """Assembly with Spark's state: the processors of `transformWithState`.
 
-A row of state is an attachment (`app.pipeline.state`), in one of two places: `open` while something of it is still to
-come, without an end, and `done` for as long as late duplicates are to be known. What is open has a timer, by which it
-is looked at from time to time. The gateway expires attachments, as it knows how long their sources could receive; what
-it says it has let go (`app.service.retention.expiry`) is let go here. No clock of this job lets go of anything, since a
-job that was away for long has not read what came meanwhile.
+A row of state is an attachment (`app.pipeline.state`), in one of two values: `open` while parts of it are still to
+come, without time to live, and `done` for as long as late duplicates are to be recognized. An open attachment has a
+timer that triggers a check from time to time. The gateway expires attachments, because it knows how long their sources
+could receive. It records which ones it has released (`app.service.retention.expiry`), and the processors drop these
+here. No clock of this job drops an attachment, since a job that has not run for long has not read the messages that
+came meanwhile.
 """
 
 from collections.abc import Iterator
@@ -55,7 +56,7 @@ _MILLISECONDS = 1000
 
 
 class AttachmentProcessor(StatefulProcessor):
-    """References by source and key -> outcomes."""
+    """Turns references by source and key into outcomes."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -109,22 +110,22 @@ class AttachmentProcessor(StatefulProcessor):
         return _last_position(held) <= self._let_go.get(source, -1)
 
     def _wake(self, timer_values: Any) -> None:
-        """Looks again after the time in which an attachment may expire."""
+        """Register the timer for the next check, after the time in which an attachment may expire."""
         now = timer_values.getCurrentProcessingTimeInMs()
         self._handle.registerTimer(int(now + self._job.expire_unfinished * _MILLISECONDS) + 1)
 
     def close(self) -> None:
-        """Nothing is held beside Spark's state."""
+        """Do nothing: all state is in Spark."""
 
 
 def _last_position(held: Held) -> int:
-    """Where the last of what is held came from."""
+    """Return the position of the last message of what is held."""
     news = [held.attachment.last_position] if held.attachment else []
     return max([*news, *(message.header_position for message in held.messages)], default=-1)
 
 
 class HeaderProcessor(StatefulProcessor):
-    """Header references by source -> references to what the headers announce."""
+    """Turns header references by source into references to the headers' content."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -145,11 +146,11 @@ class HeaderProcessor(StatefulProcessor):
                 yield Row(**row)
 
     def close(self) -> None:
-        """Nothing is held beside Spark's state."""
+        """Do nothing: all state is in Spark."""
 
 
 class _StateMemory:
-    """A `Memory` in Spark's state. It dares to remember the dialects itself while one batch lasts."""
+    """A `Memory` in Spark's state. It keeps the dialects in an attribute during one batch."""
 
     def __init__(self, dialects: Any, addressed: Any, announced: Any) -> None:
         self._state, self._addressed, self._announced = dialects, addressed, announced

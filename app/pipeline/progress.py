@@ -1,4 +1,4 @@
-"""Bars for what Spark is doing, where somebody looks."""
+"""Progress bars of Spark's stages on a terminal."""
 
 import threading
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ _LOOK_SECONDS = 0.2
 
 @contextmanager
 def progress(spark: "SparkSession", what: str, console: Console | None = None) -> Iterator[None]:
-    """Shows the stages that Spark works on while the block runs, and how many of each one's tasks are done.
+    """Show Spark's active stages and their completed tasks while the block runs.
 
-    They are gone afterwards; where standard error is no terminal there are none.
+    The bars disappear afterwards. There are none if standard error is not a terminal.
     """
     console = console or Console(stderr=True)
     if not console.is_terminal:

@@ -1,8 +1,9 @@
-"""A journal batch -> references: what its physical messages mean to assembly, and where they are; never their bodies.
+"""References: the meaning of a journal batch's physical messages for assembly, and their positions, without bodies.
 
-Sequenced parts of one attachment that lie in consecutive rows with consecutive numbers are one reference: their framing
-finds them in the columns of the whole batch. All other messages (a header, a count, a part of a group, what breaks its
-framing) are read one by one. Of a header there is only its place: headers of a source are read in order, later.
+Sequenced parts of one attachment that lie in consecutive rows with consecutive numbers are one reference. Their framing
+finds them in the columns of the whole batch. All other messages (a header, a count, a part of a group, a message with a
+wrong framing) are read one by one. A header is only referred to by its position: the headers of a source are read
+later, in order.
 """
 
 import pickle
@@ -37,31 +38,31 @@ SCHEMA = pa.schema(
         pa.field("detail", pa.binary(), nullable=False),
     ]
 )
-"""References by column. `key` is the correlid of an attachment or group, or empty; `position` the packed place of the
-first message. `sizes` (int32) and `received_at` (int64, µs) hold a number a message, in the byte order of the machine;
-`first` is the sequence number of the first of them. `detail` is what else there is to say, by `what`, pickled: it is
-read by the same job that wrote it."""
+"""References by column. `key` is the correlid of an attachment or group, or empty. `position` is the packed position of
+the first message. `sizes` (int32) and `received_at` (int64, µs) hold a number for each message, in the machine's byte
+order. `first` is the sequence number of the first of them. `detail` is a pickled object that depends on `what`: the job
+that reads it has written it."""
 
 
 class What(IntEnum):
-    """What a reference refers to, and what its `detail` is."""
+    """The kind of a reference, with the content of its `detail`."""
 
     PARTS = 1
-    """sequenced parts; nothing"""
+    """Sequenced parts; without detail."""
     EVENT = 2
-    """another message of an attachment or group; its event"""
+    """Another message of an attachment or group; its event."""
     HEADER = 3
-    """an attachment header; nothing"""
+    """An attachment header; without detail."""
     REFUSED = 4
-    """a message that means nothing; code, row, byte and why"""
+    """A message without a valid meaning; code, row, byte and reason."""
     ADDRESS = 5
-    """a message that an accepted header begins; its record"""
+    """A message that an accepted header begins; its record."""
     CLAIM = 6
-    """an entry of an accepted header, behind its message's; `app.assembly.headers.Claim`"""
+    """An entry of an accepted header, after its message's; `app.assembly.headers.Claim`."""
     REPEATED = 7
-    """a header that came again; the packed place of the first"""
+    """A repeated header; the packed position of the first."""
     DIALECTS = 8
-    """the dialects that the headers of a source have in common; their mask"""
+    """The dialects that the headers of a source have in common; their mask."""
 
 
 class Reference(NamedTuple):
@@ -81,7 +82,7 @@ class Reference(NamedTuple):
 
 
 def to_batch(references: Sequence[Reference]) -> pa.RecordBatch:
-    """References as rows."""
+    """Return references as rows."""
     columns: dict[str, Sequence[Any]] = (
         dict(zip(Reference._fields, zip(*references, strict=True), strict=True))
         if references
@@ -97,12 +98,12 @@ def to_batch(references: Sequence[Reference]) -> pa.RecordBatch:
 
 
 def from_batch(batch: pa.RecordBatch) -> Iterator[Reference]:
-    """The references of rows."""
+    """Return the references of rows."""
     return map(from_row, zip(*(batch.column(name).to_pylist() for name in SCHEMA.names), strict=True))
 
 
 def from_row(row: Iterable[Any]) -> Reference:
-    """The reference of one row, its values in the order of `SCHEMA`."""
+    """Return the reference of one row, its values in the order of `SCHEMA`."""
     source, key, position, what, first, sizes, received_at, detail = row
     return Reference(
         source,
@@ -120,8 +121,10 @@ def from_row(row: Iterable[Any]) -> Reference:
 
 
 def references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
-    """Return what the messages of a journal batch mean, as rows of `SCHEMA`; `first_position` is the packed place of
-    the first of them."""
+    """Return references to the messages of a journal batch, as rows of `SCHEMA`.
+
+    `first_position` is the packed position of the first message.
+    """
     columns = _columns(batch)
     parts = _parts(batch, first_position, columns)
     others = np.flatnonzero(~_marked(batch, columns.parts)).tolist()
@@ -145,7 +148,7 @@ def _read_rows(batch: pa.RecordBatch, first_position: int, rows: Sequence[int]) 
 
 
 def messages(batch: pa.RecordBatch, rows: Sequence[int]) -> list[PhysicalMessage]:
-    """The messages in these rows of a journal batch; their bodies are views of it."""
+    """Return the messages in these rows of a journal batch; their bodies are views of it."""
     offsets, bodies = _bodies(batch)
     values: dict[str, Sequence[Any]] = {"body": [bodies[offsets[row] : offsets[row + 1]] for row in rows]}
     wanted = pa.array(rows, pa.int64())
@@ -179,7 +182,7 @@ def _read(position: int, message: PhysicalMessage) -> list[Reference]:
 
 
 def _columns(batch: pa.RecordBatch) -> Columns:
-    """Return what each framing finds in the columns of its messages, together and by row."""
+    """Return the columns that each framing finds for its messages, merged by row."""
     names = batch.column("framing").dictionary_encode()
     indices = names.indices.to_numpy()
     found = [
@@ -212,7 +215,7 @@ def _marked(batch: pa.RecordBatch, rows: Numbers) -> npt.NDArray[np.bool_]:
 
 
 def _parts(batch: pa.RecordBatch, first_position: int, columns: Columns) -> pa.RecordBatch:
-    """Return references to sequenced parts, one to each run of them."""
+    """Return references to sequenced parts, one for each run of them."""
     rows, sequences, keys = columns.parts, columns.sequences, np.ascontiguousarray(columns.keys)
     begins = _run_starts(rows, sequences, keys, _numbered_sources(batch)[rows])
     ends = np.append(begins, len(rows))
@@ -235,7 +238,7 @@ def _parts(batch: pa.RecordBatch, first_position: int, columns: Columns) -> pa.R
 
 
 def _run_starts(rows: Numbers, sequences: Numbers, keys: npt.NDArray[np.uint8], sources: Numbers) -> Numbers:
-    """Which parts do not continue the part before them."""
+    """Return the indices of the parts that do not continue the part before them."""
     if not len(rows):
         return np.zeros(0, np.int64)
     halves = keys.view(np.uint64)
@@ -254,7 +257,7 @@ def _numbered_sources(batch: pa.RecordBatch) -> Numbers:
 
 
 def _bodies(batch: pa.RecordBatch) -> tuple[Numbers, memoryview]:
-    """The offsets of the bodies, one more than there are, and the bytes that they count in."""
+    """Return the offsets of the bodies, one more than there are bodies, and the bytes that they refer to."""
     column = batch.column("body")
     _, offsets, data = column.buffers()
     return np.frombuffer(offsets, "<i8", len(column) + 1, 8 * column.offset), memoryview(data or b"")

@@ -1,4 +1,4 @@
-"""What a run has left in the catalog, for people and for programs."""
+"""The state of the catalog after a run, for people and for programs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,16 +17,21 @@ _PAGE = 200
 
 
 class Incomplete(NamedTuple):
-    """An attachment that lacks something: its `missing` ranges of sequence numbers, as far as they are known. Without a
-    header (no kind) or a count (no expected parts) nothing else may be missing of it."""
+    """An attachment that lacks parts: its `missing` ranges of sequence numbers, as far as they are known.
+
+    The ranges may be empty for one without a header (no kind) or without a count (no expected parts).
+    """
 
     record: AttachmentRecord
     missing: list[tuple[int, int]]
 
 
 class Report(NamedTuple):
-    """`states` counts the attachments, `reasons` the entries of quarantine by code; of the incomplete ones at most
-    `MOST_LISTED` are listed, the newest first."""
+    """The report of a run.
+
+    `states` counts the attachments, and `reasons` the entries of quarantine by code. `incomplete` has at most
+    `MOST_LISTED` attachments, the newest first.
+    """
 
     states: dict[str, int]
     incomplete: list[Incomplete]

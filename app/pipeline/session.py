@@ -1,7 +1,7 @@
-"""A Spark session with the settings that the measurements call for (docs/spark.md says why).
+"""A Spark session with settings that follow from measurements (docs/spark.md gives the reasons).
 
-What the user sets wins: an existing session is used as it is, and what spark-submit, spark-defaults.conf or `--conf`
-set is kept. Only what nobody set is chosen here.
+The user's settings take precedence: an existing session is used unchanged, and settings of spark-submit,
+spark-defaults.conf or `--conf` are kept. This module only chooses settings that nobody has set.
 """
 
 import atexit
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ARROW_ROWS = 1024
-"""Rows of an Arrow batch between Java and Python. References go through in half the time that batches of 128 take, and
-three quarters of what Spark's own 10,000 take."""
+"""Rows of an Arrow batch between Java and Python. References take half the time of batches of 128 rows, and three
+quarters of the time of Spark's own 10,000."""
 
 _LOOPBACK = "127.0.0.1"
 _MOST_PARTITIONS = 256
@@ -49,10 +49,10 @@ _CHOSEN_LOCALLY = {
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What a run says of Spark. What it leaves open is spark-submit's, or chosen here.
+    """The Spark settings of a run. The others come from spark-submit, or are chosen here.
 
-    `memory` is the heap of Java in this process's machine ("2g"), `partitions` into how many tasks a shuffle goes,
-    `conf` any of Spark's own settings, which win over all others.
+    `memory` is the heap of Java on this process's machine ("2g"). `partitions` is the number of tasks of a shuffle.
+    `conf` has any of Spark's own settings, which take precedence over all others.
     """
 
     master: str | None = None
@@ -65,15 +65,15 @@ class SparkSettings:
 
     @property
     def local(self) -> bool:
-        """Whether the executors are on this machine, in processes that Spark starts."""
+        """Return whether the executors are on this machine, in processes that Spark starts."""
         master = self.conf.get("spark.master") or self.master or "local"
         return not jvm.started_by_submit() and master.startswith("local")
 
 
 def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
-    """The session that is active, else a new one of this name.
+    """Return the active session, or else a new one with this name.
 
-    Raises OurError where PySpark or a Java that it runs on is missing, and says what to install.
+    Raises OurError, which says what to install, if PySpark or a suitable Java is missing.
     """
     found = active()
     if found is not None:
@@ -97,18 +97,18 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
-    """Settings written as `key=value`. Raises ValueError for one that is not."""
+    """Return settings written as `key=value`. Raises ValueError for any other text."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise ValueError(f"{text!r} is not a setting of the form key=value")
+            raise ValueError(f"{text!r} is not a setting; write key=value")
         found[key.strip()] = value.strip()
     return found
 
 
 def active() -> "SparkSession | None":
-    """The session that is active, if any. Raises OurError where PySpark is missing."""
+    """Return the active session, if any. Raises OurError if PySpark is missing."""
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415
     except ModuleNotFoundError as missing:
@@ -118,7 +118,7 @@ def active() -> "SparkSession | None":
 
 
 def _quieten() -> None:
-    """PySpark logs connections that end, and what it raises as well, with all of Java's stack beside."""
+    """Disable logs of closed connections, and of errors that PySpark also raises, each with a Java stack trace."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415
 
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -127,13 +127,13 @@ def _quieten() -> None:
 
 
 def _prepare_this_machine() -> None:
-    """Python workers run the interpreter that runs this, and all stay on the loopback interface."""
+    """Make Python workers run this interpreter, and all processes use the loopback interface."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
 
 
 def _for_java(settings: SparkSettings, name: str) -> dict[str, str]:
-    """What must be known when Java starts."""
+    """Return the settings that Java needs at its start."""
     conf = {"spark.ui.showConsoleProgress": "false", **_said(settings, name)}
     memory = settings.memory or (_heap() if settings.local else None)
     if memory:
@@ -158,7 +158,7 @@ def _settle(conf: "SparkConf", settings: SparkSettings, name: str) -> None:
 
 
 def _said(settings: SparkSettings, name: str) -> dict[str, str]:
-    """What the user says, and the name, unless spark-submit has given one."""
+    """Return the user's settings, and the name unless spark-submit has given one."""
     said = {} if jvm.started_by_submit() else {"spark.app.name": name}
     if settings.master:
         said["spark.master"] = settings.master
@@ -168,7 +168,8 @@ def _said(settings: SparkSettings, name: str) -> dict[str, str]:
 
 
 def _socket_folder() -> str:
-    """A folder that goes with this process: Spark leaves its sockets behind where tasks or processes were killed."""
+    """Create a folder that is deleted when this process ends. Spark leaves sockets of killed tasks or processes in
+    it."""
     folder = tempfile.mkdtemp(prefix="spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -180,13 +181,13 @@ def _partitions(spark: "SparkSession") -> int:
 
 
 def _heap() -> str:
-    """A quarter of this machine's memory within bounds: what works is in Python, Java moves references."""
+    """Return a quarter of this machine's memory within limits: Python does the work, and Java only moves references."""
     wanted = min(max(_memory() // _HEAP_SHARE, _LEAST_HEAP), _MOST_HEAP)
     return f"{wanted >> 20}m"
 
 
 def _memory() -> int:
-    """Bytes that this process may use: the machine's, or fewer by its control group."""
+    """Return the number of bytes that this process may use: the machine's memory, or its control group's limit."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [Path(limit).read_text() for limit in _CONTROL_GROUP_LIMITS if Path(limit).exists()]
     return min([machine, *(int(limit) for limit in limits if limit.strip().isdecimal())])

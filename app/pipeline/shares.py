@@ -1,4 +1,4 @@
-"""Which sealed journal segments a job reads, and in which shares."""
+"""The sealed journal segments that a job reads, divided into shares for tasks."""
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -16,11 +16,13 @@ from app.ports import JournalArchive, Segment
 class SourceOptions(BaseModel):
     """Options of every source, as text. Sizes are bytes, or have a unit: `64MiB`.
 
-    `path` is a folder or URL of sealed segments; `archive` names the adapter that reads it, `cache` the folder and
-    `cache_bytes` the size of its cache of segments from an object store. `partition_bytes` is what one task reads.
+    `path` is a folder or URL of sealed segments. `archive` names the adapter that reads it. `cache` is the folder and
+    `cache_bytes` the size of its cache of segments from an object store. `partition_bytes` is the size that one task
+    reads.
+
     A trigger takes at most `max_bytes_per_trigger` and `max_segments_per_trigger`, but at least one segment. Segments
-    up to `starting_after_segment` are left out; a batch ends with `last_segment`, where that is given, and no trigger
-    takes segments up to `break_after_segment` together with later ones.
+    up to `starting_after_segment` are skipped. A batch ends with `last_segment`, if it is given. No trigger takes
+    segments up to `break_after_segment` together with later ones.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,13 +45,13 @@ class SourceOptions(BaseModel):
         return plugins.archive(self.archive)(self.path, cache, **size)
 
     def has(self, segment: Segment) -> bool:
-        """Whether a batch reads it."""
+        """Tell whether a batch reads the segment."""
         is_late = self.last_segment is not None and segment.number > self.last_segment
         return segment.number > self.starting_after_segment and not is_late
 
     @property
     def is_local(self) -> bool:
-        """Whether segments are read where they lie."""
+        """Return whether segments are read in place."""
         return "://" not in self.path or self.path.startswith("file:")
 
 
@@ -61,7 +63,7 @@ class Piece(NamedTuple):
     end: int
 
     def batches(self, sizes: Sequence[int]) -> list[int]:
-        """Their numbers, of a segment with batches of these sizes."""
+        """Return the numbers of these batches, in a segment with batches of these sizes."""
         starts = accumulate(sizes, initial=0)
         return [
             number for number, start in zip(range(len(sizes)), starts, strict=False) if self.begin <= start < self.end
@@ -69,7 +71,7 @@ class Piece(NamedTuple):
 
 
 class Share(InputPartition):
-    """What one task reads, in order."""
+    """The pieces that one task reads, in order."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
         super().__init__(tuple(pieces))
@@ -81,7 +83,7 @@ class Share(InputPartition):
 
 
 def shares(segments: Iterable[Segment], partition_bytes: int, *, cut: bool) -> list[Share]:
-    """The work in even shares of at most so many bytes, in order; without `cut`, of whole segments."""
+    """Return even shares of at most `partition_bytes`, in order. Without `cut`, a share has only whole segments."""
     sizes = {segment.number: max(segment.size, 1) for segment in segments}
     total = sum(sizes.values())
     most = ceil(total / ceil(total / partition_bytes)) if total else 0
@@ -102,8 +104,8 @@ def shares(segments: Iterable[Segment], partition_bytes: int, *, cut: bool) -> l
 
 
 def admitted(coming: Iterable[Segment], most_bytes: int, most_segments: int | None) -> int | None:
-    """The number of the last segment that fits into one trigger, of those behind its start: the first always fits.
-    None when there is none."""
+    """Return the number of the last segment that fits into one trigger; None without segments. The first always
+    fits."""
     last, taken = None, 0
     for count, segment in enumerate(coming):
         taken += segment.size

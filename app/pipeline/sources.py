@@ -1,15 +1,14 @@
 """Sealed journal segments as data sources of Spark, for batch jobs and for streams.
 
-`attachment_journal` gives the physical messages with their columns, packed position and size, and their bodies only
-when the option `bodies` asks for them. `attachment_references` gives what they mean to assembly
-(`app.pipeline.references`). A new source is a `SegmentSource` that says what a record batch becomes.
+`attachment_journal` returns the physical messages with their columns, packed position and size, and their bodies only
+with the option `bodies`. `attachment_references` returns the meaning of the messages for assembly
+(`app.pipeline.references`). A new source is a `SegmentSource` that defines how a record batch becomes rows.
 
-- A share of the work is some pieces of segments, cut by bytes without looking into the files: a piece is the record
-  batches that begin in its range. Segments of an object store are never cut, since whoever reads of one fetches it
-  whole.
-- A stream's offset `{"segment": n}` says that the segments up to and including number n were taken. Numbers that are
-  not there were retired. One that goes between planning and reading fails the job.
-- Spark has no column pruning for such sources. Who wants few columns names them: `.schema("position long, ...")`.
+- A share of the work is some pieces of segments, divided by bytes without reading the files. A piece has the record
+  batches that begin in its range. Segments of an object store are never divided, since a reader fetches whole ones.
+- A stream's offset `{"segment": n}` means that the segments up to number n have been read. Missing numbers are retired
+  segments. A segment that is deleted between planning and reading fails the job.
+- Spark has no column pruning for such sources. Name the columns to read few of them: `.schema("position long, ...")`.
 - Filters on `source` are pushed down.
 """
 
@@ -55,10 +54,10 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 BATCH_BYTES = 16 << 20
-"""A record batch for Spark that is larger is halved: both sides hold whole batches in memory."""
+"""The size above which a record batch for Spark is halved: both sides hold whole batches in memory."""
 
 Rows = Callable[[pa.RecordBatch, int], pa.RecordBatch]
-"""What the rows of a journal's record batch become; the number is the packed position of the first of them."""
+"""A function that converts a journal's record batch to rows. The number is the packed position of its first row."""
 
 Offset = dict[str, int]
 
@@ -67,7 +66,7 @@ _FOR_SPARK = {pa.uint32(): pa.int64(), pa.large_binary(): pa.binary()}
 
 
 class JournalOptions(SourceOptions):
-    """`bodies` says whether there is a column of them."""
+    """Options with `bodies`, which says whether there is a column of bodies."""
 
     bodies: bool = False
 
@@ -76,21 +75,21 @@ class JournalOptions(SourceOptions):
 
 
 class SegmentSource(DataSource):
-    """A data source over segments; `columns` and `rows` say of what."""
+    """A data source over segments. `columns` and `rows` define its rows."""
 
     options_model: ClassVar[type[SourceOptions]] = SourceOptions
 
     @abstractmethod
     def columns(self) -> pa.Schema:
-        """What `rows` makes."""
+        """Return the schema of the batches that `rows` makes."""
 
     @abstractmethod
     def rows(self) -> Rows:
-        """Called once a task, where it runs."""
+        """Return the conversion of record batches. It is called once for each task, in the worker."""
 
     @property
     def checked(self) -> SourceOptions:
-        """The options. Raises ValidationError."""
+        """Return the options. Raises ValidationError."""
         return self.options_model.model_validate(dict(self.options))
 
     def schema(self) -> StructType:
@@ -104,7 +103,7 @@ class SegmentSource(DataSource):
         return StreamReader(self, schema)
 
     def read(self, share: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
-        """The rows of a share with the columns of `schema`, as Spark takes them. Raises OurError."""
+        """Yield the rows of a share with the columns of `schema`, in Spark's types. Raises OurError."""
         at_task_start()
         rows = self.rows()
         wanted = to_arrow_schema(schema, timezone="UTC")
@@ -112,7 +111,7 @@ class SegmentSource(DataSource):
             yield from map(partial(_cast, wanted), _pieces(rows(batch, first).select(wanted.names)))
 
     def _record_batches(self, share: InputPartition) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """With the packed position of each one's first row."""
+        """Yield the record batches of a share, each with the packed position of its first row."""
         options = self.checked
         archive = options.open()
         for piece in share.pieces if isinstance(share, Share) else ():
@@ -130,7 +129,7 @@ class SegmentSource(DataSource):
 
 
 class BatchReader(DataSourceReader):
-    """All segments that there are."""
+    """Reads all present segments."""
 
     def __init__(self, source: SegmentSource, schema: StructType) -> None:
         self._source, self._schema = source, schema
@@ -162,7 +161,7 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Segments as they are sealed."""
+    """Reads segments as they are sealed."""
 
     def __init__(self, source: SegmentSource, schema: StructType) -> None:
         self._source, self._schema = source, schema
@@ -209,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch in pieces that are small enough for Spark."""
+    """Yield a batch in pieces that are small enough for Spark."""
     if batch.nbytes <= BATCH_BYTES or len(batch) < 2:
         yield batch
     else:
@@ -219,7 +218,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _cast(wanted: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Only offsets of bodies are copied, never bodies."""
+    """Cast a batch to Spark's types. This copies only the offsets of bodies, never the bodies."""
     return batch.cast(wanted)
 
 
@@ -264,7 +263,7 @@ def _messages(columns: pa.Schema, batch: pa.RecordBatch, first_position: int) ->
 
 
 class ReferenceOptions(SourceOptions):
-    """`only` leaves out all but attachment headers, or those."""
+    """Options with `only`, which selects attachment headers or all other messages."""
 
     only: Literal["all", "headers", "others"] = "all"
 
@@ -273,7 +272,7 @@ _REFERENCES: Mapping[str, Rows] = {"all": references, "headers": header_referenc
 
 
 class ReferenceSource(SegmentSource):
-    """What physical messages mean to assembly, and where they are."""
+    """References: the meaning of physical messages for assembly, and their positions."""
 
     options_model = ReferenceOptions
 
@@ -294,7 +293,7 @@ _registered: WeakSet["SparkSession"] = WeakSet()
 
 
 def register(spark: "SparkSession") -> None:
-    """Makes both sources known to a session, and lets it push filters down to them."""
+    """Register both sources in a session, and enable the push-down of filters."""
     if spark in _registered:
         return
     spark.conf.set(_FILTER_PUSH_DOWN, "true")

@@ -1,9 +1,9 @@
-"""What is kept of an attachment between two micro-batches, as one small row: never its bytes.
+"""The state of an attachment between two micro-batches, as one small row without bodies.
 
-The attachment and its message are JSON objects of the fields that are not at their defaults, so that people and other
-versions of this program can read them. The runs of its parts are differences from run to run, compressed: parts that
-come in turns with those of other senders have a run each, but one like the other. So an attachment's state hardly grows
-with the attachment.
+The attachment and its message are JSON objects of the fields with values other than the default, so that people and
+other versions of this program can read them. The runs of its parts are compressed differences from run to run. Parts
+that are interleaved with those of other senders have a run each, but the runs are alike. So an attachment's state
+hardly grows with the attachment.
 """
 
 import zlib
@@ -38,9 +38,9 @@ _READ: Mapping[str, Any] = {
 
 
 class Row(NamedTuple):
-    """The columns of state: two JSON texts, empty for nothing, and the runs.
+    """The columns of state: two JSON texts, empty if absent, and the runs.
 
-    `message` is a list where several messages are under one key.
+    `message` is a list if several messages are under one key.
     """
 
     attachment: str = ""
@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the size in bytes."""
         return len(self.attachment.encode()) + len(self.runs) + len(self.message.encode())
 
 
@@ -82,7 +82,7 @@ def _several(text: str) -> list[dict[str, Any]]:
 
 
 def pack_runs(runs: Iterable[PartRun]) -> bytes:
-    """Runs as differences of sequence number, length and position, compressed; nothing for none."""
+    """Return runs as compressed differences of sequence number, length and position; no bytes without runs."""
     triplets = np.array(list(runs), np.int64).reshape(-1, 3)
     if not len(triplets):
         return b""

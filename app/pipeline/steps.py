@@ -1,6 +1,6 @@
-"""The steps of a job as Spark runs them: iterators of Arrow batches in and out, for `mapInArrow`.
+"""The steps of a job for Spark: functions from Arrow batches to Arrow batches, for `mapInArrow`.
 
-Nothing of Spark is in here; a step is given the job and opens what it needs in the worker.
+They do not depend on Spark. A step gets the job and opens what it needs in the worker.
 """
 
 import pickle
@@ -21,21 +21,21 @@ from app.pipeline.job import Job, Opened, open_job
 from app.pipeline.references import Reference, from_batch, to_batch
 
 HEADERS_AT_ONCE = 1024
-"""Headers whose messages are fetched together."""
+"""The number of headers whose messages are fetched together."""
 
 RESULTS_A_ROW = 64
-"""Results that travel to the driver together."""
+"""The number of results that go to the driver together."""
 
 OUTCOMES = pa.schema([pa.field("outcome", pa.binary(), nullable=False)])
 RESULTS = pa.schema([pa.field("results", pa.binary(), nullable=False)])
-"""One column of pickled `Outcome` and of pickled lists of `Result`: they are read by the same job that wrote them. The
-lists are compressed: the driver holds all of them, and Spark gives it no more than `spark.driver.maxResultSize`."""
+"""One column of a pickled `Outcome`, or of pickled lists of `Result`: the job that reads them has written them. The
+lists are compressed, because the driver holds all of them and Spark limits it to `spark.driver.maxResultSize`."""
 
 Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def headers(job: Job) -> Step:
-    """Header references, sorted by source and position -> references to what the headers announce."""
+    """Return the step from header references, sorted by source and position, to references to the headers' content."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         opened = open_job(job)
@@ -51,8 +51,11 @@ def headers(job: Job) -> Step:
 def read_headers(
     job: Job, opened: Opened, source: str, positions: Iterable[int], memory: Memory
 ) -> Iterator[Reference]:
-    """What the headers of a source at these packed positions, which ascend, announce. Raises OurError when one of them
-    is no longer in the journal: what is put together without it would never be known for what it is."""
+    """Yield references to the content of a source's headers at these packed positions, which ascend.
+
+    Raises OurError when a header is no longer in the journal: without it, attachments would be assembled wrongly and
+    the fault would stay unknown.
+    """
     header_pass = HeaderPass(memory, opened.stores.described, job.limits.attachments, job.configured_dialects(source))
     coming = iter(positions)
     while some := list(islice(coming, HEADERS_AT_ONCE)):
@@ -64,7 +67,8 @@ def read_headers(
 
 
 def assemble_all(job: Job, known: int | None = None) -> Step:
-    """All references there are, sorted by source and key -> results, of what lies behind the packed place `known`."""
+    """Return the step from all references, sorted by source and key, to results of those after the packed position
+    `known`."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         opened = open_job(job)
@@ -77,7 +81,7 @@ def assemble_all(job: Job, known: int | None = None) -> Step:
 
 
 def finish_all(job: Job) -> Step:
-    """Outcomes -> results."""
+    """Return the step from outcomes to results."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         outcomes = (unpack(outcome) for batch in batches for outcome in batch.column("outcome").to_pylist())
@@ -87,7 +91,7 @@ def finish_all(job: Job) -> Step:
 
 
 def results_of(table: pa.Table) -> list[Result]:
-    """The results that came to the driver."""
+    """Return the results that came to the driver."""
     return [result for row in table.column("results") for result in unpack(zlib.decompress(row.as_buffer()))]
 
 

@@ -1,14 +1,14 @@
-"""The journal as it grows: micro-batches of sealed segments -> attachments, the catalog and tables.
+"""Stream processing of a growing journal: micro-batches of sealed segments become attachments and rows of tables.
 
     references --+-- headers --> by source: HeaderProcessor --+
                  |                                            +--> by attachment: AttachmentProcessor --> outcomes
                  +-- all others ------------------------------+
-    outcomes --> finished where they are --> results --> this process commits them
+    outcomes --> finished in Spark's workers --> results --> committed by this process
 
-Spark's checkpoint remembers which segments a micro-batch has, and the state before it. A driver that is killed does its
-last micro-batch again, over the same segments and from the same state, and `app.pipeline.commit` knows it again. Where
-the checkpoint is new and the catalog is not, the journal is read from its beginning: up to where the catalog is that
-makes state and nothing else, and no micro-batch reaches beyond from before.
+Spark's checkpoint contains the segments of each micro-batch, and the state before it. A driver that was killed repeats
+its last micro-batch, with the same segments and the same state, and `app.pipeline.commit` recognizes it. With a new
+checkpoint and an older catalog, the journal is read from its beginning. Up to the catalog's progress this only builds
+state. No micro-batch has both segments up to that progress and segments after it.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ from app.pipeline.workers import in_task
 from app.ports import Catalog, Clock
 
 Watch = Callable[[int, Sequence[Result], Committed], None]
-"""Is told of every micro-batch: its number, and what it came to."""
+"""A function that is called for every micro-batch with its number, its results and its outcome."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -47,8 +47,11 @@ def start(
     every: float | None,
     watch: Watch = lambda _number, _results, _committed: None,
 ) -> StreamingQuery:
-    """Begins, or goes on where the checkpoint says. A micro-batch takes at most so many bytes of journal; a new one
-    begins `every` so many seconds, or with None until all that is sealed now is done."""
+    """Start the stream, or continue from the checkpoint.
+
+    A micro-batch takes at most `bytes_per_trigger` bytes of journal. A new one begins every `every` seconds. With None,
+    the stream ends with the segments that are sealed now.
+    """
     committer = Committer(open_job(job), catalog, clock, table_writer(spark, job))
     results_in_spark = from_arrow_schema(steps.RESULTS)
 
@@ -56,7 +59,7 @@ def start(
         results = steps.results_of(outcomes.mapInArrow(in_task(steps.finish_all(job)), results_in_spark).toArrow())
         committed = committer.commit(results)
         if committed is not None:
-            log.info("micro-batch committed", batch=number, **_told(committed, results))
+            log.info("batch_committed", batch=number, **_told(committed, results))
             watch(number, results, committed)
 
     writer = (
@@ -71,8 +74,10 @@ def start(
 
 
 def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int | None = None) -> DataFrame:
-    """The stream of outcomes, in rows of `steps.OUTCOMES`; those up to the packed position `known` are in micro-batches
-    of their own."""
+    """Return the stream of outcomes, in rows of `steps.OUTCOMES`.
+
+    Outcomes up to the packed position `known` are in separate micro-batches.
+    """
     register(spark)
     references = (
         spark.readStream.format("attachment_references")

@@ -1,4 +1,4 @@
-"""What Python workers of Spark do once, at their first task."""
+"""Initialization of Spark's Python workers, at their first task."""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -11,7 +11,7 @@ from app.service.threads import collect_seldom
 
 
 def in_task(step: Step) -> Step:
-    """A step as tasks run it."""
+    """Return a step with the initialization that a task needs."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         at_task_start()
@@ -21,13 +21,16 @@ def in_task(step: Step) -> Step:
 
 
 def at_task_start() -> None:
-    """To be called by what runs in a task; elsewhere it does nothing."""
+    """Initialize the worker in a task; do nothing elsewhere."""
     if TaskContext.get() is not None:
         _keep_modules()
 
 
 @cache
 def _keep_modules() -> None:
-    """Spark has garbage collected behind every task. With all that is imported here each time took 45 ms of a core,
-    more than reading 64 MiB of a journal; what is frozen is not looked at."""
+    """Exclude all imported modules from garbage collection.
+
+    Spark collects garbage after every task. With all imported modules this took 45 ms of a core each time, more than
+    reading 64 MiB of a journal.
+    """
     collect_seldom()

@@ -82,7 +82,7 @@ def test_a_copied_journal_goes_on_with_another_epoch_and_higher_numbers(tmp_path
     (position,) = again.append(messages_of([1]))
     assert position.segment == 50
     again.close()
-    with pytest.raises(OurError, match="is that of the journal"):
+    with pytest.raises(OurError, match="belongs to the journal"):
         ArrowJournal.begin(tmp_path / "two", JournalIdentity("f" * 32, 1), 1)
 
 

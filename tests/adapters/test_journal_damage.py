@@ -488,7 +488,7 @@ class TestNumbers:
             journal.reserve(20)
         with closing(ArrowJournal(tmp_path)) as journal:
             assert journal.append(messages_of([1]))[0] == Position(21, 0, 0)
-            with pytest.raises(ValueError, match="no number of a segment"):
+            with pytest.raises(ValueError, match="not a segment number"):
                 journal.reserve(1 << 31)
 
     def test_the_end_outlives_what_was_retired(self, tmp_path: Path) -> None:

@@ -116,5 +116,5 @@ def test_an_object_where_a_folder_is_needed_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["http://host/x", "ftp://host/x", "file://host/x", "nonsense://x"])
 def test_refuses_other_urls(url: str) -> None:
-    with pytest.raises(ValueError, match="expected a path, or a URL with"):
+    with pytest.raises(ValueError, match="give a path, or a URL with"):
         ObjectStore(url)

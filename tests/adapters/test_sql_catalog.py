@@ -339,7 +339,7 @@ class TestSqlite(SqlCatalogContract):
 
         engine = catalog._database._readers
         event.listen(engine, "before_cursor_execute", fails)
-        with pytest.raises(CatalogError, match=r"cannot be read or written \(disk I/O error\): check the disk"):
+        with pytest.raises(CatalogError, match=r"cannot be read or written \(disk I/O error\): check its disk"):
             catalog.progress()
 
     def test_needs_a_file(self) -> None:

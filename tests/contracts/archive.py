@@ -166,6 +166,6 @@ class ArchiveContract:
         whole = archived.journal.segments()[0].size
         for number, data in enumerate((b"", b"PAR1", bytes(8192)), 7):
             archived.put(number, data)
-            with pytest.raises(OurError, match=rf"000000000{number}\.arrows is no segment of a journal: "):
+            with pytest.raises(OurError, match=rf"000000000{number}\.arrows is not a journal segment: "):
                 archive.batch_sizes(number)
         assert archive.segments()[0].size == whole

@@ -9,7 +9,7 @@ from app.model.errors import OurError
 
 
 def configuration(connection: Connection) -> Config:
-    """Alembic's configuration for this connection."""
+    """Return Alembic's configuration for this connection."""
     config = Config()
     config.set_main_option("script_location", "adapters.sql_catalog:migrations")
     config.set_main_option("file_template", "r%%(rev)s_%%(slug)s")
@@ -18,7 +18,8 @@ def configuration(connection: Connection) -> Config:
 
 
 def upgrade(connection: Connection) -> None:
-    """Brings the schema to its newest revision, in the caller's transaction. Raises OurError when it is newer still."""
+    """Migrate the schema to its newest revision, in the caller's transaction. Raises OurError when it is newer than
+    this program."""
     try:
         command.upgrade(configuration(connection), "head")
     except CommandError as error:

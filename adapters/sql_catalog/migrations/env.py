@@ -1,4 +1,4 @@
-"""Run by Alembic for each of its commands."""
+"""Alembic's environment, run for each of its commands."""
 
 from alembic import context
 from sqlalchemy import Connection, text
@@ -10,7 +10,7 @@ _UPGRADING = 0x6361_7461_6C6F_6773
 
 def _migrate(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
-        # Two gateways that start at once must not both create the tables; SQLite's writers wait for each other anyway.
+        # Two gateways that start at once must not both create the tables. SQLite's writers wait for each other anyway.
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADING})
     context.configure(connection=connection, target_metadata=metadata, render_as_batch=True, transactional_ddl=True)
     with context.begin_transaction():

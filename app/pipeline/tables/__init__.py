@@ -1,7 +1,7 @@
-"""Tables of all data sets, of all files, and of what receiving was like. No Spark in it.
+"""Tables of all data sets, of all files, and of the quality of reception. They do not depend on Spark.
 
-The driver plans, any process writes, the driver commits; `application` names the pipeline, `transaction` is the number
-of the batch, which grows, and with which all of it happens once:
+The driver plans, any process writes, and the driver commits. `application` names the pipeline. `transaction` is the
+number of the batch; it grows, and a table takes each transaction only once:
 
     plans = plan(tables, data_sets, application, transaction)
     written = [write(task, tables, content) for each in plans for task in each.tasks]
@@ -9,8 +9,8 @@ of the batch, which grows, and with which all of it happens once:
     append(tables, FILES, file_rows(files), application, transaction)
     append(tables, QUALITY, quality_rows(increments), application, transaction)
 
-Tasks are plain data that can be pickled.
-`file_rows` takes pairs of an `AttachmentRecord` and what `Finished` it; `summed(tables.rows(QUALITY))` reads quality.
+Tasks are plain data that can be pickled. `file_rows` takes pairs of an `AttachmentRecord` and its `Finished`;
+`summed(tables.rows(QUALITY))` reads the quality.
 """
 
 from app.pipeline.tables.building import (

@@ -1,6 +1,6 @@
-"""Data sets -> tables: planned in one place, written in many, committed in one.
+"""Building of tables from data sets: one process plans and commits, many write.
 
-A plan skips the tables that have reached its transaction, so that one that was broken off half-way is only finished.
+A plan skips the tables that have reached its transaction, so that an interrupted transaction is only completed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,16 +15,20 @@ from app.ports import ContentStore, TableFile, TableStore
 from app.service.content.access import opened
 
 TASK_BYTES = 128 << 20
-"""The stored data sets that one task reads, and one file holds. A longer one is a task by itself."""
+"""The size of the stored data sets that one task reads and writes to one file. A larger data set is a task by
+itself."""
 TASK_DATA_SETS = 1000
 ROWS_A_BATCH = 16_384
 CELLS_A_BATCH = 4 << 20
-"""Tables may have more columns than memory has room for at so many rows."""
+"""The limit of cells in a batch. Tables with many columns have fewer rows in it, to bound the memory."""
 
 
 class DataSet(NamedTuple):
-    """A finished data set attachment: the names its sender gave it, and the stored object, its size and its schema.
-    `received_at` is when its first message was received (µs)."""
+    """A finished data set attachment: the names that its sender gave it, and the stored object, its size and its
+    schema.
+
+    `received_at` is when its first message was received (µs).
+    """
 
     attachment: str
     message: str | None
@@ -38,7 +42,7 @@ class DataSet(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A data set in a task: what the fixed columns say, its object, and which of the task's mappings it has."""
+    """A data set in a task: the values of the fixed columns, its object, and the number of its mapping in the task."""
 
     attachment: str
     message: str | None
@@ -49,7 +53,7 @@ class Part(NamedTuple):
 
 
 class TableTask(NamedTuple):
-    """The data sets that make one file of a table. `schema` is the table's, in the form of Arrow IPC."""
+    """The data sets that go to one file of a table. `schema` is the table's, in the form of Arrow IPC."""
 
     table: str
     schema: bytes
@@ -58,7 +62,7 @@ class TableTask(NamedTuple):
 
 
 class TablePlan(NamedTuple):
-    """What a transaction does to one table."""
+    """The part of a transaction that changes one table."""
 
     table: str
     schema: bytes
@@ -67,14 +71,14 @@ class TablePlan(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a task has written, which no reader sees yet."""
+    """A file that a task has written, which no reader sees yet."""
 
     table: str
     file: TableFile
 
 
 class Committed(NamedTuple):
-    """A table that a transaction has changed, by how many rows, and what is doubtful about it, for people."""
+    """A table that a transaction has changed, the number of rows, and warnings for people."""
 
     table: str
     rows: int
@@ -82,7 +86,7 @@ class Committed(NamedTuple):
 
 
 def plan(tables: TableStore, data_sets: Iterable[DataSet], application: str, transaction: int) -> list[TablePlan]:
-    """What has to be done so that the tables hold these data sets, by table."""
+    """Return the plans, by table, that add these data sets to the tables."""
     by_table: dict[str, list[DataSet]] = {}
     for each in data_sets:
         by_table.setdefault(table_name(each.library, each.member), []).append(each)
@@ -94,7 +98,7 @@ def plan(tables: TableStore, data_sets: Iterable[DataSet], application: str, tra
 
 
 def write(task: TableTask, tables: TableStore, content: ContentStore) -> Written:
-    """Does a task, in any process. Holds a row group in memory, however large the data sets are."""
+    """Run a task, in any process. It holds one row group in memory, however large the data sets are."""
     schema = _schema(task.schema)
     return Written(task.table, tables.write(task.table, schema, _batches(task, schema, content)))
 
@@ -102,8 +106,8 @@ def write(task: TableTask, tables: TableStore, content: ContentStore) -> Written
 def commit(
     plans: Iterable[TablePlan], written: Iterable[Written], tables: TableStore, application: str, transaction: int
 ) -> list[Committed]:
-    """Makes what the tasks have written visible, table by table. Gives the tables that had not reached the
-    transaction."""
+    """Make the files of the tasks visible, table by table. Return the tables that had not reached the transaction
+    before."""
     files: dict[str, list[TableFile]] = {}
     for each in written:
         if each.file.rows:
@@ -117,8 +121,10 @@ def commit(
 
 
 def append(tables: TableStore, table: str, rows: pa.Table, application: str, transaction: int) -> Committed | None:
-    """Adds rows to a table of the pipeline's own, in one step; None, and nothing is done, when there are none, or when
-    the table has reached the transaction."""
+    """Add rows to a table of the pipeline's own, in one step.
+
+    Return None, and change nothing, if there are no rows, or if the table has reached the transaction.
+    """
     if not rows.num_rows or _has_reached(tables, table, application, transaction):
         return None
     file = tables.write(table, rows.schema, rows.to_batches())
@@ -177,7 +183,7 @@ def _batches(task: TableTask, schema: pa.Schema, content: ContentStore) -> Itera
 
 def _stored(file: object, rows_a_batch: int) -> Iterator[pa.RecordBatch]:
     parquet = pq.ParquetFile(file)
-    for group in range(parquet.num_row_groups):  # one by one, or a batch would hold as many as it takes to fill it
+    for group in range(parquet.num_row_groups):  # one by one: a batch could otherwise span any number of row groups
         yield from parquet.iter_batches(rows_a_batch, [group], use_threads=False)
 
 
@@ -199,7 +205,7 @@ def _in_table(
 
 
 def _as(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Values in the type of their column in the table: times of a day may have become durations."""
+    """Return values in the type of their column in the table: times of day may have become durations."""
     return array if array.type == data_type else array.view(pa.int64()).view(data_type)
 
 

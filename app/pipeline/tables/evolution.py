@@ -1,20 +1,20 @@
-"""How a table's columns follow from the data sets that are appended to it. Nothing here reads or writes.
+"""Schema evolution: how a table's columns follow from the data sets appended to it, without any input or output.
 
-A table begins with the columns of `FIXED`. Behind them a column is added for each new variable (SAS ignores the case
-of names) and each new side column, and never goes again. One variable may have several columns: as soon as data sets
-give it values of another type than before, those go to a column of their own that is named with the type
-(`VALUE__text`), and that is a warning. Times of a day and durations are one type, as a duration holds both exactly: the
-column becomes a duration when the first one comes. A variable with the name of a fixed column has it as
-`SOURCE__variable`, and characters that tables do not allow in the name of a column become `_`.
+A table begins with the columns of `FIXED`. A column is added after them for each new variable (SAS ignores the case of
+names) and each new side column, and is never removed. A variable may have several columns: when data sets have values
+of another type than before, these get a column that is named with the type (`VALUE__text`), and a warning. Times of day
+and durations are one type, since a duration holds both exactly: the column becomes a duration with the first one. A
+variable with the name of a fixed column is named `SOURCE__variable`. Characters that tables do not allow in a column
+name become `_`.
 
-Which column belongs to which variable is kept in the fields' metadata, so that no name is ever taken apart:
+The fields' metadata say which column belongs to which variable, so that names are never parsed:
 
 - `table.variable`: the variable, by its case-folded column name in data sets;
 - `table.warning`: why the column is not named like its variable;
-- `table.former_labels`, `table.former_formats`: JSON, other ones that data sets gave it.
+- `table.former_labels`, `table.former_formats`: earlier labels and formats in data sets, as JSON.
 
-Label, format and informat are those of the newest data set that has any, the length is the longest there was. The data
-sets of one call are taken in order, so the same ones in the same order always give the same table.
+Label, format and informat are those of the newest data set that has any; the length is the longest so far. The data
+sets of one call are processed in order, so the same data sets in the same order always give the same table.
 """
 
 import json
@@ -36,14 +36,14 @@ FIXED = pa.schema(
         pa.field("row", pa.int64()),
     ]
 )
-"""What stands before the variables: identifiers, the source's name, when the attachment was received, and the number of
-the observation, from 1."""
+"""The columns before the variables: identifiers, the source's name, the time when the attachment was received, and the
+number of the observation, from 1."""
 
 MOST_COLUMNS = 100_000
-"""More than a data set can have. What is beyond them stays with the data sets alone."""
+"""More than a data set can have. Columns beyond this number are only in the stored data sets."""
 
 MOST_FORMER = 10
-"""Former labels of a column that are kept, and formats: the newest ones."""
+"""The number of former labels, and of former formats, that are kept for a column: the newest ones."""
 
 _FORMER = {"sas.label": FORMER_LABELS, "sas.format": FORMER_FORMATS}
 _NEWEST = ("sas.label", "sas.format", "sas.informat", "sas.kind")
@@ -60,7 +60,7 @@ _WORDS = {
 }
 _KINDS = tuple(dict.fromkeys(_WORDS.values()))
 _REFUSED = frozenset(" ,;{}()=\x7f") | frozenset(map(chr, range(32)))
-"""Characters that some readers of tables do not allow in the name of a column."""
+"""Characters that some readers of tables do not allow in a column name."""
 
 
 class Source(NamedTuple):
@@ -74,7 +74,7 @@ Mapping = tuple[Source, ...]
 
 
 class Evolution(NamedTuple):
-    """A table's new schema; of each data set, where its columns go; and what is new and doubtful, for people."""
+    """A table's new schema, the mapping of each data set's columns, and warnings about new columns, for people."""
 
     schema: pa.Schema
     mappings: list[Mapping]
@@ -82,7 +82,8 @@ class Evolution(NamedTuple):
 
 
 def evolve(current: pa.Schema | None, data_sets: Sequence[pa.Schema]) -> Evolution:
-    """The schema of a table (None: there is none yet) when these data sets, oldest first, have been appended."""
+    """Return the schema of a table (None: it does not exist yet) after these data sets, oldest first, have been
+    appended."""
     columns = _Columns(FIXED if current is None else current)
     keys = [schema.serialize().to_pybytes() for schema in data_sets]
     before = None
@@ -102,7 +103,7 @@ class _Column:
 
 
 class _Columns:
-    """A table's columns, while data sets are taken."""
+    """A table's columns, to which data sets are added."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.warnings: list[str] = []
@@ -117,7 +118,7 @@ class _Columns:
         }
 
     def take(self, schema: pa.Schema) -> None:
-        """Makes room for the columns of a data set."""
+        """Add the columns of a data set."""
         left_out = 0
         for field in schema:
             column = self._place(schema, field)
@@ -131,7 +132,7 @@ class _Columns:
         self._said |= {key: said[key] for key in _OF_TABLE if said.get(key)}
 
     def mapping(self, schema: pa.Schema) -> Mapping:
-        """Where the columns of a data set that has been taken go."""
+        """Return the mapping of the columns of a data set that has been added."""
         places = ((field.name, self._place(schema, field)) for field in schema)
         return tuple(Source(name, column.name) for name, column in places if column is not None)
 
@@ -140,7 +141,7 @@ class _Columns:
         return pa.schema(fields, self._said or None)
 
     def _place(self, schema: pa.Schema, field: pa.Field) -> _Column | None:
-        """The column for a field of a data set, where there is one."""
+        """Return the column for a field of a data set, if it exists."""
         owner, kind = _owner(schema, field)
         if owner is None:
             return self._of_variable.get(_variable(field))
@@ -183,7 +184,7 @@ class _Columns:
         return column
 
     def _describe(self, column: _Column, field: pa.Field) -> None:
-        """Adds to a column what a field of it says."""
+        """Merge the metadata of a field into its column."""
         said = _decoded(field.metadata)
         if column.type != field.type:
             column.type = pa.duration("us")
@@ -217,12 +218,12 @@ def word(data_type: pa.DataType) -> str:
 
 
 def _variable(field: pa.Field) -> tuple[str, str]:
-    """What makes a variable the same in two data sets: its name, in any case, and what its values are."""
+    """Return the identity of a variable in all data sets: its name without case, and the type of its values."""
     return field.name.casefold(), word(field.type)
 
 
 def _owner(schema: pa.Schema, field: pa.Field) -> tuple[pa.Field | None, str]:
-    """The variable that a side column belongs to, and the kind of side column; None where the field is a variable."""
+    """Return the variable that a side column belongs to, and the kind of side column. Return None for a variable."""
     for kind in _SIDES:
         owner = (field.metadata or {}).get(kind.encode())
         at = -1 if owner is None else schema.get_field_index(owner.decode())

@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
 
 
 def file_rows(files: Iterable[tuple[AttachmentRecord, Finished]]) -> pa.Table:
-    """A row for each of these file attachments."""
+    """Return a row for each of these file attachments."""
     return pa.Table.from_pylist([_row(record, finished) for record, finished in files], SCHEMA)
 
 

@@ -1,9 +1,9 @@
-"""Which table a data set belongs to.
+"""The name of a data set's table.
 
 A table is named as SAS names data sets: `LIBRARY.MEMBER`, in capitals, as SAS ignores case. A data set without a
-library is one of `WORK`, as a one-level name is in SAS. The name of a data set's table always has a dot, so that no
-sender can take those of the tables beside them. A library with a dot or a quote, which SAS has not, is written as a
-name literal.
+library belongs to `WORK`, as a one-level name does in SAS. The name of a data set's table always has a dot, so that no
+sender can use the names of the pipeline's own tables. A library with a dot or a quote, which SAS does not allow, is
+written as a name literal.
 """
 
 FILES = "files"
@@ -14,7 +14,7 @@ UNNAMED = "_UNNAMED_"
 
 
 def table_name(library: str, member: str) -> str:
-    """The table of a data set, by the names its sender gave it."""
+    """Return the table of a data set, by the names that its sender gave it."""
     return f"{_library(_word(library) or DEFAULT_LIBRARY)}.{_word(member) or UNNAMED}"
 
 

@@ -85,7 +85,7 @@ def test_what_pymqi_does_not_know_is_refused_with_a_word(library: ModuleType, mo
     if hasattr(library, "CNO"):
         plugin.receiver("here", traits("sas_queue"), settings)
     else:
-        with pytest.raises(PluginError, match=r"here: pymqi knows no .*; install ibmmq"):
+        with pytest.raises(PluginError, match=r"here: pymqi does not support .*; install ibmmq"):
             plugin.receiver("here", traits("sas_queue"), settings)
 
 

@@ -218,7 +218,7 @@ def test_inhibited_gets_are_waited_for_on_the_same_connection(place: Place) -> N
         place.manager.alter(place.queue, get_enabled=True)
         collector.wait_for(1)
         until(lambda: receiver.status()["connected"])
-    assert warnings(logs) == ["not receiving"]
+    assert warnings(logs) == ["receiving_failed"]
 
 
 def test_the_next_host_of_a_connection_list_is_tried(place: Place) -> None:
@@ -384,7 +384,7 @@ def test_a_trouble_that_lasts_is_logged_once(troubled: Place) -> None:
     collector = Collector()
     with capture_logs() as logs, receiving(troubled.receiver(), collector):
         until(lambda: troubled.depth() == 0)
-    assert warnings(logs) == ["not receiving"]
+    assert warnings(logs) == ["receiving_failed"]
     assert numbers(collector.bodies()) == [1]
 
 

@@ -183,8 +183,8 @@ def test_trouble_is_told_once_and_so_is_its_end(troubled: Place) -> None:
         troubled.manager.start()
         sender.send([message(3)])
     told = [log["event"] for log in logs if log["log_level"] == "warning"]
-    assert told.count("not connected") <= 2, "a broken connection, and one that cannot be made"
-    assert [log["event"] for log in logs].count("connected again") == 1
+    assert told.count("connection_failed") <= 2, "a broken connection, and one that cannot be made"
+    assert [log["event"] for log in logs].count("connection_recovered") == 1
 
 
 @pytest.mark.parametrize(("version", "most"), [(1, 10_000 - 72), (2, 10_000)])

@@ -36,7 +36,7 @@ def test_what_cannot_be_is_refused_with_the_reason(given: dict[str, Any], compla
 
 
 def test_an_encoding_that_says_no_byte_order_is_no_queue_managers() -> None:
-    with pytest.raises(ValidationError, match="how integers are written"):
+    with pytest.raises(ValidationError, match="no integer encoding"):
         DestinationSettings.model_validate({"queue": "Q", "queue_manager_encoding": 256})
 
 

@@ -113,7 +113,7 @@ def test_what_another_connection_still_holds_is_waited_for(kept: Place) -> None:
         with pytest.raises(SendFailed, match="there is no state message") as failure:
             sender.resume(DELIVERY, 3)
         assert not failure.value.permanent
-        with pytest.raises(SendFailed, match=r"is missing where 5 are confirmed"):
+        with pytest.raises(SendFailed, match=r"is missing although 5 are confirmed"):
             sender.send(numbered(5, 5), Progress(DELIVERY, 5, 1))
         other.backout()
     assert sender.resume(DELIVERY, 3) == 5
@@ -132,7 +132,7 @@ def test_another_gateway_that_sends_the_same_is_noticed(kept: Place) -> None:
     for sender in (mine, theirs):
         assert sender.resume(DELIVERY, None) == 0
     mine.send(numbered(0, 5), Progress(DELIVERY, 0, 1))
-    with pytest.raises(SendFailed, match="says 5 messages where 0 are confirmed"):
+    with pytest.raises(SendFailed, match="counts 5 messages although 0 are confirmed"):
         theirs.send(numbered(0, 5), Progress(DELIVERY, 0, 1))
     assert kept.depth() == 5
 

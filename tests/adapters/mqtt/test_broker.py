@@ -95,7 +95,7 @@ def test_a_shared_subscription_is_warned_of(broker: Mosquitto, topic: str) -> No
         publish(broker, topic, b"?")
         until(lambda: collected.messages or collected.refused)
         assert shared in source.status()["warning"]
-        assert "only one gateway" in source.status()["warning"]
+        assert "Only one gateway" in source.status()["warning"]
     assert texts(logs) == ["shared_subscription"]
     with receiving(source := receiver(broker, topic), Collector()):
         assert "warning" not in source.status()
@@ -122,7 +122,7 @@ def test_a_lost_session_is_said(tmp_path: Path, topic: str) -> None:
             until(lambda: not source.status()["connected"])
             broker.start()
             until(lambda: source.status()["connected"])
-        assert any("lost the session" in text for text in texts(logs))
+        assert "session_lost" in texts(logs)
 
 
 def test_a_broker_that_is_away_is_named_once(tmp_path: Path, topic: str) -> None:
@@ -209,7 +209,7 @@ def test_several_topics_and_wildcards(broker: Mosquitto, topic: str) -> None:
     assert collector.bodies() == [b"a/1", b"b/2/3", b"a/4"]
 
 
-@pytest.mark.parametrize(("asked", "sent", "warning"), [(0, 1, "QoS 0 was granted"), (1, 0, "arrive with QoS 0")])
+@pytest.mark.parametrize(("asked", "sent", "warning"), [(0, 1, "qos_0_granted"), (1, 0, "qos_0_received")])
 def test_quality_0_is_warned_of_once(broker: Mosquitto, topic: str, asked: int, sent: int, warning: str) -> None:
     collector = Collector()
     with capture_logs() as logs, receiving(receiver(broker, topic, "order_packet", qos=asked), collector):
@@ -223,7 +223,7 @@ def test_quality_0_is_warned_of_once(broker: Mosquitto, topic: str, asked: int, 
 def test_sending_to_nobody_is_warned_of_once(broker: Mosquitto, topic: str) -> None:
     with capture_logs() as logs:
         sender(broker, topic).send([message(1), message(2)])
-    assert len([text for text in texts(logs) if "nobody is subscribed" in text]) == 1
+    assert len([text for text in texts(logs) if text == "message_discarded"]) == 1
 
 
 @pytest.mark.parametrize("version", ["5", "3.1.1"])

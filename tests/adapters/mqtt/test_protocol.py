@@ -87,7 +87,7 @@ def test_a_session_that_was_taken_over_is_not_fought_for(
         subscribed(broker)
         assert monotonic() - ended > 1.5
     (told,) = [entry for entry in logs if "took over" in entry.get("reason", "")]
-    assert "no two may have the same client_id" in told["reason"]
+    assert "give each client its own client_id" in told["reason"]
 
 
 @pytest.mark.parametrize(("qos", "acknowledged"), [(1, PacketType.PUBACK), (2, PacketType.PUBREC)])

@@ -1,1 +1,1 @@
-"""One module a revision."""
+"""The revisions of the schema, one module for each."""

@@ -1,6 +1,6 @@
-"""The first schema.
+"""Create the first schema.
 
-Revision 0001, the beginning.
+Revision 0001.
 """
 
 import sqlalchemy as sa

@@ -1,6 +1,6 @@
-"""How far IBM MQ groups have come.
+"""Add the progress of IBM MQ groups.
 
-Revision 0002, behind 0001.
+Revision 0002, after 0001.
 """
 
 import sqlalchemy as sa

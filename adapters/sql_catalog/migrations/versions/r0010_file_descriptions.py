@@ -1,4 +1,4 @@
-"""Keep what senders say of files, and what contradicts it."""
+"""Add the descriptions of files by their senders, and contradictions to them."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,6 +1,6 @@
-"""The journal that a catalog belongs to.
+"""Add the journal that a catalog is bound to.
 
-Revision 0021, behind 0011.
+Revision 0021, after 0011.
 """
 
 import sqlalchemy as sa

@@ -1,6 +1,6 @@
-"""Receiving time, copies of what is quarantined, and what retention searches by.
+"""Add receiving time, copies of quarantined messages, and columns and indexes for retention.
 
-Revision 0022, behind 0021.
+Revision 0022, after 0021.
 """
 
 from collections.abc import Iterator
@@ -113,7 +113,7 @@ def upgrade() -> None:
 
 
 def _split_runs(connection: sa.Connection) -> None:
-    """Says of each row the segment that its runs lie in; a row whose runs lie in several becomes several rows."""
+    """Set the segment of each row's runs. A row with runs in several segments becomes several rows."""
     last = connection.scalar(sa.select(sa.func.max(_runs.c.number)))
     reached = 0
     while last is not None and reached < last:
