@@ -250,7 +250,7 @@ def test_sql_into_files(run: Run, shown: Built, in_folder: Path) -> None:
     assert [row["Name"] for row in json.loads(Path("x.json").read_text())] == expected["Name"]
     assert pa.csv.read_csv("x.csv")["Age"].to_pylist() == expected["Age"]
     refused = run("tables", "sql", query, "-o", "x.xpt")
-    assert (refused.code, "known: parquet, arrow, csv, json, ndjson" in refused.err) == (1, True)
+    assert (refused.code, "known formats: parquet, arrow, csv, json, ndjson" in refused.err) == (1, True)
     assert run("tables", "sql", query, "-o", "nowhere/x.csv").code == 1
     assert run("tables", "sql", query, "-o", "x.csv", "--json").code == 1
 
