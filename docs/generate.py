@@ -86,8 +86,8 @@ def layouts() -> str:
     """Write the tables by which messages are read, written and traced."""
     pages = [
         "# Layouts\n",
-        "The tables by which messages and files are read and written, as the code declares them. Byte order, width of",
-        "`long`, the NUL rule and alignment are a sender's dialect and stand in no table.\n",
+        "These tables, as the code declares them, define how messages and files are read and written. Byte order, width of",
+        "`long`, the NUL rule and alignment depend on the sender's dialect and are not in the tables.\n",
     ]
     for specification, tables in LAYOUTS.items():
         pages.append(f"## {specification}\n")
@@ -108,7 +108,7 @@ def states() -> str:
             "# An attachment's life\n",
             "```mermaid",
             f"{diagram()}```\n",
-            "What an input makes of a state; an empty field is refused and changes nothing.\n",
+            "The table shows the state after each input. An input with an empty field is refused and changes nothing.\n",
             f"| state | {heading} |",
             "|---" * (len(Input) + 1) + "|",
             *rows,
