@@ -124,10 +124,10 @@ class QueueManager:
         return status
 
     def run_channel(self, transmission_queue: str) -> int:
-        """Takes what is on a transmission queue to the queues that it is for; returns how many messages went.
+        """Deliver the messages of a transmission queue to their queues; return the number of delivered messages.
 
-        They are looked for on this queue manager, which stands for the other one. What cannot be delivered goes to the
-        dead-letter queue.
+        The queues are looked up on this queue manager, which stands for the remote one. Messages that cannot be
+        delivered go to the dead-letter queue.
         """
         moved: int = self._control("run_channel", transmission_queue=transmission_queue)
         return moved
