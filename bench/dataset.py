@@ -42,7 +42,7 @@ EPOCH_DAYS, EPOCH_SECONDS = 3653, 315_619_200
 
 
 def table(rows: int) -> pa.Table:
-    """What a program would send: some numbers missing, texts of names and of codes."""
+    """Return a table as a program would send it: numbers with some missing, names and codes."""
     random = np.random.default_rng(1)
     numeric, character = {"sas.type": "numeric", "sas.length": "8"}, {"sas.type": "character", "sas.length": "20"}
     fields = [pa.field(f"N{number}", pa.float64(), metadata=numeric) for number in range(6)]
@@ -62,12 +62,12 @@ def table(rows: int) -> pa.Table:
 
 
 def frame(sent: pa.Table) -> pd.DataFrame:
-    """The table as pandas has it, for the peers' writers."""
+    """Return the table as a pandas DataFrame, for the peers' writers."""
     return sent.to_pandas(date_as_object=False)
 
 
 class Observations:
-    """The table's observations in messages of 32 KiB, and what reads them."""
+    """The table's observations in messages of 32 KiB, and their decoders."""
 
     def __init__(self, sent: pa.Table) -> None:
         batches = sent.to_batches(max_chunksize=16_384)
@@ -118,7 +118,7 @@ def write_xpt(sent: pa.Table, path: Path) -> None:
 
 
 def steps(sent: pa.Table, folder: Path) -> dict[str, Callable[[], Any]]:
-    """What is measured, by name."""
+    """Return the measured functions by name."""
     observations = Observations(sent)
     joined, room = np.frombuffer(b"".join(observations.bodies), np.uint8), np.empty(observations.size, np.uint8)
     ours, theirs = folder / "ours.xpt", folder / "theirs.xpt"

@@ -37,7 +37,7 @@ POLL_SECONDS = 0.1
 
 
 class Load(NamedTuple):
-    """What every subscriber gets."""
+    """The messages that every subscriber receives."""
 
     attachments: list[Attached]
     messages: list[PhysicalMessage]
@@ -48,7 +48,7 @@ class Load(NamedTuple):
 
 
 def make_load(total: int, attachment: int, interleaved: int) -> Load:
-    """Binary files of `attachment` bytes in bodies of 32 KiB, the messages of some of them by turns."""
+    """Return binary files of `attachment` bytes in bodies of 32 KiB; the messages of some of them are interleaved."""
     program = Program(Random(1), body_limit=BODY)
     content = program.random.randbytes(attachment)
     attachments = [binary_file(program, f"file {n}", content) for n in range(max(1, total // attachment))]
@@ -61,7 +61,7 @@ def make_load(total: int, attachment: int, interleaved: int) -> Load:
 
 
 def drain(broker: Mosquitto, name: str, version: Version, load: Load, keep: Callable[[MQTTMessage], Any]) -> float:
-    """Seconds in which paho has emptied a session, each message kept and then acknowledged."""
+    """Return the seconds in which paho empties a session; each message is kept and then acknowledged."""
     broker.pause()
     client = session(broker.port, name, version)
     left = len(load.messages)
@@ -106,7 +106,7 @@ def sqlite(broker: Mosquitto, version: Version, load: Load, folder: Path) -> lis
 
 
 def gateway(broker: Mosquitto, version: Version, load: Load, folder: Path) -> list[float]:
-    """Seconds until every message is durable and acknowledged, and until every attachment is finished and readable."""
+    """Return the seconds until all messages are durable and acknowledged, and until all attachments are readable."""
     broker.pause()
     source = mqtt_source("gateway", broker.port, TOPIC, version, f"session_expiry = {SESSION_SECONDS}\n")
     with GatewayProcess(folder, f"{source}connect_timeout = 60\n") as process:
@@ -127,7 +127,7 @@ def gateway(broker: Mosquitto, version: Version, load: Load, folder: Path) -> li
 
 
 def check(process: GatewayProcess, load: Load) -> None:
-    """Every attachment is there once with its SHA-256, and one of them is read byte for byte."""
+    """Assert that every attachment is there once with its SHA-256, and read one of them byte for byte."""
     finished = process.listing("/v1/attachments", state="finished")
     if sorted(item["sha256"] for item in finished) != sorted(attached.sha256 for attached in load.attachments):
         raise AssertionError("what came out is not what was sent")
@@ -143,7 +143,7 @@ SUBSCRIBERS: dict[str, Subscriber] = {"paho": paho, "sqlite": sqlite, "gateway":
 
 
 def rounds(load: Load, version: Version, count: int, only: list[str], folder: Path) -> Iterator[dict[str, float]]:
-    """MB/s of each subscriber, round by round; their order alternates."""
+    """Return MB/s of each subscriber, round by round; their order alternates."""
     for number in range(count):
         order = only if number % 2 == 0 else only[::-1]
         speeds: dict[str, float] = {}

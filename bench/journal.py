@@ -1,8 +1,8 @@
-"""Durable stores for physical messages, against each other in one run: a raw append, the journal, SQLite.
+"""Durable stores for physical messages, compared in one run: a raw append, the journal, SQLite.
 
-Every store takes the same 32 KiB bodies in batches and flushes each batch to disk. Every round measures
-each store, in another order, after a sync: so neither other load on the machine nor what the store before has left to
-be written meets one of them alone. Figures are medians of the rounds, ratios medians of each round's ratio.
+Every store takes the same 32 KiB bodies in batches and flushes each batch to disk. Every round measures the stores in
+another order, each after a sync. So other load on the machine, and unwritten data of the store before, do not affect
+only one of them. Figures are medians of the rounds, ratios medians of each round's ratio.
 """
 
 import argparse
@@ -26,7 +26,7 @@ Append = Callable[[Sequence[PhysicalMessage]], object]
 
 @contextmanager
 def raw(folder: Path) -> Iterator[Append]:
-    """What the disk allows: the bodies, one write and one flush a batch."""
+    """Append the bodies with one write and one flush per batch, as the upper limit of the disk."""
     descriptor = os.open(folder / "raw", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def append(messages: Sequence[PhysicalMessage]) -> None:
@@ -49,7 +49,7 @@ def journal(folder: Path) -> Iterator[Append]:
 
 @contextmanager
 def sqlite(folder: Path) -> Iterator[Append]:
-    """The usual hand-made way: a row a message, a transaction a batch."""
+    """Store each message as a row in SQLite, with one transaction per batch, as applications usually do."""
     with closing(sqlite3.connect(folder / "sqlite.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -72,7 +72,7 @@ STORES = {"raw": raw, "journal": journal, "sqlite": sqlite}
 def one_round(
     store: str, folder: Path, messages: Sequence[PhysicalMessage], batch: int, total: int
 ) -> tuple[float, float]:
-    """MB/s, and this thread's processor time a message in µs, of writing `total` bytes in batches."""
+    """Return MB/s, and this thread's processor time per message in µs, of writing `total` bytes in batches."""
     with TemporaryDirectory(dir=folder) as scratch, STORES[store](Path(scratch)) as append:
         append(messages[:batch])
         os.sync()

@@ -39,7 +39,7 @@ PARTS = 4
 
 
 def peak(process: GatewayProcess) -> float:
-    """MiB that were resident at the most."""
+    """Return the peak resident memory in MiB."""
     assert process.process is not None
     status = Path(f"/proc/{process.process.pid}/status").read_text()
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
@@ -48,7 +48,7 @@ def peak(process: GatewayProcess) -> float:
 
 
 def large(process: GatewayProcess, folder: Path, mebibytes: int) -> None:
-    """Sends a file of so many MiB to the gateway's own source and compares what comes out."""
+    """Send a file of this size to the gateway's own source and compare the received one."""
     path, digest, random = folder / "large.bin", sha256(), Random(1)
     with path.open("wb") as file:
         for _ in range(mebibytes):
@@ -75,7 +75,7 @@ def large(process: GatewayProcess, folder: Path, mebibytes: int) -> None:
 
 
 def data_set(process: GatewayProcess, folder: Path, rows: int) -> None:
-    """Sends a table of so many rows to the gateway's own source, and compares what comes out in each format."""
+    """Send a table with this number of rows to the gateway's own source, and compare the downloads in each format."""
     sent = folder / "sent.parquet"
     pq.write_table(made(rows), sent, row_group_size=100_000)
     step("started", process)
@@ -102,7 +102,7 @@ def data_set(process: GatewayProcess, folder: Path, rows: int) -> None:
 
 
 def made(rows: int) -> pa.Table:
-    """Numbers that are exact in every format, some missing, dates, and texts."""
+    """Return numbers that are exact in every format, some missing, dates, and texts."""
     numbers = np.arange(rows)
     return pa.table(
         {
@@ -115,7 +115,7 @@ def made(rows: int) -> pa.Table:
 
 
 def sums(table: pa.Table) -> dict[str, float]:
-    """What tells whether every row is there: a total of each column."""
+    """Return the total of each column, which shows whether every row is there."""
     return {
         "rows": table.num_rows,
         "id": pc.sum(table["id"]).as_py(),
@@ -134,7 +134,7 @@ READERS: Mapping[str, Callable[[Path], pa.Table]] = {
 
 
 def unfinished(process: GatewayProcess, port: int, count: int) -> None:
-    """Sends so many attachments without their last part and their count."""
+    """Send this number of attachments without their last part and their count."""
     step("started", process)
     publish(incomplete(count), port, TOPIC, "3.1.1")
     step("published", process)
@@ -152,7 +152,7 @@ def states(process: GatewayProcess) -> dict[str, int]:
 
 
 def incomplete(count: int) -> Iterator[PhysicalMessage]:
-    """Messages of ten attachments each, of which every one lacks its last part and its count."""
+    """Yield the messages of ten attachments each; every attachment lacks its last part and its count."""
     program = Program(Random(2), body_limit=1024)
     for number in range(0, count, 10):
         together = [binary_file(program, f"file {number + n}", bytes(1500)) for n in range(10)]
@@ -167,7 +167,7 @@ def step(what: str, process: GatewayProcess) -> None:
 
 
 def measure(run: Callable[[GatewayProcess, Mosquitto, Path], None]) -> float:
-    """The peak of a gateway that sends to the topic it receives from."""
+    """Return the peak memory of a gateway that sends to the topic it receives from."""
     with TemporaryDirectory() as name, Mosquitto(Path(name)) as broker:
         back = mqtt_destination("back", broker.port, TOPIC)
         with GatewayProcess(Path(name), back + mqtt_source("memory", broker.port, TOPIC)) as process:

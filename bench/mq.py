@@ -1,12 +1,12 @@
-"""Receiving attachments from IBM MQ, two ways against each other in one run and with one queue manager.
+"""Receiving attachments from IBM MQ, two ways compared in one run and with one queue manager.
 
-pymqi    a bare loop of pymqi in a process of its own: gets in units of work, commits each, and keeps nothing
-gateway  a process of its own: durable before committed, until every attachment is finished and readable
+pymqi    a bare loop of pymqi in a separate process: gets in units of work, commits each, and keeps nothing
+gateway  a separate process: durable before committed, until every attachment is finished and readable
 
-The queue manager is the tests' double, which writes no log for the gets and has no network before it: these are not IBM
-MQ's speeds, and only their ratio says something. Every round puts the same messages on a queue in one unit of work for
-each of the two; the clock starts when that unit is committed, with the receiver waiting on the empty queue. Figures are
-medians of the rounds. Run it as `python -m bench.mq`.
+The queue manager is the tests' double. It writes no log for the gets and uses no network. So these are not IBM MQ's
+speeds; only their ratio is meaningful. Every round puts the same messages on a queue in one unit of work for each of
+the two. The clock starts when that unit is committed, while the receiver waits on the empty queue. Figures are medians
+of the rounds. Run it as `python -m bench.mq`.
 """
 
 import argparse
@@ -33,7 +33,7 @@ LENGTH = 64 << 10
 
 
 class Held:
-    """Messages that are put and not yet committed."""
+    """Messages that were put and are not yet committed."""
 
     def __init__(self, manager: QueueManager, messages: Iterable[PhysicalMessage]) -> None:
         self._library = load("pymqi")
@@ -48,7 +48,7 @@ class Held:
         opened.close()
 
     def release(self) -> float:
-        """Commits them; returns the moment before."""
+        """Commit the messages; return the time before."""
         started = perf_counter()
         self._connection.commit()
         self._connected.__exit__(None, None, None)
@@ -56,7 +56,7 @@ class Held:
 
 
 class Address(NamedTuple):
-    """As `Reachable`, to be told to another process."""
+    """The fields of `Reachable`, in a form that can be passed to another process."""
 
     name: str
     channel: str
@@ -64,7 +64,7 @@ class Address(NamedTuple):
 
 
 def bare(library: Library, manager: Address, batch: int, count: int, ready: Event, done: Event) -> None:
-    """Gets so many messages and commits every `batch` of them."""
+    """Get this number of messages and commit after every `batch` of them."""
     module = load(library)
     constants = module.CMQC
     options = constants.MQGMO_SYNCPOINT | constants.MQGMO_WAIT | constants.MQGMO_FAIL_IF_QUIESCING
@@ -118,7 +118,7 @@ def by_gateway(given: argparse.Namespace, manager: QueueManager, sent: Load, fol
 
 
 def rounds(given: argparse.Namespace, sent: Load) -> Iterator[dict[str, float]]:
-    """Messages a second of both, round by round; their order alternates."""
+    """Return messages per second of both, round by round; their order alternates."""
     for number in range(given.rounds):
         speeds: dict[str, float] = {}
         with TemporaryDirectory(dir=given.folder) as name:

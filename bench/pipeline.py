@@ -63,7 +63,7 @@ SAMPLE_SECONDS = 0.1
 
 
 def traffic(large: int, small: int) -> Iterator[PhysicalMessage]:
-    """So many large and small files of four senders, whose messages come by turns, one in a hundred twice."""
+    """Yield large and small files of four senders with interleaved messages; one in a hundred messages comes twice."""
     random = Random(1)
     streams = [_sender(Random(number), large // SENDERS, small // SENDERS) for number in range(SENDERS)]
     for number, turn in enumerate(zip_longest(*streams)):
@@ -101,7 +101,7 @@ def write(folder: Path, messages: Iterable[PhysicalMessage], segment_bytes: int 
 
 
 def unfinished(attachments: int) -> Iterator[PhysicalMessage]:
-    """Half of the parts of each, those of all by turns and out of order."""
+    """Yield half of the parts of each attachment, interleaved and out of order."""
     random = Random(3)
     program = Program(random, body_limit=1024)
     made = [binary_file(program, f"file {n}", random.randbytes(OPEN_PARTS * 1000)) for n in range(attachments)]
@@ -113,7 +113,7 @@ def unfinished(attachments: int) -> Iterator[PhysicalMessage]:
 
 
 def one_file(size: int) -> Iterator[PhysicalMessage]:
-    """A file of about so many bytes, the same record again and again."""
+    """Yield the messages of a file of about this size, with the same record repeated."""
     program = Program(Random(1))
     sample = binary_file(program, "large.bin", program.random.randbytes(MIB))
     header, application, description, record, *_, count = message(program, [sample])
@@ -129,7 +129,7 @@ def one_file(size: int) -> Iterator[PhysicalMessage]:
 
 
 class Peak(threading.Thread):
-    """The most memory that this process's Java, all its Python workers, and one of them had resident, in MiB."""
+    """Peak resident memory in MiB of this process's Java, of all its Python workers together, and of one of them."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -146,7 +146,7 @@ class Peak(threading.Thread):
 
 
 def _below(parent: int) -> Iterator[tuple[str, int]]:
-    """Name and resident KiB of every process below one."""
+    """Yield name and resident KiB of every descendant of a process."""
     found: dict[int, tuple[int, str, int]] = {}
     for path in Path("/proc").glob("[0-9]*/status"):
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -160,7 +160,7 @@ def _below(parent: int) -> Iterator[tuple[str, int]]:
 
 
 def best(rounds: int, work: Callable[[], Any]) -> float:
-    """Seconds of the fastest of some rounds behind one that does not count."""
+    """Return the seconds of the fastest round, after one warm-up round that does not count."""
     work()
     times = []
     for _ in range(rounds):
@@ -171,7 +171,7 @@ def best(rounds: int, work: Callable[[], Any]) -> float:
 
 
 def on_spark(journal: Path, cores: int, rounds: int) -> dict[str, Any]:
-    """Scan and batch with so many cores."""
+    """Measure scan and batch on this number of cores."""
     peak = Peak()
     peak.start()
     with TemporaryDirectory() as folder:
@@ -218,7 +218,7 @@ def _batch(spark: Any, journal: Path, folder: Path, *, in_place: bool = True) ->
 
 
 def _shuffled(events: Path) -> int:
-    """Bytes that all tasks wrote for others to read."""
+    """Return the bytes that all tasks wrote to the shuffle."""
     total = 0
     for log in events.rglob("*"):
         if log.is_file():
@@ -230,7 +230,7 @@ def _shuffled(events: Path) -> int:
 
 
 def streamed(journal: Path, open_journal: Path) -> dict[str, Any]:
-    """Micro-batches of the journal, and the state of many open attachments."""
+    """Measure the micro-batches of the journal, and the state of many open attachments."""
     with TemporaryDirectory() as folder:
         spark = session("bench", SparkSettings("local[2]", "1g", 2))
         whole = _stream(spark, journal, Path(folder) / "whole", 256 * MIB)
@@ -281,7 +281,7 @@ def _receiving(catalog: SqlCatalog) -> Iterator[Any]:
 
 
 def large(mebibytes: int) -> None:
-    """Puts one file together and tells what memory that took."""
+    """Assemble one file and measure the memory."""
     with TemporaryDirectory(prefix="bench-pipeline-") as folder:
         journal = Path(folder) / "journal"
         write(journal, one_file(mebibytes * MIB), 256 * MIB)
@@ -298,7 +298,7 @@ def large(mebibytes: int) -> None:
 
 
 def embedded(journal: Path, rounds: int) -> float:
-    """Seconds in which the gateway's own stages have finished everything."""
+    """Return the seconds in which the gateway's own worker threads finish everything."""
 
     def whole() -> None:
         with TemporaryDirectory() as folder, closing(ArrowJournal(journal)) as opened:
@@ -340,7 +340,7 @@ def journals(scale: float) -> Iterator[tuple[Path, Path]]:
 
 
 def measured(part: str, journal: Path, open_journal: Path, rounds: int, cores: int = 2) -> Any:
-    """What a part finds in a process of its own."""
+    """Return the results of a part, which runs in a separate process."""
     command = [sys.executable, "-m", "bench.pipeline", "--part", part, "--journal", str(journal)]
     command += ["--open-journal", str(open_journal), "--rounds", str(rounds), "--cores", str(cores)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)

@@ -34,7 +34,7 @@ BOUNDARY = "the-boundary-of-this-benchmark"
 
 
 def content() -> bytes:
-    """The same random bytes in every process."""
+    """Return the same random bytes in every process."""
     return Random(1).randbytes(SIZE)
 
 
@@ -76,7 +76,7 @@ def gateway_application(folder: Path) -> tuple[Any, dict[str, str]]:
 
 
 def serve(which: str, folder: Path) -> None:
-    """A server's process: tells its port and its paths in one line, then serves until it is ended."""
+    """Run a server in this process: print its port and its paths in one line, then serve until it is stopped."""
     application, paths = memory_application() if which == "memory" else gateway_application(folder)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         print(json.dumps({"port": listener.getsockname()[1], "paths": paths}), flush=True)
@@ -85,7 +85,7 @@ def serve(which: str, folder: Path) -> None:
 
 
 class Server:
-    """A server's process as the client sees it."""
+    """A server's process, as seen by the client."""
 
     def __init__(self, port: int, paths: dict[str, str]) -> None:
         self.port, self.paths = port, paths
@@ -106,7 +106,7 @@ def running(which: str, folder: Path) -> Iterator[Server]:
 
 
 class Connection:
-    """A kept-alive connection that reads bodies into one buffer."""
+    """A keep-alive connection that reads bodies into one buffer."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -120,7 +120,7 @@ class Connection:
         self._socket.close()
 
     def ask(self, head: str, body: bytes = b"") -> tuple[int, memoryview]:
-        """A request's status and the body of its answer, which stays until the next."""
+        """Send a request; return its status and the body of its response, which is valid until the next request."""
         self._socket.sendall(f"{head}\r\nHost: bench\r\n\r\n".encode())
         if body:
             self._socket.sendall(body)
@@ -193,7 +193,7 @@ def requests(server: Server, data: bytes) -> dict[str, Callable[[Connection], me
 
 
 def check(connection: Connection, what: dict[str, Callable[[Connection], memoryview]], data: bytes) -> None:
-    """Before anything is measured: the gateway gives and takes the right bytes."""
+    """Assert, before the measurement, that the gateway serves and accepts the right bytes."""
     digest = sha256(data).hexdigest()
     for name in ("download", "journal"):
         assert sha256(what[name](connection)).hexdigest() == digest
@@ -201,7 +201,7 @@ def check(connection: Connection, what: dict[str, Callable[[Connection], memoryv
 
 
 def measure(rounds: int, folder: Path) -> dict[str, dict[str, float]]:
-    """Server -> request -> best MB/s."""
+    """Return the best MB/s by server and request."""
     data = content()
     best: dict[str, dict[str, float]] = {"memory": {}, "gateway": {}}
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The pages of this folder that are generated from the code. Write them with `python -m docs.generate`."""
+"""Generated pages of this folder. Write them with `python -m docs.generate`."""
 
 from pathlib import Path
 
@@ -85,11 +85,11 @@ LAYOUTS: dict[str, tuple[type[Layout], ...]] = {
 
 
 def layouts() -> str:
-    """Write the tables by which messages are read, written and traced."""
+    """Return the tables of layouts by which messages are read, written and traced, as a page."""
     pages = [
         "# Layouts\n",
-        "The tables by which messages and files are read and written, as the code declares them. Byte order, width of",
-        "`long`, the NUL rule and alignment are a sender's dialect and stand in no table.\n",
+        "These tables, as the code declares them, define how messages and files are read and written. Byte order, width",
+        "of `long`, the NUL rule and alignment depend on the sender's dialect and are not in the tables.\n",
     ]
     for specification, tables in LAYOUTS.items():
         pages.append(f"## {specification}\n")
@@ -99,7 +99,7 @@ def layouts() -> str:
 
 
 def states() -> str:
-    """Draw an attachment's life: the transition table as a picture and as a table."""
+    """Return the states of an attachment as a page: the transition table as a diagram and as a table."""
     heading = " | ".join(Input)
     rows = [
         f"| {state} | " + " | ".join(TRANSITIONS.get((state, happened), "") for happened in Input) + " |"
@@ -110,7 +110,7 @@ def states() -> str:
             "# An attachment's life\n",
             "```mermaid",
             f"{diagram()}```\n",
-            "What an input makes of a state; an empty field is refused and changes nothing.\n",
+            "This table shows the state after each input. Inputs with an empty field are refused and change nothing.\n",
             f"| state | {heading} |",
             "|---" * (len(Input) + 1) + "|",
             *rows,

@@ -1,4 +1,4 @@
-"""The pages that follow from the code are as the code says."""
+"""Generated pages are up to date with the code."""
 
 import pytest
 

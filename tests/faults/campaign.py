@@ -1,4 +1,4 @@
-"""The long form: scenario after scenario, all drawn from one seed, until there were enough faults.
+"""The long form: one scenario after the other, all drawn from one seed, until enough faults have occurred.
 
 make faults ARGS="--seed 7 --faults 1000"
 """

@@ -1,4 +1,4 @@
-"""One line at the end of a run: what all scenarios of the short form came to."""
+"""One line at the end of a run: the total of all scenarios of the short form."""
 
 import pytest
 
@@ -18,5 +18,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture
 def verdicts(request: pytest.FixtureRequest) -> list[Verdict]:
-    """What the scenarios before have come to; each adds its own."""
+    """Return the verdicts of earlier scenarios; each scenario adds its own."""
     return request.config.stash[VERDICTS]

@@ -1,6 +1,6 @@
-"""Damage to files: what rots, what is torn off, what is lost; and which attachments it may cost.
+"""Damage to files: changed, cut and deleted bytes, and the attachments that it may affect.
 
-Where batches and bodies lie in a journal segment is found by Arrow's own reader, as a segment is an Arrow stream.
+Arrow's own reader finds batches and bodies in a journal segment, since a segment is an Arrow stream.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ Range = tuple[int, int]
 
 
 class Row(NamedTuple):
-    """A message in a segment: where its batch lies, where the batch's head ends, and which bytes its body takes."""
+    """A message in a segment: the place of its batch, the end of the batch's head, and the bytes of its body."""
 
     correl_id: bytes
     batch: Range
@@ -30,7 +30,7 @@ Shelf = dict[tuple[int, int], Row]
 
 
 def read(segment: Path, shelf: Shelf) -> None:
-    """Enter the messages of a segment, as far as it can be read; what was entered when it was whole stays."""
+    """Enter the messages of a segment that can be read; entries from when it was intact stay."""
     file = pa.py_buffer(segment.read_bytes())
     source = pa.BufferReader(file)
     try:
@@ -56,8 +56,10 @@ def _rows(batch: pa.RecordBatch, place: Range, address: int) -> Iterator[Row]:
 
 
 def exposed(shelf: Shelf, damaged: list[Range], ledger: Ledger) -> set[bytes]:
-    """Return the attachments that damage to these bytes of a segment may cost: a message by its body, all of a batch by
-    its head."""
+    """Return the attachments that damage to these bytes of a segment may cost.
+
+    Damage to a body costs its message, damage to a batch's head all its messages.
+    """
     found: set[bytes] = set()
     for row in shelf.values():
         for first, end in damaged:

@@ -1,9 +1,9 @@
-"""Whether a gateway kept its promises: nothing lost, nothing twice, nothing wrong served, and no standstill.
+"""The check of the gateway's promises: nothing lost, nothing twice, nothing wrong served, and no standstill.
 
-An attachment is *lost* when the gateway acknowledged everything of it and does not serve it, *twice* when it is listed
-twice, *wrong* when an answer that ended well (200, 206) has other bytes than were sent. What damage made unsavable is
-*named* when the gateway says so of that very attachment, or when it speaks of damage and the attachment is among those
-whose bytes were damaged.
+An attachment is *lost* when the gateway acknowledged all of it and does not serve it, *twice* when it is listed twice,
+*wrong* when a successful response (200, 206) has other bytes than were sent. An attachment that damage made
+unrecoverable is *named* when the gateway reports that attachment, or when it reports damage and the attachment is among
+those whose bytes were damaged.
 """
 
 from collections import Counter
@@ -28,7 +28,10 @@ STILL = 2.0
 
 
 class Verdict(NamedTuple):
-    """`named` are attachments that damage made unsavable, and that the gateway named; `notes` tell what happened."""
+    """The result of a scenario.
+
+    `named` are attachments that damage made unrecoverable and that the gateway reported; `notes` describe the events.
+    """
 
     faults: int = 0
     lost: int = 0
@@ -55,7 +58,7 @@ def summed(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 class Found(NamedTuple):
-    """What an audit has found, a note each; `named` are attachments."""
+    """The findings of an audit, with a note each; `named` are attachments."""
 
     lost: list[str]
     twice: list[str]
@@ -65,8 +68,10 @@ class Found(NamedTuple):
 
 
 def judge(world: World) -> Verdict:
-    """Wait until everything has arrived that can, compare what the gateway serves with what was sent; then repair what
-    was named, send it again, and compare again."""
+    """Wait until everything has arrived that can, and compare the served content with the sent one.
+
+    Then repair the attachments that were named, send them again, and compare again.
+    """
     found = _audited(world)
     named = len(found.named)
     if found.named and world.is_running:
@@ -107,7 +112,7 @@ def _audited(world: World) -> Found:
 
 
 def _compare(world: World, key: bytes, item: dict[str, Any] | None, found: Found) -> None:
-    """Compare what is served of an attachment with what was sent."""
+    """Compare the served content of an attachment with the sent one."""
     attachment = world.ledger.attachments[key]
     is_finished = item is not None and item["state"] == "finished"
     answer: Answer = fetched(world.client, item, attachment, world.random) if item and is_finished else "refused"
@@ -125,8 +130,10 @@ def _compare(world: World, key: bytes, item: dict[str, Any] | None, found: Found
 
 
 def _healed(world: World, named: set[bytes]) -> Found:
-    """Do what an operator does about damage, and what a sender does about loss: nothing may be missing any more but
-    finished content that cannot be made again."""
+    """Repair damage like an operator, and repeat lost messages like a sender.
+
+    After that nothing may be missing except finished content that cannot be restored.
+    """
     world.shim.clear()
     world.kill()
     try:
@@ -144,8 +151,10 @@ def _healed(world: World, named: set[bytes]) -> Found:
 
 
 def await_everything(world: World) -> None:
-    """Return when all that the broker has confirmed is acknowledged, and all attachments are finished but those whose
-    bytes were damaged. Raises Hung."""
+    """Return when the gateway has acknowledged and finished everything, except attachments with damaged bytes.
+
+    Everything is what the broker has confirmed to the sender. Raises Hung.
+    """
     ledger = world.ledger
     if world.broker_lost:
         _await_still(world, lambda: len(ledger.acknowledged))
@@ -192,7 +201,7 @@ def _is_named(world: World, key: bytes, item: dict[str, Any] | None) -> bool:
 
 
 def fetched(client: httpx.Client, item: dict[str, Any], attachment: Attachment, random: Random) -> Answer:
-    """Read an attachment as a whole; a file by a range too, now and then, and whenever it cannot be read as a whole."""
+    """Read an attachment as a whole; read a file by a range too, sometimes, and whenever the whole cannot be read."""
     whole = _whole(client, item, attachment)
     if attachment.kind != DATA_SET and attachment.content and (whole != "right" or random.random() < RANGES):
         part = _range(client, item, attachment, random)

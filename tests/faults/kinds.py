@@ -1,5 +1,8 @@
-"""Every kind of fault, in a table. A kind is a context around a slice of traffic: it does its harm before, meanwhile
-or behind, and puts the world right again where an operator, or a supervisor, would."""
+"""A table of all kinds of fault.
+
+A kind is a context around a slice of traffic. It causes its fault before, during or after the slice, and repairs what
+an operator or a supervisor would repair.
+"""
 
 import re
 import shutil
@@ -32,7 +35,7 @@ Kind = Callable[[World, Random], AbstractContextManager[None]]
 
 @contextmanager
 def killed(world: World, random: Random) -> Iterator[None]:
-    """The gateway is killed at some moment, and started again."""
+    """Kill the gateway at some moment, and start it again."""
     yield
     sleep(random.uniform(0, 0.3))
     world.kill()
@@ -42,7 +45,7 @@ def killed(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def killed_while_starting(world: World, random: Random) -> Iterator[None]:
-    """The gateway is killed, and again while it recovers."""
+    """Kill the gateway, and again while it recovers."""
     yield
     world.kill()
     for _ in range(2):
@@ -55,7 +58,7 @@ def killed_while_starting(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def paused(world: World, random: Random) -> Iterator[None]:
-    """The broker stands still for a moment, connections open."""
+    """Pause the broker for a moment, with connections open."""
     world.broker.pause()
     timer = Timer(random.uniform(0.2, 1.0), world.broker.resume)
     timer.start()
@@ -66,7 +69,7 @@ def paused(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def broker_killed(world: World, random: Random) -> Iterator[None]:
-    """The broker is killed, and forgets what it had not saved."""
+    """Kill the broker, which loses what it had not saved."""
     yield
     sleep(random.uniform(0, 0.3))
     world.broker_lost = True
@@ -86,7 +89,7 @@ def broker_restarted(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def disconnected(world: World, random: Random) -> Iterator[None]:
-    """The gateway's connection breaks, in the middle of a packet."""
+    """Break the gateway's connection in the middle of a packet."""
     timer = Timer(random.uniform(0, 0.2), world.proxy.cut)
     timer.start()
     yield
@@ -96,7 +99,7 @@ def disconnected(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def unheard(world: World, random: Random) -> Iterator[None]:
-    """The broker does not hear the gateway's acknowledgements, and delivers everything again."""
+    """Suppress the gateway's acknowledgements, so that the broker delivers everything again."""
     world.proxy.swallow(True)
     yield
     sleep(random.uniform(0.1, 0.5))
@@ -107,7 +110,7 @@ def unheard(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def repeated(world: World, random: Random) -> Iterator[None]:
-    """A part of what was sent comes again, in another order."""
+    """Send a part of the messages again, in another order."""
     again = random.sample(sorted(world.ledger.sent), len(world.ledger.sent) // 5)
     yield
     world.send([world.ledger.sent[identity] for identity in again])
@@ -141,7 +144,7 @@ CALLS: tuple[tuple[Call, str, tuple[int, ...]], ...] = (
 
 @contextmanager
 def failing_calls(world: World, random: Random) -> Iterator[None]:
-    """System calls fail: some in a row, of one or two kinds, behind some that succeed."""
+    """Let some system calls in a row fail, of one or two kinds, after some that succeed."""
     for call, path, errors in random.sample(CALLS, random.randint(1, 2)):
         world.shim.fail(call, path, random.choice(errors), skip=random.randrange(6), times=random.choice((1, 1, 2, 5)))
     yield
@@ -155,7 +158,7 @@ def failing_calls(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def failing_start(world: World, random: Random) -> Iterator[None]:
-    """System calls fail while the gateway starts; its supervisor starts it again."""
+    """Let system calls fail while the gateway starts; its supervisor starts it again."""
     yield
     world.kill()
     for _ in range(2):
@@ -177,7 +180,7 @@ def failing_start(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def full_disk(world: World, random: Random) -> Iterator[None]:
-    """The disk fills up, but for some KiB, and has room again."""
+    """Fill the disk except for some KiB, and free it again."""
     places = [world.place, *([world.catalog_place] if world.has_catalog_disk else [])]
     fillers = [place / "filler" for place in random.sample(places, random.randint(1, len(places)))]
     for filler in fillers:
@@ -201,7 +204,7 @@ def full_disk(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def clock_jumped(world: World, random: Random) -> Iterator[None]:
-    """The clock leaps, by seconds or by years, and some time later it may be right again."""
+    """Set the clock forward or back, by seconds or by years; some time later it may be correct again."""
     before = world.shim.clock
     world.shim.clock = before + random.choice((-1, 1)) * random.choice((5.0, 3600.0, 8 * DAY, 30 * DAY, 800 * DAY))
     yield
@@ -214,7 +217,7 @@ def clock_jumped(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def long_absence(world: World, random: Random) -> Iterator[None]:
-    """The gateway is down for a month, while the rest of everything waits at the broker, which answers late."""
+    """Stop the gateway for a month, while the other messages wait at the broker, which answers late."""
     world.await_acknowledged()
     world.kill()
     yield
@@ -230,7 +233,7 @@ def long_absence(world: World, random: Random) -> Iterator[None]:
 
 
 def _segments(world: World, *, sealed: bool | None = None) -> list[Path]:
-    """The journal's segments that hold anything; only sealed ones or only open ones, if that is said."""
+    """Return the journal's non-empty segments: all, only sealed ones, or only open ones."""
     found = sorted(path for path in world.journal.glob("*.arrows") if path.stat().st_size)
     return [path for path in found if sealed is None or sealed == (".open." not in path.name)]
 
@@ -254,7 +257,7 @@ def _rot(world: World, random: Random, path: Path, how: str) -> None:
 
 @contextmanager
 def rotten_journal(world: World, random: Random, *, sealed: bool | None, how: str) -> Iterator[None]:
-    """A segment is damaged while the gateway is down."""
+    """Damage a segment while the gateway is down."""
     yield
     _pass_some_time(world, random)
     world.kill()
@@ -265,7 +268,7 @@ def rotten_journal(world: World, random: Random, *, sealed: bool | None, how: st
 
 @contextmanager
 def rotten_live_journal(world: World, random: Random) -> Iterator[None]:
-    """Bits of a sealed segment flip below a gateway that runs."""
+    """Flip bits of a sealed segment while the gateway runs."""
     if segments := _segments(world, sealed=True):
         _rot(world, random, random.choice(segments), random.choice(("flipped", "zeroed")))
     yield
@@ -273,7 +276,7 @@ def rotten_live_journal(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def torn_tail(world: World, random: Random) -> Iterator[None]:
-    """A power cut leaves behind the last durable byte what was on its way: zeros, anything, a part of a batch."""
+    """Append what a power cut leaves after the last durable byte: zeros, random bytes, a part of a batch."""
     yield
     world.kill()
     for path in _segments(world, sealed=False):
@@ -287,7 +290,7 @@ def torn_tail(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def bad_block(world: World, random: Random) -> Iterator[None]:
-    """A block of a segment cannot be read: EIO where it is read, SIGBUS where it is mapped."""
+    """Make a block of a segment unreadable: EIO when it is read, SIGBUS when it is mapped."""
     yield
     world.kill()
     if segments := _segments(world):
@@ -305,7 +308,7 @@ def bad_block(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def replaced_journal(world: World, random: Random) -> Iterator[None]:
-    """The journal's folder is lost, and an empty one is in its place."""
+    """Replace the journal's folder with an empty one."""
     yield
     world.await_acknowledged()
     world.await_settled()
@@ -328,7 +331,7 @@ def lost_newest_segment(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def rotten_catalog(world: World, random: Random, *, how: str) -> Iterator[None]:
-    """The catalog's database, or its log, is damaged while the gateway is down. The journal has everything."""
+    """Damage the catalog's database, or its log, while the gateway is down. The journal has everything."""
     yield
     _pass_some_time(world, random)
     world.kill()
@@ -344,7 +347,7 @@ def rotten_catalog(world: World, random: Random, *, how: str) -> Iterator[None]:
 
 @contextmanager
 def rotten_content(world: World, random: Random, *, how: str) -> Iterator[None]:
-    """An object of the content store is damaged below a gateway that runs."""
+    """Damage an object of the content store while the gateway runs."""
     yield
     world.await_acknowledged()
     if objects := [path for path in world.objects() if path.stat().st_size]:
@@ -362,7 +365,7 @@ _UNKNOWN = 200_000
 
 @contextmanager
 def poison(world: World, random: Random) -> Iterator[None]:
-    """Messages of six bytes that nobody understands trickle in between good ones."""
+    """Send unreadable messages of six bytes between good ones."""
     poisonous = [
         Message(_UNKNOWN + random.randrange(1000), random.randbytes(20), random.randbytes(6)) for _ in range(11)
     ]
@@ -374,7 +377,7 @@ def poison(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def property_flood(world: World, random: Random) -> Iterator[None]:
-    """Messages with many MB of user properties and hardly a body."""
+    """Send messages with many MB of user properties and a very short body."""
     value = "x" * 60_000
     flood = [
         Message(_UNKNOWN, random.randbytes(20), b"", tuple((f"p{n}", value) for n in range(random.choice((1, 50)))))
@@ -387,7 +390,7 @@ def property_flood(world: World, random: Random) -> Iterator[None]:
 
 @contextmanager
 def second_gateway(world: World, random: Random, *, shares: str) -> Iterator[None]:
-    """A second gateway is started by mistake: it must refuse, in one sentence, and harm nothing."""
+    """Start a second gateway by mistake: it must refuse with one message, and do no harm."""
     yield
     with world.second_gateway(shares) as second:
         process = second.process
@@ -402,8 +405,10 @@ def second_gateway(world: World, random: Random, *, shares: str) -> Iterator[Non
 
 @contextmanager
 def second_client(world: World, random: Random) -> Iterator[None]:
-    """A second gateway, with all its own but for the client identifier at the broker: both must say so, once, and what
-    comes when it is gone arrives."""
+    """Start a second gateway that shares only the client identifier at the broker.
+
+    Both must report it once. Messages that arrive after the second has ended must be received.
+    """
     world.await_acknowledged()
     before = len(world.gateway.log)
     with world.second_gateway("client_id") as second:

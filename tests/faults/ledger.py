@@ -1,4 +1,4 @@
-"""What was sent, what the broker confirmed to the sender, and what the gateway acknowledged to the broker."""
+"""The messages that were sent, that the broker confirmed to the sender, and that the gateway acknowledged to it."""
 
 from collections.abc import Iterable
 from threading import Lock
@@ -8,7 +8,7 @@ from tests.faults.traffic import Attachment, Letter, Message
 
 
 class Ledger:
-    """One scenario's books. Threads write into them; each entry is a set's element and stays."""
+    """One scenario's records. Threads write into them; entries are elements of sets and are never removed."""
 
     def __init__(self) -> None:
         self.attachments: dict[bytes, Attachment] = {}
@@ -20,7 +20,7 @@ class Ledger:
         self._letter_of: dict[bytes, Letter] = {}
 
     def expect(self, letters: Iterable[Letter]) -> None:
-        """Enter letters whose attachments are to arrive."""
+        """Enter letters whose attachments must arrive."""
         for letter in letters:
             self.letters.append(letter)
             for attachment in letter.attachments:
@@ -40,19 +40,19 @@ class Ledger:
             self.acknowledged.add(identity)
 
     def unacknowledged(self) -> list[Message]:
-        """Return what the broker has confirmed and the gateway not acknowledged."""
+        """Return the messages that the broker has confirmed and the gateway has not acknowledged."""
         with self._lock:
             return [self.sent[each] for each in self.confirmed - self.acknowledged]
 
     def is_acknowledged(self, key: bytes) -> bool:
-        """Whether the gateway has acknowledged everything of an attachment, and the header that announces it."""
+        """Tell whether the gateway has acknowledged all of an attachment, and the header that announces it."""
         with self._lock:
             header = self._letter_of[key].head[0]
             wanted = {header.identity, *(part.identity for part in self.attachments[key].parts)}
             return wanted <= self.acknowledged
 
     def is_sent(self, key: bytes) -> bool:
-        """Whether everything of an attachment was sent."""
+        """Tell whether all of an attachment was sent."""
         header = self._letter_of[key].head[0]
         return all(message.identity in self.sent for message in (header, *self.attachments[key].parts))
 

@@ -1,4 +1,4 @@
-"""MQTT 5 packets, as much of them as sending, and listening to others, takes."""
+"""MQTT 5 packets, as far as the sender and the proxy need them."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -43,13 +43,13 @@ def text(value: bytes) -> bytes:
 
 
 class Stream:
-    """Bytes of one direction of a connection, cut into packets."""
+    """Bytes of one direction of a connection, split into packets."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Packet]:
-        """Yield the packets that are whole by now."""
+        """Yield the packets that are complete by now."""
         self._held += data
         while (packet := self._next()) is not None:
             yield packet
@@ -66,7 +66,7 @@ class Stream:
 
 
 def _number(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
-    """Return a variable byte integer and where it ends; None when it is not all there."""
+    """Return a variable byte integer and its end; None if it is not complete."""
     value = shift = 0
     while at < len(data):
         value |= (data[at] & 127) << shift
@@ -78,7 +78,7 @@ def _number(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
 
 
 def connect(client_id: str) -> bytes:
-    """Return a CONNECT that starts anew and keeps no session."""
+    """Return a CONNECT with a clean start that keeps no session."""
     return Packet(0x10, text(b"MQTT") + bytes([5, 2, 0, 60, 0]) + text(client_id.encode())).encoded
 
 

@@ -1,4 +1,4 @@
-"""Between the broker and the gateway: writes into the ledger what the gateway acknowledges, and breaks connections."""
+"""A proxy between the broker and the gateway that records the gateway's acknowledgements and breaks connections."""
 
 import socket
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tests.faults.packets import Identity
 
 
 class Proxy:
-    """Listens on a port of its own and passes everything on to the broker's."""
+    """A proxy that listens on its own port and forwards everything to the broker's."""
 
     def __init__(self, broker_port: int, ledger: Ledger) -> None:
         self._broker_port, self._ledger = broker_port, ledger
@@ -24,14 +24,14 @@ class Proxy:
         Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """Break all connections, in the middle of a packet where one is under way."""
+        """Break all connections, in the middle of a packet if one is being sent."""
         with self._lock:
             for each in self._open:
                 with suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
 
     def swallow(self, on: bool) -> None:
-        """Keep acknowledgements from the broker, or pass them on again; the ledger has them either way."""
+        """Withhold acknowledgements from the broker, or forward them again; the ledger records them in both cases."""
         self._is_deaf = on
 
     def close(self) -> None:

@@ -21,15 +21,17 @@ Traffic = Callable[[Random, int], tuple[list[Letter], Slices]]
 
 
 class Fault(NamedTuple):
-    """A kind of fault, and the seed of all that is drawn for it."""
+    """A kind of fault, and the seed of everything that is drawn for it."""
 
     kind: str
     seed: str
 
 
 def mixed(random: Random, count: int, *, attachments: int = 8, largest: int = 60_000) -> tuple[list[Letter], Slices]:
-    """Attachments of every kind, so many a slice; their messages in nearly any order, so that most are unfinished for a
-    while."""
+    """Return slices of attachments of every kind.
+
+    Their messages are in nearly random order, so that most attachments are unfinished for a while.
+    """
     letters = list(traffic.mixed(random, attachments * count, largest))
     ordered = [message for letter in letters for message in letter.messages]
     stream: list[Message] = []
@@ -42,7 +44,7 @@ def mixed(random: Random, count: int, *, attachments: int = 8, largest: int = 60
 
 
 def halves(random: Random, count: int, *, attachments: int = 1000) -> tuple[list[Letter], Slices]:
-    """Attachments whose first halves come in the first slice and the others in the second."""
+    """Return attachments whose first halves are in the first slice and whose other halves are in the second."""
     letters = [
         traffic.letter(random, [traffic.binary_file(random, f"file-{n}", 2_000, 500)]) for n in range(attachments)
     ]
@@ -52,7 +54,10 @@ def halves(random: Random, count: int, *, attachments: int = 1000) -> tuple[list
 
 
 class Scenario(NamedTuple):
-    """`kinds` are drawn from; all of them come up before one comes up again, in an order that the seed decides."""
+    """A scenario and its `kinds` of faults.
+
+    Each kind is drawn before one is repeated, in an order that the seed decides.
+    """
 
     kinds: tuple[str, ...]
     setting: Setting = Setting()
@@ -61,7 +66,7 @@ class Scenario(NamedTuple):
     """Faults that one run draws at most."""
 
     def faults(self, seed: str, count: int | None = None) -> list[Fault]:
-        """Return the faults that a seed stands for: so many, or each kind once."""
+        """Return the faults of a seed: this number of them, or each kind once."""
         random = Random(f"faults {seed}")
         kinds: list[str] = []
         while len(kinds) < (count or len(self.kinds)):
@@ -70,7 +75,7 @@ class Scenario(NamedTuple):
 
 
 def run(scenario: Scenario, seed: str, folder: Path, count: int | None = None) -> Verdict:
-    """Send a scenario's traffic, slice by slice, each in one of its faults, and judge what has become of it."""
+    """Send a scenario's traffic, each slice during one of its faults, and judge the result."""
     faults = scenario.faults(seed, count)
     letters, slices = scenario.make(Random(f"traffic {seed}"), len(faults) + 1)
     with ExitStack() as ending:

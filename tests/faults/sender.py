@@ -1,4 +1,4 @@
-"""A program that sends: over MQTT 5 with QoS 1, again after every broken connection, until the broker has confirmed."""
+"""A sending program: over MQTT 5 with QoS 1, repeated after every broken connection, until the broker has confirmed."""
 
 import socket
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ NO_SUBSCRIBER = 0x10
 
 
 class Sender:
-    """Sends to a topic and writes into the ledger what the broker confirmed."""
+    """A program that sends to a topic and records the broker's confirmations in the ledger."""
 
     def __init__(self, port: int, topic: str, ledger: Ledger) -> None:
         self._port, self._topic, self._ledger = port, topic, ledger
@@ -25,7 +25,7 @@ class Sender:
         self._last = 0
 
     def send(self, messages: Iterable[Message]) -> None:
-        """Return when the broker has confirmed all messages. Raises TimeoutError when it does not for long."""
+        """Return when the broker has confirmed all messages. Raises TimeoutError if that takes too long."""
         for message in messages:
             self._ledger.sending(message)
             self._last = self._last % 65_535 + 1
@@ -42,7 +42,7 @@ class Sender:
             self._connection = None
 
     def _persist(self, step: Callable[[], None]) -> None:
-        """Do a step; after a broken connection, send everything again that is under way."""
+        """Do a step; after a broken connection, send everything again that is not confirmed."""
         end = monotonic() + PATIENCE
         while True:
             try:

@@ -1,5 +1,7 @@
-"""The library that makes the gateway's system calls fail (`shim.c`): built, put into an environment, and told what to
-do by a file that both map."""
+"""The library that makes the gateway's system calls fail (`shim.c`).
+
+This module builds it and puts it into an environment. It controls it by a file that both map.
+"""
 
 import fcntl
 import mmap
@@ -27,13 +29,13 @@ _FIRED_AT = 32
 
 
 class Call(IntEnum):
-    """What a system call does; several calls may do the same."""
+    """The operation of a system call; several calls may have the same one."""
 
     NONE, OPEN, READ, WRITE, SYNC, RENAME, UNLINK, TRUNCATE, MAP = range(9)
 
 
 def build() -> Path:
-    """Return the library's path; compile it when that was not done before, or when its source has changed."""
+    """Return the library's path; compile it if it is missing or older than its source."""
     if shutil.which("gcc") is None:
         raise RuntimeError("the fault campaign compiles a library: gcc is missing")
     finished = BUILDS / f"shim-{sha256(SOURCE.read_bytes()).hexdigest()[:16]}.so"
@@ -49,7 +51,7 @@ def build() -> Path:
 
 
 class Shim:
-    """What the library does to the processes that are started with `environment`."""
+    """The library's effect on the processes that are started with `environment`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "faults.control"
@@ -73,8 +75,10 @@ class Shim:
         times: int = ALWAYS,
         block: tuple[int, int] = (0, 0),
     ) -> None:
-        """Let calls about a path that contains `path` fail: `times` of them behind the first `skip`, and only those
-        that touch the bytes of `block`."""
+        """Let calls on a path that contains `path` fail: `times` of them after the first `skip`.
+
+        With `block`, only calls that touch these bytes fail.
+        """
         if self._used == _RULES:
             raise ValueError("the shim has no room for another rule")
         at = _FIRST_RULE + self._used * _RULE.size
@@ -84,19 +88,19 @@ class Shim:
         self._used += 1
 
     def fired(self) -> int:
-        """How many calls have failed since the last `clear`."""
+        """Return the number of calls that have failed since the last `clear`."""
         starts = range(_FIRST_RULE, _FIRST_RULE + self._used * _RULE.size, _RULE.size)
         return sum(int.from_bytes(self._mapped[at + _FIRED_AT : at + _FIRED_AT + 4], "little") for at in starts)
 
     def clear(self) -> None:
-        """Let all calls succeed again; the clock stays as it is."""
+        """Let all calls succeed again; the clock does not change."""
         for at in range(_FIRST_RULE, _FIRST_RULE + _RULES * _RULE.size, _RULE.size):
             self._mapped[at : at + 4] = bytes(4)
         self._used = 0
 
     @property
     def clock(self) -> float:
-        """How many seconds the clock is ahead."""
+        """The seconds by which the clock is ahead."""
         (offset,) = _OFFSET.unpack_from(self._mapped)
         return float(offset / 1e9)
 

@@ -1,5 +1,6 @@
-"""The campaign's own means: an encoder that follows the specification, a shim that breaks what it is told to break, a
-judge that sees what is wrong."""
+"""The campaign's own tools: an encoder that follows the specification, a shim that breaks what it is told to break, and
+a judge that finds errors.
+"""
 
 import json
 import subprocess
@@ -21,7 +22,7 @@ VECTORS = Path(__file__).parents[1] / "vectors" / "sas"
 
 
 class Scripted(Random):
-    """Random bytes that are known."""
+    """A source of known "random" bytes."""
 
     def __init__(self, *keys: int) -> None:
         super().__init__(0)

@@ -1,5 +1,8 @@
-"""Messages with attachments as a program sends them: written after "Using the SAS Common Messaging Interface", byte by
-byte, big-endian, `long` of 4 bytes, character strings with a NUL that their length does not count."""
+"""Messages with attachments as a program sends them.
+
+They are written after "Using the SAS Common Messaging Interface", byte by byte: big-endian, `long` of 4 bytes,
+character strings with a NUL that their length does not count.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +37,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True)
 class Attachment:
-    """An attachment, its parts with their count, and what a receiver must get: bytes, or the rows of a data set."""
+    """An attachment, its parts with their count, and the expected content: bytes, or the rows of a data set."""
 
     key: bytes
     kind: int
@@ -83,7 +86,7 @@ def text_file(random: Random, name: str, lines: int, part: int = 32_000) -> Atta
 
 
 def data_set(random: Random, name: str, rows: int, part: int = 32_000) -> Attachment:
-    """A data set of a number and a text."""
+    """Return a data set of a number and a text."""
     values = tuple((random.randrange(1 << 40) / 8, random.randbytes(_TEXT_LENGTH // 2).hex()) for _ in range(rows))
     size = 8 + _TEXT_LENGTH
     definition = pack(">ii", _DEFINITION, 0) + _text(b"DATA") + _text(b"") + pack(">iii", rows, 2, size) + _text(b"NO")
@@ -97,7 +100,7 @@ def data_set(random: Random, name: str, rows: int, part: int = 32_000) -> Attach
 
 
 def mixed(random: Random, count: int, largest: int = 60_000, part: int | None = None) -> Iterator[Letter]:
-    """Yield letters with so many attachments together, of every kind and of sizes up to about `largest`."""
+    """Yield letters with this number of attachments together, of every kind and of sizes up to about `largest`."""
     number = 0
     while number < count:
         together: list[Attachment] = []

@@ -1,4 +1,4 @@
-"""What a scenario runs in: a sender, a broker, a proxy before the gateway, and the gateway with a shim below it."""
+"""The processes of a scenario: a sender, a broker, a proxy before the gateway, and the gateway with a shim."""
 
 import json
 import re
@@ -40,13 +40,16 @@ _DONE = (0, 1)
 
 
 class Hung(Exception):
-    """The gateway made no progress, or did not come up."""
+    """The gateway made no progress, or did not start."""
 
 
 class Setting(NamedTuple):
-    """What a scenario's world is like. `disk` and `catalog_disk` are sizes of file systems of their own, in bytes, for
-    the gateway's folder and for its catalog; `journal_bound` is what the journal may take in the end, `memory_bound`
-    what the process may ever take."""
+    """The settings of a scenario's world.
+
+    `disk` and `catalog_disk` are sizes, in bytes, of separate file systems for the gateway's folder and for its
+    catalog. `journal_bound` is the size that the journal may have in the end, `memory_bound` the peak memory of the
+    process.
+    """
 
     settings: str = ""
     segment_bytes: str = "1 MiB"
@@ -59,8 +62,11 @@ class Setting(NamedTuple):
 
 
 class World:
-    """A scenario's processes, files and books. Faults act on it and say here what they may cost: `exposed` are the
-    attachments whose bytes were damaged, which may be named instead of served."""
+    """A scenario's processes, files and ledger.
+
+    Faults act on it and record their possible damage: `exposed` are the attachments whose bytes were damaged, which the
+    gateway may report instead of serving.
+    """
 
     def __init__(self, folder: Path, setting: Setting, random: Random) -> None:
         self.random = random
@@ -127,7 +133,7 @@ class World:
         self.gateway.stop()
 
     def note(self, text: str) -> None:
-        """Write down what is happening, for whoever has to find out why a promise was not kept."""
+        """Record an event, for the investigation of a broken promise."""
         self.notes.append(f"{monotonic() - self._began:6.1f} s  {text}")
 
     # --- traffic --------------------------------------------------------------------------------------------------
@@ -137,11 +143,11 @@ class World:
         self.sender.send(messages)
 
     def await_acknowledged(self) -> None:
-        """Return when the gateway has acknowledged all that the broker has for it. Raises Hung."""
+        """Return when the gateway has acknowledged all messages that the broker has for it. Raises Hung."""
         self.progressing(lambda: not self.ledger.unacknowledged(), lambda: len(self.ledger.acknowledged), "taking")
 
     def progressing(self, done: Callable[[], Any], measure: Callable[[], Any], what: str) -> None:
-        """Wait for a condition as long as a measure changes; start the gateway again when it dies. Raises Hung."""
+        """Wait for a condition as long as a measure changes; restart the gateway when it ends. Raises Hung."""
         last, since = measure(), monotonic()
         while not done():
             self.revive()
@@ -163,7 +169,7 @@ class World:
             self.gateway.kill()
 
     def revive(self) -> None:
-        """Start the gateway again if it died by itself, which counts."""
+        """Restart the gateway if it ended by itself, and count that."""
         if not self.is_running:
             self._died()
             self.start()
@@ -176,7 +182,7 @@ class World:
             self.gateway.process = None
 
     def start(self) -> None:
-        """Start the gateway; when it refuses to start and names a command, run that and try again. Raises Hung."""
+        """Start the gateway; if it refuses and names a command, run that and try again. Raises Hung."""
         for _ in range(_ADVICE_FOLLOWED):
             before = len(self.gateway.log) if (self.place / "gateway.log").exists() else 0
             self.gateway.spawn()
@@ -199,7 +205,7 @@ class World:
         raise Hung("the gateway does not start after what it told to do was done")
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of the gateway's program on its configuration, as an operator would."""
+        """Run a command of the gateway's program with its configuration, like an operator."""
         program = Path(sys.executable).parent / "attachment-gateway"
         asks = ["--yes"] if "--repair" in command or command.startswith("rebuild") else []
         given = [str(program), *shlex.split(command), *asks, "--config", str(self.place / "gateway.toml")]
@@ -212,28 +218,28 @@ class World:
         return done
 
     def peak_memory(self) -> int:
-        """The most memory, in bytes, that the gateway's process has had."""
+        """Return the peak memory, in bytes, of the gateway's process."""
         assert self.gateway.process is not None
         status = Path(f"/proc/{self.gateway.process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
     def is_live(self) -> bool:
-        """Whether the gateway says itself that it should live on; no answer within a long time is none."""
+        """Tell whether the gateway reports that it is live; no answer within a long time counts as not live."""
         try:
             return self.client.get("/health/live").status_code == 200
         except httpx.HTTPError:
             return False
 
     def listing(self) -> list[dict[str, Any]]:
-        """All attachments that REST lists."""
+        """Return all attachments that REST lists."""
         return self.gateway.listing("/v1/attachments")
 
     def speaks_of_damage(self) -> bool:
-        """Whether the gateway has said, in its log or through a command, that bytes are damaged or gone."""
+        """Tell whether the gateway has reported damaged or missing bytes, in its log or by a command."""
         return bool(SPEAKS_OF_DAMAGE.search(self.gateway.log)) or any(map(SPEAKS_OF_DAMAGE.search, self.notes))
 
     def finished(self) -> set[bytes]:
-        """The keys of the attachments that are finished; none when the gateway does not answer."""
+        """Return the keys of the finished attachments; an empty set if the gateway does not answer."""
         try:
             items = self.gateway.listing("/v1/attachments", state="finished")
         except httpx.HTTPError:
@@ -261,7 +267,7 @@ class World:
             second.stop()
 
     def log_events(self) -> dict[str, int]:
-        """How often the log has which event."""
+        """Return the number of times that each event is in the log."""
         events: Counter[str] = Counter()
         for line in self.gateway.log.splitlines():
             try:
@@ -281,17 +287,17 @@ class World:
         return self.place / "var" / "content"
 
     def objects(self) -> list[Path]:
-        """The finished attachments in the content store."""
+        """Return the finished attachments in the content store."""
         return sorted(path for path in (self.content / "attachments").rglob("*") if path.is_file())
 
     def expose(self, segment: Path, damaged: list[Range]) -> None:
-        """Enter the attachments that damage to these bytes of a segment, which is still to come, may cost."""
+        """Enter the attachments that future damage to these bytes of a segment may cost."""
         for path in self.journal.glob("*.arrows"):
             read(path, self._shelves.setdefault(_number(path), {}))
         self.exposed |= exposed(self._shelves.get(_number(segment), {}), damaged, self.ledger)
 
     def expose_object(self, name: str) -> None:
-        """Enter the attachment whose object has this name among those that damage may cost."""
+        """Enter the attachment with this object among those that damage may cost."""
         self.exposed |= {bytes.fromhex(item["correl_id"]) for item in self.listing() if item["id"] in name}
 
     @property

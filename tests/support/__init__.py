@@ -1,1 +1,1 @@
-"""What tests and benchmarks share: real brokers, and programs that send to them."""
+"""Real brokers and sending programs, shared by tests and benchmarks."""

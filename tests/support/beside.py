@@ -1,4 +1,4 @@
-"""The job beside a gateway that leaves assembly to one: the pipeline's passes and its commit, without Spark."""
+"""The job beside a gateway that does not assemble: the pipeline's passes and its commit, without Spark."""
 
 from operator import attrgetter
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.support.references import LIMIT, Announcing, batches
 
 
 class JobBeside:
-    """Reads the sealed segments of a folder and writes a catalog that it opens for itself."""
+    """A job that reads the sealed segments of a folder and writes a catalog that it opens for itself."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._archive = ArrowArchive(settings.journal_folder)
@@ -34,7 +34,7 @@ class JobBeside:
         self._committer = Committer(opened, self._catalog, clock, lambda _tasks: [])
 
     def run(self) -> Committed | None:
-        """One batch: all that has been sealed since the one before."""
+        """Run one batch over all segments that were sealed since the last one."""
         new = [each for each in batches(self._archive) if Position.unpack(each[0]).segment > self._reached]
         self._reached = max([self._reached, *(Position.unpack(first).segment for first, _ in new)])
         found = [each for first, batch in new for each in from_batch(references(batch, first))]
@@ -50,6 +50,6 @@ class JobBeside:
 
 
 def journal_in(folder: Path) -> list[bytes]:
-    """The bodies in all sealed segments there, in order."""
+    """Return the bodies in all sealed segments of a folder, in order."""
     archive = ArrowArchive(folder)
     return [body for _, batch in batches(archive) for body in batch.column("body").to_pylist()]

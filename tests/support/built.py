@@ -1,4 +1,4 @@
-"""Tables as the pipeline builds them, in one process."""
+"""Tables built by the pipeline's functions, in one process."""
 
 import sys
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ DAY = 86_400_000_000
 
 
 def without_deltalake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes this process one where the library was never installed."""
+    """Make this process behave as if the library were not installed."""
     for name in [name for name in sys.modules if name.startswith("adapters.delta_tables")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "deltalake", None)
 
 
 class Built:
-    """Tables in a folder, and means to append data sets to them."""
+    """Tables in a folder, and methods to append data sets to them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "tables"
@@ -36,7 +36,7 @@ class Built:
         self._count = 0
 
     def append(self, *data_sets: pa.Table, library: str = "", member: str = "") -> None:
-        """Data sets, each a day after the one before, in one transaction."""
+        """Append data sets in one transaction, each a day after the one before."""
         plans = plan(self.tables, [self._stored(each, library, member) for each in data_sets], APPLICATION, self._count)
         written = [write(task, self.tables, self._content) for each in plans for task in each.tasks]
         commit(plans, written, self.tables, APPLICATION, self._count)
@@ -65,7 +65,7 @@ class Built:
 
 
 def shop(folder: Path) -> Built:
-    """The example of docs/tables.md: two data sets of one name that do not quite agree, and what receiving was like."""
+    """Build the example of docs/tables.md: two data sets of one name with different variables, and `quality`."""
     label = {"sas.library": "WORK", "sas.member": "CUSTOMERS", "sas.label": "Customers of the shop"}
     since = {"label": "Customer since", "kind": "date"}
     credit = field("CREDIT", pa.float64(), label="Credit limit", format="COMMA10.2")

@@ -1,4 +1,4 @@
-"""Captures as other programs write them, by none of the gateway's readers."""
+"""Captures in the formats of other programs, written without the gateway's readers."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BytesIO
@@ -31,13 +31,13 @@ def origin(framing: str = "sas_queue", **said: Any) -> Origin:
 def entries(
     read: Callable[[Iterator[Line], Origin], Iterator[Entry]], text: bytes, framing: str = "sas_queue"
 ) -> list[Entry]:
-    """What a reader makes of a file, bodies as bytes."""
+    """Return the entries that a reader finds in a file, with bodies as bytes."""
     found = list(read(lines(BytesIO(text)), origin(framing)))
     return [each._replace(body=bytes(each.body)) if isinstance(each, PhysicalMessage) else each for each in found]
 
 
 def unloaded(messages: Iterable[PhysicalMessage], display: Display = "hex", width: int = 25) -> bytes:
-    """A queue's messages as dmpmqmsg writes them; `display` is its option -d: none, a or A."""
+    """Return a queue's messages in the format of dmpmqmsg; `display` is its option -d: none, a or A."""
     out = [line.encode() for line in _HEAD]
     for message in messages:
         out += [line.encode("latin-1") for line in _descriptor(message)]
@@ -112,7 +112,7 @@ _DISPLAYS: dict[Display, Callable[[bytes, int], list[bytes]]] = {"hex": _hex, "c
 
 
 class _Packets:
-    """Stands where paho has its socket, and keeps what would be sent."""
+    """A replacement for paho's socket that keeps the packets it is given."""
 
     def __init__(self) -> None:
         self.sent = b""
@@ -128,7 +128,10 @@ class _Packets:
 
 
 def packet(message: PhysicalMessage, version: Version, qos: int = 1, topic: str = "sas/bücher") -> bytes:
-    """The packet of a publish: by properties with MQTT 5, as an MQ image with 3.1.1; a message of type 0 is bare."""
+    """Return the packet of a publish.
+
+    With MQTT 5 the descriptor is in properties, with 3.1.1 in an MQ image. A message of type 0 has no descriptor.
+    """
     client = Client(CallbackAPIVersion.VERSION2, protocol=PROTOCOLS[version])
     packets = _Packets()
     client._sock = cast("Any", packets)
@@ -141,5 +144,5 @@ def packet(message: PhysicalMessage, version: Version, qos: int = 1, topic: str 
 
 
 def in_hexadecimal(captures: Sequence[bytes]) -> bytes:
-    """A capture a line."""
+    """Return captures as hexadecimal digits, one per line."""
     return b"".join(each.hex().encode() + b"\n" for each in captures)

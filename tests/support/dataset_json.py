@@ -1,4 +1,4 @@
-"""What CDISC's JSON schema of Dataset-JSON 1.1 demands, as a validator of its own.
+"""A validator for the rules of CDISC's JSON schema of Dataset-JSON 1.1.
 
 Source: CDISC, "Dataset-JSON v1.1" (2024-12-05), its schema and its rules for rows, NDJSON and compressed files.
 """
@@ -52,7 +52,7 @@ DATA_TYPES = {*_TEXTS, *_OTHERS}
 
 
 def check(document: dict[str, Any]) -> None:
-    """A whole Dataset-JSON object. Raises AssertionError, with what is wrong."""
+    """Check a whole Dataset-JSON object. Raises AssertionError with the violated rule."""
     _check_members(document, _REQUIRED, _OPTIONAL)
     assert re.fullmatch(_DATETIME, document["datasetJSONCreationDateTime"])
     assert re.fullmatch(r"1\.1(\.\d+)?", document["datasetJSONVersion"])
@@ -70,7 +70,7 @@ def check(document: dict[str, Any]) -> None:
 
 
 def read_ndjson(data: bytes) -> dict[str, Any]:
-    """The NDJSON form as the object that it stands for."""
+    """Return the object that an NDJSON form stands for."""
     text = data.decode()
     assert text.endswith("\n")
     first, *rows = text.removesuffix("\n").split("\n")
@@ -80,7 +80,7 @@ def read_ndjson(data: bytes) -> dict[str, Any]:
 
 
 def read_dsjc(data: bytes) -> dict[str, Any]:
-    """The compressed form: one zlib stream of the NDJSON form, and nothing behind it."""
+    """Return the object of a compressed form: one zlib stream of the NDJSON form, with nothing after it."""
     stream = zlib.decompressobj()
     text = stream.decompress(data)
     assert stream.eof

@@ -1,4 +1,4 @@
-"""Disks for tests that need a real one to misbehave."""
+"""Real disks with faults, for tests."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ SMALL_DISK = 16 << 20
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own of 16 MiB, where this user may mount one."""
+    """Mount a separate file system of 16 MiB, if this user may mount one."""
     folder = tmp_path / "small_disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", str(folder)]
@@ -31,7 +31,7 @@ BLOCK = 4096
 
 
 def bad_blocks(monkeypatch: pytest.MonkeyPatch, *places: int) -> None:
-    """The blocks at these bytes of every file fail to be read, as they do on a disk that breaks."""
+    """Make reads of the blocks at these bytes of every file fail, as on a failing disk."""
     pread = os.pread
 
     def fail(descriptor: int, length: int, offset: int) -> bytes:

@@ -1,4 +1,4 @@
-"""A gateway that starts at once: a fork of a process that has imported everything already."""
+"""A gateway that starts fast, as a fork of a process that has already imported all modules."""
 
 import os
 from multiprocessing import get_context
@@ -13,7 +13,7 @@ _PRELOADED = ["tests.support.forked_gateway_imports"]
 
 
 class ForkedGateway(GatewayProcess):
-    """As `GatewayProcess`, with pymqi, for tests that kill it very often."""
+    """A `GatewayProcess` with pymqi, for tests that kill it very often."""
 
     def spawn(self) -> None:
         load("pymqi")
@@ -25,7 +25,7 @@ class ForkedGateway(GatewayProcess):
 
 
 class _Child:
-    """What a test asks of a process, as `subprocess.Popen` has it."""
+    """The part of `subprocess.Popen`'s interface that tests use."""
 
     def __init__(self, process: BaseProcess) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""What the process that `tests.support.forked_gateway` forks has imported."""
+"""The imports of the process that `tests.support.forked_gateway` forks."""
 
 from tests.support.mqi import load
 

@@ -1,4 +1,4 @@
-"""All that a host of assembly leaves behind, of everything but its clock."""
+"""The complete results of a host of assembly, except for times."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -43,7 +43,7 @@ PATIENT = {
 
 
 class Found(NamedTuple):
-    """What the catalog says, with what is missing and with content read again and measured; and quarantine."""
+    """The catalog's rows, with missing ranges and with content that was read and measured again; and quarantine."""
 
     attachments: dict[str, dict[str, Any]]
     messages: dict[str, dict[str, Any]]
@@ -56,7 +56,7 @@ def settings(folder: Path) -> Settings:
 
 
 def by_the_gateway(folder: Path, journal: Path) -> Found:
-    """What the gateway makes of a journal in its own process, all content in its store."""
+    """Return the results of the gateway's own process for a journal, with all content in its store."""
     chosen = settings(folder)
     store = ObjectStore(chosen.content_url)
     with closing(ArrowJournal(journal)) as opened, closing(SqlCatalog(chosen.catalog_url)) as catalog:
@@ -78,14 +78,14 @@ def _settled(context: ServiceContext) -> bool:
 
 
 def in_folder(folder: Path, journal: Path) -> Found:
-    """What a pipeline has left in its folder."""
+    """Return the results that a pipeline has left in its folder."""
     chosen = settings(folder)
     with closing(ArrowJournal(journal)) as opened, closing(SqlCatalog(chosen.catalog_url)) as catalog:
         return _found(catalog, ObjectStore(chosen.content_url), opened)
 
 
 def tables(folder: Path) -> dict[str, tuple[int, str]]:
-    """Rows and checksum of every table: of its rows in any order, without when they were finished."""
+    """Return rows and checksum of every table; the checksum ignores the order of rows and the times of finishing."""
     store = DeltaTables(settings(folder).tables_url)
     return {name: _checksum(_rows(store, name)) for name in store.names()}
 
@@ -103,7 +103,7 @@ def _checksum(rows: pa.Table) -> tuple[int, str]:
 
 
 def assert_same(mine: Found, theirs: Found, *, settled: bool) -> None:
-    """Whether content is in the store or still in the journal is the same only if both hosts have it `settled`."""
+    """Assert equal results; the place of content, store or journal, counts only if both hosts have it `settled`."""
     ignored = frozenset() if settled else WHERE
     assert mine.attachments.keys() == theirs.attachments.keys()
     assert {key: unlike for key in mine.attachments if (unlike := _unlike(mine, theirs, key, ignored))} == {}
@@ -113,7 +113,7 @@ def assert_same(mine: Found, theirs: Found, *, settled: bool) -> None:
 
 
 def _unlike(mine: Found, theirs: Found, key: str, ignored: frozenset[str]) -> dict[str, tuple[Any, Any]]:
-    """Fields of one attachment that both hosts do not say alike."""
+    """Yield the fields of one attachment that differ between the hosts."""
     both = mine.attachments[key], theirs.attachments[key]
     names = (both[0].keys() | both[1].keys()) - ignored
     return {name: (both[0].get(name), both[1].get(name)) for name in names if both[0].get(name) != both[1].get(name)}

@@ -1,4 +1,4 @@
-"""The gateway as a process of its own, configured by a file and watched from outside."""
+"""The gateway as a separate process, configured by a file and observed from outside."""
 
 import re
 import subprocess
@@ -17,8 +17,11 @@ _SAMPLE = re.compile(r"^attachment_gateway_(\w+)(?:\{([^}]*)\})? (\S+)$", re.MUL
 
 
 class GatewayProcess:
-    """`attachment-gateway serve` with a folder of its own; `settings` is the rest of its TOML file, which begins with
-    `first`; `http` is more of its table [http], `environment` all of its environment (None: this process's)."""
+    """`attachment-gateway serve` with its own folder.
+
+    `first` is the beginning of its TOML file and `settings` the rest; `http` adds to its table [http]. `environment` is
+    its whole environment (None: this process's).
+    """
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class GatewayProcess:
         self.stop()
 
     def start(self, timeout: float = 30) -> None:
-        """Returns when the gateway answers; its sources need not be connected yet."""
+        """Return when the gateway answers; its sources may not be connected yet."""
         self.spawn()
         self.until(self.is_up, timeout)
 
@@ -64,7 +67,7 @@ class GatewayProcess:
             )
 
     def stop(self) -> None:
-        """Ends it in order."""
+        """Stop the process in order."""
         if self.process is not None:
             self.process.terminate()
             self.process.wait(60)
@@ -72,14 +75,14 @@ class GatewayProcess:
         self.client.close()
 
     def kill(self) -> None:
-        """Ends it at once, as a power cut would (but for the machine's buffers)."""
+        """Kill the process at once, like a power cut (except that the page cache survives)."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(60)
         self.process = None
 
     def until(self, condition: Callable[[], Any], timeout: float = 60, pause: float = 0.02) -> None:
-        """Waits on a condition that the gateway brings about; a failure shows what the gateway has to say."""
+        """Wait for a condition that the gateway brings about; a failure shows the gateway's output."""
         try:
             until(lambda: condition() or self._gone(), timeout, pause)
         except TimeoutError as late:
@@ -98,7 +101,7 @@ class GatewayProcess:
         return False
 
     def await_source(self, name: str) -> None:
-        """Returns when a source has its broker, and so its subscription."""
+        """Return when a source is connected and subscribed."""
         self.until(lambda: self.samples().total("source_connected", source=name))
 
     @property
@@ -106,11 +109,11 @@ class GatewayProcess:
         return (self.folder / "gateway.log").read_text()
 
     def samples(self) -> "Samples":
-        """The metrics as they are now."""
+        """Return the current metrics."""
         return Samples(self.client.get("/metrics").raise_for_status().text)
 
     def listing(self, path: str, **filters: str) -> list[dict[str, Any]]:
-        """All items of a listing, page by page."""
+        """Return all items of a listing, page by page."""
         items: list[dict[str, Any]] = []
         cursor: str | None = None
         while True:
@@ -129,7 +132,7 @@ class Samples:
         self._found = _SAMPLE.findall(text)
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples that have these labels."""
+        """Return the sum of a metric's samples that have these labels."""
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
         return sum(
             float(value) for found, given, value in self._found if found == name and all(w in given for w in wanted)
@@ -139,7 +142,7 @@ class Samples:
 def mqtt_source(
     name: str, port: int, topic: str, version: str = "5", options: str = "", framing: str = "sas_queue"
 ) -> str:
-    """A source's table for the configuration file."""
+    """Return a source's table for the configuration file."""
     return (
         f'[sources.{name}]\ntransport = "mqtt"\nframing = "{framing}"\n'
         f'url = "mqtt://127.0.0.1:{port}"\ntopic = "{topic}"\nclient_id = "{name}"\nversion = "{version}"\n{options}'
@@ -147,5 +150,5 @@ def mqtt_source(
 
 
 def mqtt_destination(name: str, port: int, topic: str, options: str = "") -> str:
-    """A destination's table for the configuration file."""
+    """Return a destination's table for the configuration file."""
     return f'[destinations.{name}]\ntransport = "mqtt"\nurl = "mqtt://127.0.0.1:{port}"\ntopic = "{topic}"\n{options}'

@@ -1,4 +1,4 @@
-"""Files of every size as programs put them in groups and segments, and what must come of them."""
+"""Files of every size, sent in groups and segments, and the checks of what is received."""
 
 from collections.abc import Sequence
 from random import Random
@@ -11,7 +11,7 @@ SIZES = (0, 1, 999, 32_000, 100_000, 1_000_000)
 
 
 def files(random: Random) -> list[Sent]:
-    """Each size as a group, as a segmented message and as a message alone."""
+    """Return each size as a group, as a segmented message and as a single message."""
     made: list[Sent] = []
     for size in SIZES:
         made.append(group(random, any_bodies(random, random.randbytes(size), 20), name=f"d:\\{size} é.bin"))
@@ -21,7 +21,7 @@ def files(random: Random) -> list[Sent]:
 
 
 def assert_groups(process: GatewayProcess, sent: Sequence[Sent], *, with_names: bool) -> None:
-    """Each file comes out once and as it was put, from the source `groups`, and nothing else does."""
+    """Assert that the source `groups` has each file once and unchanged, and nothing else."""
     received = {item["correl_id"]: item for item in process.listing("/v1/attachments", source="groups")}
     assert sorted(received) == sorted(each.identifier.hex() for each in sent)
     for each in sent:
@@ -35,6 +35,6 @@ def assert_groups(process: GatewayProcess, sent: Sequence[Sent], *, with_names: 
 
 
 def upload(process: GatewayProcess, destination: str, content: list[tuple[str, bytes, str]]) -> None:
-    """Posts files, each a name, its bytes and its media type."""
+    """Post files, each a name, its bytes and its media type."""
     files: list[Any] = [("file", each) for each in content]
     process.client.post("/v1/messages", data={"destination": destination}, files=files).raise_for_status()

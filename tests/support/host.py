@@ -1,4 +1,4 @@
-"""The service's stages one after the other in this thread, under a clock of the test's."""
+"""The service's workers, run one after the other in this thread, with the test's own clock."""
 
 from collections.abc import Sequence
 from random import Random
@@ -21,7 +21,7 @@ SOURCE = "orders"
 
 
 class Host:
-    """Takes messages of some sources, and lets time pass."""
+    """A host that takes messages of some sources, and whose time the test controls."""
 
     def __init__(self, context: ServiceContext, clock: ManualClock, sources: Sequence[str] = (SOURCE,)) -> None:
         self.context, self.clock, self.program = context, clock, Program(Random(5))
@@ -50,7 +50,7 @@ class Host:
         self.receive([PhysicalMessage(source, "sas_queue", 7, body=body, received_at=self.clock.now())])
 
     def days(self, days: float) -> None:
-        """Time passes in which sources can receive, then a file comes, and what is due is done."""
+        """Let time pass in which sources can receive, then receive a file, then do all work that is due."""
         receive_for(self.times, self.clock, days)
         self.sweeper.seal_old_segment()
         self.receive_file(1)
@@ -66,7 +66,7 @@ class Host:
         return record
 
     def entries(self, source: str = SOURCE) -> list[QuarantineRecord]:
-        """Of quarantine, oldest first."""
+        """Return the entries of quarantine, oldest first."""
         return self.context.catalog.quarantined(source, None, None, 10_000).items[::-1]
 
     def quarantined(self, entry: QuarantineRecord) -> PhysicalMessage:

@@ -1,5 +1,4 @@
-"""IEEE doubles as System/390 writes them, one at a time and by its own arithmetic: slow, and no relative of the
-gateway's."""
+"""Conversion of IEEE doubles to System/390 floats, one at a time and slow; it shares no code with the gateway."""
 
 import math
 import struct
@@ -11,7 +10,7 @@ _MISSING = b"." + bytes(7)
 
 
 def converted(pieces: Iterable[bytes | memoryview], variables: Sequence[Variable]) -> Iterator[bytes]:
-    """Observations with big-endian IEEE numerics of 8 bytes, in pieces of whole rows, with IBM ones."""
+    """Convert observations with big-endian IEEE numerics of 8 bytes, in pieces of whole rows, to IBM floats."""
     width = sum(variable.length for variable in variables)
     for piece in pieces:
         rows = bytearray(piece)

@@ -1,4 +1,4 @@
-"""An intake for tests: collects what a receiver hands over, and says when it is durable."""
+"""An intake for tests: it collects the messages of a receiver, and reports when they are durable."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ from tests.support.waiting import until
 
 
 class Collector(Intake):
-    """Holds back what is durable until `release` is called, or says so at once (`durable_at_once`)."""
+    """An intake that reports durability when `release` is called, or at once (`durable_at_once`)."""
 
     def __init__(self, *, durable_at_once: bool = True) -> None:
         self.messages: list[PhysicalMessage] = []
@@ -33,7 +33,7 @@ class Collector(Intake):
             self.release()
 
     def release(self, *, backwards: bool = False) -> None:
-        """Says, from a thread that is not the receiver's, that everything so far is durable."""
+        """Report, from another thread than the receiver's, that all messages so far are durable."""
         held, self.held = self.held, []
         ordered = held[::-1] if backwards else held
         thread = threading.Thread(target=lambda: [on_durable() for on_durable in ordered])
@@ -44,13 +44,13 @@ class Collector(Intake):
         return [bytes(message.body) for message in self.messages]
 
     def wait_for(self, count: int) -> None:
-        """Waits until so many messages have been submitted, duplicates included."""
+        """Wait until this number of messages has been submitted, duplicates included."""
         until(lambda: len(self.messages) >= count)
 
 
 @contextmanager
 def receiving(receiver: Receiver, intake: Intake, patience: float = 30.0) -> Iterator[None]:
-    """Runs a receiver in a thread, connected within `patience` seconds, for as long as the block lasts."""
+    """Run a receiver in a thread while the block lasts; it must be connected within `patience` seconds."""
     stop = threading.Event()
     failures: list[BaseException] = []
 

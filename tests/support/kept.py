@@ -1,4 +1,4 @@
-"""All that a gateway keeps, in a folder, made by the service's own functions and without its threads."""
+"""All stores of a gateway in a folder, written by the service's own functions without its threads."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -48,13 +48,13 @@ class Kept:
 
     @contextmanager
     def context(self, **settings: Any) -> Iterator[ServiceContext]:
-        """What the service stands on, as a gateway opens it."""
+        """Return the service's context, opened as a gateway opens it."""
         with service_context(self.folder, self.clock, **(AT_ONCE | settings)) as context:
             context.catalog.bind(context.journal.identity())
             yield context
 
     def receive(self, count: int = 9, *, settled: bool = False, retired: bool = False) -> list[str]:
-        """Attachments of every kind, each message's physical messages in a segment of their own."""
+        """Receive attachments of every kind, with each message's physical messages in a separate segment."""
         attachments = mixed(self.program, count)
         with self.context() as context:
             self.journal(context, attachments)
@@ -84,7 +84,7 @@ class Kept:
             at += 3
 
     def assert_served(self, *, but: Sequence[str] = ()) -> None:
-        """Each attachment is finished and comes out as it was sent, but for some, of which nothing comes out."""
+        """Assert that each attachment is finished and served as sent, except for those named, which are not served."""
         with self.context() as context:
             found = {each: context.catalog.attachment(each) for each in self.sent}
             for each, record in found.items():
@@ -115,7 +115,7 @@ class Kept:
 
 
 def assemble(context: ServiceContext) -> None:
-    """Assembles what is in the journal, and finishes what is complete."""
+    """Assemble the messages in the journal, and finish complete attachments."""
     complete: list[str] = []
     Assembler(context, complete.extend).recover()
     finisher = Finisher(context)
@@ -124,7 +124,7 @@ def assemble(context: ServiceContext) -> None:
 
 
 def flip(path: Path, at: int | None = None, bit: int = 0x08) -> None:
-    """Turns one bit of a file round, in the middle or at a byte."""
+    """Invert one bit of a file, in the middle or at a given byte."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2 if at is None else at] ^= bit
     path.write_bytes(data)

@@ -29,7 +29,7 @@ SIZES = (0, 1, 2, 31_995, 31_996, 32_000, 32_767, 65_536, 100_000)
 
 
 def table(program: Program, rows: int) -> pa.Table:
-    """Numbers and texts, some missing."""
+    """Return a table of numbers and texts, some missing."""
     numbers = np.random.default_rng(program.random.getrandbits(32))
     texts = ["", "Ada", "Grace Brewster", "naïve", "O'Neill"]
     return pa.table(
@@ -42,7 +42,7 @@ def table(program: Program, rows: int) -> pa.Table:
 
 
 def mixed(program: Program, count: int) -> list[Attached]:
-    """So many attachments: binary files, text files and data sets by turns, of changing size."""
+    """Return this number of attachments: binary files, text files and data sets in turn, of changing size."""
     random = program.random
     names = [name for name in NAMES if _fits(name, program.charset)]
     made: list[Attached] = []
@@ -68,7 +68,7 @@ def _fits(name: str, charset: str) -> bool:
 
 
 def messages(program: Program, attachments: Sequence[Attached]) -> list[PhysicalMessage]:
-    """The attachments' physical messages, one to three attachments in a message."""
+    """Return the attachments' physical messages, with one to three attachments in a message."""
     sent: list[PhysicalMessage] = []
     at = 0
     while at < len(attachments):
@@ -79,7 +79,7 @@ def messages(program: Program, attachments: Sequence[Attached]) -> list[Physical
 
 
 def await_finished(process: GatewayProcess, count: int, timeout: float = 120) -> list[dict[str, Any]]:
-    """The attachments, once `count` of them are finished."""
+    """Return the attachments when `count` of them are finished."""
 
     def finished() -> list[dict[str, Any]]:
         if process.samples().total("quarantined_total"):
@@ -93,7 +93,7 @@ def await_finished(process: GatewayProcess, count: int, timeout: float = 120) ->
 
 
 def assert_received(process: GatewayProcess, attachments: Iterable[Attached], timeout: float = 120) -> None:
-    """Each attachment comes out once, as it was sent, and nothing else does."""
+    """Assert that each attachment is received once and unchanged, and nothing else is."""
     sent = {attached.definition.correl_id.hex(): attached for attached in attachments}
     await_finished(process, len(sent), timeout)
     received = process.listing("/v1/attachments")

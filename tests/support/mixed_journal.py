@@ -1,4 +1,4 @@
-"""A journal of everything that can come: senders of many dialects, duplicates, shuffles, losses, garbage, conflicts."""
+"""A journal of all kinds of input: senders of many dialects, duplicates, shuffles, losses, garbage, conflicts."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 def programs(random: Random, *, numbered: bool = True) -> dict[str, Program]:
-    """Four sources and how their senders write; one of them may number its messages."""
+    """Return four sources and their senders' habits; one of them may number its messages."""
     return {
         "north": Program(random, DIALECTS[0]),
         "east": Program(random, DIALECTS[5], ccsid=819),
@@ -29,8 +29,10 @@ def programs(random: Random, *, numbered: bool = True) -> dict[str, Program]:
 
 
 def traffic(random: Random, attachments: int, largest: int, *, numbered: bool = True) -> list[PhysicalMessage]:
-    """Physical messages in the order of their arrival: so many attachments a source, the largest file of so many bytes,
-    which is sent between the others."""
+    """Yield physical messages in the order of their arrival.
+
+    Each source sends this number of attachments. The largest file has `largest` bytes and is sent between the others.
+    """
     arrived: list[PhysicalMessage] = []
     for source, program in programs(random, numbered=numbered).items():
         sent = loads.messages(program, [*loads.mixed(program, attachments), *_spoilt(program)])
@@ -48,7 +50,7 @@ def traffic(random: Random, attachments: int, largest: int, *, numbered: bool = 
 
 
 def write(folder: Path, messages: Iterable[PhysicalMessage]) -> None:
-    """Journals messages in batches, and seals."""
+    """Write messages to the journal in batches, and seal it."""
     timed = [each._replace(received_at=BEGAN_AT + 1000 * place) for place, each in enumerate(messages)]
     journal = ArrowJournal(folder, segment_bytes=SEGMENT_BYTES)
     for start in range(0, len(timed), BATCH):
@@ -57,20 +59,20 @@ def write(folder: Path, messages: Iterable[PhysicalMessage]) -> None:
 
 
 def _merged(one: list[PhysicalMessage], other: list[PhysicalMessage]) -> Iterator[PhysicalMessage]:
-    """Both, each in its own order, evenly mixed."""
+    """Merge two lists evenly; each keeps its own order."""
     places = [(place / len(few), each) for few in (one, other) for place, each in enumerate(few)]
     return (each for _, each in sorted(places, key=lambda place: place[0]))
 
 
 def _with_losses(random: Random, sent: list[PhysicalMessage]) -> list[PhysicalMessage]:
-    """All but one message in a hundred, of whatever kind, and one application message at least."""
+    """Drop one message in a hundred, of any kind, and at least one application message."""
     lost = set(random.sample(range(len(sent)), len(sent) // 100))
     lost.update([place for place, each in enumerate(sent) if each.body == APPLICATION_BODY][:1])
     return [each for place, each in enumerate(sent) if place not in lost]
 
 
 def _spoilt(program: Program) -> list[Attached]:
-    """Attachments that are complete and break their specification."""
+    """Return attachments that are complete and violate their specification."""
     whole = binary_file(program, "spoilt.bin", program.random.randbytes(20_000))
     torn = whole.bodies[1][:-1], *whole.bodies[2:]
     table = data_set(program, "WORK", "SPOILT", loads.table(program, 40))
@@ -81,7 +83,7 @@ def _spoilt(program: Program) -> list[Attached]:
 
 
 def _hostile(random: Random, sent: list[PhysicalMessage]) -> Iterator[PhysicalMessage]:
-    """What no program should send: noise, other bytes for what was sent, a header with other words."""
+    """Return messages that no program should send: noise, conflicting bytes, a header with other texts."""
     for _ in range(5):
         noise = random.randbytes(random.randrange(300))
         yield PhysicalMessage("", "sas_queue", HEADER_MSG_TYPE, random.randbytes(24), noise)

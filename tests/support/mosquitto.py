@@ -1,4 +1,4 @@
-"""A real Mosquitto of one's own, on a free port."""
+"""A private Mosquitto on a free port."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ PROGRAM = shutil.which("mosquitto", path=os.pathsep.join((os.environ.get("PATH",
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nothing listens on."""
+    """Return a free TCP port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -23,9 +23,9 @@ def free_port() -> int:
 
 
 class Mosquitto:
-    """A broker that drops nothing by itself: no limit of queued or unacknowledged messages.
+    """A broker that discards nothing: it has no limit of queued or unacknowledged messages.
 
-    With `persistent` it keeps sessions and messages over `stop` and `start`, as long as it is stopped in order.
+    With `persistent` it keeps sessions and messages over `stop` and `start`, if it is stopped in order.
     """
 
     def __init__(self, folder: Path, *, persistent: bool = False, settings: str = "") -> None:
@@ -55,7 +55,7 @@ class Mosquitto:
         self.stop()
 
     def start(self) -> None:
-        """Returns when the broker accepts connections."""
+        """Return when the broker accepts connections."""
         if PROGRAM is None:
             raise FileNotFoundError("mosquitto is not installed")
         with (self._folder / "mosquitto.log").open("ab") as log:
@@ -65,7 +65,7 @@ class Mosquitto:
         until(self._accepts, timeout=10)
 
     def stop(self) -> None:
-        """Ends the broker in order; a persistent one saves what it has."""
+        """Stop the broker in order; a persistent one saves its state."""
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
@@ -73,14 +73,14 @@ class Mosquitto:
             self._process = None
 
     def kill(self) -> None:
-        """Ends the broker at once; it keeps what it had saved by then."""
+        """Kill the broker at once; it keeps only what it has saved."""
         assert self._process is not None
         self._process.kill()
         self._process.wait(60)
         self._process = None
 
     def pause(self) -> None:
-        """Holds the broker still: connections open, and nothing is answered until `resume`."""
+        """Pause the broker: connections stay open, and it answers nothing until `resume`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 

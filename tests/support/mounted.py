@@ -1,4 +1,4 @@
-"""File systems of a test's own."""
+"""File systems mounted for a test."""
 
 import subprocess
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def mounted(folder: Path, size: int) -> Iterator[None]:
-    """A file system of so many bytes in a folder. Raises OSError where this user may not mount one."""
+    """Mount a file system of this size in a folder. Raises OSError if this user may not mount one."""
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode:

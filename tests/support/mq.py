@@ -1,4 +1,4 @@
-"""Programs that put to and get from a queue, by the client library itself, and the gateway's settings for a queue."""
+"""Programs that put to and get from a queue with the client library itself, and the gateway's settings for a queue."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ _NO_MSG_AVAILABLE = 2033
 
 
 class Reachable(Protocol):
-    """What is needed to connect to a queue manager."""
+    """The data needed to connect to a queue manager."""
 
     @property
     def name(self) -> str: ...
@@ -33,7 +33,7 @@ class Reachable(Protocol):
 
 @contextmanager
 def connected(library: ModuleType, manager: Reachable) -> Iterator[Any]:
-    """A connection of one's own."""
+    """Return a new connection."""
     connection = library.QueueManager(None)
     connection.connect_tcp_client(manager.name, library.CD(), manager.channel, manager.connection_name)
     try:
@@ -51,8 +51,11 @@ def put(
     version: Literal[1, 2] = 2,
     persistence: int = PERSISTENT,
 ) -> None:
-    """Puts messages, persistent and under syncpoint; with version 1 their group fields go into an MQMDE. Properties go
-    into an MQRFH2. The length of a segment is the queue manager's to count."""
+    """Put messages, persistent and under syncpoint.
+
+    With version 1 their group fields are in an MQMDE. Properties are in an MQRFH2. The queue manager counts the length
+    of a segment.
+    """
     constants = library.CMQC
     with connected(library, manager) as connection:
         opened = library.Queue(connection, queue, constants.MQOO_OUTPUT)
@@ -67,7 +70,7 @@ def put(
 
 
 def described(library: ModuleType, message: PhysicalMessage, version: Literal[1, 2]) -> tuple[Any, bytes]:
-    """The descriptor and the data with which a program puts a message."""
+    """Return the descriptor and the data with which a program puts a message."""
     fields: dict[str, Any] = {
         "MsgType": message.msg_type,
         "CorrelId": message.correl_id,
@@ -96,7 +99,7 @@ def described(library: ModuleType, message: PhysicalMessage, version: Literal[1,
 
 
 def extension(message: PhysicalMessage) -> bytes:
-    """An MQMDE as a program on x86 writes it for a queue manager there."""
+    """Return an MQMDE as a program on x86 writes it for a queue manager there."""
     return struct.pack(
         "<4s4i8si24s4i",
         *(b"MDE ", 2, 72, message.encoding or 546, message.ccsid or _CCSID, message.format.encode().ljust(8), 0),
@@ -110,7 +113,7 @@ def _with_own_properties(message: PhysicalMessage) -> PhysicalMessage:
 
 
 def with_properties(message: PhysicalMessage, folder: bytes) -> PhysicalMessage:
-    """The message with an MQRFH2 in front, as a program writes it that has this encoding and ASCII."""
+    """Return the message with an MQRFH2 before it, as a program with this encoding and ASCII writes it."""
     order = "<" if (message.encoding or 546) & 0xF == 2 else ">"
     folder += b" " * (-len(folder) % 4)
     header = struct.pack(
@@ -130,7 +133,7 @@ def with_properties(message: PhysicalMessage, folder: bytes) -> PhysicalMessage:
 
 
 def as_dead_letter(message: PhysicalMessage, reason: int, queue: str) -> PhysicalMessage:
-    """The message with an MQDLH in front, as an application on x86 puts it to the dead-letter queue."""
+    """Return the message with an MQDLH, as an application on x86 puts it on the dead-letter queue."""
     header = struct.pack(
         "<4sii48s48sii8si28s8s8s",
         *(b"DLH ", 1, reason, queue.encode().ljust(48), b"QM1".ljust(48), message.encoding or 546),
@@ -147,7 +150,7 @@ def as_dead_letter(message: PhysicalMessage, reason: int, queue: str) -> Physica
 
 
 def taken(library: ModuleType, manager: QueueManager, queue: str) -> list[tuple[Any, bytes]]:
-    """What a queue holds, each with its version-2 descriptor; it is empty then."""
+    """Get all messages of a queue, each with its version-2 descriptor."""
     found: list[tuple[Any, bytes]] = []
     with connected(library, manager) as connection:
         opened = library.Queue(connection, queue, library.CMQC.MQOO_INPUT_SHARED)
@@ -163,7 +166,7 @@ def taken(library: ModuleType, manager: QueueManager, queue: str) -> list[tuple[
 
 
 def back_out(library: ModuleType, manager: QueueManager, queue: str, times: int) -> None:
-    """Gets the first message so many times and backs out each time."""
+    """Get the first message this number of times and back out each time."""
     with connected(library, manager) as connection:
         opened = library.Queue(connection, queue, library.CMQC.MQOO_INPUT_SHARED)
         for _ in range(times):
@@ -172,12 +175,12 @@ def back_out(library: ModuleType, manager: QueueManager, queue: str, times: int)
 
 
 def mq_source(name: str, manager: QueueManager, queue: str, options: str = "") -> str:
-    """A source's table for the configuration file."""
+    """Return a source's table for the configuration file."""
     return f'[sources.{name}]\ntransport = "ibm_mq"\n{_connection(manager, queue)}wait = 0.1\n{options}'
 
 
 def mq_destination(name: str, manager: QueueManager, queue: str, options: str = "") -> str:
-    """A destination's table for the configuration file."""
+    """Return a destination's table for the configuration file."""
     return f'[destinations.{name}]\ntransport = "ibm_mq"\n{_connection(manager, queue)}{options}'
 
 

@@ -1,6 +1,6 @@
-"""What programs do that put a file on a queue as a group of messages, by the descriptor's fields alone.
+"""Programs that put a file on a queue as a group of messages, by the descriptor's fields alone.
 
-Nothing here knows of the gateway's own sending, so that what receives is tested against the documentation.
+This module does not use the gateway's code for sending, so that receiving is tested against the documentation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ LogicalMessages = Sequence[Sequence[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A file as a program sends it: the identifier it is known by, its physical messages, and what must come out."""
+    """A file as a program sends it: its identifier, its physical messages, and the expected content."""
 
     identifier: bytes
     messages: tuple[PhysicalMessage, ...]
@@ -37,7 +37,7 @@ class Sent:
 
 
 def group(random: Random, bodies: LogicalMessages, *, text: bool = False, name: str | None = None) -> Sent:
-    """A group of messages, of which those of several bodies are segmented."""
+    """Return a group of messages; messages of several bodies are segmented."""
     identifier = random.randbytes(24)
     sent: list[PhysicalMessage] = []
     for number, segments in enumerate(bodies, 1):
@@ -47,26 +47,26 @@ def group(random: Random, bodies: LogicalMessages, *, text: bool = False, name: 
 
 
 def segmented(random: Random, segments: Sequence[bytes], *, text: bool = False, name: str | None = None) -> Sent:
-    """One message in segments that is in no group."""
+    """Return one segmented message outside of any group."""
     identifier = random.randbytes(24)
     sent = _logical(random, identifier, 1, segments, 0, text=text)
     return Sent(identifier, _named(sent, name), _joined([segments]))
 
 
 def alone(random: Random, body: bytes, *, text: bool = False, name: str | None = None) -> Sent:
-    """One message that is neither in a group nor a segment."""
+    """Return one message that is neither in a group nor segmented."""
     sent = _physical(random, b"", 1, body, 0, text=text)
     return Sent(sent.message_id, _named([sent], name), body)
 
 
 def any_bodies(random: Random, content: bytes, most_messages: int = 6, most_segments: int = 4) -> list[list[bytes]]:
-    """A content cut anyhow into messages, and some of those into segments."""
+    """Split content randomly into messages, and some of those into segments."""
     messages = _cut(content, sorted(random.choices(range(len(content) + 1), k=random.randrange(most_messages))))
     return [_segments(random, message, random.randint(1, most_segments)) for message in messages]
 
 
 def _segments(random: Random, message: bytes, most: int) -> list[bytes]:
-    """Pieces of which only the last may be empty."""
+    """Return segments of a message; only the last may be empty."""
     inner = range(1, len(message) + 1)
     return _cut(message, sorted(random.sample(inner, k=min(most - 1, len(inner)))))
 

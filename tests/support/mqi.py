@@ -16,7 +16,7 @@ _loaded: list[ctypes.CDLL] = []
 
 
 def load(library: Library) -> ModuleType:
-    """The library's package, importable in this process from now on; builds what is missing.
+    """Import the library's package in this process; build it if it is missing.
 
     Both may be loaded in one process.
     """
@@ -43,6 +43,6 @@ def _folders(library: Library) -> dict[str, tuple[Path, ...]]:
 
 
 def _path(name: str, added: tuple[Path, ...]) -> str:
-    """A search path with these folders in front, and without those of any other build."""
+    """Return a search path that begins with these folders and has none of any other build."""
     kept = (part for part in os.environ.get(name, "").split(os.pathsep) if part and BUILDS not in Path(part).parents)
     return os.pathsep.join((*map(str, added), *kept))

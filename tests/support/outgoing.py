@@ -27,12 +27,12 @@ FILES: list[tuple[AttachmentKind, str, bytes]] = [
 def cut(
     dialect: str = "big-4-excluded-packed", body_limit: int = 32_000, record_length: int | None = None
 ) -> FramingOptions:
-    """How a destination of UTF-8 and big-endian numbers wants to be written to."""
+    """Return the message format of a destination with UTF-8 and big-endian numbers."""
     return FramingOptions(body_limit, dialect, 1208, 273, record_length)
 
 
 def delivery(context: ServiceContext, contents: list[tuple[AttachmentKind, str, bytes]]) -> DeliveryRecord:
-    """A delivery of these contents, which are stored; attachment n has a correlid of 16 bytes n."""
+    """Store these contents and return their delivery; attachment n has a correlid of 16 bytes n."""
     attachments = []
     for number, (kind, name, content) in enumerate(contents, 1):
         object_name = f"outgoing/d/{number}"

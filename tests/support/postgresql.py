@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own: a fresh cluster in a temporary folder, reached by a socket in that folder."""
+"""A private PostgreSQL: a new cluster in a temporary folder, reached by a socket in that folder."""
 
 import os
 import pwd
@@ -17,7 +17,7 @@ START_SECONDS = 60
 
 
 def binaries() -> Path | None:
-    """The folder of PostgreSQL's programs, or None where it is not installed."""
+    """Return the folder of PostgreSQL's programs, or None if it is not installed."""
     found = shutil.which("initdb")
     if found:
         return Path(found).parent
@@ -27,7 +27,7 @@ def binaries() -> Path | None:
 
 @contextmanager
 def running_postgresql(programs: Path) -> Iterator[Path]:
-    """Yields the folder of a running server's socket; its superuser is `postgres`. Nothing is kept."""
+    """Yield the folder of a running server's socket; its superuser is `postgres`. No data is kept."""
     folder = Path(mkdtemp(prefix="postgresql-"))
     try:
         account = _unprivileged(folder)
@@ -54,7 +54,7 @@ def running_postgresql(programs: Path) -> Iterator[Path]:
 
 
 def _unprivileged(folder: Path) -> str | None:
-    """The account to run as: PostgreSQL refuses root."""
+    """Return the account to run as, since PostgreSQL refuses root."""
     if os.geteuid() != 0:
         return None
     names = {account.pw_name for account in pwd.getpwall()}

@@ -1,4 +1,4 @@
-"""What Linux tells of a process and of those it has started."""
+"""Linux's data on a process and its descendants."""
 
 import os
 import re
@@ -9,7 +9,7 @@ _PROC = Path("/proc")
 
 
 def family(process: int) -> list[int]:
-    """A process and all that it, or one of those, has started."""
+    """Return a process and all its descendants."""
     parents = dict(_parents())
     found = [process]
     for each in found:
@@ -25,7 +25,7 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def _stat(process: int) -> list[str]:
-    """The fields behind the name; none of a process that has ended."""
+    """Return the fields of `stat` after the name; an empty list for a process that has ended."""
     try:
         return (_PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -33,7 +33,7 @@ def _stat(process: int) -> list[str]:
 
 
 def memory(process: int) -> int:
-    """Bytes of a process, of which it has shared ones in proportion."""
+    """Return the bytes of a process, with its proportion of shared ones."""
     try:
         found = re.search(r"^Pss:\s+(\d+) kB", (_PROC / str(process) / "smaps_rollup").read_text(), re.MULTILINE)
     except OSError:
@@ -42,13 +42,13 @@ def memory(process: int) -> int:
 
 
 def processor_seconds(process: int) -> float:
-    """The time that a process has computed."""
+    """Return the processor time of a process."""
     fields = _stat(process)
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
 
 def sockets(process: int) -> int:
-    """How many sockets a process has open."""
+    """Return the number of open sockets of a process."""
     count = 0
     for each in (_PROC / str(process) / "fd").iterdir():
         try:

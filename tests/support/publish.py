@@ -1,4 +1,4 @@
-"""Publishing physical messages as a program of its own would: with paho's client, and none of the gateway's adapter."""
+"""Publishing physical messages like an independent program: with paho's client, without the gateway's adapter."""
 
 from collections.abc import Iterable
 from threading import BoundedSemaphore
@@ -21,7 +21,7 @@ _CONFIRMED_WITHIN = 60.0
 
 
 def connected(port: int, version: Version, client_id: str = "") -> Client:
-    """A client with a clean session on the loopback interface, its network thread running."""
+    """Yield a client with a clean session on the loopback interface, with its network thread running."""
     clean = None if version == "5" else True
     client = Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=PROTOCOLS[version], clean_session=clean)
     client.max_inflight_messages_set(_IN_FLIGHT)
@@ -58,7 +58,7 @@ def publish(
 
 
 def envelope(message: PhysicalMessage) -> Properties:
-    """A message's descriptor as the properties of an MQTT 5 publish."""
+    """Return a message's descriptor as the properties of an MQTT 5 publish."""
     properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
     properties.CorrelationData = message.correl_id
     user = [("msg-type", str(message.msg_type))]

@@ -1,4 +1,4 @@
-"""A queue manager of one's own: the test double of IBM MQ, in a process of its own, on a free port."""
+"""A private queue manager: the test double of IBM MQ, in a separate process, on a free port."""
 
 import json
 import signal
@@ -51,7 +51,7 @@ class QueueManager:
     # --- the process ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Returns when the queue manager accepts connections."""
+        """Return when the queue manager accepts connections."""
         self._folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "tests.queue_manager.server", str(self._folder), str(self.port)]
         with (self._folder / "errors").open("ab") as errors:
@@ -70,17 +70,17 @@ class QueueManager:
                 raise RuntimeError((self._folder / "errors").read_text())
 
     def stop(self) -> None:
-        """Ends it in order: waiting calls get MQRC_Q_MGR_STOPPING, units of work are backed out."""
+        """Stop it in order: waiting calls get MQRC_Q_MGR_STOPPING, units of work are backed out."""
         self._end(signal.SIGTERM)
 
     def restart(self, **options: Any) -> None:
-        """Stops and starts it, with some of its options changed."""
+        """Stop and start it, with some of its options changed."""
         self.stop()
         self._settings.update(options)
         self.start()
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Kill it at once."""
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:
@@ -94,7 +94,7 @@ class QueueManager:
     # --- queues ---------------------------------------------------------------------------------------------------
 
     def define(self, queue: str, **attributes: Any) -> None:
-        """Makes a queue, or makes one that is there anew, with its messages.
+        """Define a queue, or define an existing one again, with its messages.
 
         `attributes` are those of `tests.queue_manager.server.queue.Attributes`: a local queue by default, an alias
         queue with `target`, a remote one with `rname` and `rqmname`, a model one with `model`.
@@ -102,29 +102,32 @@ class QueueManager:
         self._control("define", queue=queue, attributes=attributes)
 
     def alter(self, queue: str, **attributes: Any) -> None:
-        """Changes some attributes; who waits at the queue takes notice."""
+        """Change some attributes; waiting programs are notified."""
         self._control("alter", queue=queue, attributes=attributes)
 
     def clear(self, queue: str) -> None:
-        """Removes all committed messages."""
+        """Remove all committed messages."""
         self._control("clear", queue=queue)
 
     def depth(self, queue: str) -> int:
-        """How many messages are on the queue, those of units of work included."""
+        """Return the number of messages on the queue, uncommitted ones included."""
         depth: int = self.status(queue)["depth"]
         return depth
 
     def status(self, queue: str) -> dict[str, Any]:
-        """What is going on at a queue: `depth`, `uncommitted` of these, its CURDEPTH (`curdepth`), open `handles` (and
-        those for `inputs`, for `outputs`), `waiters`, and the `attributes`."""
+        """Return the state of a queue.
+
+        The keys are `depth`, `uncommitted` of these, its CURDEPTH (`curdepth`), open `handles` (and those for `inputs`,
+        for `outputs`), `waiters`, and the `attributes`.
+        """
         status: dict[str, Any] = self._control("status", queue=queue)
         return status
 
     def run_channel(self, transmission_queue: str) -> int:
-        """Takes what is on a transmission queue to the queues that it is for; returns how many messages went.
+        """Deliver the messages of a transmission queue to their queues; return the number of delivered messages.
 
-        They are looked for on this queue manager, which stands for the other one. What cannot be delivered goes to the
-        dead-letter queue.
+        The queues are looked up on this queue manager, which stands for the remote one. Messages that cannot be
+        delivered go to the dead-letter queue.
         """
         moved: int = self._control("run_channel", transmission_queue=transmission_queue)
         return moved
@@ -141,19 +144,19 @@ class QueueManager:
         skip: int = 0,
         times: int = 1,
     ) -> None:
-        """Plans what happens to the next `times` calls of a verb ("MQGET") of any connection, after `skip` of them.
+        """Plan a fault of the next `times` calls of a verb ("MQGET") of any connection, after `skip` of them.
 
-        They are looked at after `delay` seconds. With `reason` they fail so and have no effect (but MQCMIT with
-        MQRC_BACKED_OUT backs out); with `lose` the connection breaks before, or after, they have their effect.
+        The fault occurs after `delay` seconds. With `reason` the calls fail with it and have no effect (but MQCMIT with
+        MQRC_BACKED_OUT backs out). With `lose` the connection breaks before, or after, they have their effect.
         """
         self._control("fault", verb=verb, reason=reason, delay=delay, lose=lose, skip=skip, times=times)
 
     def break_connections(self) -> None:
-        """Breaks all connections there are."""
+        """Break all connections."""
         self._control("break_connections")
 
     def quiesce(self, on: bool = True) -> None:
-        """Begins an orderly end, or calls it off."""
+        """Begin to quiesce the queue manager, or cancel that."""
         self._control("quiesce", on=on)
 
     def _control(self, command: str, **arguments: Any) -> Any:

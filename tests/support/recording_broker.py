@@ -1,4 +1,4 @@
-"""An MQTT 5 broker that only takes what is published, and remembers every packet: for what the other end never sees."""
+"""An MQTT 5 broker that only receives publishes and records every packet, also those that a client never shows."""
 
 import socket
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _CLEAN_START = 0b10
 
 
 class Published(NamedTuple):
-    """One PUBLISH as it came: the MsgId in its user properties, its packet identifier, and what else may differ."""
+    """One PUBLISH as received: the MsgId in its user properties, its packet identifier, and other varying fields."""
 
     message_id: bytes
     packet_identifier: int
@@ -24,8 +24,10 @@ class Published(NamedTuple):
 
 
 class RecordingBroker:
-    """Listens on a free loopback port, confirms all there is to confirm, and keeps the packet identifiers of QoS 2 from
-    one connection to the next, as a session does."""
+    """A broker on a free loopback port that confirms everything.
+
+    It keeps the packet identifiers of QoS 2 from one connection to the next, as a session does.
+    """
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -45,7 +47,7 @@ class RecordingBroker:
         self._listener.close()
 
     def break_after(self, publishes: int) -> None:
-        """Takes so many more publishes, answers none of them, and breaks the connection."""
+        """Accept this number of further publishes, answer none of them, and break the connection."""
         self._unanswered = publishes
 
     def _accept(self) -> None:
@@ -64,7 +66,7 @@ class RecordingBroker:
                     connection.sendall(answer)
 
     def _answer(self, data: memoryview, packet: Packet) -> bytes | None:
-        """What to answer; None breaks the connection."""
+        """Return the answer to a packet; None breaks the connection."""
         match packet.type:
             case PacketType.CONNECT:
                 self._unanswered = None
@@ -102,7 +104,7 @@ class RecordingBroker:
 
 
 def _packets(connection: socket.socket) -> Iterator[tuple[memoryview, Packet]]:
-    """Packets as they come, each with the bytes that it lies in."""
+    """Yield packets as they arrive, each with its bytes."""
     received = b""
     while more := connection.recv(1 << 16):
         received += more

@@ -17,7 +17,7 @@ LIMIT = 10_000
 
 
 def journalled(folder: Path, messages: Sequence[PhysicalMessage], batch: int = 50) -> ArrowArchive:
-    """An archive of these messages, some in a batch."""
+    """Return an archive of these messages, some in a batch."""
     journal = ArrowJournal(folder, segment_bytes=1 << 20)
     for start in range(0, len(messages), batch):
         journal.append(messages[start : start + batch])
@@ -26,14 +26,14 @@ def journalled(folder: Path, messages: Sequence[PhysicalMessage], batch: int = 5
 
 
 def batches(archive: ArrowArchive) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Every record batch and the packed place of its first row."""
+    """Yield every record batch and the packed place of its first row."""
     for segment in archive.segments():
         for number in range(len(archive.batch_sizes(segment.number))):
             yield Position(segment.number, number, 0).pack(), archive.record_batch(segment.number, number)
 
 
 class Announcing:
-    """The header pass of every source, which remembers from call to call."""
+    """The header pass of every source, with its state between calls."""
 
     def __init__(
         self, archive: ArrowArchive, described: Callable[[PhysicalMessage], PhysicalMessage] = lambda message: message
@@ -42,7 +42,7 @@ class Announcing:
         self._memories: dict[str, Remembered] = {}
 
     def references(self, found: Iterable[Reference]) -> list[Reference]:
-        """What references amount to once headers are replaced by what they announce."""
+        """Return the references after headers are replaced by the parts that they announce."""
         made: list[Reference] = []
         for reference in sorted(found, key=attrgetter("position")):
             if reference.what != What.HEADER:

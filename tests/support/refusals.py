@@ -6,7 +6,7 @@ from app.wire import WireError
 
 
 def wire_error(call: Callable[[], object]) -> WireError | None:
-    """The WireError that a call ends with, None when it ends well; any other error is raised."""
+    """Return the WireError that a call raises, or None if it raises no error; other errors are raised."""
     try:
         call()
     except WireError as error:

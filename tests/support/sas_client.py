@@ -1,6 +1,6 @@
-"""What a SAS program does when it sends a message with attachments, by the codecs alone.
+"""A SAS program that sends a message with attachments, by the codecs alone.
 
-Nothing here knows of the gateway's own sending, so that what receives is tested against the specification.
+This module does not use the gateway's code for sending, so that receiving is tested against the specification.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,9 +30,12 @@ APPLICATION_BODY = b"This is the actual application message."
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A sender and its habits. `body_limit` is in bytes; `ccsid` an IBM character set number, `encoding` an IBM one for
-    numbers (None: IEEE in the byte order of the dialect). `numbers_messages` tells whether it gives its messages
-    correlids that differ only behind the first 16 bytes."""
+    """A sender and its habits.
+
+    `body_limit` is in bytes; `ccsid` is an IBM character set number, `encoding` an IBM one for numbers (None: IEEE in
+    the byte order of the dialect). With `numbers_messages` the correlids of its messages differ only after the first 16
+    bytes.
+    """
 
     random: Random
     dialect: Dialect = DIALECTS[0]
@@ -48,8 +51,11 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """An attachment as a program sends it: its header entry, its parts' bodies, and what a receiver must get, a file's
-    bytes or a data set's table."""
+    """An attachment as a program sends it: its header entry, its parts' bodies, and the content that a receiver must
+    get.
+
+    The content is a file's bytes or a data set's table.
+    """
 
     definition: AttachmentDefinition
     bodies: tuple[bytes, ...]
@@ -57,20 +63,22 @@ class Attached:
 
     @property
     def sha256(self) -> str:
-        """Of a file's content."""
+        """Return the SHA-256 of a file's content."""
         return sha256(self.content).hexdigest()
 
 
 def binary_file(program: Program, name: str, content: bytes, description: str = "") -> Attached:
-    """A file of fixed records, as long as a message can hold them."""
+    """Return a file of fixed records, as long as a message can hold them."""
     lrecl = program.body_limit - program.dialect.long - 1
     records = (content[at : at + lrecl] for at in range(0, len(content), lrecl))
     return _file(program, AttachmentKind.BINARY_FILE, name, content, records, lrecl, description)
 
 
 def text_file(program: Program, name: str, content: bytes, description: str = "") -> Attached:
-    """A file of lines, a record each; line ends are not sent. Those of `content` are LF, and a receiver must get those
-    of the program's character set."""
+    """Return a file of lines, one per record; line ends are not sent.
+
+    Those of `content` are LF; a receiver must get those of the program's character set.
+    """
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
     line_end = in_charset("\n", program.ccsid, program.encoding or _ENCODINGS[program.dialect.order])
     expected = content.replace(b"\n", line_end)
@@ -99,7 +107,7 @@ def data_set(program: Program, library: str, member: str, table: pa.Table, descr
 def message(
     program: Program, attachments: Sequence[Attached], application: bytes = APPLICATION_BODY
 ) -> list[PhysicalMessage]:
-    """All physical messages of one application message, in the order of the specification."""
+    """Return all physical messages of one application message, in the order of the specification."""
     header = MessageHeader(
         header_correl_id=_fresh(program),
         original_msg_type=8,
@@ -125,7 +133,7 @@ def message(
 
 
 def disordered(messages: Iterable[PhysicalMessage], random: Random, duplicates: float = 0.05) -> list[PhysicalMessage]:
-    """The messages in any order, a share of them twice."""
+    """Return the messages in random order, a share of them twice."""
     sent = list(messages)
     sent += random.sample(sent, round(len(sent) * duplicates))
     random.shuffle(sent)

@@ -1,4 +1,4 @@
-"""An MQTT broker that says what the test tells it to, packet by packet: for answers that a real one gives seldom."""
+"""An MQTT broker that sends the packets of a test's script, for answers that a real broker rarely gives."""
 
 import socket
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class Packet(NamedTuple):
 
 
 class ScriptedBroker:
-    """Listens on a free loopback port; `accept` takes the next connection, which the other methods then speak on."""
+    """A broker on a free loopback port; `accept` takes the next connection, which the other methods use."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -32,7 +32,7 @@ class ScriptedBroker:
         self._listener.close()
 
     def accept(self, answer: str) -> Packet:
-        """Takes a connection, reads its CONNECT and answers with these bytes, in hexadecimal digits."""
+        """Accept a connection, read its CONNECT and answer with these bytes, in hexadecimal digits."""
         self.hang_up()
         self._connection, _ = self._listener.accept()
         self._connection.settimeout(_PATIENCE)
@@ -42,17 +42,17 @@ class ScriptedBroker:
         return connect
 
     def send(self, packets: str) -> None:
-        """Sends bytes, given as hexadecimal digits."""
+        """Send bytes, given as hexadecimal digits."""
         assert self._connection is not None
         self._connection.sendall(bytes.fromhex(packets))
 
     def publish(self, mid: int, qos: int, topic: str, rest: bytes, *, dup: bool = False) -> None:
-        """Sends a PUBLISH; `rest` is what follows the packet identifier."""
+        """Send a PUBLISH; `rest` is the part after the packet identifier."""
         body = len(topic.encode()).to_bytes(2, "big") + topic.encode() + mid.to_bytes(2, "big") + rest
         self.send((bytes((0x30 | dup << 3 | qos << 1,)) + length_bytes(len(body)) + body).hex())
 
     def expect(self, *types: PacketType) -> Packet:
-        """The next packet, which must be of one of these types."""
+        """Return the next packet, which must be of one of these types."""
         while True:
             try:
                 header, end = FixedHeader.decode(self._received)
@@ -68,7 +68,7 @@ class ScriptedBroker:
             self._receive()
 
     def expect_end(self) -> None:
-        """Waits until the client has closed the connection, whatever it says before."""
+        """Wait until the client has closed the connection, ignoring all packets before."""
         assert self._connection is not None
         while self._connection.recv(4096):
             pass

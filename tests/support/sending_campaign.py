@@ -1,9 +1,10 @@
-"""Sending under fire: a gateway that is killed again and again, its queue manager too, and a queue that is full in
-between. Who reads is slow: the queue is emptied only between two kills.
+"""Sending while the gateway and its queue manager are killed repeatedly, and a queue is sometimes full.
+
+The reader is slow: the queue is emptied only between two kills.
 
 As a program: `python -m tests.support.sending_campaign 100 30` kills the gateway 100 times and the queue manager 30
-times, with a state queue and without one, then the same over MQTT with QoS 1 and 2, where the broker breaks
-connections; it tells what came of the messages.
+times, with a state queue and without one. It repeats this over MQTT with QoS 1 and 2, where the broker breaks
+connections. It prints which messages arrived.
 """
 
 import sys
@@ -37,7 +38,7 @@ SETTINGS = f'body_limit = {BODY}\nbatch_messages = {UNIT}\nretry_first = "50ms"\
 
 @dataclass(slots=True)
 class Outcome:
-    """What was sent and what came, by MsgId."""
+    """The messages that were sent and received, by MsgId."""
 
     expected: set[bytes] = field(default_factory=set)
     received: Counter[bytes] = field(default_factory=Counter)
@@ -57,7 +58,7 @@ class Outcome:
 
     @property
     def surplus(self) -> int:
-        """Copies beyond the first of each message."""
+        """Return the number of copies beyond the first of each message."""
         return self.received.total() - len(self.received)
 
     def __str__(self) -> str:
@@ -70,7 +71,7 @@ class Outcome:
 
 
 def send_under_fire(folder: Path, kills: int, manager_kills: int, *, state_queue: bool, seed: int = 1) -> Outcome:
-    """Sends until everything is sent, through so many kills of the gateway and of the queue manager."""
+    """Send everything, during this number of kills of the gateway and of the queue manager."""
     library, random, outcome = load("pymqi"), Random(seed), Outcome()
     with ExitStack() as ending:
         manager = ending.enter_context(QueueManager(folder / "queue-manager"))
@@ -99,7 +100,7 @@ def send_under_fire(folder: Path, kills: int, manager_kills: int, *, state_queue
 
 
 def publish_under_fire(folder: Path, kills: int, breaks: int, *, qos: int, seed: int = 1) -> Outcome:
-    """The same over MQTT: the broker breaks a connection so many times with publishes that it has and never answers."""
+    """Send everything over MQTT; the broker breaks connections with publishes that it never answers."""
     random, outcome = Random(seed), Outcome()
     with RecordingBroker() as broker, ExitStack() as ending:
         options = SETTINGS.replace(
@@ -131,7 +132,7 @@ def publish_under_fire(folder: Path, kills: int, breaks: int, *, qos: int, seed:
 
 
 def _expect(process: GatewayProcess, outcome: Outcome) -> None:
-    """What the deliveries say that they have sent."""
+    """Record the messages that the deliveries report as sent."""
     for delivery in process.listing("/v1/deliveries"):
         numbers = range(delivery["messages_total"])
         outcome.expected |= {message_identifier(delivery["id"], number) for number in numbers}
@@ -139,7 +140,7 @@ def _expect(process: GatewayProcess, outcome: Outcome) -> None:
 
 
 def _upload(process: GatewayProcess, random: Random, messages: int) -> None:
-    """Deliveries of so many messages in all, small ones among them."""
+    """Upload deliveries with this number of messages in all, small ones among them."""
     left = messages * BODY
     while left > 0:
         content = random.randbytes(random.choice(SIZES))
@@ -149,7 +150,7 @@ def _upload(process: GatewayProcess, random: Random, messages: int) -> None:
 
 
 def _await_messages(manager: QueueManager, random: Random) -> None:
-    """Until the queue has some messages, or is full, or nothing comes any more."""
+    """Wait until the queue has some messages, is full, or gets no more messages."""
     enough = random.randrange(1, MAXDEPTH + 1)
     for _ in range(5_000):
         if manager.depth(QUEUE) >= enough:
@@ -158,7 +159,7 @@ def _await_messages(manager: QueueManager, random: Random) -> None:
 
 
 def taken(library: ModuleType, manager: QueueManager) -> list[bytes]:
-    """The MsgIds on the queue, which is empty then."""
+    """Get all messages of the queue, and return their MsgIds."""
     return [descriptor.MsgId for descriptor, _ in mq.taken(library, manager, QUEUE)]
 
 

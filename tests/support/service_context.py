@@ -1,4 +1,4 @@
-"""The real storing adapters in a folder of the test's own."""
+"""The real storage adapters in a folder of the test's own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ from app.settings import Settings
 
 
 class ManualClock:
-    """A clock that starts at the real time, since brokers go by that, and stands still until it is told."""
+    """A clock that starts at the real time, which brokers use, and moves only when it is told to."""
 
     def __init__(self) -> None:
         self.time = time_ns() // 1000
@@ -34,30 +34,30 @@ class ManualClock:
         return self.passed
 
     def advance(self, seconds: float) -> None:
-        """Time passes."""
+        """Let time pass."""
         self.passed += seconds
         self.leap(seconds)
 
     def leap(self, seconds: float) -> None:
-        """Somebody sets the clock, forward or back."""
+        """Set the clock forward or back."""
         self.time += int(seconds * 1e6)
 
 
 class Connected:
-    """A receiver of whom only the status counts."""
+    """A receiver with a status only."""
 
     def __init__(self) -> None:
         self.connected, self.since = True, 1
 
     def run(self, intake: Intake, stop: Event) -> None:
-        """Nothing comes."""
+        """Receive nothing."""
 
     def status(self) -> dict[str, Any]:
         return {"connected": self.connected, "since": self.since, "error": None}
 
 
 def receive_for(times: ReceivingTime, clock: ManualClock, days: float) -> None:
-    """Time passes in which sources can receive; the gateway looks at its clock every hour."""
+    """Let time pass in which sources can receive; the gateway looks at its clock every hour."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(receiving_time, "LONGEST_STEP", 3600.0)
         for _ in range(int(days * 24)):
@@ -69,7 +69,7 @@ def receive_for(times: ReceivingTime, clock: ManualClock, days: float) -> None:
 def service_context(
     folder: Path, clock: ManualClock | None = None, *, segment_bytes: int = 1 << 20, **settings: Any
 ) -> Iterator[ServiceContext]:
-    """ServiceContext on real adapters; `settings` are tables of the configuration."""
+    """Return a ServiceContext on real adapters; `settings` are tables of the configuration."""
     clock = clock or ManualClock()
     journal = ArrowJournal(folder / "journal", segment_bytes=segment_bytes, segment_age=3600.0, clock=clock)
     catalog = SqlCatalog(f"sqlite:///{folder / 'catalog.sqlite'}")

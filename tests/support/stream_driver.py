@@ -1,4 +1,4 @@
-"""A streaming job as a process of its own, which kills itself, Java and workers included, at a chosen moment.
+"""A streaming job in a separate process that kills itself, Java and workers included, at a chosen moment.
 
 python -m tests.support.stream_driver FOLDER JOURNAL [MOMENT BATCH]
 """
@@ -55,7 +55,7 @@ def run(
 
 
 def _die_at(moment: str, batch: int, catalog: SqlCatalog) -> None:
-    """Patches the driver so that it dies in the `batch`-th micro-batch of this process, from 0."""
+    """Patch the driver so that it kills itself in the `batch`-th micro-batch of this process, from 0."""
     begun = -1
 
     def is_the_one() -> bool:

@@ -1,4 +1,4 @@
-"""`attachment-gateway pipeline stream` as a process of its own, beside a gateway that leaves assembly to it."""
+"""`attachment-gateway pipeline stream` as a separate process, beside a gateway with `assembler = "spark"`."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from types import TracebackType
 
 
 class StreamJob:
-    """The job over the configuration of a gateway in `folder`."""
+    """A job with the configuration of the gateway in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -33,14 +33,14 @@ class StreamJob:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def kill(self) -> None:
-        """Ends it, its Java and its workers at once."""
+        """Kill it, its Java and its workers at once."""
         assert self._process is not None
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(60)
         self._process = None
 
     def stop(self) -> int:
-        """Ends it in order; its exit status."""
+        """Stop it in order; return its exit status."""
         assert self._process is not None
         self._process.terminate()
         status = self._process.wait(60)

@@ -1,4 +1,4 @@
-"""Persistent sessions at a broker, as plain paho subscribers have them."""
+"""Persistent sessions at a broker, of plain paho subscribers."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ SESSION_SECONDS = 3600
 
 
 def session(port: int, client_id: str, version: Version) -> Client:
-    """A subscriber that acknowledges by hand; its CONNECT is sent, nothing is read yet."""
+    """Return a subscriber with manual acknowledgements; its CONNECT is sent, and it has read nothing yet."""
     is_5 = version == "5"
     client = Client(
         CallbackAPIVersion.VERSION2,
@@ -32,12 +32,12 @@ def session(port: int, client_id: str, version: Version) -> Client:
 
 
 def subscribe(port: int, client_id: str, topic: str, version: Version) -> None:
-    """Makes a session for which the broker keeps messages (QoS 1)."""
+    """Create a session for which the broker keeps messages (QoS 1)."""
     _until_subscribed(session(port, client_id, version), topic)
 
 
 def left_in_session(port: int, client_id: str, topic: str, version: Version) -> int:
-    """How many messages the broker still keeps for a session: it sends them before it answers a SUBSCRIBE."""
+    """Return the number of messages that the broker keeps for a session; it sends them before its SUBACK."""
     client = session(port, client_id, version)
     received: list[MQTTMessage] = []
     client.on_message = lambda _client, _data, message: received.append(message)

@@ -1,4 +1,4 @@
-"""Tables as stored data sets are, and ways to look at them."""
+"""Tables in the form of stored data sets, and helpers to examine them."""
 
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
@@ -13,14 +13,14 @@ NUMBER = {"sas.type": "numeric", "sas.length": "8"}
 
 
 def field(name: str, data_type: pa.DataType, **said: str) -> pa.Field:
-    """A variable's field; what is `said` of it goes under `sas.*`."""
+    """Return a variable's field; `said` is its metadata under `sas.*`."""
     basic = TEXT if pa.types.is_string(data_type) else NUMBER
     metadata = basic | {f"sas.{key}": value for key, value in said.items()}
     return pa.field(name, data_type, nullable=not pa.types.is_string(data_type), metadata=metadata)
 
 
 def visits() -> pa.Table:
-    """Every kind of column: text, numbers, dates and times, and both kinds of side columns."""
+    """Return every kind of column: text, numbers, dates and times, and both kinds of side columns."""
     schema = pa.schema(
         [
             field("Name", pa.string(), label="First name", nsort="1"),
@@ -50,7 +50,7 @@ def visits() -> pa.Table:
 
 
 def wide(columns: int = 300, rows: int = 50) -> pa.Table:
-    """More columns than people look at."""
+    """Return a table with more columns than are usually shown."""
     schema = pa.schema(
         [field(f"V{n}", pa.string() if n % 3 == 0 else pa.float64()) for n in range(columns)], {"sas.member": "WIDE"}
     )
@@ -62,7 +62,7 @@ def wide(columns: int = 300, rows: int = 50) -> pa.Table:
 
 
 def long(rows: int = 200_000) -> pa.Table:
-    """More rows than are held at once."""
+    """Return a table with more rows than are held in memory at once."""
     schema = pa.schema(
         [
             field("N", pa.float64()),
@@ -83,14 +83,14 @@ def long(rows: int = 200_000) -> pa.Table:
 
 
 def parquet(table: pa.Table, rows_a_group: int = 2) -> bytes:
-    """A table as the Parquet file that is stored of it."""
+    """Return a table as the Parquet file that is stored of it."""
     sink = BytesIO()
     pq.write_table(table, sink, row_group_size=rows_a_group)
     return sink.getvalue()
 
 
 def pupils() -> pa.Table:
-    """The example of docs/formats.md."""
+    """Return the example of docs/formats.md."""
     schema = pa.schema(
         [
             pa.field("Name", pa.string(), nullable=False, metadata=NAME),

@@ -1,4 +1,4 @@
-"""What Python does first in Spark's workers of the tests: it makes the tests' own framing known there."""
+"""Start-up code of Python in Spark's workers of the tests; it registers the tests' own framing there."""
 
 from app.framing.registry import FRAMINGS
 from tests.framing.numbered import NUMBERED
