@@ -199,7 +199,7 @@ class Importer:
         self._told = 0
 
     def take(self, capture: Capture, progress: Progress) -> Count:
-        """Appends all of a capture, or all in front of the first piece that cannot be read. Raises Failure for that,
+        """Append all of a capture, or all in front of the first piece that cannot be read. Raises Failure for that,
         and OurError when the journal takes nothing more."""
         count, arrivals = Count(), ArrivalsBySource()
         bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)

@@ -75,8 +75,8 @@ class Journaler:
         self._metrics.taking.set_function(lambda: self.holding is None)
 
     def submit(self, messages: Sequence[PhysicalMessage], on_durable: Callable[[], None]) -> None:
-        """As `app.ports.Intake.submit`. Messages that do not say what they belong to are numbered here, in the order in
-        which their source hands them over."""
+        """Take messages, as `app.ports.Intake.submit` says. Messages that do not say what they belong to are numbered
+        here, in the order in which their source hands them over."""
         messages = self._arrivals.numbered(messages)
         if any(message.properties for message in messages):
             messages = [self._limited(message) if message.properties else message for message in messages]

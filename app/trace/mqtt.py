@@ -29,7 +29,7 @@ def packets(data: memoryview, _: Said) -> list[Frame]:
 
 
 def _payload(data: memoryview, packet: Packet) -> list[Frame]:
-    """What a publish carries, where that is a tibrvMsg in one of MQTT's versions."""
+    """Return what a publish carries, where that is a tibrvMsg in one of MQTT's versions."""
     if packet.type is not PacketType.PUBLISH:
         return []
     for version in _VERSIONS:

@@ -58,7 +58,7 @@ def _part_cells(data: memoryview, part: Part, at: int, row: str, manner: Manner)
 
 
 def _shown(part: Part, at: int, manner: Manner) -> str | int | bytes:
-    """The text or the number that a part holds; its bytes where it holds anything else."""
+    """Return the text or the number that a part holds; its bytes where it holds anything else."""
     try:
         held = decode_part(part.header.part_kind, Held(part.buffer, part.header.arg_count, manner, "buffer", at))
     except WireError:
@@ -100,7 +100,7 @@ def _segments(packet: Packet) -> Iterator[dict[str, Any]]:
 
 
 def _special(segment: Segment) -> dict[str, Any]:
-    """The fields that a segment has by its kind."""
+    """Return the fields that a segment has by its kind."""
     match segment.header:
         case CommandSegment() as header:
             flags = ("commit_immediately", "ignore_costwarning", "prepare", "with_info", "mass_cmd", "parsing_again")

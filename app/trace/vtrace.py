@@ -155,7 +155,7 @@ def _place(attributes: int) -> str:
 
 
 def _buffer(kind: int, count: int, length: int, kept: bytes, context: Context) -> Iterator[str]:
-    """The lines of a buffer that is so long, of which so many bytes are kept."""
+    """Return the lines of a buffer that is so long, of which so many bytes are kept."""
     match kind:
         case PartKind.SHORTINFO | PartKind.OUTPUT_COLS_NO_PARAMETER | PartKind.VARDATA_SHORTINFO:
             yield from _short_infos(kept, count, context, is_vardata=kind == PartKind.VARDATA_SHORTINFO)
@@ -194,7 +194,7 @@ def _parsid(field: bytes) -> str:
 
 
 def _fitted(number: int, width: int) -> str:
-    """A number on the right of so many places. Of one that does not fit, * and its last digits."""
+    """Return a number on the right of so many places. Of one that does not fit, * and its last digits."""
     text = f"{number:{width}}"
     return text if len(text) <= width else "*" + text[1 - width :]
 
@@ -277,7 +277,7 @@ def _is_printable(byte: int) -> bool:
 
 
 def _is_text(kept: bytes) -> bool:
-    """Whether all bytes are printable, by themselves or as UCS2 in either order."""
+    """Tell whether all bytes are printable, by themselves or as UCS2 in either order."""
     if all(map(_is_printable, kept)):
         return True
     for high, low in ((kept[0::2], kept[1::2]), (kept[1::2], kept[0::2])):
@@ -287,7 +287,7 @@ def _is_text(kept: bytes) -> bool:
 
 
 def _has_text(kept: bytes) -> bool:
-    """Whether enough printable characters run together; blanks between them neither count nor break the run."""
+    """Tell whether enough printable characters run together; blanks between them neither count nor break the run."""
     run = 0
     for byte in kept:
         if byte == 0x20:

@@ -20,7 +20,8 @@ from app.codecs.sapdb.constants import (
 
 
 def _names(enum: type[IntEnum], other: Mapping[int, str | None] | None = None, behind: str = "") -> dict[int, str]:
-    """Names of an enumeration in small letters; `other` has what the trace calls otherwise, None for not at all."""
+    """Return names of an enumeration in small letters; `other` has what the trace calls otherwise, None for not at
+    all."""
     names: dict[int, str | None] = {member.value: member.name.lower() + behind for member in enum}
     names |= other or {}
     return {number: name for number, name in names.items() if name is not None}

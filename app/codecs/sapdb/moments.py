@@ -113,7 +113,7 @@ def parse_timestamp(text: str, row: str, at: int) -> datetime:
 
 
 def _first(found: re.Match[str], name: str) -> int:
-    """The number of the first group of a name that matched: name, name1, name2 ..."""
+    """Return the number of the first group of a name that matched: name, name1, name2 ..."""
     return next(int(text) for key, text in found.groupdict().items() if key[0] == name and text and key != "half")
 
 

@@ -78,7 +78,7 @@ def encode_number(value: Decimal | int, length: int, frac: int | None = None) ->
 
 
 def _rounded(digits: str, exponent: int, keep: int) -> tuple[str, int]:
-    """The first digits of a number, without zeros at their end, and its exponent."""
+    """Return the first digits of a number, without zeros at their end, and its exponent."""
     if keep < 0:
         return "", 0
     if keep < len(digits):
@@ -92,5 +92,5 @@ def _rounded(digits: str, exponent: int, keep: int) -> tuple[str, int]:
 
 
 def _complement(digits: str) -> str:
-    """The ten's complement of digits whose last one is not 0."""
+    """Return the ten's complement of digits whose last one is not 0."""
     return str(10 ** len(digits) - int(digits)).rjust(len(digits), "0")

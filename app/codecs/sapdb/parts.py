@@ -59,7 +59,7 @@ class Held(NamedTuple):
         return WireError(self.row, self.at + offset, why)
 
     def require_size(self, size: int) -> None:
-        """Raises WireError where each argument does not have so many bytes."""
+        """Raise WireError where each argument does not have so many bytes."""
         if len(self.buffer) != self.arg_count * size:
             raise self.refuse(0, f"{len(self.buffer)} bytes, where {self.arg_count} arguments have {size} each")
 
@@ -98,7 +98,7 @@ def _write_text(text: str, manner: Manner) -> tuple[int, bytes]:
 
 
 def _read_names(held: Held) -> tuple[str, ...]:
-    """Texts behind a byte with their length; as many as there are arguments."""
+    """Return texts behind a byte with their length; as many as there are arguments."""
     return _texts(held, held.arg_count)
 
 
@@ -130,7 +130,7 @@ def _write_names(names: Sequence[str], manner: Manner) -> tuple[int, bytes]:
 
 
 def _fixed_texts(count: int) -> Kind:
-    """A kind that is one argument of so many texts."""
+    """Return a kind that is one argument of so many texts."""
 
     def write(texts: Sequence[str], manner: Manner) -> tuple[int, bytes]:
         if len(texts) != count:
@@ -186,7 +186,7 @@ def _write_demands(demands: Sequence[LongDemand], _: Manner) -> tuple[int, bytes
 
 
 def _records(layout: type[Layout]) -> Kind:
-    """A kind whose arguments are records of one layout."""
+    """Return a kind whose arguments are records of one layout."""
 
     def read(held: Held) -> tuple[Layout, ...]:
         held.require_size(layout.SIZE)
@@ -252,8 +252,8 @@ def long_data(buffer: Buffer, descriptor: LongDescriptor, row: str = "longdata",
 
 
 def _read_longs(held: Held) -> tuple[LongValue, ...]:
-    """Descriptors, each followed by the bytes of its piece. A descriptor that points elsewhere has none: replies repeat
-    those of their requests."""
+    """Return descriptors, each followed by the bytes of its piece. A descriptor that points elsewhere has none:
+    replies repeat those of their requests."""
     buffer, at = held.buffer, 0
     found: list[LongValue] = []
     for _ in range(held.arg_count):

@@ -65,7 +65,7 @@ def parameters(
 
 
 def _in_packet(wanted: Wanted, *, unicode_packet: bool) -> Wanted:
-    """The type in a packet of a Unicode code, whose texts are all Unicode."""
+    """Return the type in a packet of a Unicode code, whose texts are all Unicode."""
     if not unicode_packet or wanted.data_type not in TEXTS or wanted.data_type in UNICODE_TEXTS:
         return wanted
     is_varying = wanted.data_type == DataType.VARCHAR_ASCII

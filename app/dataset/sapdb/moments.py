@@ -81,7 +81,7 @@ def moments(characters: Bytes, absent: Flags, data_type: int, wanted: pa.DataTyp
 
 
 def _shape_of(cells: Bytes, data_type: int) -> str:
-    """The shape of all cells, given as places by rows."""
+    """Return the shape of all cells, given as places by rows."""
     first = cells[:, 0].tobytes()
     for shape in dict.fromkeys(SHAPES[data_type].values()):
         if _fits(first, shape):
@@ -97,7 +97,7 @@ def _shape_of(cells: Bytes, data_type: int) -> str:
 
 
 def _fits(cell: bytes, shape: str) -> bool:
-    """Whether a cell is as long as a shape, and has the same characters between its digits."""
+    """Tell whether a cell is as long as a shape, and has the same characters between its digits."""
     if len(cell.rstrip(b" ")) != len(shape):
         return False
     return all(_is_letter(shape, place) or cell[place] == ord(letter) for place, letter in enumerate(shape)) and all(
@@ -118,7 +118,7 @@ def _is_letter(shape: str, place: int) -> bool:
 
 
 def _parts(cells: Bytes, shape: str) -> dict[str, Numbers]:
-    """The number that each letter of a shape stands for, and whether it is the second half of a day (`?`)."""
+    """Return the number that each letter of a shape stands for, and whether it is the second half of a day (`?`)."""
     parts: dict[str, Numbers] = {}
     for place, letter in enumerate(shape):
         if letter == _HALF_DAY:
@@ -150,7 +150,7 @@ def _days(parts: Mapping[str, Numbers]) -> Numbers:
 
 
 def _clock(parts: Mapping[str, Numbers]) -> Numbers:
-    """Seconds."""
+    """Return the seconds of a time of day."""
     hours, minutes = parts["h"], parts["m"]
     seconds = parts.get("s", np.zeros(len(hours), np.int64))
     _require((minutes < 60) & (seconds < 60))
@@ -209,7 +209,7 @@ _AS: Final = {DataType.DATE: pa.date32(), DataType.TIMESTAMP: pa.timestamp("us")
 
 
 def _ticks(column: pa.Array, data_type: int) -> tuple[Numbers, Flags]:
-    """Days, or microseconds, 0 where there is no value; and where that is."""
+    """Return days, or microseconds, 0 where there is no value; and where that is."""
     is_null = column.is_null().to_numpy(zero_copy_only=False)
     kind = column.type
     wanted = _AS.get(DataType(data_type)) or (pa.time64("us") if pa.types.is_time(kind) else pa.duration("us"))

@@ -121,7 +121,8 @@ def _read(cells: Bytes, absent: Flags) -> _Read:
 
 
 def _scaled(read: _Read, frac: int) -> Integers:
-    """Numbers of up to 18 digits as integers of 10^-frac. Raises BadValueError for more digits behind the point."""
+    """Return numbers of up to 18 digits as integers of 10^-frac. Raises BadValueError for more digits behind the
+    point."""
     digits = 2 * len(read.pairs)
     mantissa = np.zeros(read.pairs.shape[1], np.int64)
     for pair in read.pairs:
@@ -148,7 +149,7 @@ def _converted(read: _Read, wanted: pa.DataType) -> pa.Array:
 
 
 def _first_unconvertible(texts: pa.StringArray, wanted: pa.DataType) -> int:
-    """The first row that does not convert, of which there is one."""
+    """Return the first row that does not convert, of which there is one."""
     low, high = 0, len(texts)
     while high - low > 1:
         middle = (low + high) // 2
@@ -162,7 +163,7 @@ def _first_unconvertible(texts: pa.StringArray, wanted: pa.DataType) -> int:
 
 
 def _texts(read: _Read) -> pa.StringArray:
-    """Numbers as texts of one width, such as -0.4711e+04."""
+    """Return numbers as texts of one width, such as -0.4711e+04."""
     width, rows = 2 * len(read.pairs), read.pairs.shape[1]
     texts = np.empty((width + 7, rows), np.uint8)
     texts[0] = np.where(read.is_negative, _MINUS, _0)
@@ -231,7 +232,8 @@ def _put(column: pa.Array, length: int, frac: int | None, cells: Bytes) -> None:
 
 
 def _integers(column: pa.Array, frac: int | None) -> Integers | None:
-    """Numbers of a fixed point as integers of 10^-frac, where they are that in 64 bits; None where they are not."""
+    """Return numbers of a fixed point as integers of 10^-frac, where they are that in 64 bits; None where they are
+    not."""
     kind = column.type
     if pa.types.is_decimal128(kind) and kind.scale == frac and kind.precision <= _SHORT:
         if column.null_count:
@@ -279,7 +281,7 @@ def _put_digits(read: _Digits, length: int, frac: int | None, cells: Bytes) -> N
 
 
 def _rounded(read: _Digits, keep: Integers | int) -> _Digits:
-    """Numbers with no more digits than these, rounded half away from zero."""
+    """Return numbers with no more digits than these, rounded half away from zero."""
     digits, exponent, is_negative = read
     behind = (np.arange(len(digits))[:, None] >= keep) & (digits != 0)
     rows = np.flatnonzero(behind.any(axis=0))
@@ -299,7 +301,7 @@ def _rounded(read: _Digits, keep: Integers | int) -> _Digits:
 
 
 def _digits(column: pa.Array) -> _Digits:
-    """The digits of numbers of any type, by the texts that Arrow writes of them: the shortest of a double."""
+    """Return the digits of numbers of any type, by the texts that Arrow writes of them: the shortest of a double."""
     if pa.types.is_floating(column.type):
         finite = pc.is_finite(column).fill_null(fill_value=True).to_numpy(zero_copy_only=False)
         refuse_any(~finite, "a number that is not finite has no place in the order interface")
@@ -325,14 +327,14 @@ def _digits(column: pa.Array) -> _Digits:
 
 
 def _from_first(flags: Flags) -> Flags:
-    """The flags of places by rows, set from the first one on that is."""
+    """Return the flags of places by rows, set from the first one on that is."""
     for before, place in pairwise(flags):
         np.logical_or(before, place, out=place)
     return flags
 
 
 def _characters(texts: pa.StringArray) -> tuple[Bytes, Bytes]:
-    """The characters of texts, with zero bytes behind them: as rows by places, and as places by rows."""
+    """Return the characters of texts, with zero bytes behind them: as rows by places, and as places by rows."""
     ends, data = buffers(texts)
     sizes = np.diff(ends).astype(np.uint8)
     width = max(int(sizes.max(initial=0)), 1)
@@ -342,7 +344,7 @@ def _characters(texts: pa.StringArray) -> tuple[Bytes, Bytes]:
 
 
 def _powers(texts: pa.StringArray) -> Integers:
-    """The exponents that texts say behind their mark."""
+    """Return the exponents that texts say behind their mark."""
     found = pc.struct_field(pc.extract_regex(texts, r"[eE]\+?(?P<power>-?\d+)$"), "power")
     powers: Integers = pc.cast(found, pa.int64()).to_numpy(zero_copy_only=False)
     return powers

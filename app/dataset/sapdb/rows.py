@@ -163,8 +163,8 @@ def _together(column: Column, manner: Manner) -> pa.Array:
 
 
 def _codec(column: Column, manner: Manner) -> str | None:
-    """The codec of a column's texts; None for bytes. Raises Mixed where some have two bytes a character, and others
-    one."""
+    """Return the codec of a column's texts; None for bytes. Raises Mixed where some have two bytes a character, and
+    others one."""
     wide = False
     if column.info.data_type in ASCII_TEXTS or column.info.data_type in MOMENTS:
         wide = bool((column.wide & ~column.absent).any())
@@ -174,7 +174,7 @@ def _codec(column: Column, manner: Manner) -> str | None:
 
 
 def _ascii(cells: Bytes, absent: Flags, codec: str) -> Bytes:
-    """Characters of one byte of texts, where they are in ASCII. Raises Mixed."""
+    """Return characters of one byte of texts, where they are in ASCII. Raises Mixed."""
     if codec == "latin-1":
         return cells
     if cells.shape[1] % 2:
@@ -198,7 +198,7 @@ def _longs(column: Column, long_name: LongName) -> pa.StringArray:
 
 
 def _one_by_one(column: Column) -> pa.Array:
-    """The way for columns whose values are not alike, one at a time."""
+    """Return the way for columns whose values are not alike, one at a time."""
     is_time = pa.types.is_time(column.wanted)
     values = []
     for row, absent in enumerate(column.absent):

@@ -59,7 +59,7 @@ def _wide_strings(cells: Bytes, absent: Flags, order: Order) -> pa.StringArray:
 
 
 def _check_pairs(units: NDArray[np.uint16]) -> None:
-    """Raises BadValueError for half a pair: pairs do not reach from one cell into the next."""
+    """Raise BadValueError for half a pair: pairs do not reach from one cell into the next."""
     is_high = (units >= _HIGH) & (units < _LOW)
     is_low = (units >= _LOW) & (units < _PLAIN)
     follows = np.zeros(is_low.shape, np.bool_)

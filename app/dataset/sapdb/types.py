@@ -155,7 +155,7 @@ def sapdb_type(of: pa.Field, needs: Needs = _ANY) -> Wanted:
 
 
 def _said(of: pa.Field, needs: Needs) -> Wanted | None:
-    """What the metadata of a field say, where that suits its type and its values."""
+    """Return what the metadata of a field say, where that suits its type and its values."""
     said = of.metadata or {}
     try:
         data_type = DataType[said[TYPE.encode()].decode().upper()]

@@ -75,7 +75,7 @@ def _column(
 
 
 def _can_be_padded(info: Described, sizes: set[int], manner: Manner) -> bool:
-    """Whether fields of these sizes say the same with padding."""
+    """Tell whether fields of these sizes say the same with padding."""
     if info.data_type in NUMBERS:
         return 0 not in sizes
     codec = text_codec(info.data_type, manner.code, wide=False)

@@ -105,7 +105,7 @@ def data_set(record: AttachmentRecord, received: Received, store: StoreTable) ->
 
 
 def _described(record: AttachmentRecord, received: Received) -> tuple[Description, bool]:
-    """The description of the columns, which the first part has, and whether the rows go to a kernel."""
+    """Return the description of the columns, which the first part has, and whether the rows go to a kernel."""
     first, second = islice(received.bodies([0, 1]), 2)
     segments = _segments(record, received, first)
     described = next((content for content in segments if is_description(content, rows_of(content))), None)
@@ -118,7 +118,7 @@ def _described(record: AttachmentRecord, received: Received) -> tuple[Descriptio
 
 
 def _names(described: Description, chosen: Sequence[Described]) -> list[str]:
-    """The names of the chosen columns, where there is one for each of them, or for each of all."""
+    """Return the names of the chosen columns, where there is one for each of them, or for each of all."""
     if len(described.names) == len(chosen):
         return list(described.names)
     if len(described.names) == len(described.parameters):
@@ -133,7 +133,7 @@ def _segments(record: AttachmentRecord, received: Received, body: Buffer) -> lis
 
 
 def _batches(record: AttachmentRecord, received: Received, table: _Table) -> Iterator[pa.RecordBatch]:
-    """The rows in their order, those of many packets at once."""
+    """Return the rows in their order, those of many packets at once."""
     held: list[_Some] = []
     for some in _in_order(record, received):
         size = sum(len(each.buffer) for each in held)
@@ -187,7 +187,7 @@ def _decoded(held: Sequence[_Some], table: _Table) -> pa.RecordBatch:
 
 
 def _long_names(some: _Some, table: _Table) -> data_rows.LongName:
-    """What cells of LONG columns are: the value itself, where it came with its row, or the name of its file."""
+    """Return what cells of LONG columns are: the value itself, where it came with its row, or the name of its file."""
 
     def name(row: int, column: int, descriptor: LongDescriptor) -> str | None:
         if descriptor.valmode in {ValMode.ALLDATA, ValMode.LASTDATA} and descriptor.valpos:

@@ -160,7 +160,7 @@ def contents(message: PhysicalMessage) -> list[Content]:
 
 
 def _placed(packet: Packet) -> Iterator[dict[int, Place]]:
-    """The parts of each segment by their kind; of a kind that comes twice, the first one."""
+    """Return the parts of each segment by their kind; of a kind that comes twice, the first one."""
     for segment in packet.segments:
         yield _places(segment)
 
@@ -176,14 +176,14 @@ def _places(segment: Segment) -> dict[int, Place]:
 
 
 def _statement(parts: Mapping[int, Place], message: PhysicalMessage) -> bytes:
-    """The key of the statement that a segment belongs to; empty where nothing tells it."""
+    """Return the key of the statement that a segment belongs to; empty where nothing tells it."""
     parsids = (parts[kind].part.buffer[:PARSID_SIZE] for kind in _STATEMENTS if kind in parts)
     told = next((each for each in (message.group_id, *parsids, message.correl_id) if any(each)), b"")
     return bytes(told[:KEY_SIZE]).ljust(KEY_SIZE, b"\0") if told else b""
 
 
 def _check_return(content: Content) -> None:
-    """Raises TheirError for a reply that says that its command failed."""
+    """Raise TheirError for a reply that says that its command failed."""
     header = content.header
     if not isinstance(header, ReturnSegment) or header.returncode in {0, _NO_ROW}:
         return
@@ -229,7 +229,7 @@ def _definition(content: Content) -> AttachmentDefinition:
 
 
 def _table(content: Content) -> tuple[str, str]:
-    """The owner and the name of the table, as far as a part tells them: "OWNER"."TABLE" or "TABLE"."""
+    """Return the owner and the name of the table, as far as a part tells them: "OWNER"."TABLE" or "TABLE"."""
     kind = content.first_of(_TABLES)
     if kind is None:
         return _UNTOLD
@@ -284,7 +284,8 @@ def _has_no_row(header: Any) -> bool:
 
 
 def _first_row(attributes: int, count: int, total: int | None, *, is_input: bool) -> int | None:
-    """The number of the first row: a command counts the rows before its own, a reply those up to its last one."""
+    """Return the number of the first row: a command counts the rows before its own, a reply those up to its last
+    one."""
     if attributes & PartAttribute.FIRST:
         return 0
     if total is None:
@@ -316,14 +317,14 @@ def long_pieces(content: Content) -> Iterator[LongPiece]:
 
 
 def _brings_data(header: Any) -> bool:
-    """Whether descriptors have their bytes behind them: not where they ask for some, or are those of a request."""
+    """Tell whether descriptors have their bytes behind them: not where they ask for some, or are those of a request."""
     if isinstance(header, CommandSegment):
         return header.mess_type != MessType.GETVAL
     return isinstance(header, ReturnSegment) and header.function_code != FunctionCode.PUTVAL
 
 
 def _told(described: Description, number: int) -> tuple[int, str]:
-    """The type and the name of a value."""
+    """Return the type and the name of a value."""
     types, names = described.parameters, described.names
     data_type = types[number].data_type if number < len(types) else DataType.LONG_BYTE
     return data_type, names[number] if number < len(names) else ""

@@ -147,7 +147,7 @@ def _table(
 
 
 def _batches(table: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows without side columns, read in this thread alone."""
+    """Return the rows without side columns, read in this thread alone."""
     for batch in table.iter_batches(ROWS_A_BATCH, use_threads=False):
         yield batch.select(schema.names)
 
@@ -177,7 +177,7 @@ def _inserts(
     infos: Sequence[ParameterInfo],
     table: pq.ParquetFile,
 ) -> Iterator[bytes]:
-    """The commands that insert rows: as many rows each as there is room for."""
+    """Return the commands that insert rows: as many rows each as there is room for."""
     size, total = row_size(infos), table.metadata.num_rows
     room = packets.room(len(statement.buffer), len(packets.part(PartKind.RESULTCOUNT, 0).buffer))
     at_once = min(room // max(size, 1), _MOST_ARGUMENTS)
@@ -205,7 +205,8 @@ def _insert(packets: _Packets, statement: Part, buffer: bytes, before: int, numb
 
 
 def _long_named(files: Mapping[str, OutgoingAttachment]) -> Callable[[str], LongDescriptor]:
-    """What finds the descriptor of a LONG value by the name of a file of the same delivery, or by a reference."""
+    """Return what finds the descriptor of a LONG value by the name of a file of the same delivery, or by a
+    reference."""
 
     def named(name: str) -> LongDescriptor:
         if name in files:

@@ -275,7 +275,7 @@ class Assembler:
         self._unsaved.progress = self._reached
 
     def _events(self, at: int, message: PhysicalMessage) -> tuple[Event, ...]:
-        """What a message means, mostly one event; what belongs in quarantine is put there."""
+        """Return what a message means, mostly one event; what belongs in quarantine is put there."""
         try:
             event = self._read(message)
         except TheirError as error:

@@ -82,7 +82,7 @@ class IncrementalReader:
             self._leave(record.id)
 
     def group_part(self, attachment_id: str, event: GroupPart, message: PhysicalMessage, position: Position) -> None:
-        """Reads a part of a group that has come for the first time. Pieces of bodies are left to finishing."""
+        """Read a part of a group that has come for the first time. Pieces of bodies are left to finishing."""
         if event.units is not None:
             return
         if event.begins_group:

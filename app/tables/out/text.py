@@ -99,7 +99,7 @@ def _duration(column: pa.Array) -> pa.StringArray:
 
 
 def _hexadecimal(column: pa.BinaryArray) -> pa.StringArray:
-    """Bytes as pairs of hexadecimal digits."""
+    """Return bytes as pairs of hexadecimal digits."""
     if column.offset:
         column = pa.concat_arrays([column, pa.array([], column.type)])
     validity, offsets, data = column.buffers()
