@@ -86,8 +86,8 @@ def layouts() -> str:
     """Return the tables of layouts by which messages are read, written and traced, as a page."""
     pages = [
         "# Layouts\n",
-        "These tables, as the code declares them, define how messages and files are read and written. Byte order, width",
-        "of `long`, the NUL rule and alignment depend on the sender's dialect and are not in the tables.\n",
+        "These tables, as the code declares them, define how messages and files are read and written. Byte order,",
+        "width of `long`, the NUL rule and alignment depend on the sender's dialect and are not in the tables.\n",
     ]
     for specification, tables in LAYOUTS.items():
         pages.append(f"## {specification}\n")
