@@ -148,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--folder", type=Path, help="where transport files are kept (the system's temporary folder)")
+    parser.add_argument("--folder", type=Path, help="folder for transport files (default: temporary)")
     given = parser.parse_args()
     sent = table(given.rows)
     best: dict[str, float] = {}

@@ -162,13 +162,13 @@ def rounds(load: Load, version: Version, count: int, only: list[str], folder: Pa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--total", type=int, default=512, help="MiB of attachments a round (512)")
+    parser.add_argument("--total", type=int, default=512, help="MiB of attachments per round (512)")
     parser.add_argument("--attachment", type=int, default=8, help="MiB of one attachment (8)")
-    parser.add_argument("--interleaved", type=int, default=4, help="attachments sent by turns (4)")
+    parser.add_argument("--interleaved", type=int, default=4, help="number of interleaved attachments (4)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--version", choices=("5", "3.1.1"), default="3.1.1", help="of MQTT, for all (3.1.1)")
     parser.add_argument("--only", nargs="+", choices=tuple(SUBSCRIBERS), default=list(SUBSCRIBERS))
-    parser.add_argument("--folder", type=Path, help="where to keep what is stored (the system's temporary folder)")
+    parser.add_argument("--folder", type=Path, help="folder for stored data (default: temporary)")
     given = parser.parse_args()
     load = make_load(given.total << 20, given.attachment << 20, given.interleaved)
     counts = f"{len(load.attachments)} attachments, {len(load.messages)} messages, {load.size / 1e6:.0f} MB"

@@ -87,10 +87,10 @@ def one_round(
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--folder", type=Path, default=None, help="where to write (the system's temporary folder)")
-    arguments.add_argument("--batches", type=int, nargs="+", default=[32, 256], help="messages a batch; powers of 2")
+    arguments.add_argument("--folder", type=Path, default=None, help="folder to write to (default: temporary)")
+    arguments.add_argument("--batches", type=int, nargs="+", default=[32, 256], help="messages per batch; powers of 2")
     arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--megabytes", type=int, default=256, help="written a round")
+    arguments.add_argument("--megabytes", type=int, default=256, help="MB written per round")
     chosen = arguments.parse_args()
     pool = os.urandom(POOL)
     messages = [

@@ -35,7 +35,7 @@ TOPIC = "memory"
 PIECE = 1 << 20
 PATIENCE = 1800.0
 PARTS = 4
-"""Physical messages of each unfinished attachment, had it all of them: a description, two of records, a count."""
+"""Physical messages of a complete attachment: a description, two of records, a count."""
 
 
 def peak(process: GatewayProcess) -> float:

@@ -132,15 +132,15 @@ def rounds(given: argparse.Namespace, sent: Load) -> Iterator[dict[str, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--total", type=int, default=256, help="MiB of attachments a round (256)")
+    parser.add_argument("--total", type=int, default=256, help="MiB of attachments per round (256)")
     parser.add_argument("--attachment", type=int, default=8, help="MiB of one attachment (8)")
-    parser.add_argument("--interleaved", type=int, default=4, help="attachments sent by turns (4)")
+    parser.add_argument("--interleaved", type=int, default=4, help="number of interleaved attachments (4)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int, default=200, help="messages of a unit of work, for both (200)")
     parser.add_argument("--library", choices=("pymqi", "ibmmq"), default="pymqi", help="for both (pymqi)")
     parser.add_argument("--version", type=int, choices=(1, 2), default=1, help="the gateway's MQMD (1)")
     parser.add_argument("--connections", type=int, default=1, help="the gateway's connections (1)")
-    parser.add_argument("--folder", type=Path, help="where to keep what is stored (the system's temporary folder)")
+    parser.add_argument("--folder", type=Path, help="folder for stored data (default: temporary)")
     given = parser.parse_args()
     sent = make_load(given.total << 20, given.attachment << 20, given.interleaved)
     print(f"{len(sent.attachments)} attachments, {len(sent.messages)} messages, {sent.size / 1e6:.0f} MB")

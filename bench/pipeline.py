@@ -349,7 +349,7 @@ def measured(part: str, journal: Path, open_journal: Path, rounds: int, cores: i
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the journal")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of the journal, as a factor")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--large", type=int, metavar="MIB", help="one file of this size, and nothing else")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)

@@ -34,13 +34,16 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults", description="Break the gateway, and see what holds.")
-    parser.add_argument("--seed", default="1", help="what everything is drawn from")
-    parser.add_argument("--faults", type=int, default=1000, help="go on until there were so many")
+    parser.add_argument("--seed", default="1", help="seed from which everything is drawn")
+    parser.add_argument("--faults", type=int, default=1000, help="continue until this number of faults has occurred")
     parser.add_argument(
-        "--only", action="append", choices=list(SCENARIOS), help="these scenarios; all, if none is named"
+        "--only",
+        action="append",
+        choices=list(SCENARIOS),
+        help="run only this scenario (default: all); may be repeated",
     )
-    parser.add_argument("--short", dest="long", action="store_false", help="draw each kind only once a scenario")
-    parser.add_argument("--tell", action="store_true", help="say what happened where all went well, too")
+    parser.add_argument("--short", dest="long", action="store_false", help="draw each kind only once per scenario")
+    parser.add_argument("--tell", action="store_true", help="print what happened in successful scenarios, too")
     return parser.parse_args()
 
 

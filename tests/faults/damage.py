@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 
 Shelf = dict[tuple[int, int], Row]
-"""The messages of a segment, by where their batch begins and by their row."""
+"""The messages of a segment, by the start of their batch and by their row."""
 
 
 def read(segment: Path, shelf: Shelf) -> None:

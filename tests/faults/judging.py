@@ -24,7 +24,7 @@ Answer = Literal["right", "wrong", "refused", "broken"]
 NAMED_STATES = ("quarantined", "expired")
 RANGES = 0.3
 STILL = 2.0
-"""Seconds without a change after which nothing more is expected of attachments that were damaged."""
+"""Seconds without a change after which damaged attachments are no longer waited for."""
 
 
 class Verdict(NamedTuple):

@@ -139,7 +139,7 @@ CALLS: tuple[tuple[Call, str, tuple[int, ...]], ...] = (
     (Call.RENAME, _CONTENT, (EIO, ENOSPC)),
     (Call.UNLINK, _CONTENT, (EIO,)),
 )
-"""What fails, under which part of a path, in which ways."""
+"""The failing operations, the parts of their paths, and their errors."""
 
 
 @contextmanager
@@ -208,7 +208,7 @@ def clock_jumped(world: World, random: Random) -> Iterator[None]:
     before = world.shim.clock
     world.shim.clock = before + random.choice((-1, 1)) * random.choice((5.0, 3600.0, 8 * DAY, 30 * DAY, 800 * DAY))
     yield
-    sleep(random.uniform(1.2, 2.5))  # long enough for what time does
+    sleep(random.uniform(1.2, 2.5))  # long enough for timed work
     world.faults += 1
     if random.random() < 0.7:
         world.shim.clock = 0
@@ -360,7 +360,7 @@ def rotten_content(world: World, random: Random, *, how: str) -> Iterator[None]:
 
 
 _UNKNOWN = 200_000
-"""A message type that means nothing to the gateway."""
+"""A message type that the gateway does not know."""
 
 
 @contextmanager

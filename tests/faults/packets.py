@@ -13,7 +13,7 @@ _SIZES = {0x01: 1, 0x02: 4, 0x23: 2}
 _TEXTS = (0x03, 0x08, _CORRELATION_DATA)
 
 Identity = tuple[bytes, bytes]
-"""What tells a physical message from every other: its correlid, and a digest of its body."""
+"""The identity of a physical message: its correlid, and a digest of its body."""
 
 
 class Packet(NamedTuple):

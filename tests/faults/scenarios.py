@@ -13,11 +13,11 @@ from tests.faults.traffic import Letter, Message
 from tests.faults.world import Hung, Setting, World
 
 SHUFFLED_OVER = 60
-"""Messages that may change places with each other."""
+"""The number of messages within which they are shuffled."""
 
 Slices = list[list[Message]]
 Traffic = Callable[[Random, int], tuple[list[Letter], Slices]]
-"""Letters, and their messages in so many slices."""
+"""Letters, and their messages in slices."""
 
 
 class Fault(NamedTuple):
@@ -63,7 +63,7 @@ class Scenario(NamedTuple):
     setting: Setting = Setting()
     make: Traffic = mixed
     most: int = 12
-    """Faults that one run draws at most."""
+    """The maximum number of faults that one run draws."""
 
     def faults(self, seed: str, count: int | None = None) -> list[Fault]:
         """Return the faults of a seed: this number of them, or each kind once."""
@@ -130,4 +130,4 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 SHORT = tuple(name for name in SCENARIOS if name != "everything")
-"""The scenarios that have each kind of fault between them."""
+"""The scenarios that together have each kind of fault."""

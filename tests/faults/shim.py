@@ -18,7 +18,7 @@ from struct import Struct
 SOURCE = Path(__file__).with_name("shim.c")
 BUILDS = Path(sys.prefix) / "faults"
 SHORT = 0
-"""Instead of an errno: the call does a half of what it was asked to."""
+"""A value instead of an errno: the call processes only half of its bytes."""
 ALWAYS = -1
 
 _OFFSET = Struct("<q")

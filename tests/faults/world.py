@@ -30,13 +30,13 @@ TOPIC = "faults"
 SOURCE = "sas"
 START_LIMIT = 60.0
 PROGRESS_LIMIT = 30.0
-"""Seconds without any progress after which the gateway is said to hang."""
+"""Seconds without progress after which the gateway counts as hung."""
 TELLS = re.compile(r"attachment-gateway ((?:fsck|rebuild)(?: --repair)?)")
-"""A command that the gateway, when it refuses to start, tells its operator to run."""
+"""The command that a gateway names when it refuses to start."""
 SPEAKS_OF_DAMAGE = re.compile(r"damag|lost|unreadable|missing|malformed|not a database|torn", re.IGNORECASE)
 _ADVICE_FOLLOWED = 3
 _DONE = (0, 1)
-"""Exit statuses of a command that did what it could: 1 says that there was, or is, something wrong."""
+"""Exit statuses of a command that did its work: 1 means that it found something wrong."""
 
 
 class Hung(Exception):

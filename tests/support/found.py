@@ -31,15 +31,15 @@ T = TypeVar("T")
 
 MOST_RANGES = 100
 OF_THE_HOST = frozenset(("finished_at", "complete_at"))
-"""When a host did its work, by its own clock."""
+"""Times of a host's work, by its own clock."""
 WHERE = frozenset(("storage", "object_name"))
-"""Whether content has been copied out of the journal yet."""
+"""The place of content: the journal or the store."""
 PATIENT = {
     "expiry": {"unfinished": "36500d"},
     "retention": dict.fromkeys(("journal", "attachments", "expired", "quarantine"), "36500d"),
     "content": {"settle_after": 0},
 }
-"""Nothing goes, however old the traffic of the tests is."""
+"""Settings with which old traffic neither expires nor is deleted."""
 
 
 class Found(NamedTuple):

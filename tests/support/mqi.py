@@ -22,7 +22,7 @@ def load(library: Library) -> ModuleType:
     """
     folder = build()
     if library not in sys.modules:
-        # A shared object that is in the process already satisfies every later one that asks for its name.
+        # A loaded shared object satisfies all later requests for its name.
         _loaded.append(ctypes.CDLL(str(folder / "lib64" / CLIENT_LIBRARIES[library])))
         sys.path.append(str(folder / library))
     return import_module(library)

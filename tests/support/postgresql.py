@@ -39,7 +39,7 @@ def running_postgresql(programs: Path) -> Iterator[Path]:
             cwd=folder,
             user=account,
         )
-        # -F: a test's cluster need not survive a power cut; what a killed client leaves is the same without it.
+        # -F: a test's cluster need not survive a power cut; a killed client has the same effect with it.
         command: list[str | Path] = [programs / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses=", "-F"]
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, user=account)
@@ -47,7 +47,7 @@ def running_postgresql(programs: Path) -> Iterator[Path]:
             _wait_until_ready(folder, server)
             yield folder
         finally:
-            server.send_signal(signal.SIGQUIT)  # at once: nothing is kept
+            server.send_signal(signal.SIGQUIT)  # at once: no data is kept
             server.wait(START_SECONDS)
     finally:
         shutil.rmtree(folder)

@@ -34,7 +34,7 @@ class RecordingBroker:
         self.port: int = self._listener.getsockname()[1]
         self.packets: list[Published] = []
         self.delivered: list[bytes] = []
-        """The MsgIds that subscribers would have got, QoS 2 only once for one packet identifier."""
+        """The MsgIds that subscribers would have received; with QoS 2 once per packet identifier."""
         self._unanswered: int | None = None
         self._received: set[int] = set()
         self._lock = Lock()

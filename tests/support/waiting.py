@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PATIENCE = 3
-"""Factor of all times, for a machine that does something else as well."""
+"""Factor of all times, for a busy machine."""
 
 
 def until(condition: Callable[[], T], timeout: float = 30.0, pause: float = 0.02) -> T:
