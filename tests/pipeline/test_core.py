@@ -13,7 +13,7 @@ from app.assembly.parts import Parts
 from app.codecs.sas import dialect
 from app.framing.reading import read_event
 from app.model.errors import TheirError
-from app.model.event import Announced
+from app.model.event import Announced, Pieces
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, MessageRecord, PartRun
 from app.pipeline import state
@@ -49,6 +49,7 @@ def in_a_row(arrived: Iterable[tuple[int, PhysicalMessage]]) -> Found:
         except TheirError as error:
             found.refused.append(Refused(position, error.code, error.row, error.why, error.at))
             continue
+        assert not isinstance(event, Pieces), "no framing of these has several parts in a message"
         if isinstance(event, Announced):
             known[message.source] = dialect.narrow(before, event.dialects)
         for effect in assembly.apply(message.source, event, position, message.received_at):
