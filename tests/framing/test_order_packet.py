@@ -58,7 +58,7 @@ from app.service.sending.errors import CannotSend
 from app.service.sending.framer import Cutter
 from app.wire import Context
 from tests.codecs.sapdb.vectors import ALL, PACKETS
-from tests.contracts.framing import FramingContract, receive, records
+from tests.contracts.framing import FramingContract, in_the_pipeline, receive, records
 from tests.support.found import assert_same, by_the_gateway, in_folder, settings
 from tests.support.outgoing import SOURCE, delivery
 from tests.support.sas_client import disordered
@@ -524,3 +524,36 @@ def test_a_value_that_is_none_is_told_with_its_row_and_byte(tmp_path: Path, brok
         (record,) = records(context)
         assert record.state is AttachmentState.QUARANTINED
         assert record.reason == f"row[7].value[0] at byte {size + at}: {why}"
+
+
+def test_what_comes_for_a_statement_that_is_finished_counts_as_duplicate(tmp_path: Path) -> None:
+    of = part(PartKind.PARSID, [STATEMENT])
+    both = PartAttribute.FIRST | PartAttribute.LAST
+    with service_context(tmp_path) as context:
+        receive(context, [[packet(reply(of, *DESCRIBED, data(rows, both)))] for rows in (ROWS, ROWS[:1])])
+        (record,) = records(context)
+        assert (record.state, record.duplicates) == (AttachmentState.FINISHED, 2)
+        assert stored(context, record.qualifier_2).to_pylist() == EXPECTED
+
+
+def test_a_group_id_tells_executions_of_a_statement_apart(tmp_path: Path) -> None:
+    of = part(PartKind.PARSID, [STATEMENT])
+    both = PartAttribute.FIRST | PartAttribute.LAST
+    executions = [
+        packet(reply(of, *DESCRIBED, data(rows, both)), group_id=bytes([number]) * 24)
+        for number, rows in enumerate((ROWS, ROWS[:1]), 1)
+    ]
+    with service_context(tmp_path) as context:
+        receive(context, [executions])
+        assert sorted(record.observations or 0 for record in records(context)) == [1, 10]
+
+
+def test_a_conflict_of_several_pieces_in_one_checkpoint(tmp_path: Path) -> None:
+    of = part(PartKind.PARSID, [STATEMENT])
+    sent = [packet(reply(of, *DESCRIBED, data(rows, PartAttribute.FIRST))) for rows in (ROWS[:3], ROWS[3:6])]
+    with service_context(tmp_path) as context:
+        receive(context, [sent])
+        (entry,) = context.catalog.quarantined(None, None, None, 10).items
+        assert entry.code == "conflicting-part"
+    results = in_the_pipeline(tmp_path / "pipeline", sent)
+    assert {entry.code for result in results for entry in result.quarantine} == {"conflicting-part"}
