@@ -14,7 +14,7 @@ import uvicorn
 
 from app import plugins
 from app.framing.registry import traits
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.observe import Metrics
 from app.ports import Clock, ContentStore
 from app.service.context import ServiceContext
@@ -44,7 +44,8 @@ class SystemClock:
 
 
 def build(settings: Settings) -> Gateway:
-    """Return a gateway with the adapters that the settings name; nothing runs yet. Raises OurError and PluginError."""
+    """Return a gateway with the adapters that the settings name; nothing runs yet. Raises GatewayError and
+    PluginError."""
     _opened("data folder", settings.data.mkdir, parents=True, exist_ok=True)
     clock: Clock = SystemClock()
     journal = _opened(
@@ -78,18 +79,18 @@ def _archive(settings: Settings) -> ContentStore | None:
 
 
 def _opened(what: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-    """Return the result of `make`. Errors of the libraries that adapters use become OurError."""
+    """Return the result of `make`. Errors of the libraries that adapters use become GatewayError."""
     try:
         return make(*given, **named)
-    except OurError:
+    except GatewayError:
         raise
     except Exception as error:
         why = str(error).partition("\n")[0] or type(error).__name__
-        raise OurError(f"the {what} cannot be opened: {why}") from error
+        raise GatewayError(f"the {what} cannot be opened: {why}") from error
 
 
 def serve(settings: Settings) -> None:
-    """Run the gateway and its REST interface until a signal ends it. Raises OurError and PluginError.
+    """Run the gateway and its REST interface until a signal ends it. Raises GatewayError and PluginError.
 
     The port is bound first: a second gateway, started by mistake, must not take the broker's session from the first.
     """
@@ -118,7 +119,7 @@ def _bound(http: Http) -> socket.socket:
         listener.bind((http.host, http.port))
     except OSError as error:
         listener.close()
-        raise OurError(f"cannot listen on {http.host} port {http.port}: {error.strerror or error}") from error
+        raise GatewayError(f"cannot listen on {http.host} port {http.port}: {error.strerror or error}") from error
     return listener
 
 

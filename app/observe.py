@@ -17,7 +17,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "attachment_gateway"
@@ -96,7 +96,7 @@ class Recurring:
         self.error = str(error) or type(error).__name__
         if self.error not in self._reasons and len(self._reasons) < self.MOST_REASONS:
             self._reasons.add(self.error)
-            trace = None if isinstance(error, OurError | str) else error
+            trace = None if isinstance(error, GatewayError | str) else error
             self._log.log(self._level, f"{self._what}_failed", reason=self.error, exc_info=trace, **fields)
 
     def worked(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.observe import Metrics, Recurring, configure_logging, logger
 
 
@@ -79,7 +79,7 @@ def test_what_fails_again_and_again_is_told_once_and_at_its_end() -> None:
         fault = Recurring(logger("here"), "copying", store="s3")
         fault.worked()
         for number in range(100):
-            fault.failed(OurError("no space left" if number % 2 else "no answer"), attachment=number)
+            fault.failed(GatewayError("no space left" if number % 2 else "no answer"), attachment=number)
         assert (fault.failures, fault.error) == (100, "no space left")
         fault.worked()
         fault.worked()

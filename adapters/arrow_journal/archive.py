@@ -26,14 +26,14 @@ from adapters.arrow_journal.header import (
     header_of,
     read_header,
 )
-from adapters.arrow_journal.reading import Reader
 from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.scanning import find_batches
+from adapters.arrow_journal.segment_reader import Reader
+from adapters.arrow_journal.segment_storage import Bucket, Folder, SegmentStorage
 from adapters.arrow_journal.segments import SegmentState
-from adapters.arrow_journal.shelves import Bucket, Folder, Shelf
 from adapters.disk import ReadFile
 from adapters.places import bucket, local_folder
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Damage, Extent, JournalIdentity
 from app.ports import OpenSegment, Segment
@@ -49,13 +49,13 @@ class ArrowArchive:
     Segments of a folder are read in place. Segments of an object store are fetched into the folder `cache` of at most
     `cache_bytes`. By default the cache is a folder of this user among the machine's temporary files, one for each URL.
 
-    Raises OurError when the folder is missing and ValueError for an unknown URL. Pickling keeps only the place.
+    Raises GatewayError when the folder is missing and ValueError for an unknown URL. Pickling keeps only the place.
     """
 
     def __init__(self, place: str | Path, cache: Path | None = None, cache_bytes: int = CACHE_BYTES) -> None:
         self._arguments = place, cache, cache_bytes
-        self._shelf = _shelf(*self._arguments)
-        self._states = _States(self._shelf)
+        self._storage = _shelf(*self._arguments)
+        self._states = _States(self._storage)
         self._reader = Reader(self._states, self._open, Recent())
         self._journal: JournalIdentity | None = None
 
@@ -64,7 +64,7 @@ class ArrowArchive:
 
     def segments(self) -> list[Segment]:
         """Return the present segments by number; `created_at` equals `sealed_at`."""
-        listed = self._shelf.listing()
+        listed = self._storage.listing()
         for number in self._states.keys() - listed.keys():
             self._states.pop(number, None)
             self._reader.forget(number)
@@ -96,11 +96,11 @@ class ArrowArchive:
 
     def identity(self) -> JournalIdentity | None:
         """Return the identity in the oldest and the newest segment; the others are compared when they are opened."""
-        listed = self._shelf.listing()
+        listed = self._storage.listing()
         for number in sorted({min(listed, default=0), max(listed, default=0)} & listed.keys()):
             with suppress(BadHeader):
-                header = read_header(self._shelf.start(listed[number], MAX_HEADER))
-                self._require_one_journal(header, self._shelf.path(number))
+                header = read_header(self._storage.start(listed[number], MAX_HEADER))
+                self._require_one_journal(header, self._storage.path(number))
         return self._journal
 
     def batch_sizes(self, segment: int) -> list[int]:
@@ -110,15 +110,15 @@ class ArrowArchive:
         return self._reader.segment(segment).record_batch(batch)
 
     def _open(self, state: SegmentState) -> ReadFile:
-        path = self._shelf.path(state.number)
+        path = self._storage.path(state.number)
         if not state.size:
-            raise OurError(f"{path} is not a journal segment: it is empty")
-        file = self._shelf.open(state)
+            raise GatewayError(f"{path} is not a journal segment: it is empty")
+        file = self._storage.open(state)
         if file.size() < state.size:
-            raise OurError(f"{path} cannot be read: it is shorter than when it was listed")
+            raise GatewayError(f"{path} cannot be read: it is shorter than when it was listed")
         state.format = self._format(file, state, path)
         if file.read_as_is(state.size - len(ipc.END_OF_STREAM), state.size) != ipc.END_OF_STREAM:
-            raise OurError(f"{path} is incomplete: it has no end of stream, as a sealed segment has")
+            raise GatewayError(f"{path} is incomplete: it has no end of stream, as a sealed segment has")
         return file
 
     def _format(self, file: ReadFile, state: SegmentState, path: str) -> Format:
@@ -129,19 +129,19 @@ class ArrowArchive:
             format_ = OLD_FORMAT if journal is None else format_of(journal.id, state.number)
             find_batches(file, state, format_)
             if not state.batches:
-                raise OurError(f"{path} is not a journal segment: {error}") from error
+                raise GatewayError(f"{path} is not a journal segment: {error}") from error
             _log.error("segment_damaged", segment=path, lost="the header", reason=str(error))
             return format_
         self._require_one_journal(header, path)
         return header.format(state.number)
 
     def _require_one_journal(self, header: SegmentHeader, path: str) -> None:
-        """Raise OurError when a segment belongs to another journal than those that were opened before."""
+        """Raise GatewayError when a segment belongs to another journal than those that were opened before."""
         if header.journal is None:
             return
         known = self._journal or header.journal
         if header.journal.id != known.id:
-            raise OurError(
+            raise GatewayError(
                 f"{path} belongs to the journal {header.journal.id}, and others of this archive to the journal "
                 f"{known.id}: give each journal an archive of its own"
             )
@@ -151,15 +151,15 @@ class ArrowArchive:
 class _States(dict[int, SegmentState]):
     """The segments known so far. A missing one is looked up when it is asked for."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, storage: SegmentStorage) -> None:
         super().__init__()
-        self._shelf = shelf
+        self._storage = storage
 
     def __missing__(self, number: int) -> SegmentState:
-        return self.setdefault(number, self._shelf.find(number))
+        return self.setdefault(number, self._storage.find(number))
 
 
-def _shelf(place: str | Path, cache: Path | None, cache_bytes: int) -> Shelf:
+def _shelf(place: str | Path, cache: Path | None, cache_bytes: int) -> SegmentStorage:
     folder = local_folder(place)
     if folder is not None:
         return Folder(folder)

@@ -16,7 +16,7 @@ from tempfile import gettempdir
 
 from adapters.arrow_journal.columns import Bytes
 from adapters.disk import NO_SPACE, ReadFile
-from app.model.errors import OurError, StoreFull
+from app.model.errors import GatewayError, StoreFull
 
 PART = 8 << 20
 PARTS_AT_ONCE = 4
@@ -27,20 +27,20 @@ Fetch = Callable[[int, int], Bytes]
 
 
 def own_folder(name: str) -> Path:
-    """Return a folder of this user among the machine's temporary files. Raises OurError if another user owns it."""
+    """Return a folder of this user among the machine's temporary files. Raises GatewayError if another user owns it."""
     folder = Path(gettempdir()) / f"attachment-gateway-{os.getuid()}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     status = folder.lstat()
     if status.st_uid != os.getuid() or not S_ISDIR(status.st_mode):
-        raise OurError(f"{folder} is not a folder of this user: choose another cache folder")
+        raise GatewayError(f"{folder} is not a folder of this user: choose another cache folder")
     return folder / name
 
 
 class FileCache:
     """Keeps at most `limit` bytes, or one larger file that is in use. The least recently used file is deleted first.
 
-    Raises OurError when the folder cannot be created.
+    Raises GatewayError when the folder cannot be created.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
@@ -49,12 +49,12 @@ class FileCache:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OurError(f"the cache folder {folder} cannot be created: {error}") from error
+            raise GatewayError(f"the cache folder {folder} cannot be created: {error}") from error
 
     def open(self, name: str, size: int, fetch: Fetch) -> ReadFile:
         """Open the file of this name and size, and fetch it first if it is missing.
 
-        Raises OurError when it cannot be written, and any error of `fetch`.
+        Raises GatewayError when it cannot be written, and any error of `fetch`.
         """
         path = self._folder / name
         while True:
@@ -72,7 +72,7 @@ class FileCache:
                     _write(descriptor, size, fetch)
                     partial.rename(path)
         except OSError as error:
-            kind = StoreFull if error.errno in NO_SPACE else OurError
+            kind = StoreFull if error.errno in NO_SPACE else GatewayError
             raise kind(f"{path} cannot be written: {error}") from error
 
     def _make_room(self, wanted: int) -> None:
@@ -92,7 +92,7 @@ def _write(descriptor: int, size: int, fetch: Fetch) -> None:
         end = min(start + PART, size)
         data = memoryview(fetch(start, end))
         if len(data) != end - start:
-            raise OurError(f"{len(data)} bytes were received, {end - start} were expected")
+            raise GatewayError(f"{len(data)} bytes were received, {end - start} were expected")
         while data:
             written = os.pwrite(descriptor, data, start)
             data, start = data[written:], start + written

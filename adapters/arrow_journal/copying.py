@@ -6,8 +6,8 @@ from pathlib import Path
 from adapters.arrow_journal import ipc
 from adapters.arrow_journal.columns import Head
 from adapters.arrow_journal.header import BadHeader, header_of
-from adapters.arrow_journal.reading import OpenSegment as Reading
 from adapters.arrow_journal.scanning import Scanner
+from adapters.arrow_journal.segment_reader import OpenSegment as Reading
 from adapters.arrow_journal.segments import SegmentState, segment_files
 from adapters.arrow_journal.verifying import damaged_rows
 from adapters.disk import ReadFile

@@ -26,13 +26,13 @@ from time import monotonic, time_ns
 
 from adapters.arrow_journal.columns import BodyLayout
 from adapters.arrow_journal.identity import Known, load, save
-from adapters.arrow_journal.reading import OpenSegment, Reader
 from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.recovery import recover
+from adapters.arrow_journal.segment_reader import OpenSegment, Reader
 from adapters.arrow_journal.segments import FolderLock, SegmentState, damaged_path, open_segment, segment_path
 from adapters.arrow_journal.writing import SegmentWriter, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
-from app.model.errors import DamagedError, JournalFull, OurError
+from app.model.errors import DamagedError, GatewayError, JournalFull
 from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, MAX_SEGMENTS, PhysicalMessage, Position
 from app.model.records import Damage, Extent, JournalIdentity
 from app.ports import Clock, Segment
@@ -53,7 +53,7 @@ class ArrowJournal:
     """A `Journal` in a folder of its own.
 
     A segment is sealed by the first append after it has reached `segment_bytes` or `segment_age` (seconds). Raises
-    OurError when another process uses the folder, or when a segment in it cannot be read.
+    GatewayError when another process uses the folder, or when a segment in it cannot be read.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ArrowJournal:
         make_folders(folder.absolute())
         known = load(folder)
         if known is not None and known.id != journal.id:
-            raise OurError(f"{folder} belongs to the journal {known.id}, not to {journal.id}")
+            raise GatewayError(f"{folder} belongs to the journal {known.id}, not to {journal.id}")
         floor = following if known is None else max(following, known.following)
         saved = 0 if known is None else known.saved
         save(folder, Known(journal.id, journal.epoch, floor, saved=saved))
@@ -233,14 +233,14 @@ class ArrowJournal:
 
     def _writer_for(self, batches: int) -> SegmentWriter:
         if not self._lock.held:
-            raise OurError("the journal is closed")
+            raise GatewayError("the journal is closed")
         now = self._clock.now()
         if self._writer is not None and self._is_full(self._writer, now, batches):
             self._seal()
         if self._writer is None:
             number = self._known.following
             if number >= MAX_SEGMENTS:
-                raise OurError("the journal has no segment number left: begin a new journal")
+                raise GatewayError("the journal has no segment number left: begin a new journal")
             begun = partial(self._save, following=number + 1)
             self._writer = SegmentWriter(self._folder, number, now, self._known.identity, begun)
         return self._writer
@@ -267,7 +267,7 @@ class ArrowJournal:
         written = self._writer and self._writer.state
         return [state for state in self._states.values() if state.sealed_at is None and state is not written]
 
-    def _failure(self, error: OSError) -> OurError:
+    def _failure(self, error: OSError) -> GatewayError:
         if self._writer is not None and (self._writer.broken or error.errno not in NO_SPACE):
             self._give_up_writer()
         return _explained(error)
@@ -330,7 +330,7 @@ def _highest(segment: int) -> Position:
     return Position(segment, MAX_BATCHES_A_SEGMENT - 1, MAX_ROWS_A_BATCH - 1)
 
 
-def _explained(error: OSError) -> OurError:
+def _explained(error: OSError) -> GatewayError:
     if error.errno in NO_SPACE:
         return JournalFull(f"no space left for the journal: {error}")
-    return OurError(f"the journal cannot be written: {error}")
+    return GatewayError(f"the journal cannot be written: {error}")

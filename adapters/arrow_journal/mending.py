@@ -12,13 +12,13 @@ from adapters.arrow_journal import ipc
 from adapters.arrow_journal.columns import Encoded, Head, decode, encode, encode_lost
 from adapters.arrow_journal.header import FIRST_FORMAT, header_bytes
 from adapters.arrow_journal.pieces import RUN
-from adapters.arrow_journal.reading import OpenSegment
 from adapters.arrow_journal.scanning import Gap, Scanner
+from adapters.arrow_journal.segment_reader import OpenSegment
 from adapters.arrow_journal.segments import SegmentState, damaged_path, lost
 from adapters.arrow_journal.verifying import damaged_rows
 from adapters.arrow_journal.writing import write_all
 from adapters.disk import NO_SPACE, ReadFile, UnreadableError, sync_folder
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import JournalIdentity
 
@@ -49,7 +49,7 @@ def mend(folder: Path, path: Path, state: SegmentState, journal: JournalIdentity
     The torn tail is removed, and lost batches are replaced by ones without rows. `journal` is given if the header has
     to be written again. On a full disk the file stays as it is; readers still find its whole batches.
 
-    Raises OurError when the file cannot be written.
+    Raises GatewayError when the file cannot be written.
     """
     file = ReadFile(path)
     segment = OpenSegment(state, lambda _: file)
@@ -63,7 +63,7 @@ def mend(folder: Path, path: Path, state: SegmentState, journal: JournalIdentity
         _write(folder, path, segment, mended, journal)
     except OSError as error:
         if error.errno not in NO_SPACE:
-            raise OurError(f"{path} cannot be written: {error}") from error
+            raise GatewayError(f"{path} cannot be written: {error}") from error
         mended = mended._replace(end=mended.found[-1].end)
     state.batches, state.open_ended, state.size = _places(mended.found), False, mended.end
     return True

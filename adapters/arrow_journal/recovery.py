@@ -24,7 +24,7 @@ from adapters.arrow_journal.scanning import find_batches
 from adapters.arrow_journal.segments import SegmentState, damaged_numbers, damaged_path, segment_files
 from adapters.arrow_journal.writing import seal_file
 from adapters.disk import NO_SPACE, ReadFile, sync_folder
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.records import JournalIdentity
 
 _log = structlog.get_logger(__name__)
@@ -61,7 +61,7 @@ def recover(folder: Path, now: int) -> Recovered:
     `now` (µs) is the time at which unsealed segments are sealed. The epoch is a new one. The caller has to save
     `known`.
 
-    Raises OurError when files belong to another journal, or are segments that this version cannot read.
+    Raises GatewayError when files belong to another journal, or are segments that this version cannot read.
     """
     found = [_look_at(*each) for each in segment_files(folder)]
     known = load(folder)
@@ -92,13 +92,13 @@ def _look_at(number: int, sealed: bool, path: Path) -> _Found:
 
 
 def _known(folder: Path, known: Known | None, found: list[_Found]) -> Known:
-    """Return the journal's identity from its file or from its segments. Raises OurError when segments belong to
+    """Return the journal's identity from its file or from its segments. Raises GatewayError when segments belong to
     another."""
     by_id = {each.header.journal.id: each for each in found if each.header and each.header.journal}
     mine = known.id if known else next(iter(by_id), None)
     for other, each in by_id.items():
         if other != mine:
-            raise OurError(
+            raise GatewayError(
                 f"{each.path} belongs to the journal {other}, and this folder to the journal {mine}: move the "
                 "segments of one of them to another folder"
             )
@@ -115,7 +115,7 @@ def _known(folder: Path, known: Known | None, found: list[_Found]) -> Known:
 def _state(found: _Found, journal: str) -> SegmentState | None:
     """Return the readable part of a segment; None for an unsealed one without a whole batch.
 
-    Raises OurError for a file of another program or version.
+    Raises GatewayError for a file of another program or version.
     """
     number, size, header = found.number, found.size, found.header
     sealed_at = found.modified_at if found.sealed else None
@@ -128,7 +128,7 @@ def _state(found: _Found, journal: str) -> SegmentState | None:
             _log.error("segment_damaged", segment=number, lost="the header", reason=found.why)
             return replace(state, batches=None)
     if found.foreign:
-        raise OurError(f"{found.path} cannot be read: {found.why}")
+        raise GatewayError(f"{found.path} cannot be read: {found.why}")
     if not found.sealed:
         return None
     _log.error("segment_damaged", segment=number, lost="the whole segment", reason=found.why)
@@ -158,5 +158,5 @@ def _unsealed(
         seal_file(folder, state, now)
     except OSError as error:
         if error.errno not in NO_SPACE:
-            raise OurError(f"{path} cannot be sealed: {error}") from error
+            raise GatewayError(f"{path} cannot be sealed: {error}") from error
     return state

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from adapters.arrow_journal.header import Format
 from adapters.disk import ReadFile
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.segment_names import DAMAGED, DIGITS, OPEN, SEALED, segment_name
 
 
@@ -46,7 +46,7 @@ class FolderLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._descriptor)
-            raise OurError(f"{folder} is in use: another process writes this journal") from None
+            raise GatewayError(f"{folder} is in use: another process writes this journal") from None
         self.held = True
 
     def release(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 
 ARROW_TYPE = "arrow.type"
 PROTOCOL: Mapping[str, Any] = {
@@ -42,12 +42,12 @@ _AS_LONG: Mapping[str, pa.DataType] = {str(kind): kind for kind in (pa.time64("u
 
 
 def delta_schema(schema: pa.Schema) -> dict[str, Any]:
-    """Return Delta's schema as a JSON object. Raises OurError for unsupported types."""
+    """Return Delta's schema as a JSON object. Raises GatewayError for unsupported types."""
     return {"type": "struct", "fields": [_delta_field(field) for field in schema]}
 
 
 def arrow_schema(schema: Mapping[str, Any], metadata: Mapping[str, str]) -> pa.Schema:
-    """Return the Arrow schema of a Delta schema, with these metadata. Raises OurError for unsupported types."""
+    """Return the Arrow schema of a Delta schema, with these metadata. Raises GatewayError for unsupported types."""
     return pa.schema([_arrow_field(field) for field in schema["fields"]], dict(metadata) or None)
 
 
@@ -83,7 +83,7 @@ def _delta_field(field: pa.Field) -> dict[str, Any]:
         metadata[ARROW_TYPE] = str(field.type)
     delta = _delta_type(stored_type(field.type))
     if delta is None:
-        raise OurError(f"tables do not support type {field.type} of column {field.name}")
+        raise GatewayError(f"tables do not support type {field.type} of column {field.name}")
     return {"name": field.name, "type": delta, "nullable": True, "metadata": metadata}
 
 
@@ -106,5 +106,5 @@ def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
     if arrow is None:
         arrow = _arrow_type(delta) if isinstance(delta, str) else None
     if arrow is None:
-        raise OurError(f"the column {field['name']} has the unsupported type {delta}")
+        raise GatewayError(f"the column {field['name']} has the unsupported type {delta}")
     return pa.field(field["name"], arrow, metadata=said or None)

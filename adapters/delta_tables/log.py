@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from adapters.delta_tables import columns
 from adapters.delta_tables.place import LOG
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.ports import TableFile
 
 Action = Mapping[str, Mapping[str, Any]]
@@ -57,7 +57,9 @@ class Snapshot:
         self.delta = _opened(location, name)
         features = set(self.delta.protocol().writer_features or ())
         if not features <= _FEATURES:
-            raise OurError(f"the table {name!r} has unsupported features: {', '.join(sorted(features - _FEATURES))}")
+            raise GatewayError(
+                f"the table {name!r} has unsupported features: {', '.join(sorted(features - _FEATURES))}"
+            )
 
     @property
     def version(self) -> int:
@@ -118,7 +120,7 @@ def _explained(name: str) -> Iterator[None]:
     except TableNotFoundError:
         raise KeyError(name) from None
     except (DeltaError, OSError, ValueError) as error:
-        raise OurError(f"the log of the table {name!r} cannot be read: {error}") from error
+        raise GatewayError(f"the log of the table {name!r} cannot be read: {error}") from error
 
 
 def _active(said: Mapping[str, Any]) -> Active:
@@ -221,7 +223,7 @@ def _check_widens(name: str, before: Mapping[str, Any], after: Mapping[str, Any]
     types = {field["name"]: field["type"] for field in after["fields"]}
     for field in before["fields"]:
         if types.get(field["name"]) != field["type"]:
-            raise OurError(
+            raise GatewayError(
                 f"the column {field['name']!r} ({field['type']}) of table {name!r} cannot be removed or change its type"
             )
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from obstore.exceptions import BaseError
 
 from adapters.disk import NO_SPACE
-from app.model.errors import OurError, StoreFull
+from app.model.errors import GatewayError, StoreFull
 
 LOG = "_delta_log"
 
@@ -46,10 +46,10 @@ class Place(Protocol):
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn errors of the storage into OurError and StoreFull."""
+    """Turn errors of the storage into GatewayError and StoreFull."""
     try:
         yield
     except (BaseError, OSError) as error:
         if isinstance(error, OSError) and error.errno in NO_SPACE:
             raise StoreFull(f"no space left for tables: {error}") from error
-        raise OurError(f"the tables cannot be read or written: {error}") from error
+        raise GatewayError(f"the tables cannot be read or written: {error}") from error

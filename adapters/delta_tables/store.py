@@ -19,7 +19,7 @@ from adapters.delta_tables.local import LocalFolder
 from adapters.delta_tables.log import Active, Snapshot
 from adapters.delta_tables.place import Place
 from adapters.delta_tables.statistics import COLUMNS, statistics
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.ports import TableFile, TableVersion
 
 ROW_GROUP_BYTES = 32 << 20
@@ -45,7 +45,7 @@ class DeltaTables:
     credentials come from the environment variables of the providers' own tools. Any number of processes may use one
     store.
 
-    Raises ValueError for another URL. Methods raise OurError, or StoreFull when there is no space left.
+    Raises ValueError for another URL. Methods raise GatewayError, or StoreFull when there is no space left.
     """
 
     def __init__(self, url: str | Path) -> None:
@@ -119,7 +119,7 @@ class DeltaTables:
         try:
             found = snapshot.delta.to_pyarrow_dataset()
         except (DeltaError, OSError) as error:
-            raise OurError(f"the table {name!r} cannot be read: {error}") from error
+            raise GatewayError(f"the table {name!r} cannot be read: {error}") from error
         order = {file.path: at for at, file in enumerate(snapshot.files())}
         fragments = sorted(found.get_fragments(), key=lambda fragment: order[fragment.path])
         return FileSystemDataset(fragments, found.schema, found.format, found.filesystem)
@@ -179,7 +179,7 @@ class DeltaTables:
                 math.ceil(older_than / 3600), dry_run=True, enforce_retention_duration=False, full=True
             )
         except (DeltaError, OSError) as error:
-            raise OurError(f"the table {name!r} cannot be vacuumed: {error}") from error
+            raise GatewayError(f"the table {name!r} cannot be vacuumed: {error}") from error
         there = sorted({*gone} & {*self._place.files(folder)})
         for path in there:
             self._place.delete(f"{folder}/{path}")
@@ -190,7 +190,7 @@ class DeltaTables:
         """Return the name of the table in a folder; None if it is not a table of this store, or its name is unknown."""
         if not folders.is_cut(folder):
             return folders.name(folder)
-        with suppress(KeyError, OurError):
+        with suppress(KeyError, GatewayError):
             return Snapshot(self._place.location(folder), folder).name
         return None
 
@@ -227,7 +227,7 @@ class DeltaTables:
         version = 0 if known is None else known.version + 1
         if known is not None and version % CHECKPOINT_EVERY == 0:
             with suppress(
-                DeltaError, OSError, OurError
+                DeltaError, OSError, GatewayError
             ):  # another process may write the checkpoint too, and a version does not need it
                 self._sum_up(name, known)
         return self._place.put_new(log.version_path(folders.folder(name), version), entry)
@@ -307,5 +307,5 @@ def _received_from(batches: Iterable[pa.RecordBatch], time: int) -> Iterator[pa.
         yield batch.filter(pc.fill_null(pc.greater_equal(batch.column(RECEIVED_AT), bound), fill_value=True))
 
 
-def _busy(name: str) -> OurError:
-    return OurError(f"other processes changed the table {name!r} during {ATTEMPTS} attempts; try again later")
+def _busy(name: str) -> GatewayError:
+    return GatewayError(f"other processes changed the table {name!r} during {ATTEMPTS} attempts; try again later")

@@ -16,9 +16,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from adapters.ibm_mq.connecting import connect_options
-from adapters.ibm_mq.reasons import BROKEN, MQRC_NOT_AUTHORIZED, Remedy, remedy, spoken
-from adapters.ibm_mq.settings import ConnectionSettings
-from adapters.ibm_mq.words import (
+from adapters.ibm_mq.constants import (
     MQCC_WARNING,
     MQOO_BIND_ON_OPEN,
     MQOO_FAIL_IF_QUIESCING,
@@ -29,6 +27,8 @@ from adapters.ibm_mq.words import (
     MQPMO_PASS_ALL_CONTEXT,
     MQPMO_SYNCPOINT,
 )
+from adapters.ibm_mq.reasons import BROKEN, MQRC_NOT_AUTHORIZED, Remedy, remedy, spoken
+from adapters.ibm_mq.settings import ConnectionSettings
 from app.codecs.ibm_mq.headers import MQMD2
 
 Library = Any

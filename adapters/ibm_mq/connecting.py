@@ -3,8 +3,7 @@
 from ctypes import addressof, create_string_buffer
 from typing import Any
 
-from adapters.ibm_mq.settings import ConnectionSettings
-from adapters.ibm_mq.words import (
+from adapters.ibm_mq.constants import (
     MAX_MSG_LENGTH,
     MQCD_VERSION_7,
     MQCNO_HANDLE_SHARE_BLOCK,
@@ -12,6 +11,7 @@ from adapters.ibm_mq.words import (
     MQCNO_VERSION_7,
     MQSCO_VERSION_6,
 )
+from adapters.ibm_mq.settings import ConnectionSettings
 
 _OPTIONS = MQCNO_HANDLE_SHARE_BLOCK | MQCNO_RECONNECT_DISABLED
 _ONLY_IBMMQ = ("application_name", "token_file", "key_repository_password")

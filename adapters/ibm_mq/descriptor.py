@@ -6,17 +6,10 @@ from time import time_ns
 from typing import Any, Final, Literal
 
 from adapters.ibm_mq.client import MqMessage
+from adapters.ibm_mq.constants import MQAT_UNIX, MQPER_NOT_PERSISTENT, MQPER_PERSISTENT
 from adapters.ibm_mq.reasons import MQRC_BACKOUT_THRESHOLD_REACHED
 from adapters.ibm_mq.settings import DestinationSettings
-from adapters.ibm_mq.words import MQAT_UNIX, MQPER_NOT_PERSISTENT, MQPER_PERSISTENT
-from app.codecs.ibm_mq.encodings import LATIN_1_CCSID, MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN
-from app.codecs.ibm_mq.extension import extension, grouping_of
-from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE
-from app.codecs.ibm_mq.image import described
-from app.codecs.ibm_mq.moments import put_date_and_time
-from app.codecs.ibm_mq.places import place
-from app.codecs.ibm_mq.rfh import with_properties
-from app.codecs.ibm_mq.words import (
+from app.codecs.ibm_mq.constants import (
     MQEI_UNLIMITED,
     MQFMT_DEAD_LETTER_HEADER,
     MQFMT_MD_EXTENSION,
@@ -25,6 +18,13 @@ from app.codecs.ibm_mq.words import (
     MQMT_DATAGRAM,
     MQPRI_PRIORITY_AS_Q_DEF,
 )
+from app.codecs.ibm_mq.encodings import LATIN_1_CCSID, MQENC_BIG_ENDIAN, MQENC_LITTLE_ENDIAN
+from app.codecs.ibm_mq.extension import extension, grouping_of
+from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE
+from app.codecs.ibm_mq.image import described
+from app.codecs.ibm_mq.places import place
+from app.codecs.ibm_mq.put_time import put_date_and_time
+from app.codecs.ibm_mq.rfh import with_properties
 from app.codecs.ibm_mq.writing import ASCII, identifier
 from app.model.message import PhysicalMessage
 from app.wire import Context

@@ -14,16 +14,7 @@ from typing import Any, Final
 import structlog
 
 from adapters.ibm_mq.client import Connection, MqiError, MqMessage, packed, padded
-from adapters.ibm_mq.reasons import (
-    MQRC_DATA_LENGTH_ERROR,
-    MQRC_NO_MSG_AVAILABLE,
-    MQRC_NO_MSG_UNDER_CURSOR,
-    MQRC_NOT_AUTHORIZED,
-    MQRC_OBJECT_IN_USE,
-    MQRC_TRUNCATED_MSG_ACCEPTED,
-    MQRC_TRUNCATED_MSG_FAILED,
-)
-from adapters.ibm_mq.words import (
+from adapters.ibm_mq.constants import (
     MAX_MSG_LENGTH,
     MQCC_WARNING,
     MQGMO_ACCEPT_TRUNCATED_MSG,
@@ -43,6 +34,15 @@ from adapters.ibm_mq.words import (
     MQOO_INPUT_EXCLUSIVE,
     MQOO_INPUT_SHARED,
     MQOO_SAVE_ALL_CONTEXT,
+)
+from adapters.ibm_mq.reasons import (
+    MQRC_DATA_LENGTH_ERROR,
+    MQRC_NO_MSG_AVAILABLE,
+    MQRC_NO_MSG_UNDER_CURSOR,
+    MQRC_NOT_AUTHORIZED,
+    MQRC_OBJECT_IN_USE,
+    MQRC_TRUNCATED_MSG_ACCEPTED,
+    MQRC_TRUNCATED_MSG_FAILED,
 )
 from app.codecs.ibm_mq.headers import MQMD1
 from app.codecs.ibm_mq.places import place

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from adapters.ibm_mq.client import Connection, MqiError, Output
-from adapters.ibm_mq.reasons import MQRC_NO_MSG_AVAILABLE
-from adapters.ibm_mq.words import (
+from adapters.ibm_mq.constants import (
     MQCC_WARNING,
     MQGMO_ACCEPT_TRUNCATED_MSG,
     MQGMO_BROWSE_FIRST,
@@ -21,6 +20,7 @@ from adapters.ibm_mq.words import (
     MQOO_INPUT_SHARED,
     MQOO_OUTPUT,
 )
+from adapters.ibm_mq.reasons import MQRC_NO_MSG_AVAILABLE
 
 _SHORT_LENGTH = 4096
 

@@ -3,20 +3,20 @@
 import structlog
 
 from adapters.ibm_mq.client import Connection, Library, MqiError, MqMessage
-from adapters.ibm_mq.descriptor import EXTENSION_SIZE, NATIVE
-from adapters.ibm_mq.keyed import open_keyed
-from adapters.ibm_mq.reasons import TOO_LONG
-from adapters.ibm_mq.settings import DestinationSettings
-from adapters.ibm_mq.state import StateQueue
-from adapters.ibm_mq.words import (
+from adapters.ibm_mq.constants import (
     MQIA_CODED_CHAR_SET_ID,
     MQIA_MAX_MSG_LENGTH,
     MQIA_MAX_UNCOMMITTED_MSGS,
     MQPER_NOT_PERSISTENT,
 )
+from adapters.ibm_mq.descriptor import EXTENSION_SIZE, NATIVE
+from adapters.ibm_mq.keyed import open_keyed
+from adapters.ibm_mq.reasons import TOO_LONG
+from adapters.ibm_mq.settings import DestinationSettings
+from adapters.ibm_mq.state import StateQueue
+from app.codecs.ibm_mq.constants import MQMT_DATAGRAM
 from app.codecs.ibm_mq.encodings import LATIN_1_CCSID
 from app.codecs.ibm_mq.headers import MQMD1
-from app.codecs.ibm_mq.words import MQMT_DATAGRAM
 
 _DEFAULT_MAX_MSG_LENGTH = 4 << 20
 _DEFAULT_MAX_UNCOMMITTED = 10_000

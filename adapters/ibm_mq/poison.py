@@ -7,15 +7,15 @@ poison messages"). The receiver keeps a message that neither queue takes.
 import structlog
 
 from adapters.ibm_mq.client import Connection, MqiError, MqMessage
-from adapters.ibm_mq.descriptor import dead_letter
-from adapters.ibm_mq.input import Input
-from adapters.ibm_mq.settings import SourceSettings
-from adapters.ibm_mq.words import (
+from adapters.ibm_mq.constants import (
     MQCA_BACKOUT_REQ_Q_NAME,
     MQCA_DEAD_LETTER_Q_NAME,
     MQCA_Q_MGR_NAME,
     MQIA_BACKOUT_THRESHOLD,
 )
+from adapters.ibm_mq.descriptor import dead_letter
+from adapters.ibm_mq.input import Input
+from adapters.ibm_mq.settings import SourceSettings
 
 _log = structlog.get_logger(__name__)
 

@@ -18,6 +18,13 @@ from threading import Event as StopSignal
 import structlog
 
 from adapters.ibm_mq.client import Connection, Library, MqiError, MqMessage
+from adapters.ibm_mq.constants import (
+    MQIA_CURRENT_Q_DEPTH,
+    MQIA_MAX_UNCOMMITTED_MSGS,
+    MQIA_OPEN_INPUT_COUNT,
+    MQIA_PLATFORM,
+    MQPL_ZOS,
+)
 from adapters.ibm_mq.descriptor import descriptor_to_get, received
 from adapters.ibm_mq.doubt import InDoubt
 from adapters.ibm_mq.input import Input
@@ -25,13 +32,6 @@ from adapters.ibm_mq.poison import Poison
 from adapters.ibm_mq.reasons import MQRC_SYNCPOINT_LIMIT_REACHED
 from adapters.ibm_mq.settings import SourceSettings
 from adapters.ibm_mq.unit import Unit
-from adapters.ibm_mq.words import (
-    MQIA_CURRENT_Q_DEPTH,
-    MQIA_MAX_UNCOMMITTED_MSGS,
-    MQIA_OPEN_INPUT_COUNT,
-    MQIA_PLATFORM,
-    MQPL_ZOS,
-)
 from app.codecs.ibm_mq.unwrap import unwrap
 from app.model.framing import FramingTraits
 from app.model.message import PhysicalMessage

@@ -16,11 +16,11 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from adapters.ibm_mq.client import MqMessage
+from adapters.ibm_mq.constants import MQPER_PERSISTENT
 from adapters.ibm_mq.descriptor import NATIVE, NATIVE_ENCODING
 from adapters.ibm_mq.keyed import Keyed
-from adapters.ibm_mq.words import MQPER_PERSISTENT
+from app.codecs.ibm_mq.constants import MQEI_UNLIMITED, MQFMT_STRING, MQMT_DATAGRAM
 from app.codecs.ibm_mq.headers import MQMD2
-from app.codecs.ibm_mq.words import MQEI_UNLIMITED, MQFMT_STRING, MQMT_DATAGRAM
 
 VERSION: Final = 1
 _UTF_8: Final = 1208

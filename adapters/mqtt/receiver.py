@@ -27,7 +27,7 @@ from adapters.mqtt.client import FAILURE, SESSION_TAKEN_OVER, Arrival, Client, C
 from adapters.mqtt.connect import BrokerError, Connector
 from adapters.mqtt.settings import SourceSettings
 from app.codecs.mqtt import envelope
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.framing import FramingTraits
 from app.model.message import PhysicalMessage
 from app.observe import Recurring
@@ -164,7 +164,7 @@ class MqttReceiver:
             try:
                 messages.append(self._read(arrival, now))
                 taken.append(acknowledgement)
-            except TheirError as error:
+            except InvalidInputError as error:
                 unread = PhysicalMessage(self._name, self._framing.name, body=arrival.payload(), received_at=now)
                 on_durable = partial(self._durable_now, client, [acknowledgement], wakeup)
                 intake.refuse(unread, error.code, str(error), on_durable)
@@ -180,7 +180,7 @@ class MqttReceiver:
     def _read(self, arrival: Arrival, now: int) -> PhysicalMessage:
         if (length := arrival.payload_at - arrival.properties_at) > _LONGEST_PROPERTIES:
             why = f"the properties have {length} bytes; at most {_LONGEST_PROPERTIES} are allowed"
-            raise TheirError("properties-too-large", "properties", -1, why)
+            raise InvalidInputError("properties-too-large", "properties", -1, why)
         payload, packed = arrival.payload(), arrival.properties()
         return envelope.read(payload, packed, self._name, self._framing, now, arrival.topic)
 

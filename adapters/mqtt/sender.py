@@ -24,7 +24,7 @@ from adapters.mqtt.connect import BrokerError, Connector
 from adapters.mqtt.settings import DestinationSettings
 from app.codecs.mqtt import envelope
 from app.codecs.mqtt.fixed_header import MAX_REMAINING_LENGTH, largest_payload, length_bytes, publish_size
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.ports import Progress, SendFailed
 
@@ -178,7 +178,7 @@ class MqttSender:
         try:
             payload, section = envelope.write(message, version)
             size = publish_size(settings.topic, len(payload), settings.qos, None if section is None else len(section))
-        except (TheirError, ValueError) as error:
+        except (InvalidInputError, ValueError) as error:
             raise SendFailed(str(error), permanent=True) from error
         if size > self._limit:
             why = f"the packet has {size:,} bytes; the broker takes at most {self._limit:,}"

@@ -15,7 +15,7 @@ from stat import S_ISREG
 from typing import BinaryIO
 
 from adapters.disk import NO_SPACE, READ_FAILURES, ReadFile, UnreadableError, make_folders, sync_folder
-from app.model.errors import DamagedError, OurError, StoreFull
+from app.model.errors import DamagedError, GatewayError, StoreFull
 
 PIECE = 1 << 20
 BUFFER = 64 << 10
@@ -152,11 +152,11 @@ def _new_locked_file(folder: Path) -> tuple[Path, BinaryIO]:
         file.close()  # another process that was opening the store deleted the file before it was locked
 
 
-def _unreadable(name: str, error: OSError | UnreadableError) -> OurError:
+def _unreadable(name: str, error: OSError | UnreadableError) -> GatewayError:
     why = f"the object {name} cannot be read: {error}"
     if isinstance(error, UnreadableError) or error.errno in READ_FAILURES:
         return DamagedError(why, name=name)
-    return OurError(why)
+    return GatewayError(why)
 
 
 @contextmanager
@@ -166,4 +166,4 @@ def _explained() -> Iterator[None]:
     except OSError as error:
         if error.errno in NO_SPACE:
             raise StoreFull(f"no space left for the content store: {error}") from error
-        raise OurError(f"the content store cannot be written: {error}") from error
+        raise GatewayError(f"the content store cannot be written: {error}") from error

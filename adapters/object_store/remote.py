@@ -7,7 +7,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
-from app.model.errors import DamagedError, OurError
+from app.model.errors import DamagedError, GatewayError
 
 PIECE = 1 << 20
 
@@ -99,4 +99,4 @@ def _explained(name: str) -> Iterator[None]:
     except FileNotFoundError:
         raise KeyError(name) from None
     except (BaseError, OSError) as error:
-        raise OurError(f"the content store failed for object {name}: {error}") from error
+        raise GatewayError(f"the content store failed for object {name}: {error}") from error

@@ -22,7 +22,7 @@ from adapters.rendezvous.settings import SourceSettings
 from app.codecs.rendezvous import daemon, envelope
 from app.codecs.rendezvous.daemon import Frame, Kind
 from app.codecs.rendezvous.subjects import ADVISORY, INBOX
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.framing import FramingTraits
 from app.model.message import GAP, PhysicalMessage
 from app.observe import Recurring
@@ -128,7 +128,7 @@ class RendezvousReceiver:
         elif read.kind == Kind.DATA and not read.subject.startswith(f"{INBOX}."):
             try:
                 self._put(envelope.read(read, self._name, self._framing, at))
-            except TheirError as error:
+            except InvalidInputError as error:
                 self._refuse(frame, error.code, str(error), at)
 
     def _put(self, message: PhysicalMessage) -> None:

@@ -20,7 +20,7 @@ from adapters.rendezvous.client import Client, DaemonError
 from adapters.rendezvous.settings import DestinationSettings
 from app.codecs.rendezvous import envelope
 from app.codecs.rendezvous.daemon import inbox
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.observe import Recurring
 from app.ports import Progress, SendFailed
@@ -82,7 +82,7 @@ class RendezvousSender:
         client = self._open()
         try:
             pieces = [piece for message in messages for piece in self._pieces(message, client)]
-        except TheirError as error:
+        except InvalidInputError as error:
             raise SendFailed(str(error), permanent=True) from error
         try:
             client.publish(pieces, self._settings.send_timeout)

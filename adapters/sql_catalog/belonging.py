@@ -6,7 +6,7 @@ from sqlalchemy import Connection, select, update
 
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.part import CatalogPart
-from app.model.errors import CatalogTaken, OurError
+from app.model.errors import CatalogTaken, GatewayError
 from app.model.records import JournalIdentity
 
 
@@ -31,7 +31,7 @@ class Belonging(CatalogPart):
     def _require_no_later(self, journal: JournalIdentity, connection: Connection) -> None:
         bound = _bound(connection)
         if bound is not None and bound.id == journal.id and bound.epoch > journal.epoch:
-            raise OurError(
+            raise GatewayError(
                 f"the catalog {self._database.place} is bound to epoch {bound.epoch} of journal {journal.id}, and this "
                 f"is an older copy of the journal with epoch {journal.epoch}: use the newest copy, or run "
                 "`attachment-gateway rebuild` to make a new catalog from this one"

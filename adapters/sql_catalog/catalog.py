@@ -6,9 +6,9 @@ from adapters.sql_catalog.database import Database
 from adapters.sql_catalog.deliveries import Deliveries
 from adapters.sql_catalog.events import Events
 from adapters.sql_catalog.finishing import Finishing
+from adapters.sql_catalog.listing import Reading
 from adapters.sql_catalog.maintenance import Maintenance
 from adapters.sql_catalog.quarantine import Quarantine
-from adapters.sql_catalog.reading import Reading
 from adapters.sql_catalog.receiving import Receiving
 from adapters.sql_catalog.repairing import Repairing
 from adapters.sql_catalog.retention import Retention
@@ -30,7 +30,7 @@ class SqlCatalog(
 ):
     """`app.ports.Catalog` at an SQLAlchemy URL: `sqlite:////folder/catalog.db` or `postgresql+psycopg://host/name`.
 
-    Opening migrates the schema to the newest version. Raises the same ValueError and OurError as `Database`.
+    Opening migrates the schema to the newest version. Raises the same ValueError and GatewayError as `Database`.
     """
 
     def __init__(self, url: str) -> None:

@@ -38,7 +38,7 @@ from sqlalchemy.pool import NullPool
 from adapters.sql_catalog.explaining import explained
 from adapters.sql_catalog.locks import AdvisoryLock, FileLock, GatewayLock
 from adapters.sql_catalog.migrations import upgrade
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 
 Insert = sqlite.Insert | postgresql.Insert
 
@@ -71,7 +71,7 @@ _WRITER = {"pool_size": 1, "max_overflow": 0}
 class Database:
     """The database at a URL, its schema migrated to the newest version.
 
-    Raises ValueError for a URL that is neither a SQLite file nor PostgreSQL. Raises OurError when the driver is
+    Raises ValueError for a URL that is neither a SQLite file nor PostgreSQL. Raises GatewayError when the driver is
     missing, or when a newer program has made the schema.
     """
 
@@ -141,7 +141,7 @@ def _engine(address: URL, role: str, **options: Any) -> Engine:
         # Parameters are user data: they must not appear in exceptions or logs.
         engine = create_engine(address, hide_parameters=True, pool_pre_ping=dialect == "postgresql", **options)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
-        raise OurError(
+        raise GatewayError(
             f"no driver for {address.drivername} ({error}): install attachment-gateway[postgresql]"
         ) from error
     statements = _ON_CONNECT[dialect, role]

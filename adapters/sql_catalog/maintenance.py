@@ -15,7 +15,7 @@ from adapters.disk import make_folders, sync_folder
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.database import Database
 from adapters.sql_catalog.explaining import explained
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 
 ROWS_AT_ONCE = 1000
 _MOST_TOLD = 10
@@ -78,7 +78,7 @@ class Maintenance:
                 try:
                     source.backup(copy)
                 except sqlite3.DatabaseError as error:
-                    raise OurError(f"the catalog {self.place} cannot be copied: {error}") from error
+                    raise GatewayError(f"the catalog {self.place} cannot be copied: {error}") from error
         else:
             with closing(Database(f"sqlite:///{target}")) as database, database.write(durable=True) as connection:
                 self._copy_out(connection)
@@ -86,7 +86,7 @@ class Maintenance:
 
     def load(self, source: Path) -> None:
         if not self.is_empty():
-            raise OurError(f"the catalog {self.place} is not empty: restore into an empty catalog")
+            raise GatewayError(f"the catalog {self.place} is not empty: restore into an empty catalog")
         path = self._path
         if path is not None:
             make_folders(path.absolute().parent)

@@ -26,7 +26,8 @@ class Repeated(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A physical message that contradicts earlier ones and belongs in quarantine. The reason is as in `TheirError`."""
+    """A physical message that contradicts earlier ones and belongs in quarantine. The reason is as in
+    `InvalidInputError`."""
 
     position: int
     code: str

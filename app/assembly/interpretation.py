@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from app.assembly.collecting import Address, ApplicationMessage, Refused, Repeated
-from app.model.errors import DamagedError, TheirError
+from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import MessageRecord
 
@@ -28,7 +28,7 @@ class Rejected(NamedTuple):
 
     position: int
     message: PhysicalMessage
-    error: TheirError
+    error: InvalidInputError
 
 
 class Duplicate(NamedTuple):
@@ -67,7 +67,7 @@ def interpret(effect: Repeated | Refused | ApplicationMessage, messages: Message
             return _compare(effect, messages)
         case Refused(position, code, row, why, at):
             message = messages.message(position)
-            return None if message is None else Rejected(position, message, TheirError(code, row, at, why))
+            return None if message is None else Rejected(position, message, InvalidInputError(code, row, at, why))
         case ApplicationMessage(address, position):
             answer = messages.message(position)
             return None if answer is None else Answered(address, answer)
@@ -86,7 +86,7 @@ def _compare(effect: Repeated, messages: Messages) -> Consequence:
     if message is None:
         return Duplicate(again, attachment)
     why = "its place is taken by an earlier message with other bytes"
-    return Rejected(again, message, TheirError("conflicting-part", "body", -1, why))
+    return Rejected(again, message, InvalidInputError("conflicting-part", "body", -1, why))
 
 
 def answered(message: MessageRecord, answer: PhysicalMessage) -> MessageRecord:

@@ -15,7 +15,7 @@ from app.codecs.ibm_mq.image import is_image
 from app.codecs.mqtt import envelope, properties
 from app.codecs.mqtt.fixed_header import PacketType
 from app.codecs.mqtt.packets import Packet, Publish, Version, packets, read_publish
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.wire import WireError
 
@@ -55,7 +55,7 @@ def _message(publish: Publish, unread: PhysicalMessage, origin: Origin, line: in
     payload, source, topic = publish.payload, unread.source, partial(str, publish.topic)
     try:
         message = envelope.read(payload, publish.properties, source, origin.framing, unread.received_at, topic)
-    except TheirError as error:
+    except InvalidInputError as error:
         return Refused(unread._replace(body=payload), error.code, str(error), line)
     return origin.completed(message)
 

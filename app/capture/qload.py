@@ -37,9 +37,9 @@ from typing import Any, Final, NamedTuple
 
 from app.capture.entries import LONGEST_MESSAGE, Entry, Origin, Refused
 from app.capture.lines import Line, LineError
-from app.codecs.ibm_mq.moments import microseconds
+from app.codecs.ibm_mq.constants import MQ_NO_ID, MQMT_DATAGRAM
+from app.codecs.ibm_mq.put_time import microseconds
 from app.codecs.ibm_mq.unwrap import unwrap
-from app.codecs.ibm_mq.words import MQ_NO_ID, MQMT_DATAGRAM
 from app.wire import WireError
 
 HEADS: Final = (b"* QLOAD", b"* DMPMQMSG")

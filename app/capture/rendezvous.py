@@ -12,7 +12,7 @@ from app.capture.lines import Line
 from app.codecs.rendezvous import envelope
 from app.codecs.rendezvous.daemon import Kind, is_frame, read_frame
 from app.codecs.rendezvous.fields import message_end
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.wire import WireError
 
@@ -28,7 +28,7 @@ def read(lines: Iterable[Line], origin: Origin) -> Iterator[Entry]:
             yield _entry(found.data, origin, found.time or origin.now())
         except WireError as error:
             yield origin.refused(found.data, "bad-rendezvous-message", str(error), found.line)
-        except TheirError as error:
+        except InvalidInputError as error:
             yield origin.refused(found.data, error.code, str(error), found.line)
 
 

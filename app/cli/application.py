@@ -14,7 +14,7 @@ from app.cli import (
     repairing,
     sending,
     serving,
-    tables_shown,
+    tables,
     tracing,
     watching,
 )
@@ -41,7 +41,7 @@ application.command()(repairing.rebuild)
 application.command()(backing_up.backup)
 application.command()(backing_up.restore)
 application.add_typer(listing.quarantine, name="quarantine")
-application.add_typer(tables_shown.tables, name="tables")
+application.add_typer(tables.tables, name="tables")
 application.add_typer(configuring.config, name="config")
 application.add_typer(importing.journal, name="journal")
 application.add_typer(pipelining.pipeline, name="pipeline")

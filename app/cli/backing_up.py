@@ -10,7 +10,7 @@ from app import plugins
 from app.cli.configuring import Config, read
 from app.cli.console import Failure, err, out, size, table
 from app.cli.repairing import FOUND, Json, failures, shown
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.ports import ContentStore
 
 Place = Annotated[str, typer.Option("--to", help="Folder or URL (s3://, gs://, az://) of the backups.")]
@@ -96,4 +96,4 @@ def _opened(place: str) -> ContentStore:
     try:
         return plugins.content_store()(place)
     except ValueError as error:
-        raise OurError(str(error)) from error
+        raise GatewayError(str(error)) from error

@@ -23,8 +23,8 @@ from rich.progress import (
 
 from app.cli.client import DEFAULT_URL, Client, Url, connect
 from app.cli.console import Failure, bars, err, size
+from app.cli.download_formats import EXTENSIONS, choose
 from app.cli.files import whole_file
-from app.cli.tables import EXTENSIONS, choose
 
 _PIECE = 1 << 20
 _PANEL = "Data sets"

@@ -22,7 +22,7 @@ from app.cli.console import Failure, bars, err, out, size, table
 from app.codecs.mqtt.packets import Version
 from app.framing.arrivals import ArrivalsBySource
 from app.framing.registry import FRAMINGS, default_framing
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage
 from app.ports import Journal, JournalArchive
 
@@ -85,7 +85,7 @@ def import_(
                 told = [importer.take(capture, progress) for capture in found]
             target.seal()
             written = [segment for segment in target.segments() if segment.number not in before]
-    except (OurError, OSError, plugins.PluginError) as error:
+    except (GatewayError, OSError, plugins.PluginError) as error:
         raise Failure(str(error)) from error
     _report(found, told)
     new = f"{len(written)} new segment{'' if len(written) == 1 else 's'}"
@@ -104,7 +104,7 @@ def segments(
     try:
         archive = plugins.archive()(folder)
         found = [held for segment in archive.segments() if (held := _held(archive, segment.number)) is not None]
-    except (OurError, OSError, ValueError, plugins.PluginError) as error:
+    except (GatewayError, OSError, ValueError, plugins.PluginError) as error:
         raise Failure(str(error)) from error
     if not found:
         raise Failure(
@@ -140,7 +140,7 @@ class Held(NamedTuple):
 def _held(archive: JournalArchive, segment: int) -> Held | None:
     """Return the contents of a segment; None when it has been retired in the meantime.
 
-    Raises OurError when it cannot be read.
+    Raises GatewayError when it cannot be read.
     """
     try:
         return _counted(archive, segment)
@@ -200,7 +200,7 @@ class Importer:
 
     def take(self, capture: Capture, progress: Progress) -> Count:
         """Append all of a capture, or all in front of the first piece that cannot be read. Raises Failure for that,
-        and OurError when the journal takes nothing more."""
+        and GatewayError when the journal takes nothing more."""
         count, arrivals = Count(), ArrivalsBySource()
         bar = progress.add_task(escape(shown(capture.path)), total=capture.bytes)
         for path, entry in capture.entries(self._now):

@@ -14,11 +14,11 @@ import typer
 from rich.markup import escape
 
 from app import plugins
-from app.cli import tables_shown
+from app.cli import tables
 from app.cli.configuring import Config, read
 from app.cli.console import Failure, err, out, table
 from app.cli.demo.command import demo as gateway_demo
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.observe import configure_logging, logger
 from app.plugins import PluginError
 from app.service.threads import collect_seldom
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _MOST_SHOWN = 20
 _LOOK_SECONDS = 1
-_OURS = re.compile(r"(?:OurError|PluginError|JournalFull|StoreFull): (.+)")
+_OURS = re.compile(r"(?:GatewayError|PluginError|JournalFull|StoreFull): (.+)")
 _WHEN_SEALED = "a gateway seals its journal when it ends, and by size and age"
 
 Master = Annotated[str | None, typer.Option(help="Spark master: local[*] (default), spark://…, k8s://….")]
@@ -124,10 +124,10 @@ def demo(*, master: Master = None, memory: Memory = None) -> None:
         _show(committed, report)
         place = settings.tables_url
         out.print("\n[bold]tables[/]\n")
-        tables_shown.ls(place=place)
+        tables.ls(place=place)
         for name in sorted(each.table for each in committed.tables):
             out.print(f"\n[bold]{escape(name)}[/]\n", highlight=False)
-            tables_shown.head(name, rows=5, place=place)
+            tables.head(name, rows=5, place=place)
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def _session(settings: "SparkSettings") -> Iterator["SparkSession"]:
 
     try:
         found = active()
-    except OurError as error:
+    except GatewayError as error:
         raise Failure(str(error)) from error
     from py4j.protocol import Py4JError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -174,7 +174,7 @@ def _session(settings: "SparkSettings") -> Iterator["SparkSession"]:
             spark = session("attachment-gateway", settings)
             collect_seldom()
         yield spark
-    except (OurError, PluginError) as error:
+    except (GatewayError, PluginError) as error:
         raise Failure(str(error)) from error
     except (PySparkException, Py4JError) as error:
         log.debug("spark_failed", exc_info=True)

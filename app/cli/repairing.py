@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from app.cli.configuring import Config, read
 from app.cli.console import Failure, bars, err, out, table
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.observe import configure_logging
 from app.plugins import PluginError
 
@@ -204,5 +204,5 @@ def failures(code: int) -> Iterator[None]:
     """Convert the errors of the block to a sentence and an exit status."""
     try:
         yield
-    except (PluginError, OurError, OSError) as error:
+    except (PluginError, GatewayError, OSError) as error:
         raise Failure(str(error), code=code) from error

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from rich.markup import escape
 
 from app.cli.console import Failure, err, out, printable, table
+from app.cli.download_formats import choose
 from app.cli.files import whole_file
-from app.cli.tables import choose
 from app.tables.out import FORMATS, Options, Outgoing, text
 from app.tables.out.cells import Cell, cells
 

@@ -4,7 +4,7 @@ import os
 
 from app.cli.configuring import Config, read
 from app.cli.console import Failure
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.observe import configure_logging
 from app.plugins import PluginError
 
@@ -19,5 +19,5 @@ def serve(path: Config = None) -> None:
 
     try:
         run(settings)
-    except (PluginError, OurError, OSError) as error:
+    except (PluginError, GatewayError, OSError) as error:
         raise Failure(str(error)) from error

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.dataset import missing, moments
+from app.dataset import missing, temporal
 from app.dataset.errors import BadValueError, refuse_any
 from app.dataset.formats import Format
 from app.dataset.missing import Tags
@@ -48,17 +48,17 @@ def _booleans(column: pa.Array) -> Doubles:
 
 
 def _days(column: pa.Array) -> Doubles:
-    return _integers(pc.cast(pc.cast(column, pa.date32()), pa.int32())) + moments.DAYS_1960_TO_1970
+    return _integers(pc.cast(pc.cast(column, pa.date32()), pa.int32())) + temporal.DAYS_1960_TO_1970
 
 
 def _spans(column: pa.Array, origin: int = 0) -> Doubles:
     stored = pa.int32() if column.type.bit_width == 32 else pa.int64()
     ticks: NDArray[np.integer[Any]] = pc.fill_null(column.cast(stored), 0).to_numpy(zero_copy_only=False)
-    return moments.seconds(ticks.astype(np.int64, copy=False), _UNITS[column.type.unit], origin)
+    return temporal.seconds(ticks.astype(np.int64, copy=False), _UNITS[column.type.unit], origin)
 
 
 def _instants(column: pa.Array) -> Doubles:
-    return _spans(column, moments.SECONDS_1960_TO_1970)
+    return _spans(column, temporal.SECONDS_1960_TO_1970)
 
 
 _NUMERIC_TYPES = (

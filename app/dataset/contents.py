@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from app.dataset import columns, side
+from app.dataset import columns, side_columns
 
 _GAP = 4
 _FULL_WIDTH = 100
@@ -68,8 +68,12 @@ def contents(schema: pa.Schema, observations: int) -> Contents:
     Facts that it does not state are inferred from its types; it need not be of SAS.
     """
     said = _sas(schema.metadata)
-    sides = {side.missing_of(field) or side.bytes_of(field): field for field in schema if side.is_side(field)}
-    fields = side.without_sides(schema)
+    sides = {
+        side_columns.missing_of(field) or side_columns.bytes_of(field): field
+        for field in schema
+        if side_columns.is_side(field)
+    }
+    fields = side_columns.without_sides(schema)
     variables = tuple(_variable(field, position, sides.get(field.name)) for position, field in enumerate(fields, 1))
     needed = str(sum(variable.length for variable in variables))
     return Contents(

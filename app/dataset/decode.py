@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.dataset import layout, missing, moments, numeric, schema, text
+from app.dataset import layout, missing, numeric, schema, temporal, text
 from app.dataset.layout import Representation
 from app.dataset.numeric import Bytes, Numbers
 from app.dataset.schema import MOMENTS, Column
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 
 BATCH_BYTES = 2 << 20
 """The maximum number of observation bytes in a batch, whatever number of rows is wanted (at least one row)."""
@@ -75,8 +75,8 @@ def first_plan(
 ) -> Plan:
     """Return the plan to begin with, based on the definition and the first observations.
 
-    `metadata` are additional `sas.*` entries; `warnings` are added to the metadata, too. Raises TheirError for an
-    invalid definition or variables (see `schema.check`, `layout.row_layout`).
+    `metadata` are additional `sas.*` entries; `warnings` are added to the metadata, too. Raises InvalidInputError for
+    an invalid definition or variables (see `schema.check`, `layout.row_layout`).
     """
     schema.check(definition, variables)
     sample = _sample(blocks(), definition.obs_length)
@@ -107,8 +107,8 @@ def _warned(metadata: Mapping[str, str], *warnings: str) -> dict[str, str]:
 def batches(plan: Plan, blocks: Blocks, rows_a_batch: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """Yield the observations of a data set as record batches.
 
-    Raises Unforeseen instead of the first batch that does not fit the plan. Raises TheirError if the bytes are not
-    whole rows, or not as many as the definition states.
+    Raises Unforeseen instead of the first batch that does not fit the plan. Raises InvalidInputError if the bytes are
+    not whole rows, or not as many as the definition states.
     """
     arrow_schema = plan.schema
     columns = list(plan.columns)
@@ -128,7 +128,7 @@ def batches(plan: Plan, blocks: Blocks, rows_a_batch: int = BATCH_ROWS) -> Itera
             yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
     if plan.obs_length and 0 <= plan.observations != rows:
         why = f"the definition states {plan.observations} observations, but {rows} were received"
-        raise TheirError("observation-count", "number of observations", -1, why)
+        raise InvalidInputError("observation-count", "number of observations", -1, why)
     if not suits:
         raise Unforeseen(replace(plan, columns=tuple(columns), surveyed=True))
 
@@ -154,7 +154,7 @@ def _read(column: Column, cells: Bytes, how: Representation, first: int) -> tupl
 def _counted(column: Column, numbers: Numbers, first: int) -> tuple[pa.Array, Column]:
     """Return numbers as dates or times if that is exact, and the column as these values require it."""
     while column.moment is not None and column.kind is not None:
-        array = moments.to_arrow(numbers, column.moment)
+        array = temporal.to_arrow(numbers, column.moment)
         if array is not None:
             return array, column
         tried = MOMENTS[column.kind]
@@ -170,7 +170,7 @@ def _inexact(numbers: Numbers, column: Column, first: int) -> str:
     while high - low > 1:
         middle = (low + high) // 2
         half = Numbers(numbers.doubles[low:middle], None if numbers.absent is None else numbers.absent[low:middle])
-        low, high = (low, middle) if moments.to_arrow(half, column.moment) is None else (middle, high)
+        low, high = (low, middle) if temporal.to_arrow(half, column.moment) is None else (middle, high)
     return f"observation {first + low + 1}: {numbers.doubles[low]} is not an exact {column.kind}"
 
 
@@ -193,7 +193,7 @@ def _whole_rows(blocks: Blocks, length: int, rows_a_batch: int) -> Iterator[Byte
     for block in blocks:
         left = np.frombuffer(block, np.uint8)
         if left.size and not length:
-            raise TheirError(
+            raise InvalidInputError(
                 "observation-length", "observations", 0, "the observation length is 0, but observations have bytes"
             )
         while left.size:
@@ -212,6 +212,6 @@ def _whole_rows(blocks: Blocks, length: int, rows_a_batch: int) -> Iterator[Byte
                 filled = 0
     if filled % max(length, 1):
         why = f"the last row has {filled % length} of {length} bytes"
-        raise TheirError("observation-torn", "observations", total - filled % length, why)
+        raise InvalidInputError("observation-torn", "observations", total - filled % length, why)
     if filled:
         yield room[:filled].reshape(-1, length)

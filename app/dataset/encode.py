@@ -11,16 +11,16 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
+from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.codecs.sas.words import MessageKind
-from app.dataset import columns, formats, numeric, side, text
+from app.dataset import columns, formats, numeric, side_columns, text
 from app.dataset.checks import LONGEST_NAME
 from app.dataset.errors import BadValueError
 from app.dataset.formats import Format
 from app.dataset.layout import Representation
 from app.dataset.numeric import ByteOrder, Bytes, FloatFormat
 from app.dataset.schema import LONGEST_CHARACTER
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 
 BLOCK_BYTES = 1 << 20
 
@@ -40,9 +40,9 @@ def describe(
     A character variable's length is the larger of `sas.length` and its column's value in `character_lengths` (see
     there); at least one of the two is required. Passwords are never sent: a table has only their flags.
 
-    Raises TheirError that names the column, for types, names and lengths that SAS does not have.
+    Raises InvalidInputError that names the column, for types, names and lengths that SAS does not have.
     """
-    schema = side.without_sides(schema)
+    schema = side_columns.without_sides(schema)
     _check_names(schema, charset)
     lengths = character_lengths or {}
     said = _text(schema.metadata)
@@ -74,7 +74,7 @@ def said_of_data_set(schema: pa.Schema) -> dict[str, str]:
 def character_lengths(batches: Iterable[pa.RecordBatch], charset: str) -> dict[str, int]:
     """Return the bytes that each text column's longest value needs in a character set (at least 1). Reads every batch.
 
-    Raises TheirError for a value with a character that the character set does not have.
+    Raises InvalidInputError for a value with a character that the character set does not have.
     """
     lengths: dict[str, int] = {}
     rows = 0
@@ -100,7 +100,7 @@ def rows(
 
     Each piece has whole rows, at most 1 MiB (at least one row).
 
-    Raises TheirError that names column and row, for a value that its variable cannot hold.
+    Raises InvalidInputError that names column and row, for a value that its variable cannot hold.
     """
     how = Representation(order, float_format, charset)
     length = sum(variable.length for variable in variables)
@@ -139,12 +139,12 @@ def _with_sides(batch: pa.RecordBatch) -> list[tuple[pa.Field, pa.Array, pa.Arra
     sides = {
         of: column
         for field, column in zip(batch.schema, batch.columns, strict=True)
-        if (of := side.missing_of(field) or side.bytes_of(field)) is not None
+        if (of := side_columns.missing_of(field) or side_columns.bytes_of(field)) is not None
     }
     return [
         (field, column, sides.get(field.name))
         for field, column in zip(batch.schema, batch.columns, strict=True)
-        if not side.is_side(field)
+        if not side_columns.is_side(field)
     ]
 
 
@@ -161,11 +161,11 @@ def _check_names(schema: pa.Schema, charset: str) -> None:
         try:
             size = len(name.encode(charset))
         except UnicodeEncodeError:
-            raise TheirError("variable-name", name, -1, f"the name is not in character set {charset}") from None
+            raise InvalidInputError("variable-name", name, -1, f"the name is not in character set {charset}") from None
         if not name.strip() or size > LONGEST_NAME:
-            raise TheirError("variable-name", name, -1, f"a name has 1 to {LONGEST_NAME} bytes, this one {size}")
+            raise InvalidInputError("variable-name", name, -1, f"a name has 1 to {LONGEST_NAME} bytes, this one {size}")
         if name.casefold() in seen:
-            raise TheirError("variable-name", name, -1, "another column has this name; case is ignored")
+            raise InvalidInputError("variable-name", name, -1, "another column has this name; case is ignored")
         seen.add(name.casefold())
 
 
@@ -177,7 +177,7 @@ def _variable(field: pa.Field, needed: int | None, into: tuple[str, FloatFormat]
     said = _text(field.metadata)
     numeric_type = columns.numeric_type(field.type)
     if numeric_type is None and not columns.is_text(field.type):
-        raise TheirError("column-type", field.name, -1, f"type {field.type} has no counterpart in SAS")
+        raise InvalidInputError("column-type", field.name, -1, f"type {field.type} has no counterpart in SAS")
     length = _numeric_length(field.name, said, *into) if numeric_type else _character_length(field.name, said, needed)
     inferred = numeric_type.format if numeric_type else Format()
     output = formats.parse(said["sas.format"]) if "sas.format" in said else inferred
@@ -202,7 +202,7 @@ def _numeric_length(column: str, said: Mapping[str, str], source: str, target: F
         return 8
     length = _integer(said, "sas.length", 8)
     if not 2 <= length <= 8:
-        raise TheirError("variable-length", column, -1, f"a numeric cannot have length {length}")
+        raise InvalidInputError("variable-length", column, -1, f"a numeric cannot have length {length}")
     if target == "ibm":
         return length
     # An IBM float has up to 4 bits more fraction than an IEEE one of the same length, and may have length 2.
@@ -213,7 +213,7 @@ def _character_length(column: str, said: Mapping[str, str], needed: int | None) 
     kept = _integer(said, "sas.length", 0) if said.get("sas.type") == "character" else 0
     length = max(kept, needed or 0)
     if not 1 <= length <= LONGEST_CHARACTER:
-        raise TheirError("variable-length", column, -1, f"a character variable cannot have length {length}")
+        raise InvalidInputError("variable-length", column, -1, f"a character variable cannot have length {length}")
     return length
 
 
@@ -225,20 +225,20 @@ def _integer(said: Mapping[str, str], key: str, default: int) -> int:
     try:
         return int(said.get(key, default))
     except ValueError:
-        raise TheirError("metadata", key, -1, f"{said[key]!r} is not an integer") from None
+        raise InvalidInputError("metadata", key, -1, f"{said[key]!r} is not an integer") from None
 
 
 def _signed_byte(said: Mapping[str, str], key: str) -> bytes:
     try:
         return _integer(said, key, 0).to_bytes(1, "big", signed=True)
     except OverflowError:
-        raise TheirError("metadata", key, -1, f"{said[key]} does not fit a byte") from None
+        raise InvalidInputError("metadata", key, -1, f"{said[key]} does not fit a byte") from None
 
 
 @contextmanager
 def _located(column: str, first: int) -> Iterator[None]:
-    """Raise TheirError with the column and the observation number (from 1) for a BadValueError."""
+    """Raise InvalidInputError with the column and the observation number (from 1) for a BadValueError."""
     try:
         yield
     except BadValueError as e:
-        raise TheirError("value", column, -1, f"observation {first + e.row + 1}: {e.why}") from None
+        raise InvalidInputError("value", column, -1, f"observation {first + e.row + 1}: {e.why}") from None

@@ -15,7 +15,7 @@ from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.dataset import missing, numeric
 from app.dataset.numeric import ByteOrder, Bytes, FloatFormat
 from app.dataset.schema import ALIGNMENT
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 
 LayoutName = Literal["packed", "padded", "numerics-first", "aligned"]
 """The name of a row layout.
@@ -53,13 +53,13 @@ def row_layout(
 ) -> RowLayout:
     """Return the most plausible layout of observations (`sample`: rows by bytes of some of them).
 
-    Raises TheirError if the observation's length fits no layout.
+    Raises InvalidInputError if the observation's length fits no layout.
     """
     possible = list(_candidates(definition.obs_length, variables))
     if not possible:
         needed = sum(variable.length for variable in variables)
         why = f"the variables need {needed} bytes, but an observation has {definition.obs_length}"
-        raise TheirError("observation-length", "observation length", -1, why)
+        raise InvalidInputError("observation-length", "observation length", -1, why)
     if len(possible) == 1 or not len(sample):
         return possible[0]
     return max(possible, key=lambda layout: plausibility(sample, variables, layout.offsets, how))

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.dataset import moments, side
+from app.dataset import side_columns, temporal
 from app.dataset.formats import Format
 from app.dataset.kinds import Kind, kind_of
-from app.dataset.moments import Moment
-from app.model.errors import TheirError
+from app.dataset.temporal import Moment
+from app.model.errors import InvalidInputError
 
 LONGEST_CHARACTER = 32_767
 """The maximum length in bytes of a character variable in SAS."""
@@ -76,33 +76,33 @@ def arrow_schema(columns: Sequence[Column], metadata: Mapping[str, str]) -> pa.S
     for column in columns:
         fields.append(_field(column))
         if column.has_side:
-            made = side.missing_field if column.variable.is_numeric else side.bytes_field
+            made = side_columns.missing_field if column.variable.is_numeric else side_columns.bytes_field
             fields.append(made(column.name, taken))
             taken.add(fields[-1].name.casefold())
     return pa.schema(fields, metadata)
 
 
 def check_definition(definition: DataSetDefinition) -> None:
-    """Raise TheirError for numbers that no data set can have, before anything is read with them."""
+    """Raise InvalidInputError for numbers that no data set can have, before anything is read with them."""
     if not 0 <= definition.variables <= MOST_VARIABLES:
         why = f"{definition.variables:,} variables, at most {MOST_VARIABLES:,} are read"
-        raise TheirError("variable-count", "number of variables", -1, why)
+        raise InvalidInputError("variable-count", "number of variables", -1, why)
     if not definition.obs_length and definition.observations > 0:
         why = f"{definition.observations:,} observations of no bytes"
-        raise TheirError("observation-length", "observation length", -1, why)
+        raise InvalidInputError("observation-length", "observation length", -1, why)
 
 
 def check(definition: DataSetDefinition, variables: Sequence[Variable]) -> None:
-    """Raise TheirError if the definition and its variables contradict each other or the limits of SAS."""
+    """Raise InvalidInputError if the definition and its variables contradict each other or the limits of SAS."""
     check_definition(definition)
     if definition.variables != len(variables):
         why = f"the definition states {definition.variables} variables, but {len(variables)} are defined"
-        raise TheirError("variable-count", "number of variables", -1, why)
+        raise InvalidInputError("variable-count", "number of variables", -1, why)
     for variable in variables:
         shortest, longest, kind = (2, 8, "numeric") if variable.is_numeric else (0, LONGEST_CHARACTER, "character")
         if not shortest <= variable.length <= longest:
             why = f"{kind} variable {variable.name} cannot have length {variable.length}"
-            raise TheirError("variable-length", "variable length", -1, why)
+            raise InvalidInputError("variable-length", "variable length", -1, why)
 
 
 def column_names(variables: Sequence[Variable]) -> list[str]:
@@ -175,7 +175,7 @@ def _moment(variable: Variable) -> Moment | None:
 
 def _field(column: Column) -> pa.Field:
     if column.variable.is_numeric:
-        data_type = pa.float64() if column.moment is None else moments.TYPES[column.moment]
+        data_type = pa.float64() if column.moment is None else temporal.TYPES[column.moment]
     else:
         data_type = pa.string()
     return pa.field(column.name, data_type, column.variable.is_numeric, metadata=_variable_metadata(column))

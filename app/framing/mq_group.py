@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from app.codecs.ibm_mq.words import (
+from app.codecs.ibm_mq.constants import (
     MQ_NO_ID,
     MQFMT_STRING,
     MQMF_LAST_MSG_IN_GROUP,
@@ -46,7 +46,7 @@ from app.framing.protocol import (
     StoreTable,
 )
 from app.model.attachment import AttachmentDefinition, AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.event import Event, GroupPart
 from app.model.framing import FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
@@ -71,16 +71,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 def read(message: PhysicalMessage) -> GroupPart:
     """Return the event of a physical message.
 
-    Raises TheirError: `report-message`, `no-identifier`, or `bad-grouping` with the field of the descriptor.
+    Raises InvalidInputError: `report-message`, `no-identifier`, or `bad-grouping` with the field of the descriptor.
     """
     if message.msg_type == MQMT_REPORT:
-        raise TheirError(
+        raise InvalidInputError(
             "report-message", "msg_type", -1, "a report message is about another message and has no data of a file"
         )
     key = attachment_key(message)
     flags = message.msg_flags
     if (fault := _number_fault(message) or (_segment_fault(message) if flags & _SEGMENTED else None)) is not None:
-        raise TheirError("bad-grouping", *fault)
+        raise InvalidInputError("bad-grouping", *fault)
     return GroupPart(
         _definition(message, key),
         message.msg_seq_number,
@@ -92,17 +92,19 @@ def read(message: PhysicalMessage) -> GroupPart:
 
 
 def attachment_key(message: PhysicalMessage) -> bytes:
-    """Return the 24 bytes that identify a message's group. Raises TheirError when it has none.
+    """Return the 24 bytes that identify a message's group. Raises InvalidInputError when it has none.
 
     They are its GroupId, or the MsgId of a message that is in no group and is not a segment.
     """
     row = "group_id" if message.msg_flags & (_IN_GROUP | _SEGMENTED) else "message_id"
     key: bytes = getattr(message, row)
     if len(key) > len(MQ_NO_ID):
-        raise TheirError("no-identifier", row, len(MQ_NO_ID), f"{len(key)} bytes, at most {len(MQ_NO_ID)} are allowed")
+        raise InvalidInputError(
+            "no-identifier", row, len(MQ_NO_ID), f"{len(key)} bytes, at most {len(MQ_NO_ID)} are allowed"
+        )
     key = identifier(key)
     if key == MQ_NO_ID:
-        raise TheirError("no-identifier", row, -1, "it is empty, so the group of the message is unknown")
+        raise InvalidInputError("no-identifier", row, -1, "it is empty, so the group of the message is unknown")
     return key
 
 
@@ -165,13 +167,13 @@ class _Place(NamedTuple):
 def messages(delivery: DeliveryRecord, how: FramingOptions, bodies: Bodies) -> Iterator[PhysicalMessage]:
     """Make all physical messages of a delivery: each attachment is a group, or one message in segments.
 
-    The GroupId is the attachment's correlid and eight zeros. Raises TheirError for a file too long for segments.
+    The GroupId is the attachment's correlid and eight zeros. Raises InvalidInputError for a file too long for segments.
     """
     numbers = count()
     for attachment in delivery.attachments:
         if how.group == "segments" and attachment.size > HIGHEST:
             why = f"{attachment.size:,} bytes, but segments reach only {HIGHEST:,}: send it as the messages of a group"
-            raise TheirError("too-large", "offset", -1, why)
+            raise InvalidInputError("too-large", "offset", -1, why)
         text = attachment.kind is AttachmentKind.TEXT_FILE
         told = properties(attachment)
         for place, body in _placed(bodies(attachment), how.group):
@@ -254,7 +256,7 @@ class MqGroup:
         return None
 
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:  # noqa: ARG002
-        raise TheirError("no-data-set", "", -1, "a group of IBM MQ messages is a file")
+        raise InvalidInputError("no-data-set", "", -1, "a group of IBM MQ messages is a file")
 
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
         return properties(attachment)

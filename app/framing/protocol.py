@@ -156,7 +156,8 @@ class Framing(Protocol):
         themselves what they belong to."""
 
     def read(self, message: PhysicalMessage, known: int) -> Event | Pieces:
-        """Return what a physical message means, given the dialects that its source has used. Raises TheirError."""
+        """Return what a physical message means, given the dialects that its source has used. Raises
+        InvalidInputError."""
 
     def is_header(self, message: PhysicalMessage) -> bool:
         """Tell whether a message is a header: `read` returns `Announced` for it, or refuses it.
@@ -171,7 +172,7 @@ class Framing(Protocol):
         """
 
     def attachment_key(self, message: PhysicalMessage) -> bytes:
-        """Return the key of the attachment that a message is a part of. Raises TheirError if it has none."""
+        """Return the key of the attachment that a message is a part of. Raises InvalidInputError if it has none."""
 
     # --- reading content ----------------------------------------------------------------------------------------------
 
@@ -180,14 +181,15 @@ class Framing(Protocol):
         """How parts are put in order and missing ones are found."""
 
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:
-        """Return the places of the content of a complete file. Raises TheirError and WireError."""
+        """Return the places of the content of a complete file. Raises InvalidInputError and WireError."""
 
     def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:
         """Begin to read a file of numbered parts by its first part; None leaves the file to `file`, once it is
         complete."""
 
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
-        """Store the table of a complete data set. The last call of `store` counts. Raises TheirError and WireError."""
+        """Store the table of a complete data set. The last call of `store` counts. Raises InvalidInputError and
+        WireError."""
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -209,5 +211,5 @@ class Framing(Protocol):
     def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
         """Make all physical messages of a delivery, one at a time. The same delivery always gives the same messages.
 
-        Raises TheirError, WireError, UnicodeEncodeError and ArrowException for content that cannot be written so.
-        """
+        Raises InvalidInputError, WireError, UnicodeEncodeError and ArrowException for content that cannot be written
+        so."""

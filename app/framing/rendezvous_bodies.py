@@ -22,7 +22,7 @@ from app.framing.rendezvous_content import CONSTRAINTS, MAX_GEN
 from app.framing.sas_bodies import TEXT_LRECL, batches_of, lengths_of, lines, longest
 from app.framing.sas_charsets import charset_of
 from app.model.attachment import AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.records import FramingOptions, OutgoingAttachment
 from app.wire import WireError
 
@@ -38,7 +38,7 @@ class RendezvousBodies:
         self._charset = charset_of(options)
 
     def of(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
-        """Return the messages of an attachment without the last one. Raises TheirError and WireError."""
+        """Return the messages of an attachment without the last one. Raises InvalidInputError and WireError."""
         return self._data_set(attachment) if attachment.kind is AttachmentKind.DATA_SET else self._file(attachment)
 
     def _file(self, attachment: OutgoingAttachment) -> Iterator[bytes]:
@@ -83,13 +83,13 @@ class RendezvousBodies:
 
 
 def _fitting(records: Iterator[bytes], limit: int) -> Iterator[bytes]:
-    """Return the records, of which none may be longer than a message, and none have a NUL. Raises TheirError."""
+    """Return the records, of which none may be longer than a message, and none have a NUL. Raises InvalidInputError."""
     for number, record in enumerate(records, 1):
         if len(record) > limit - _RECORD_BYTES:
             why = f"line {number:,} has {len(record):,} bytes, and a message {limit:,}: send the file as a binary file"
-            raise TheirError("line-too-long", "", -1, why)
+            raise InvalidInputError("line-too-long", "", -1, why)
         if 0 in record:
-            raise TheirError("nul-in-text", "", -1, f"line {number:,} has a NUL: send the file as a binary file")
+            raise InvalidInputError("nul-in-text", "", -1, f"line {number:,} has a NUL: send the file as a binary file")
         yield record
 
 
@@ -114,7 +114,7 @@ def _widened(rows: Iterable[Body], variables: Iterable[Variable]) -> Iterator[Bo
 
 
 def _constraints(said: Mapping[str, str]) -> Iterator[bytes]:
-    """Return the messages of integrity constraints as they once came. Raises TheirError for what are none."""
+    """Return the messages of integrity constraints as they once came. Raises InvalidInputError for what are none."""
     try:
         data = b64decode(said.get(CONSTRAINTS, ""), validate=True)
         at = 0
@@ -124,7 +124,7 @@ def _constraints(said: Mapping[str, str]) -> Iterator[bytes]:
             yield data[at:end]
             at = end
     except (binascii.Error, WireError) as error:
-        raise TheirError("bad-constraints", CONSTRAINTS, -1, str(error)) from error
+        raise InvalidInputError("bad-constraints", CONSTRAINTS, -1, str(error)) from error
 
 
 def _number(said: Mapping[str, str], key: str) -> int:

@@ -24,7 +24,7 @@ from app.dataset.numeric import Bytes
 from app.framing.protocol import Body, DataSetFacts, FileContent, PartReader, Received, Span, StoreTable
 from app.framing.sas_charsets import charsets
 from app.model.attachment import AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.records import AttachmentRecord
 from app.wire import WireError
 
@@ -41,7 +41,7 @@ _DATA_SET = frozenset({"DAT", "VAR", "ATO", "ATI", "ATC"})
 
 
 def read_file(record: AttachmentRecord, received: Received) -> FileContent:
-    """Return where the records of a complete file lie. Raises TheirError and WireError."""
+    """Return where the records of a complete file lie. Raises InvalidInputError and WireError."""
     description = rendezvous.read_file_description(received.first.body)
 
     def spans() -> Iterator[Span]:
@@ -55,9 +55,11 @@ def read_file(record: AttachmentRecord, received: Received) -> FileContent:
 def _records(body: Body) -> list[tuple[int, int]]:
     name = message_name(body)
     if name == "FDC":
-        raise TheirError("several-files", "name", -1, "an attachment of several files, of which its header names one")
+        raise InvalidInputError(
+            "several-files", "name", -1, "an attachment of several files, of which its header names one"
+        )
     if name not in _RECORDS:
-        raise TheirError("unexpected-message", "name", -1, f"{name} among the records of a file")
+        raise InvalidInputError("unexpected-message", "name", -1, f"{name} among the records of a file")
     return rendezvous.record_places(body)
 
 
@@ -81,7 +83,7 @@ class _RecordReader:
     def spans(self, body: Body) -> list[tuple[int, int]] | None:
         try:
             return _records(body)
-        except (WireError, TheirError):
+        except (WireError, InvalidInputError):
             return None
 
 
@@ -102,7 +104,7 @@ class _TooPrecise(Exception):
 
 
 def read_data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
-    """Store the table of a data set attachment. Raises TheirError and WireError."""
+    """Store the table of a data set attachment. Raises InvalidInputError and WireError."""
     messages = _by_name(received)
     said = _defined(received, messages)
     try:
@@ -120,7 +122,7 @@ def _by_name(received: Received) -> dict[str, list[int]]:
     for number, body in enumerate(received.bodies()):
         name = message_name(body)
         if name not in found:
-            raise TheirError("unexpected-message", "name", -1, f"{name} among the messages of a data set")
+            raise InvalidInputError("unexpected-message", "name", -1, f"{name} among the messages of a data set")
         found[name].append(number)
     return found
 
@@ -129,10 +131,10 @@ def _defined(received: Received, messages: dict[str, list[int]]) -> _Defined:
     """Return the definition and the variables, in the first character set in which they read."""
     definitions = list(received.bodies(messages["DAT"]))
     if not definitions:
-        raise TheirError("no-definition", "type", 0, "the attachment has no data set definition message")
+        raise InvalidInputError("no-definition", "type", 0, "the attachment has no data set definition message")
     if len(set(map(bytes, definitions))) > 1:
         why = f"{len(definitions)} data set definition messages that are not the same"
-        raise TheirError("conflicting-definition", "type", 0, why)
+        raise InvalidInputError("conflicting-definition", "type", 0, why)
     refusal: WireError | None = None
     for charset in charsets(received.first):
         try:
@@ -159,7 +161,7 @@ def _variable_bodies(
         room -= len(body)
         if room < 0:
             why = f"more than {sum(map(len, bodies)):,} bytes define {definition.variables:,} variables"
-            raise TheirError("variable-count", "number of variables", -1, why)
+            raise InvalidInputError("variable-count", "number of variables", -1, why)
     return bodies
 
 
@@ -221,7 +223,7 @@ class _Blocks:
         if said in {values, total, total * each} or (said * each - values) in range(-each + 1, 2 * each):
             return
         why = f"a message of {said:,} observations by its number, which has {values:,} values of {each:,} variables"
-        raise TheirError("observation-count", "ATO.count", -1, why)
+        raise InvalidInputError("observation-count", "ATO.count", -1, why)
 
 
 def _metadata(

@@ -17,7 +17,7 @@ from app.framing.outgoing import fixed_records
 from app.framing.protocol import Contents
 from app.framing.sas_charsets import charset_of
 from app.model.attachment import AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.records import FramingOptions, OutgoingAttachment
 
 LONGEST_LINE = 16 << 20
@@ -97,7 +97,7 @@ def longest(records: Iterator[bytes]) -> int:
 def lines(pieces: Iterator[memoryview], line_feed: bytes = b"\n") -> Iterator[bytes]:
     """Yield the lines of a text file without their line feeds. A last line that is not terminated counts.
 
-    `line_feed` is a line feed in the file's character set. Raises TheirError for a line over LONGEST_LINE.
+    `line_feed` is a line feed in the file's character set. Raises InvalidInputError for a line over LONGEST_LINE.
     """
     tail = b""
     for piece in pieces:
@@ -105,7 +105,7 @@ def lines(pieces: Iterator[memoryview], line_feed: bytes = b"\n") -> Iterator[by
         yield from whole
         if len(tail) > LONGEST_LINE:
             why = f"a line is longer than {LONGEST_LINE} bytes: send the file as a binary file"
-            raise TheirError("line-too-long", "", -1, why)
+            raise InvalidInputError("line-too-long", "", -1, why)
     if tail:
         yield tail
 

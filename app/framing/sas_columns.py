@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from app.codecs.sas import correlid
-from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
+from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.framing.protocol import Columns
 
 _BLANK_SEQUENCE = int.from_bytes(b"    ", "big")

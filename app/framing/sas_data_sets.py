@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.ibm_mq.encodings import float_format, integer_order, is_ebcdic
 from app.codecs.sas import dataset, dialect, indexes
+from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.codecs.sas.entries import TYPE_SIZE
-from app.codecs.sas.words import MessageKind
 from app.dataset import beside, decode, missing, schema
 from app.dataset.decode import Unforeseen
 from app.dataset.layout import Representation
 from app.dataset.numeric import FloatFormat
 from app.framing.protocol import DataSetFacts, Received, StoreTable
 from app.framing.sas_charsets import charsets
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.wire import WireError
@@ -53,7 +53,7 @@ class _Defined:
 
 
 def read_data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
-    """Store the table of a data set attachment. Raises TheirError and WireError."""
+    """Store the table of a data set attachment. Raises InvalidInputError and WireError."""
     first = received.first
     messages = _by_kind(received, record.dialects or dialect.ALL)
     said = _defined(first, messages, record.dialects or dialect.ALL)
@@ -93,10 +93,10 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
     """Return the definition and the variables, in the first character set in which they can be read."""
     definitions = messages[MessageKind.DEFINITION]
     if not len(definitions):
-        raise TheirError("no-definition", "type", 0, "the attachment has no data set definition message")
+        raise InvalidInputError("no-definition", "type", 0, "the attachment has no data set definition message")
     if len({bytes(body) for body in definitions}) > 1:
         why = f"the {len(definitions)} data set definition messages differ"
-        raise TheirError("conflicting-definition", "type", 0, why)
+        raise InvalidInputError("conflicting-definition", "type", 0, why)
     refusal: WireError | None = None
     for charset in charsets(first):
         try:
@@ -105,7 +105,7 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
             bodies = messages[MessageKind.VARIABLES]
             if bodies.size > definition.variables * dataset.LONGEST_VARIABLE + TYPE_SIZE * len(bodies):
                 why = f"{bodies.size:,} bytes are too many for the definitions of {definition.variables:,} variables"
-                raise TheirError("variable-count", "number of variables", -1, why)
+                raise InvalidInputError("variable-count", "number of variables", -1, why)
             variables, dialects = dataset.read_variables(list(bodies), definition.variables, dialects, charset)
         except WireError as error:
             refusal = refusal or error

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from app.codecs.sas import correlid, dialect
 from app.codecs.sas.attachment import read_counts, read_header, write_count, write_header
+from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.codecs.sas.dialect import Dialect
-from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.framing import sas_columns, sas_files
 from app.framing.outgoing import Bodies, message_identifier
 from app.framing.protocol import (
@@ -35,7 +35,7 @@ from app.framing.protocol import (
 )
 from app.framing.sas_charsets import charset_of, charsets
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.framing import Captures, FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
@@ -58,7 +58,7 @@ A header is tried in every dialect and held in memory with all its entries. The 
 def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
     """Return the event of a physical message. `known` is the set of dialects that its source has used.
 
-    Raises TheirError: `unknown-message-type`, or `bad-header` with the row and byte of the header.
+    Raises InvalidInputError: `unknown-message-type`, or `bad-header` with the row and byte of the header.
     """
     if message.msg_type == SUBORDINATE_MSG_TYPE:
         key, sequence = correlid.split(message.correl_id)
@@ -69,13 +69,13 @@ def read(message: PhysicalMessage, known: int = dialect.ALL) -> Event:
     if message.msg_type == HEADER_MSG_TYPE:
         return Announced(*_header(message, known))
     why = f"unknown message type {message.msg_type}: attachments use {HEADER_MSG_TYPE} and {SUBORDINATE_MSG_TYPE}"
-    raise TheirError("unknown-message-type", "msg_type", -1, why)
+    raise InvalidInputError("unknown-message-type", "msg_type", -1, why)
 
 
 def _header(message: PhysicalMessage, known: int) -> tuple[MessageHeader, int]:
     if len(message.body) > LONGEST_HEADER:
         why = f"{len(message.body):,} bytes, at most {LONGEST_HEADER:,} are read"
-        raise TheirError("bad-header", "AttachmentHeader", LONGEST_HEADER, why)
+        raise InvalidInputError("bad-header", "AttachmentHeader", LONGEST_HEADER, why)
     refusal: WireError | None = None
     for charset in charsets(message):
         try:
@@ -83,7 +83,7 @@ def _header(message: PhysicalMessage, known: int) -> tuple[MessageHeader, int]:
         except WireError as error:
             refusal = refusal or error
     assert refusal is not None
-    raise TheirError("bad-header", refusal.row, refusal.at, refusal.why) from refusal
+    raise InvalidInputError("bad-header", refusal.row, refusal.at, refusal.why) from refusal
 
 
 def attachment_key(message: PhysicalMessage) -> bytes:

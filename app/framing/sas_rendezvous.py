@@ -49,7 +49,7 @@ from app.framing.rendezvous_bodies import RendezvousBodies
 from app.framing.sas_arrivals import PARTS, NumberedArrivals
 from app.framing.sas_charsets import charset_of, charsets
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.framing import Captures, FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
@@ -70,15 +70,15 @@ _PARTS = frozenset({"DAT", "VAR", "ATO", "ATI", "ATC", "FDC", "ATX", "ATB"})
 
 
 def read(message: PhysicalMessage) -> Event:
-    """Return what a numbered message means. Raises TheirError: `bad-header`, `bad-rendezvous-message`, `no-header` for
-    one that has no number, or `unknown-message-name`."""
+    """Return what a numbered message means. Raises InvalidInputError: `bad-header`, `bad-rendezvous-message`,
+    `no-header` for one that has no number, or `unknown-message-name`."""
     try:
         name = message_name(message.body)
         if name == "HDR":
             return Announced(_header(message), _DIALECTS)
         key, number = correlid.split(message.correl_id)
         if not any(key):
-            raise TheirError(
+            raise InvalidInputError(
                 "no-header", "correl_id", -1, f"{name or 'a message'} that no header opened an attachment for"
             )
         if number:
@@ -86,7 +86,7 @@ def read(message: PhysicalMessage) -> Event:
         if name == "LST":
             return Unsequenced(key, (_count(message),) * 2, len(message.body))
     except WireError as error:
-        raise TheirError("bad-rendezvous-message", error.row, error.at, error.why) from error
+        raise InvalidInputError("bad-rendezvous-message", error.row, error.at, error.why) from error
     if name not in MAP_NAMES:
         raise _unknown(name)
     return Unsequenced(key, (), len(message.body))
@@ -98,8 +98,8 @@ def _part(name: str, part: PartArrived) -> PartArrived:
     return part
 
 
-def _unknown(name: str) -> TheirError:
-    return TheirError("unknown-message-name", "name", _HEAD_AT, f"{name[:80]!r} is no message of an attachment")
+def _unknown(name: str) -> InvalidInputError:
+    return InvalidInputError("unknown-message-name", "name", _HEAD_AT, f"{name[:80]!r} is no message of an attachment")
 
 
 def _count(message: PhysicalMessage) -> int:
@@ -115,7 +115,7 @@ def _header(message: PhysicalMessage) -> MessageHeader:
         except WireError as error:
             refusal = refusal or error
     assert refusal is not None
-    raise TheirError("bad-header", refusal.row, refusal.at, refusal.why) from refusal
+    raise InvalidInputError("bad-header", refusal.row, refusal.at, refusal.why) from refusal
 
 
 def _meaning(header: RendezvousHeader, base: bytes) -> MessageHeader:

@@ -3,7 +3,7 @@
 from app.model.records import Damage
 
 
-class TheirError(Exception):
+class InvalidInputError(Exception):
     """Bytes or values from outside that break their specification.
 
     `code` is a short stable word for programs, `row` names the field, `at` the byte (-1 where no byte applies),
@@ -15,19 +15,19 @@ class TheirError(Exception):
         self.code, self.row, self.at, self.why = code, row, at, why
 
 
-class OurError(Exception):
+class GatewayError(Exception):
     """A fault of this program or of the machine under it."""
 
 
-class JournalFull(OurError):
+class JournalFull(GatewayError):
     """The journal can take nothing at present (no space left, or a limit of ours); what it has is safe."""
 
 
-class StoreFull(OurError):
+class StoreFull(GatewayError):
     """The content store can take nothing at present for want of space; the objects it has are safe."""
 
 
-class DamagedError(OurError):
+class DamagedError(GatewayError):
     """Bytes on disk are not as they were written, or cannot be read: `damage` says which of the journal, or `name`
     which object of the content store."""
 
@@ -41,7 +41,7 @@ class DamagedError(OurError):
         return cls("; ".join(map(str, damage)), damage=damage)
 
 
-class CatalogError(OurError):
+class CatalogError(GatewayError):
     """The catalog cannot be read or written at present."""
 
 

@@ -81,7 +81,7 @@ class Pieces(NamedTuple):
     """A physical message that brings several parts, of one attachment or of several, or none at all.
 
     Hosts take each part as an event of its own. `refused` is why something else in the message belongs in quarantine:
-    what a `TheirError` is made of.
+    what a `InvalidInputError` is made of.
     """
 
     parts: tuple[GroupPart, ...] = ()

@@ -40,7 +40,7 @@ TABLE_TASKS_HERE = 1
 def run(spark: SparkSession, job: Job, catalog: Catalog, clock: Clock) -> Committed | None:
     """Assemble, finish and commit everything in a job's archive. Return None when it has no segment.
 
-    Raises OurError and PluginError.
+    Raises GatewayError and PluginError.
     """
     opened = open_job(job)
     done = [_run_to(last, spark, job, catalog, clock) for last in _ends(job, opened)]

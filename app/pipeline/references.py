@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.codecs.sas import dialect
+from app.framing.events import is_header, read_event
 from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns, Framing
-from app.framing.reading import is_header, read_event
 from app.framing.registry import FRAMINGS
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.event import Announced, Pieces
 from app.model.message import PhysicalMessage
 
@@ -166,7 +166,7 @@ def _read(position: int, message: PhysicalMessage) -> list[Reference]:
         return [Reference(source, b"", position, What.HEADER, 0, sizes, received_at)]
     try:
         event = read_event(message, dialect.ALL)
-    except TheirError as error:
+    except InvalidInputError as error:
         refusal = (error.code, error.row, error.at, error.why)
         return [Reference(source, b"", position, What.REFUSED, 0, sizes, received_at, refusal)]
     assert not isinstance(event, Announced)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.pipeline import jvm
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class SparkSettings:
 def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
     """Return the active session, or else a new one with this name.
 
-    Raises OurError, which says what to install, if PySpark or a suitable Java is missing.
+    Raises GatewayError, which says what to install, if PySpark or a suitable Java is missing.
     """
     found = active()
     if found is not None:
@@ -108,12 +108,12 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
 
 
 def active() -> "SparkSession | None":
-    """Return the active session, if any. Raises OurError if PySpark is missing."""
+    """Return the active session, if any. Raises GatewayError if PySpark is missing."""
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         how = "pip install 'attachment-gateway[pipeline]'"
-        raise OurError(f"Spark needs the library {missing.name!r}: {how}") from missing
+        raise GatewayError(f"Spark needs the library {missing.name!r}: {how}") from missing
     return SparkSession.getActiveSession()
 
 

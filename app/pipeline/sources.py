@@ -39,12 +39,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from app.model.errors import DamagedError, OurError
+from app.model.errors import DamagedError, GatewayError
 from app.model.message import Position
 from app.observe import logger
+from app.pipeline.partitions import Share, SourceOptions, admitted, shares
 from app.pipeline.references import SCHEMA as REFERENCES_SCHEMA
 from app.pipeline.references import header_references, other_references, references
-from app.pipeline.shares import Share, SourceOptions, admitted, shares
 from app.pipeline.workers import at_task_start
 from app.ports import JOURNAL_SCHEMA, Segment
 
@@ -103,7 +103,7 @@ class SegmentSource(DataSource):
         return StreamReader(self, schema)
 
     def read(self, share: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a share with the columns of `schema`, in Spark's types. Raises OurError."""
+        """Yield the rows of a share with the columns of `schema`, in Spark's types. Raises GatewayError."""
         at_task_start()
         rows = self.rows()
         wanted = to_arrow_schema(schema, timezone="UTC")
@@ -125,7 +125,7 @@ class SegmentSource(DataSource):
                         continue
                     yield Position(number, batch, 0).pack(), found
             except KeyError:
-                raise OurError(f"journal segment {number} of {options.path} is gone") from None
+                raise GatewayError(f"journal segment {number} of {options.path} is gone") from None
 
 
 class BatchReader(DataSourceReader):

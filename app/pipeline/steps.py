@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.message import Position
 from app.pipeline.core import Outcome, assemble_news, by_key
 from app.pipeline.finishing import Result, fetch, finish
@@ -53,8 +53,8 @@ def read_headers(
 ) -> Iterator[Reference]:
     """Yield references to the content of a source's headers at these packed positions, which ascend.
 
-    Raises OurError when a header is no longer in the journal: without it, attachments would be assembled wrongly and
-    the fault would stay unknown.
+    Raises GatewayError when a header is no longer in the journal: without it, attachments would be assembled wrongly
+    and the fault would stay unknown.
     """
     header_pass = HeaderPass(memory, opened.stores.described, job.limits.attachments, job.configured_dialects(source))
     coming = iter(positions)
@@ -62,7 +62,7 @@ def read_headers(
         fetched = fetch(opened.archive, some)
         for position in some:
             if (message := fetched.get(position)) is None:
-                raise OurError(f"journal segment {Position.unpack(position).segment} of {job.journal} is gone")
+                raise GatewayError(f"journal segment {Position.unpack(position).segment} of {job.journal} is gone")
             yield from header_pass.read(position, message)
 
 

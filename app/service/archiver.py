@@ -9,7 +9,7 @@ readers of the copy find the same damage.
 
 from typing import Any
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.segment_names import segment_name
 from app.observe import Recurring, logger
 from app.ports import ContentStore, Segment
@@ -75,8 +75,8 @@ class Archiver:
         self._copied[segment.number] = segment.size
 
     def _require_ours(self) -> None:
-        """Raise OurError when the archive belongs to another journal. An archive without an owner gets this journal as
-        owner."""
+        """Raise GatewayError when the archive belongs to another journal. An archive without an owner gets this
+        journal as owner."""
         mine = self._context.journal.identity().id
         try:
             owner = b"".join(self._target.read(OWNER)).decode("ascii", "replace")
@@ -85,17 +85,19 @@ class Archiver:
                 object_.write(mine.encode())
             owner = mine
         if owner != mine:
-            raise OurError(
+            raise GatewayError(
                 f"the archive belongs to the journal {owner}, but this is the journal {mine}: "
                 "every journal needs an archive of its own"
             )
         self._is_ours = True
 
     def _require_same(self, segment: Segment, name: str, length: int) -> None:
-        """Raise OurError when the object of this name in the archive does not begin as the segment does."""
+        """Raise GatewayError when the object of this name in the archive does not begin as the segment does."""
         begins = next(self._context.journal.segment_bytes(segment.number))[:length]
         if b"".join(self._target.read(name, 0, length)) != begins:
-            raise OurError(f"{name} in the archive is from another journal: every journal needs an archive of its own")
+            raise GatewayError(
+                f"{name} in the archive is from another journal: every journal needs an archive of its own"
+            )
 
     def _size(self, name: str) -> int | None:
         try:

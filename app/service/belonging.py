@@ -6,7 +6,7 @@ newest segments, they would point to other messages. So the gateway does not sta
 
 from threading import Event
 
-from app.model.errors import CatalogError, CatalogTaken, OurError
+from app.model.errors import CatalogError, CatalogTaken, GatewayError
 from app.model.message import Position
 from app.observe import Recurring, logger
 from app.service.context import ServiceContext
@@ -19,14 +19,14 @@ LOCK_SECONDS = 5.0
 def claim(context: ServiceContext) -> None:
     """Make this process the only gateway of the catalog, and bind the catalog to the journal.
 
-    Raises OurError when the two do not belong together, or when another gateway uses the catalog.
+    Raises GatewayError when the two do not belong together, or when another gateway uses the catalog.
     """
     catalog, journal = context.catalog, context.journal
     catalog.lock()
     bound, identity = catalog.journal_identity(), journal.identity()
     place, folder = context.settings.catalog_url, context.settings.journal_folder
     if bound is not None and bound.id != identity.id:
-        raise OurError(
+        raise GatewayError(
             f"the catalog {_shown(place)} belongs to journal {bound.id}, and {folder} is journal {identity.id}: put "
             "back the one that belongs here, or see with `attachment-gateway fsck` what is lost and repair it with "
             "`attachment-gateway fsck --repair`"
@@ -42,7 +42,7 @@ def claim(context: ServiceContext) -> None:
 def _require_reached(reached: Position, end: Position | None, journal: str, catalog: str) -> None:
     if end is None or end < reached:
         ends = "is empty" if end is None else f"ends at {_spoken(end)}"
-        raise OurError(
+        raise GatewayError(
             f"{journal} {ends}, and {catalog} has assembled it up to {_spoken(reached)}: the newest segments are "
             "missing; put them back, or see with `attachment-gateway fsck` what is lost and repair it with "
             "`attachment-gateway fsck --repair`"
@@ -51,7 +51,7 @@ def _require_reached(reached: Position, end: Position | None, journal: str, cata
 
 def _require_there(reached: Position, segments: set[int], folder: str) -> None:
     if reached.segment not in segments:
-        raise OurError(
+        raise GatewayError(
             f"journal segment {reached.segment} is missing from {folder}, and the catalog has not assembled all of it: "
             "put it back, or see with `attachment-gateway fsck` what is lost and repair it with "
             "`attachment-gateway fsck --repair`"

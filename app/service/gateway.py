@@ -14,7 +14,7 @@ from app import plugins
 from app.assembly.states import Input, follow
 from app.framing.registry import FRAMINGS
 from app.model.attachment import AttachmentState
-from app.model.errors import CatalogTaken, StoreFull, TheirError
+from app.model.errors import CatalogTaken, InvalidInputError, StoreFull
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage
 from app.model.records import (
@@ -129,7 +129,7 @@ class Gateway:
     def start(self) -> None:
         """Do the work that an earlier process left, then start receiving.
 
-        Raises OurError when the catalog and the journal do not belong together, or when another gateway uses the
+        Raises GatewayError when the catalog and the journal do not belong together, or when another gateway uses the
         catalog.
         """
         log.info("gateway_starting", assembler=self.settings.assembler)
@@ -292,7 +292,7 @@ class Gateway:
         framing = FRAMINGS.get(message.framing)
         if framing is None:
             return None
-        with suppress(TheirError):
+        with suppress(InvalidInputError):
             return self.catalog.attachment(identify(message.source, framing.attachment_key(message)))
         return None
 

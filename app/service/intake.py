@@ -16,7 +16,7 @@ from time import monotonic, perf_counter
 from typing import NamedTuple
 
 from app.framing.arrivals import ArrivalsBySource
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.message import (
     MAX_ROWS_A_BATCH,
     PhysicalMessage,
@@ -201,7 +201,7 @@ class Journaler:
         started = perf_counter()
         try:
             positions = self._journal.append(messages)
-        except OurError as error:
+        except GatewayError as error:
             self._hold(str(error))
             return None
         self._metrics.journal_append_seconds.observe(perf_counter() - started)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from app.model.errors import DamagedError, TheirError
+from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, QuarantineCopy, QuarantineRecord
 from app.observe import logger
@@ -31,7 +31,7 @@ Entry = tuple[QuarantineRecord, QuarantineCopy | None]
 """The quarantine record of a message, and the copy of a small one."""
 
 
-def quarantine_record(position: int, message: PhysicalMessage, error: TheirError) -> QuarantineRecord:
+def quarantine_record(position: int, message: PhysicalMessage, error: InvalidInputError) -> QuarantineRecord:
     """Return the quarantine record of a physical message in the journal. Its identifier is its position there."""
     return QuarantineRecord(
         id=f"{position:016x}",
@@ -48,13 +48,13 @@ def quarantine_record(position: int, message: PhysicalMessage, error: TheirError
     )
 
 
-def damaged_part(record: AttachmentRecord, position: int, error: TheirError) -> QuarantineRecord:
+def damaged_part(record: AttachmentRecord, position: int, error: InvalidInputError) -> QuarantineRecord:
     """Return the quarantine record of a part that cannot be read back. Only its attachment is known."""
     known = PhysicalMessage(record.source, "", correl_id=record.correl_id, received_at=record.last_received_at)
     return quarantine_record(position, known, error)
 
 
-def quarantine_entry(position: int, message: PhysicalMessage, error: TheirError) -> Entry:
+def quarantine_entry(position: int, message: PhysicalMessage, error: InvalidInputError) -> Entry:
     """Return the quarantine record of a physical message, and the copy of a small one."""
     record = quarantine_record(position, message, error)
     copy = small_copy(record.id, message)

@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from app.model.errors import DamagedError, TheirError
+from app.model.errors import DamagedError, InvalidInputError
 from app.service.content.access import Content
 from app.service.conversion import Conversions, Slot
 from app.tables.out import OptionError
@@ -265,7 +265,7 @@ class ConvertedResponse(Response):
             return await slot.within_time(begin)
         except OptionError as error:
             raise invalid(error) from None
-        except TheirError as error:
+        except InvalidInputError as error:
             raise not_representable(error) from None
         except KeyError:
             raise Problem("gone", "the content has been deleted") from None

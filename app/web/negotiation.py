@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Query
 
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.tables.out import FORMATS, OptionError, Options, TableFormat
 from app.tables.out.options import Blank, Dates, Formulas, Missing, Names
 from app.tables.xpt.limits import MisfitError
@@ -141,7 +141,7 @@ def invalid(error: OptionError) -> Problem:
     return Problem("invalid", str(error), errors=[{"detail": error.why, "parameter": error.option}])
 
 
-def not_representable(error: TheirError) -> Problem:
+def not_representable(error: InvalidInputError) -> Problem:
     """Return the problem for a data set that a format cannot represent."""
     misfits = [misfit._asdict() for misfit in error.misfits] if isinstance(error, MisfitError) else []
     return Problem("not-representable", str(error), misfits=misfits)

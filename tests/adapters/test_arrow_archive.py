@@ -19,7 +19,7 @@ from adapters.arrow_journal.segments import segment_path
 from adapters.disk import ReadFile
 from adapters.places import bucket
 from app import plugins
-from app.model.errors import OurError, StoreFull
+from app.model.errors import GatewayError, StoreFull
 from app.model.message import PhysicalMessage, Position
 from tests.contracts.archive import ArchiveContract, Archived
 from tests.contracts.journal import messages_of
@@ -74,7 +74,7 @@ class TestFolder(ArchiveContract):
         archive = ArrowArchive(tmp_path / "journal")
         for number, size in enumerate((len(data) - 1, len(data) - 8, len(data) - 4096, 4096), 1):
             archived.put(number, data[:size])
-            with pytest.raises(OurError, match=rf"000000000{number}\.arrows is incomplete"):
+            with pytest.raises(GatewayError, match=rf"000000000{number}\.arrows is incomplete"):
                 archive.batch_sizes(number)
 
     def test_one_that_was_listed_and_has_become_shorter_is_named(self, archived: Archived, tmp_path: Path) -> None:
@@ -82,13 +82,13 @@ class TestFolder(ArchiveContract):
         archive = archived.open()
         archive.segments()
         os.truncate(tmp_path / "journal" / "0000000001.arrows", 100)
-        with pytest.raises(OurError, match=r"0000000001\.arrows cannot be read"):
+        with pytest.raises(GatewayError, match=r"0000000001\.arrows cannot be read"):
             archive.batch_sizes(1)
 
     def test_another_format_is_named(self, archived: Archived, tmp_path: Path) -> None:
         with pa.ipc.new_stream(str(tmp_path / "journal" / "0000000001.arrows"), pa.schema([("a", pa.int8())])):
             pass
-        with pytest.raises(OurError, match=r"0000000001\.arrows is not a journal segment: journal format none"):
+        with pytest.raises(GatewayError, match=r"0000000001\.arrows is not a journal segment: journal format none"):
             archived.open().batch_sizes(1)
 
     def test_what_lies_behind_an_unsealed_segment_waits_for_it(self, archived: Archived, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ class TestFolder(ArchiveContract):
         assert seen == [message for batch in batches for message in batch]
 
     def test_a_folder_that_is_not_there_is_said(self, tmp_path: Path) -> None:
-        with pytest.raises(OurError, match="no such folder"):
+        with pytest.raises(GatewayError, match="no such folder"):
             ArrowArchive(tmp_path / "missing")
 
     def test_is_found_by_its_entry_point(self) -> None:
@@ -173,7 +173,7 @@ class TestBucket(ArchiveContract):
     def test_a_segment_cut_off_in_copying_is_named(self, archived: Archived, tmp_path: Path) -> None:
         data = segment_bytes(tmp_path / "other", messages_of([5000]))
         archived.put(1, data[:-8])
-        with pytest.raises(OurError, match=r"memory://.*/0000000001\.arrows is incomplete"):
+        with pytest.raises(GatewayError, match=r"memory://.*/0000000001\.arrows is incomplete"):
             archived.open().batch_sizes(1)
 
     def test_other_objects_are_no_segments(self, archived: Archived, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ class TestBucket(ArchiveContract):
         assert len(list(folder.iterdir())) == 2
         folder.rename(tmp_path / "another's")
         folder.symlink_to(tmp_path / "another's")
-        with pytest.raises(OurError, match="not a folder of this user"):
+        with pytest.raises(GatewayError, match="not a folder of this user"):
             own_folder("x")
 
     def test_refuses_other_urls(self) -> None:
@@ -242,7 +242,7 @@ class TestCache:
 
     def test_what_fails_leaves_nothing_behind(self, tmp_path: Path) -> None:
         cache = FileCache(tmp_path, 3000)
-        with pytest.raises(OurError, match="3 bytes were received, 1000 were expected"):
+        with pytest.raises(GatewayError, match="3 bytes were received, 1000 were expected"):
             cache.open("object", 1000, lambda start, end: b"abc")
         assert list(tmp_path.iterdir()) == []
 
@@ -253,7 +253,7 @@ class TestCache:
 
     def test_no_folder_is_said(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"")
-        with pytest.raises(OurError, match="cannot be created"):
+        with pytest.raises(GatewayError, match="cannot be created"):
             FileCache(tmp_path / "file", 1)
 
 

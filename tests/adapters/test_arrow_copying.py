@@ -9,7 +9,7 @@ import pytest
 from adapters.arrow_journal import ArrowJournal
 from adapters.arrow_journal.archive import ArrowArchive
 from adapters.arrow_journal.copying import open_segment
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage
 from app.model.records import JournalIdentity
 from tests.contracts.journal import everything, messages_of
@@ -82,7 +82,7 @@ def test_a_copied_journal_goes_on_with_another_epoch_and_higher_numbers(tmp_path
     (position,) = again.append(messages_of([1]))
     assert position.segment == 50
     again.close()
-    with pytest.raises(OurError, match="belongs to the journal"):
+    with pytest.raises(GatewayError, match="belongs to the journal"):
         ArrowJournal.begin(tmp_path / "two", JournalIdentity("f" * 32, 1), 1)
 
 

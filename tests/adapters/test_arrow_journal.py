@@ -18,13 +18,13 @@ from adapters.arrow_journal.columns import NO_LAYOUT
 from adapters.arrow_journal.header import header_of
 from adapters.arrow_journal.ipc import END_OF_STREAM
 from adapters.arrow_journal.mending import END_BYTES
-from adapters.arrow_journal.reading import OPEN_SEGMENTS
 from adapters.arrow_journal.recent import LAYOUTS, Recent
 from adapters.arrow_journal.scanning import find_batches
+from adapters.arrow_journal.segment_reader import OPEN_SEGMENTS
 from adapters.arrow_journal.segments import SegmentState, segment_path
 from adapters.arrow_journal.writing import seal_file
 from adapters.disk import ReadFile
-from app.model.errors import JournalFull, OurError
+from app.model.errors import GatewayError, JournalFull
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Damage
 from app.ports import Journal
@@ -184,7 +184,7 @@ class TestFiles:
             assert [each.size for each in again] == [path.stat().st_size for path in sorted(tmp_path.glob("*.arrows"))]
 
     def test_one_writer_at_a_time(self, tmp_path: Path) -> None:
-        with closing(ArrowJournal(tmp_path)), pytest.raises(OurError, match="in use: another process"):
+        with closing(ArrowJournal(tmp_path)), pytest.raises(GatewayError, match="in use: another process"):
             ArrowJournal(tmp_path)
         ArrowJournal(tmp_path).close()
 
@@ -192,7 +192,7 @@ class TestFiles:
         journal = ArrowJournal(tmp_path)
         journal.close()
         journal.close()
-        with pytest.raises(OurError, match="closed"):
+        with pytest.raises(GatewayError, match="closed"):
             journal.append(messages_of([1]))
 
     def test_few_files_stay_mapped_and_none_stays_open(self, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ class TestFiles:
     def test_refuses_a_folder_with_segments_of_another_format(self, tmp_path: Path) -> None:
         with pa.ipc.new_stream(str(tmp_path / "0000000001.arrows"), pa.schema([("a", pa.int8())])):
             pass
-        with pytest.raises(OurError, match="journal format none"):
+        with pytest.raises(GatewayError, match="journal format none"):
             ArrowJournal(tmp_path)
 
 
@@ -406,7 +406,7 @@ class TestTrouble:
         messages = messages_of([30_000] * 10)
         with closing(ArrowJournal(tmp_path)) as journal:
             wanted = list(zip(journal.append(messages), messages, strict=True))
-            with files_of_at_most(400_000), pytest.raises(OurError, match="cannot be written"):
+            with files_of_at_most(400_000), pytest.raises(GatewayError, match="cannot be written"):
                 journal.append(messages)
             assert everything(journal) == wanted
             wanted += zip(journal.append(messages), messages, strict=True)

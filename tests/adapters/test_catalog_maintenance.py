@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from adapters.sql_catalog import SqlCatalog
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.records import Checkpoint, JournalIdentity, NewEvent, PartRun
 from app.ports import AttachmentFilter
 from tests.contracts.catalog import attachment, delivery, message
@@ -96,7 +96,7 @@ def test_a_copy_is_loaded_into_an_empty_database_only(urls: tuple[str, str], tmp
     fill(one)
     database.snapshot(tmp_path / "copy.sqlite")
     assert not database.is_empty()
-    with pytest.raises(OurError, match="not empty"):
+    with pytest.raises(GatewayError, match="not empty"):
         database.load(tmp_path / "copy.sqlite")
     before = told(one)
     assert database.set_aside()

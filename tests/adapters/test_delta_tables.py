@@ -24,7 +24,7 @@ from adapters.delta_tables import DeltaTables, folders, log
 from adapters.delta_tables.bucket import Bucket
 from adapters.delta_tables.local import LocalFolder
 from adapters.delta_tables.store import CHECKPOINT_EVERY
-from app.model.errors import OurError, StoreFull
+from app.model.errors import GatewayError, StoreFull
 from tests.contracts.tables import APP, HOSTILE, TableContract, content, numbered, numbers, put, received, written
 from tests.support.disk import small_disk
 from tests.support.tables import visits, wide
@@ -372,11 +372,11 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     version = Path(store.location("T")) / "_delta_log" / f"{0:020}.json"
     version.write_text("{")
     for ask in (store.describe, store.schema, store.rows):
-        with pytest.raises(OurError, match="'T'"):
+        with pytest.raises(GatewayError, match="'T'"):
             ask("T")
     for path in Path(store.location("U")).glob("*.parquet"):
         path.unlink()
-    with pytest.raises(OurError, match="cannot be read"):
+    with pytest.raises(GatewayError, match="cannot be read"):
         list(store.rows("U"))
 
 
@@ -395,7 +395,7 @@ def test_a_table_that_others_gave_more_than_is_known_is_left_alone(tmp_path: Pat
     DeltaTable(store.location("T")).alter.add_feature(
         TableFeatures.DeletionVectors, allow_protocol_versions_increase=True
     )
-    with pytest.raises(OurError, match="deletionVectors"):
+    with pytest.raises(GatewayError, match="deletionVectors"):
         put(store, "T", numbered(2), 2)
 
 

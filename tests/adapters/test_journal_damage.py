@@ -18,7 +18,7 @@ from adapters.arrow_journal.archive import ArrowArchive
 from adapters.arrow_journal.ipc import BLOCK, END_OF_STREAM
 from adapters.arrow_journal.pieces import RUN
 from adapters.arrow_journal.segments import segment_path
-from app.model.errors import DamagedError, OurError
+from app.model.errors import DamagedError, GatewayError
 from app.model.message import UNREADABLE, PhysicalMessage, Position
 from app.model.records import Damage, Extent
 from tests.contracts.journal import everything, messages_of
@@ -424,10 +424,12 @@ class TestIdentity:
             with closing(ArrowJournal(folder)) as journal:
                 journal.append(messages_of([1]))
         shutil.copy(segment_path(other, 1, sealed=True), segment_path(one, 2, sealed=True))
-        with pytest.raises(OurError, match=r"0000000002\.arrows belongs to the journal [0-9a-f]{32}, and this folder"):
+        with pytest.raises(
+            GatewayError, match=r"0000000002\.arrows belongs to the journal [0-9a-f]{32}, and this folder"
+        ):
             ArrowJournal(one)
         archive = ArrowArchive(one)
-        with pytest.raises(OurError, match=r"belongs to the journal .*: give each journal an archive of its own"):
+        with pytest.raises(GatewayError, match=r"belongs to the journal .*: give each journal an archive of its own"):
             archive.identity()
 
     def test_a_segment_under_another_number_is_no_segment(self, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from adapters.object_store import ObjectStore
-from app.model.errors import DamagedError, OurError, StoreFull
+from app.model.errors import DamagedError, GatewayError, StoreFull
 from tests.contracts.store import StoreContract, content, put
 from tests.support.disk import bad_blocks, small_disk
 
@@ -109,7 +109,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_behind(small_disk: Path) -> None
 def test_an_object_where_a_folder_is_needed_is_said(tmp_path: Path) -> None:
     store = ObjectStore(tmp_path)
     put(store, "a", b"x")
-    with pytest.raises(OurError, match="cannot be written"):
+    with pytest.raises(GatewayError, match="cannot be written"):
         put(store, "a/b", b"y")
     assert list(store.names()) == ["a"]
 

@@ -25,7 +25,7 @@ from adapters.sql_catalog.migrations import configuration
 from adapters.sql_catalog.rows import attachment_columns, delivery_values
 from adapters.sql_catalog.tables import attachments, deliveries, metadata
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import CatalogError, CatalogTaken, OurError
+from app.model.errors import CatalogError, CatalogTaken, GatewayError
 from app.model.records import Checkpoint, FramingOptions, GroupProgress, JournalIdentity, PartRun
 from app.ports import AttachmentFilter, Catalog
 from tests.contracts.catalog import HAPPENED, CatalogContract, attachment, delivery, finished, keep, message, spoilt
@@ -121,7 +121,7 @@ class SqlCatalogContract(CatalogContract):
         with engine.begin() as connection:
             connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
         engine.dispose()
-        with pytest.raises(OurError, match="another version"):
+        with pytest.raises(GatewayError, match="another version"):
             SqlCatalog(url)
 
     @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ class SqlCatalogContract(CatalogContract):
             catalog.checkpoint(Checkpoint(progress=2))
         with pytest.raises(CatalogTaken):
             catalog.set_state(["a1"], AttachmentState.DELETED)
-        with pytest.raises(OurError, match="older copy"):
+        with pytest.raises(GatewayError, match="older copy"):
             catalog.bind(JournalIdentity("a" * 32, 1))
         assert later.progress() == 1
         later.checkpoint(Checkpoint(progress=3))

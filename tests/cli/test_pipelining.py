@@ -12,7 +12,7 @@ from adapters.arrow_journal import ArrowJournal
 from app.cli import pipelining
 from app.cli.console import Failure
 from app.model.attachment import AttachmentKind
-from app.model.errors import OurError, StoreFull
+from app.model.errors import GatewayError, StoreFull
 from app.model.message import PhysicalMessage
 from app.pipeline.session import SparkSettings
 from tests.cli.conftest import Run
@@ -104,7 +104,7 @@ def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession) -> Non
         raise StoreFull("no space left for objects")
 
     def closed() -> None:
-        raise OurError("the catalog cannot be opened")
+        raise GatewayError("the catalog cannot be opened")
 
     said = []
     for broken in (

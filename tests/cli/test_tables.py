@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pyreadstat
 import pytest
 
-from app.cli.tables import EXTENSIONS, choose
+from app.cli.download_formats import EXTENSIONS, choose
 from app.tables.out import FORMATS
 from tests.cli.conftest import Run
 from tests.support.gateway import GatewayProcess

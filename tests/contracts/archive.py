@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Extent
 from app.ports import JOURNAL_SCHEMA, Journal, JournalArchive
@@ -166,6 +166,6 @@ class ArchiveContract:
         whole = archived.journal.segments()[0].size
         for number, data in enumerate((b"", b"PAR1", bytes(8192)), 7):
             archived.put(number, data)
-            with pytest.raises(OurError, match=rf"000000000{number}\.arrows is not a journal segment: "):
+            with pytest.raises(GatewayError, match=rf"000000000{number}\.arrows is not a journal segment: "):
                 archive.batch_sizes(number)
         assert archive.segments()[0].size == whole

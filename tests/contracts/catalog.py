@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.assembly.states import DECISIONS, TRANSITIONS, Input, follow
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import (
     AttachmentRecord,
@@ -170,7 +170,7 @@ class CatalogContract:
             catalog.bind(JournalIdentity("a" * 32, epoch))
             assert catalog.journal_identity() == JournalIdentity("a" * 32, epoch)
             catalog.checkpoint(Checkpoint(progress=epoch))
-        with pytest.raises(OurError, match="older copy"):
+        with pytest.raises(GatewayError, match="older copy"):
             catalog.bind(JournalIdentity("a" * 32, 3))
         assert catalog.journal_identity() == JournalIdentity("a" * 32, 4)
         catalog.bind(JournalIdentity("b" * 32, 1))

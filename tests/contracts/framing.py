@@ -18,12 +18,12 @@ from adapters.sql_catalog import SqlCatalog
 from app.assembly.arrangement import ARRANGEMENTS, arrangement_of
 from app.assembly.machine import Limits
 from app.codecs.sas import dialect
+from app.framing.events import is_header, read_event
 from app.framing.protocol import Framing
-from app.framing.reading import is_header, read_event
 from app.framing.registry import FRAMINGS, framing, traits
 from app.main import SystemClock
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.event import Announced, PartArrived, Pieces
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, Finished, FramingOptions
@@ -39,7 +39,7 @@ from app.service.finishing.finisher import Finisher
 from app.service.finishing.parts import missing_ranges
 from app.service.sending.dry_run import count_messages
 from app.service.sending.errors import CannotSend
-from app.service.sending.framer import Cutter
+from app.service.sending.framer import Framer
 from app.settings import Settings
 from tests.support.found import assert_same, by_the_gateway, in_folder, settings
 from tests.support.outgoing import FILES, SOURCE, delivery
@@ -81,7 +81,7 @@ class FramingContract:
 
     def written(self, context: ServiceContext, **options: Any) -> list[PhysicalMessage]:
         made = self.options._replace(**options)
-        sent = Cutter(made, context.store).cut(self.delivery(context))
+        sent = Framer(made, context.store).frame(self.delivery(context))
         return [each._replace(body=bytes(each.body), received_at=1 + at) for at, each in enumerate(sent)]
 
     # --- what it is called and what it is asked ---------------------------------------------------------------------
@@ -123,10 +123,10 @@ class FramingContract:
             for kind in set(AttachmentKind) - self.framing.kinds:
                 other = replace(made, attachments=(replace(made.attachments[0], kind=kind),))
                 with pytest.raises(CannotSend, match=f"the framing {self.framing.traits.name} carries no "):
-                    next(Cutter(self.options, context.store).cut(other))
+                    next(Framer(self.options, context.store).frame(other))
             if not self.framing.application_message:
                 with pytest.raises(CannotSend, match="carries no application message"):
-                    next(Cutter(self.options, context.store).cut(replace(made, application_body=b"x")))
+                    next(Framer(self.options, context.store).frame(replace(made, application_body=b"x")))
 
     def test_messages_of_each_attachment_are_known_by_its_key(self, tmp_path: Path) -> None:
         with service_context(tmp_path) as context:
@@ -136,7 +136,7 @@ class FramingContract:
             with pytest.raises(StopIteration) as counted:
                 next(counting)
             total, of_each = counted.value.value
-            assert total == len(list(Cutter(self.options, context.store).cut(made)))
+            assert total == len(list(Framer(self.options, context.store).frame(made)))
             assert set(of_each) == {attachment.correl_id for attachment in made.attachments}
             assert all(of_each.values())
 
@@ -178,7 +178,7 @@ class FramingContract:
             return "header"
         try:
             return read_event(message, dialect.ALL)
-        except TheirError as error:
+        except InvalidInputError as error:
             return error.code, error.row, error.at, error.why
 
     def test_a_message_cut_at_any_byte_is_an_event_or_their_error(self, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.ports import TableFile, TableStore
 from tests.support.tables import visits
 
@@ -161,7 +161,7 @@ class TableContract:
         without = numbered(1).select(["received_at"])
         other = without.append_column("n", pa.array(["text"]))
         for table in (without, other):
-            with pytest.raises(OurError, match="column 'n'"):
+            with pytest.raises(GatewayError, match="column 'n'"):
                 put(tables, "T", table, 2)
         assert (numbers(tables, "T"), tables.reached("T", APP)) == ([1], 1)
 
@@ -175,7 +175,7 @@ class TableContract:
 
     def test_refuses_types_that_no_data_set_has(self, tables: TableStore) -> None:
         table = pa.table({"n": pa.array([[1]])})
-        with pytest.raises(OurError, match="list"):
+        with pytest.raises(GatewayError, match="list"):
             put(tables, "T", table, 1)
 
     def test_takes_any_name(self, tables: TableStore) -> None:

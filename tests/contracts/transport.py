@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 
 import pytest
 
-from app.codecs.ibm_mq.words import MQMF_MSG_IN_GROUP, MQMF_SEGMENT
+from app.codecs.ibm_mq.constants import MQMF_MSG_IN_GROUP, MQMF_SEGMENT
 from app.model.message import PhysicalMessage
 from app.ports import Receiver, Sender, SendFailed
 from tests.support.intake import Collector, receiving

@@ -14,7 +14,7 @@ from app.dataset.layout import Representation
 from app.dataset.numeric import ByteOrder
 from app.dataset.parquet import ROW_GROUP_BYTES, write_parquet
 from app.dataset.schema import column_names
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from tests.dataset.reading import read
 
 
@@ -90,7 +90,7 @@ def test_undecodable_bytes_never_lose_the_row(charset: str) -> None:
 )
 def test_contradictions_are_theirs(change: dict[str, int], blocks: list[bytes], code: str) -> None:
     definition, variables = data_set(2, a=8, b=8)
-    with pytest.raises(TheirError) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         read(replace(definition, **change), variables, blocks, order="big")
     assert refused.value.code == code
 
@@ -98,7 +98,7 @@ def test_contradictions_are_theirs(change: dict[str, int], blocks: list[bytes], 
 @pytest.mark.parametrize("length", [-1, 0, 1, 9, 1 << 31])
 def test_numerics_of_impossible_length_are_theirs(length: int) -> None:
     definition, variables = data_set(-1, a=8)
-    with pytest.raises(TheirError) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         read(definition, [replace(variables[0], length=length)], [], order="big")
     assert refused.value.code == "variable-length"
 

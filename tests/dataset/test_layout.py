@@ -9,7 +9,7 @@ import pytest
 from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.dataset import layout, numeric
 from app.dataset.layout import Representation
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from tests.dataset.reading import read
 
 LENGTHS = {"name": 5, "amount": 8, "code": 3, "rate": 8}
@@ -69,7 +69,7 @@ def test_without_observations_the_first_layout_will_do() -> None:
 @pytest.mark.parametrize("length", [23, 0, 33, 1 << 30])
 def test_lengths_that_fit_no_layout_are_refused(length: int) -> None:
     definition = DataSetDefinition(type=1, observations=-1, variables=4, obs_length=length)
-    with pytest.raises(TheirError, match="the variables need 24 bytes") as refused:
+    with pytest.raises(InvalidInputError, match="the variables need 24 bytes") as refused:
         read(definition, VARIABLES, [], order="big")
     assert refused.value.code == "observation-length"
 

@@ -17,7 +17,7 @@ from app.dataset import formats
 from app.dataset.encode import character_lengths, describe, rows
 from app.dataset.numeric import ByteOrder
 from app.dataset.parquet import read_parquet, write_parquet
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from tests.dataset.reading import read
 
 ORDERS: tuple[ByteOrder, ...] = ("little", "big")
@@ -131,7 +131,7 @@ def test_slices_and_chunks_of_a_table_are_read_where_they_begin() -> None:
     ],
 )
 def test_what_sas_cannot_hold_is_refused_by_column_and_observation(column: pa.Array, row: str, why: str) -> None:
-    with pytest.raises(TheirError) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         through_rows(pa.table({"x": column}), "big", "latin-1")
     assert refused.value.row == row
     assert why in refused.value.why
@@ -140,13 +140,13 @@ def test_what_sas_cannot_hold_is_refused_by_column_and_observation(column: pa.Ar
 def test_a_short_numeric_refuses_what_it_would_change() -> None:
     schema = pa.schema([numeric_field("x", 4)])
     assert through_rows(pa.table([[2_097_152.0]], schema=schema), "big", "utf-8")["x"].to_pylist() == [2_097_152.0]
-    with pytest.raises(TheirError, match="does not fit a numeric of length 4"):
+    with pytest.raises(InvalidInputError, match="does not fit a numeric of length 4"):
         through_rows(pa.table([[0.1]], schema=schema), "big", "utf-8")
 
 
 @pytest.mark.parametrize("names", [["x" * 33], ["é" * 17], ["a", "A"], [" "]])
 def test_names_that_sas_cannot_have_are_refused(names: list[str]) -> None:
-    with pytest.raises(TheirError) as refused:
+    with pytest.raises(InvalidInputError) as refused:
         describe(pa.schema([(name, pa.float64()) for name in names]), charset="utf-8", observations=0)
     assert refused.value.code == "variable-name"
 

@@ -25,11 +25,11 @@ class Row(NamedTuple):
     body: Range
 
 
-Shelf = dict[tuple[int, int], Row]
+WrittenRows = dict[tuple[int, int], Row]
 """The messages of a segment, by the start of their batch and by their row."""
 
 
-def read(segment: Path, shelf: Shelf) -> None:
+def read(segment: Path, written: WrittenRows) -> None:
     """Enter the messages of a segment that can be read; entries from when it was intact stay."""
     file = pa.py_buffer(segment.read_bytes())
     source = pa.BufferReader(file)
@@ -40,7 +40,7 @@ def read(segment: Path, shelf: Shelf) -> None:
         while True:
             batch = pa.ipc.read_record_batch(messages.read_next_message(), schema)
             for number, row in enumerate(_rows(batch, (start, source.tell()), file.address)):
-                shelf.setdefault((start, number), row)
+                written.setdefault((start, number), row)
             start = source.tell()
     except (StopIteration, pa.ArrowException, OSError, ValueError):
         return
@@ -55,13 +55,13 @@ def _rows(batch: pa.RecordBatch, place: Range, address: int) -> Iterator[Row]:
         yield Row(correl_id, place, begin, (begin + ends[number], begin + ends[number + 1]))
 
 
-def exposed(shelf: Shelf, damaged: list[Range], ledger: Ledger) -> set[bytes]:
+def exposed(written: WrittenRows, damaged: list[Range], ledger: Ledger) -> set[bytes]:
     """Return the attachments that damage to these bytes of a segment may cost.
 
     Damage to a body costs its message, damage to a batch's head all its messages.
     """
     found: set[bytes] = set()
-    for row in shelf.values():
+    for row in written.values():
         for first, end in damaged:
             by_head = row.batch[0] < end and first < row.head_end
             if by_head or (row.body[0] < end and first < row.body[1]):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from tests.faults.damage import Range, Shelf, exposed, read
+from tests.faults.damage import Range, WrittenRows, exposed, read
 from tests.faults.ledger import Ledger
 from tests.faults.proxy import Proxy
 from tests.faults.sender import Sender
@@ -79,7 +79,7 @@ class World:
         self.misdeeds: list[str] = []
         self.notes: list[str] = []
         self.setting = setting
-        self._shelves: dict[str, Shelf] = {}
+        self._written: dict[str, WrittenRows] = {}
         self._began = monotonic()
         self._ending = ExitStack()
 
@@ -293,8 +293,8 @@ class World:
     def expose(self, segment: Path, damaged: list[Range]) -> None:
         """Enter the attachments that future damage to these bytes of a segment may cost."""
         for path in self.journal.glob("*.arrows"):
-            read(path, self._shelves.setdefault(_number(path), {}))
-        self.exposed |= exposed(self._shelves.get(_number(segment), {}), damaged, self.ledger)
+            read(path, self._written.setdefault(_number(path), {}))
+        self.exposed |= exposed(self._written.get(_number(segment), {}), damaged, self.ledger)
 
     def expose_object(self, name: str) -> None:
         """Enter the attachment with this object among those that damage may cost."""

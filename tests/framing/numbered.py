@@ -30,7 +30,7 @@ from app.framing.protocol import (
     StoreTable,
 )
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.framing import FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
@@ -62,7 +62,7 @@ class Numbered:
             return Unsequenced(key, (number, number), len(message.body))
         if letter == b"H":
             return Announced(_header(key, bytes(message.body[_HEAD.size :])), dialect.ALL)
-        raise TheirError("bad-numbered", "letter", 4, f"{letter!r} {number}")
+        raise InvalidInputError("bad-numbered", "letter", 4, f"{letter!r} {number}")
 
     def is_header(self, message: PhysicalMessage) -> bool:
         return bytes(message.body[:5]) == _WORD + b"H" and len(message.body) >= _HEAD.size
@@ -73,7 +73,7 @@ class Numbered:
     def attachment_key(self, message: PhysicalMessage) -> bytes:
         letter, key, _ = _head(message)
         if letter == b"H":
-            raise TheirError("bad-numbered", "letter", 4, "a header is a part of no attachment")
+            raise InvalidInputError("bad-numbered", "letter", 4, "a header is a part of no attachment")
         return key
 
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:
@@ -83,7 +83,7 @@ class Numbered:
         return None
 
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
-        raise TheirError("no-data-set", "", -1, "only files are numbered")
+        raise InvalidInputError("no-data-set", "", -1, "only files are numbered")
 
     def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
         return NO_PROPERTIES
@@ -104,10 +104,10 @@ NUMBERED = Numbered()
 
 def _head(message: PhysicalMessage) -> tuple[bytes, bytes, int]:
     if len(message.body) < _HEAD.size:
-        raise TheirError("bad-numbered", "body", len(message.body), f"at least {_HEAD.size} bytes are wanted")
+        raise InvalidInputError("bad-numbered", "body", len(message.body), f"at least {_HEAD.size} bytes are wanted")
     word, letter, key, number = _HEAD.unpack_from(message.body)
     if word != _WORD:
-        raise TheirError("bad-numbered", "word", 0, f"{word!r} is not {_WORD!r}")
+        raise InvalidInputError("bad-numbered", "word", 0, f"{word!r} is not {_WORD!r}")
     return letter, key, number
 
 
@@ -118,9 +118,9 @@ def _header(key: bytes, listed: bytes) -> MessageHeader:
             for kind, own, name, description in json.loads(listed)
         )
     except (ValueError, TypeError, RecursionError) as error:
-        raise TheirError("bad-numbered", "attachments", _HEAD.size, str(error)) from error
+        raise InvalidInputError("bad-numbered", "attachments", _HEAD.size, str(error)) from error
     if not all(len(entry.correl_id) == len(key) and isinstance(entry.qualifier_2, str) for entry in entries):
-        raise TheirError("bad-numbered", "attachments", _HEAD.size, "a key of another size")
+        raise InvalidInputError("bad-numbered", "attachments", _HEAD.size, "a key of another size")
     return MessageHeader(key + bytes(8), 0, bytes(24), bytes(24), entries)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.framing import mq_group
 from app.model.attachment import AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.event import GroupPart
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions, GroupedAs, OutgoingAttachment
@@ -24,8 +24,8 @@ def physical(flags: int = 0, body: bytes = b"body", **fields: Any) -> PhysicalMe
     return PhysicalMessage("orders", "mq_group", body=body, **given)
 
 
-def refusal(message: PhysicalMessage) -> TheirError:
-    with pytest.raises(TheirError) as refused:
+def refusal(message: PhysicalMessage) -> InvalidInputError:
+    with pytest.raises(InvalidInputError) as refused:
         mq_group.read(message)
     return refused.value
 
@@ -165,7 +165,7 @@ MQLONG = st.integers(-(2**31), 2**31 - 1)
 )
 def test_any_message_means_something_or_is_refused_with_a_reason(message: PhysicalMessage) -> None:
     part = meaning(message)
-    if isinstance(part, TheirError):
+    if isinstance(part, InvalidInputError):
         assert part.code in {"report-message", "no-identifier", "bad-grouping"}
         assert part.row in PhysicalMessage._fields
         assert part.why
@@ -178,10 +178,10 @@ def test_any_message_means_something_or_is_refused_with_a_reason(message: Physic
     assert part.definition.qualifier_2
 
 
-def meaning(message: PhysicalMessage) -> GroupPart | TheirError:
+def meaning(message: PhysicalMessage) -> GroupPart | InvalidInputError:
     try:
         return mq_group.read(message)
-    except TheirError as error:
+    except InvalidInputError as error:
         return error
 
 
@@ -264,6 +264,6 @@ def test_a_file_longer_than_offsets_reach_goes_as_messages_only() -> None:
     attachment = replace(outgoing(1, b""), size=10**9)
     delivery = DeliveryRecord("d", "partner", bytes(24), bytes(24), (attachment,), 0, 0)
     how = FramingOptions(9, "", 819, 273, framing="mq_group", group="segments")
-    with pytest.raises(TheirError, match="send it as the messages of a group"):
+    with pytest.raises(InvalidInputError, match="send it as the messages of a group"):
         next(mq_group.messages(delivery, how, lambda _: iter([b"x"])))
     assert next(mq_group.messages(delivery, how._replace(group="messages"), lambda _: iter([b"x"]))).body == b"x"

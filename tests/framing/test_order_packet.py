@@ -45,7 +45,7 @@ from app.framing.order_packet import ORDER_PACKET
 from app.framing.protocol import Framing
 from app.main import SystemClock
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.event import GroupPart, Pieces
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions
@@ -55,7 +55,7 @@ from app.service.content.access import object_name, opened
 from app.service.context import ServiceContext
 from app.service.finishing.parts import missing_ranges
 from app.service.sending.errors import CannotSend
-from app.service.sending.framer import Cutter
+from app.service.sending.framer import Framer
 from app.wire import Context
 from tests.codecs.sapdb.vectors import ALL, PACKETS
 from tests.contracts.framing import FramingContract, in_the_pipeline, receive, records
@@ -119,7 +119,7 @@ def written(
     context: ServiceContext, contents: list[tuple[AttachmentKind, str, bytes]], how: FramingOptions | None = None
 ) -> list[PhysicalMessage]:
     made: DeliveryRecord = replace(delivery(context, contents), application_body=None)
-    sent = Cutter(how or options(), context.store).cut(made)
+    sent = Framer(how or options(), context.store).frame(made)
     return [each._replace(body=bytes(each.body), received_at=1 + at) for at, each in enumerate(sent)]
 
 
@@ -420,7 +420,7 @@ def test_a_long_value_is_put_together_by_its_positions(tmp_path: Path) -> None:
     ids=["error", "no-statement", "no-count", "uncounted", "no-position", "no-identifier", "no-packet"],
 )
 def test_what_cannot_be_taken_is_quarantined(tmp_path: Path, message: PhysicalMessage, code: str, why: str) -> None:
-    with pytest.raises(TheirError, match=why):
+    with pytest.raises(InvalidInputError, match=why):
         ORDER_PACKET.read(message, 0)
     with service_context(tmp_path) as context:
         receive(context, [[message]])
@@ -464,7 +464,7 @@ def test_every_packet_of_the_vectors_is_read(name: str) -> None:
     codes = {"error-reply", "no-statement", "no-place", "no-identifier", "bad-part"}
     try:
         found = ORDER_PACKET.read(message, 0)
-    except TheirError as error:
+    except InvalidInputError as error:
         code = error.code
     else:
         code = "bad-part" if isinstance(found, GroupPart | Pieces) else ""
@@ -483,7 +483,7 @@ def test_mutated_packets_are_read_or_refused(tmp_path: Path) -> None:
             message = sent[0]._replace(body=bytes(body[: random.choice([len(body), random.randrange(len(body))])]))
             try:
                 found = ORDER_PACKET.read(message, 0)
-            except TheirError:
+            except InvalidInputError:
                 continue
             assert isinstance(found, GroupPart | Pieces), number
 

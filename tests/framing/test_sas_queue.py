@@ -12,7 +12,7 @@ from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.framing import sas_queue
 from app.framing.sas_charsets import charsets
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.message import PhysicalMessage
 
@@ -34,8 +34,8 @@ def header(*names: str) -> MessageHeader:
     return MessageHeader(b"H" * 24, 8, b"O" * 24, b"M" * 24, entries)
 
 
-def refusal(message: PhysicalMessage) -> TheirError:
-    with pytest.raises(TheirError) as caught:
+def refusal(message: PhysicalMessage) -> InvalidInputError:
+    with pytest.raises(InvalidInputError) as caught:
         sas_queue.read(message)
     return caught.value
 
@@ -192,7 +192,7 @@ def spoilt_headers(draw: st.DrawFn) -> bytes:
 @example(physical(SUBORDINATE, b"", b""), 0)
 def test_any_message_means_something_or_is_refused_with_a_reason(message: PhysicalMessage, known: int) -> None:
     found = meaning(message, known)
-    if isinstance(found, TheirError):
+    if isinstance(found, InvalidInputError):
         assert found.code in {"unknown-message-type", "bad-header"}
         assert found.row
         assert found.why
@@ -202,10 +202,10 @@ def test_any_message_means_something_or_is_refused_with_a_reason(message: Physic
         assert len(found.correl_id) == 16
 
 
-def meaning(message: PhysicalMessage, known: int) -> Event | TheirError:
+def meaning(message: PhysicalMessage, known: int) -> Event | InvalidInputError:
     try:
         return sas_queue.read(message, known)
-    except TheirError as error:
+    except InvalidInputError as error:
         return error
 
 

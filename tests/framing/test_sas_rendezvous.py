@@ -22,7 +22,7 @@ from app.dataset.parquet import write_parquet
 from app.framing.protocol import DataSetFacts
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.attachment import AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.event import Announced, PartArrived, Unsequenced
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
@@ -149,7 +149,7 @@ def test_numbers_shorter_than_a_double_are_cut_and_none_loses_precision() -> Non
     ],
 )
 def test_what_is_no_data_set_is_refused(bodies: list[bytes], why: str) -> None:
-    with pytest.raises((TheirError, WireError), match=why):
+    with pytest.raises((InvalidInputError, WireError), match=why):
         read(bodies)
 
 
@@ -169,7 +169,7 @@ def test_a_file_has_one_descriptor_and_records() -> None:
     assert [bytes(data) for _, _, data, _ in found.spans()] == [b"first", b"last"] * 2
     assert (found.of_lines, found.begins_at, found.description) == (True, 1, (80, 12))
     for other, why in ((descriptor, "several files"), (VARIABLES, "VAR among the records")):
-        with pytest.raises(TheirError, match=why):
+        with pytest.raises(InvalidInputError, match=why):
             list(SAS_RENDEZVOUS.file(record, Parts([descriptor, records, other])).spans())
     with pytest.raises(WireError):
         SAS_RENDEZVOUS.file(record, Parts([records]))
@@ -270,7 +270,7 @@ def test_a_map_is_sent_as_it_is() -> None:
     ("content", "why"), [(b"a\n" + b"b" * 40_000, "line 2 has 40,000 bytes"), (b"a\0b\n", "line 1 has a NUL")]
 )
 def test_text_that_records_cannot_hold_is_not_sent(content: bytes, why: str) -> None:
-    with pytest.raises(TheirError, match=why):
+    with pytest.raises(InvalidInputError, match=why):
         written(AttachmentKind.TEXT_FILE, content)
 
 
@@ -285,9 +285,9 @@ def test_text_that_records_cannot_hold_is_not_sent(content: bytes, why: str) -> 
 def test_what_is_no_message_of_an_attachment_is_told(body: bytes, code: str) -> None:
     for number in (0, 1):
         numbered = PhysicalMessage("sas", "sas_rendezvous", correl_id=KEY + bytes([0, 0, 0, number]), body=body)
-        with pytest.raises(TheirError) as raised:
+        with pytest.raises(InvalidInputError) as raised:
             SAS_RENDEZVOUS.read(numbered, dialect.ALL)
         assert raised.value.code == code
-    with pytest.raises(TheirError) as raised:
+    with pytest.raises(InvalidInputError) as raised:
         SAS_RENDEZVOUS.read(PhysicalMessage("sas", "sas_rendezvous", body=message("LST", [i32(1)])), dialect.ALL)
     assert raised.value.code == "no-header"

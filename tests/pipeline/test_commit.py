@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.model.attachment import AttachmentState
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.records import AttachmentRecord
 from app.pipeline.commit import Committer
 from app.pipeline.finishing import Result
@@ -47,7 +47,7 @@ def test_batches_follow_each_other(context: ServiceContext) -> None:
 def test_two_drivers_are_one_too_many(context: ServiceContext) -> None:
     ours, theirs = committer(context), committer(context)
     theirs.commit([received(5, "a5")])
-    with pytest.raises(OurError, match="another process commits"):
+    with pytest.raises(GatewayError, match="another process commits"):
         ours.commit([received(7, "a7")])
     assert context.catalog.progress() == 5
     assert context.catalog.attachment("a7") is None

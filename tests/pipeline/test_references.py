@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.codecs.sas import correlid, dialect
-from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
-from app.framing.reading import read_event
-from app.model.errors import TheirError
+from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
+from app.framing.events import read_event
+from app.model.errors import InvalidInputError
 from app.model.event import PartArrived
 from app.model.message import PhysicalMessage, Position
 from app.pipeline.references import (
@@ -59,7 +59,7 @@ def one_by_one(position: int, message: PhysicalMessage) -> tuple[Any, ...]:
         return message.source, position, "header"
     try:
         event = read_event(message, dialect.ALL)
-    except TheirError as error:
+    except InvalidInputError as error:
         return message.source, position, (error.code, error.row, error.at, error.why)
     return message.source, position, event, message.received_at
 

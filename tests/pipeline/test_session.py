@@ -15,7 +15,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from rich.console import Console
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.pipeline import jvm
 from app.pipeline.progress import progress
 from app.pipeline.session import SparkSettings, pairs, session
@@ -126,14 +126,14 @@ def test_what_spark_works_on_is_shown_on_a_terminal_only(spark: SparkSession, tm
 
 def test_without_pyspark_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(OurError, match=r"pip install 'attachment-gateway\[pipeline\]'"):
+    with pytest.raises(GatewayError, match=r"pip install 'attachment-gateway\[pipeline\]'"):
         session("without")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # PySpark leaves a pipe to it open.
 def test_a_java_that_does_not_start_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkContext, "_gateway", None)
-    with pytest.raises(OurError, match="Invalid maximum heap size: -Xmxplenty"):
+    with pytest.raises(GatewayError, match="Invalid maximum heap size: -Xmxplenty"):
         jvm.start({"spark.driver.memory": "plenty"})
 
 

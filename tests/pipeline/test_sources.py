@@ -21,10 +21,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from adapters.arrow_journal import ArrowJournal
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.pipeline import references
-from app.pipeline.shares import Piece, SourceOptions, admitted, shares
+from app.pipeline.partitions import Piece, SourceOptions, admitted, shares
 from app.pipeline.sources import BATCH_BYTES, BatchReader, JournalSource, ReferenceSource, StreamReader, register
 from app.ports import JOURNAL_SCHEMA, Segment
 from tests.contracts.journal import messages_of
@@ -187,7 +187,7 @@ class TestReading:
         asked = reader(written, partition_bytes="1GiB")
         [share] = asked.partitions()
         (written.folder / "0000000002.arrows").unlink()
-        with pytest.raises(OurError, match=r"journal segment 2 of .*/journal is gone"):
+        with pytest.raises(GatewayError, match=r"journal segment 2 of .*/journal is gone"):
             list(asked.read(share))
 
     def test_nothing_is_nothing(self, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from adapters.arrow_journal import ArrowJournal
 from app.assembly.machine import Limits
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import DAMAGED_PART
 from app.pipeline import finishing, steps
@@ -59,7 +59,7 @@ def test_a_header_that_is_gone_fails_its_job(tmp_path: Path) -> None:
     with closing(ArrowJournal(tmp_path / "journal")) as journal:
         journal.retire(1)
     asked = job(tmp_path)
-    with pytest.raises(OurError, match=r"segment 1 of .* is gone"):
+    with pytest.raises(GatewayError, match=r"segment 1 of .* is gone"):
         list(steps.read_headers(asked, open_job(asked), "s", [Position(1, 0, 0).pack()], Remembered()))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.model.errors import CatalogError, CatalogTaken, OurError
+from app.model.errors import CatalogError, CatalogTaken, GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Checkpoint, JournalIdentity
 from app.service.belonging import claim, keep_lock
@@ -51,7 +51,7 @@ def test_a_catalog_of_before_is_bound_and_stays_so(context: ServiceContext) -> N
 def test_what_does_not_belong_together_is_said(context: ServiceContext, told: dict[str, Any], says: str) -> None:
     claim(context)
     before = context.catalog.journal_identity()
-    with pytest.raises(OurError, match=says) as refused:
+    with pytest.raises(GatewayError, match=says) as refused:
         claim(with_journal(context, **told))
     assert "`attachment-gateway " in str(refused.value)
     assert "\n" not in str(refused.value)

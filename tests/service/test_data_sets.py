@@ -25,7 +25,7 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, FramingOptions
 from app.service.context import ServiceContext
-from app.service.sending.framer import Cutter
+from app.service.sending.framer import Framer
 from tests.service.test_round_trip import content, receive, received
 from tests.support.outgoing import cut, delivery
 from tests.support.service_context import service_context
@@ -123,7 +123,7 @@ def test_a_data_set_with_all_there_is_comes_back_by_its_bytes(tmp_path: Path) ->
         }
         assert (said(table, "library"), said(table, "member"), said(table, "label")) == ("WORK", "SALES", "Sales")
         again = delivery(context, [(AttachmentKind.DATA_SET, "WORK.SALES", content(context, record))])
-        sent = [bytes(message.body) for message in Cutter(cut(), context.store).cut(again)]
+        sent = [bytes(message.body) for message in Framer(cut(), context.store).frame(again)]
     observed = [body[4:] for body in sent if body[:4] == bytes([0, 0, 0, 3])]
     assert b"".join(observed)[: LENGTH * 3003] == b"".join(rows)
 

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.model.attachment import AttachmentKind, AttachmentState
-from app.model.errors import DamagedError, OurError
+from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, Damage, GroupProgress, PartRun
 from app.service.context import ServiceContext
@@ -140,7 +140,7 @@ def test_failures_are_told_once_and_at_their_end(context: ServiceContext, monkey
 
     def fails(*given: Any) -> bool:
         if failing:
-            raise OurError("no space left")
+            raise GatewayError("no space left")
         return finish(*given)
 
     monkeypatch.setattr(context.catalog, "finish", fails)

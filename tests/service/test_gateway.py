@@ -14,7 +14,7 @@ from adapters.memory import MemoryDestinationSettings, MemoryReceiver, MemorySen
 from adapters.sql_catalog import SqlCatalog
 from app.codecs.sas import correlid
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
-from app.model.errors import CatalogTaken, OurError
+from app.model.errors import CatalogTaken, GatewayError
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachment
@@ -23,7 +23,7 @@ from app.service.content.settling import Settler
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.service.retention.sweeper import Sweeper
-from app.service.sending.framer import Cutter
+from app.service.sending.framer import Framer
 from tests.support.outgoing import FILES, SOURCE, cut, delivery
 from tests.support.service_context import ManualClock, receive_for, service_context
 from tests.support.waiting import until
@@ -295,7 +295,7 @@ def test_an_attachment_without_news_expires_and_a_late_part_revives_it(start: St
 def one_attachment(service: Service) -> list[PhysicalMessage]:
     """The physical messages of one small attachment: header, application message, description, records, count."""
     sent = delivery(service.context, FILES[8:9])
-    return list(Cutter(cut(), service.context.store).cut(sent))
+    return list(Framer(cut(), service.context.store).frame(sent))
 
 
 def test_a_deleted_attachment_stays_deleted(start: Start) -> None:
@@ -398,7 +398,7 @@ def test_a_message_is_complete_although_the_catalog_failed_just_before(
     until(lambda: service.gateway.catalog.messages(SOURCE, None, 1).items, DEADLINE)
     if last == "application":
         until(lambda: service.gateway.catalog.counts()["attachments"]["finished"] == 1, DEADLINE)
-    complete, failures = service.gateway.catalog.complete_messages, [OurError("no space left")]
+    complete, failures = service.gateway.catalog.complete_messages, [GatewayError("no space left")]
 
     def fails_once(*arguments: Any) -> list[str]:
         if failures:

@@ -22,7 +22,7 @@ from app.service.context import ServiceContext
 from app.service.finishing.finisher import Finisher
 from app.service.gateway import Gateway
 from app.service.sending.errors import CannotSend
-from app.service.sending.framer import Cutter
+from app.service.sending.framer import Framer
 from tests.service.test_gateway import UnreliableSender
 from tests.service.test_round_trip import content, receive
 from tests.support.loads import messages, mixed
@@ -75,8 +75,8 @@ def assert_received(context: ServiceContext, sent: Sequence[Sent]) -> None:
 def test_what_is_cut_comes_back(tmp_path: Path, grouped: GroupedAs) -> None:
     with service_context(tmp_path) as context:
         sent = replace(delivery(context, FILES), application_body=None)
-        cut = list(Cutter(how(grouped), context.store).cut(sent))
-        assert cut == list(Cutter(how(grouped), context.store).cut(replace(sent, messages_sent=9)))
+        cut = list(Framer(how(grouped), context.store).frame(sent))
+        assert cut == list(Framer(how(grouped), context.store).frame(replace(sent, messages_sent=9)))
         assert max(len(message.body) for message in cut) == 32_000
         receive(context, disordered(cut, Random(3)))
         for number, (kind, name, expected) in enumerate(FILES, 1):
@@ -271,7 +271,7 @@ def test_a_delivery_that_a_group_cannot_carry_cannot_be_sent(tmp_path: Path) -> 
     with service_context(tmp_path) as context:
         sent = delivery(context, FILES[:1])
         with pytest.raises(CannotSend, match="no application message"):
-            next(Cutter(how(), context.store).cut(sent))
+            next(Framer(how(), context.store).frame(sent))
         table = delivery(context, [(AttachmentKind.DATA_SET, "WORK.A", b"PAR1")])
         with pytest.raises(CannotSend, match="no data sets"):
-            next(Cutter(how(), context.store).cut(replace(table, application_body=None)))
+            next(Framer(how(), context.store).frame(replace(table, application_body=None)))

@@ -12,7 +12,7 @@ from app.codecs.sas import files
 from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState
 from app.service.finishing.measured import text_codec
-from app.service.sending.framer import Cutter
+from app.service.sending.framer import Framer
 from tests.service.test_round_trip import content, receive, received
 from tests.support.outgoing import cut, delivery
 from tests.support.sas_client import Attached, Program, message
@@ -51,7 +51,7 @@ def test_text_goes_out_and_comes_back_byte_for_byte(tmp_path: Path, ccsid: int, 
     how = cut()._replace(ccsid=ccsid, dialect=random.choice(DIALECTS).name)
     with service_context(tmp_path) as context:
         files = [(AttachmentKind.TEXT_FILE, f"{n}.txt", text.encode(charset)) for n, text in enumerate(made)]
-        messages = list(Cutter(how, context.store).cut(delivery(context, files)))
+        messages = list(Framer(how, context.store).frame(delivery(context, files)))
         assert {message.ccsid for message in messages} == {ccsid}
         random.shuffle(messages)
         receive(context, messages)

@@ -6,8 +6,8 @@ from random import Random
 
 from adapters.arrow_journal import ArrowJournal
 from app.codecs.sas import correlid
+from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.codecs.sas.dialect import DIALECTS
-from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.model.message import UNREADABLE, PhysicalMessage
 from tests.support import group_loads, loads
 from tests.support.sas_client import APPLICATION_BODY, Attached, Program, binary_file, data_set, disordered, message

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from random import Random
 
-from app.codecs.ibm_mq.words import (
+from app.codecs.ibm_mq.constants import (
     MQFMT_STRING,
     MQMF_LAST_MSG_IN_GROUP,
     MQMF_LAST_SEGMENT,

@@ -15,8 +15,8 @@ from app.codecs.ibm_mq.encodings import MQENC_S390, in_charset
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.sas import correlid, dataset, files
 from app.codecs.sas.attachment import write_count, write_header
+from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.codecs.sas.dialect import DIALECTS, Dialect
-from app.codecs.sas.words import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.dataset import encode
 from app.dataset.numeric import ByteOrder
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader

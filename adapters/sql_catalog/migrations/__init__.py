@@ -5,7 +5,7 @@ from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy import Connection
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 
 
 def configuration(connection: Connection) -> Config:
@@ -18,9 +18,9 @@ def configuration(connection: Connection) -> Config:
 
 
 def upgrade(connection: Connection) -> None:
-    """Migrate the schema to its newest revision, in the caller's transaction. Raises OurError when it is newer than
+    """Migrate the schema to its newest revision, in the caller's transaction. Raises GatewayError when it is newer than
     this program."""
     try:
         command.upgrade(configuration(connection), "head")
     except CommandError as error:
-        raise OurError(f"the catalog's schema is of another version of this program: {error}") from error
+        raise GatewayError(f"the catalog's schema is of another version of this program: {error}") from error

@@ -14,7 +14,7 @@ import typer
 
 from app.cli.client import connect
 from app.cli.console import Failure, out
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.observe import configure_logging
 from app.plugins import PluginError
 from app.settings import Settings
@@ -89,7 +89,7 @@ def _running(settings: Settings) -> Iterator[None]:
 
     try:
         gateway = build(settings)
-    except (PluginError, OurError) as error:
+    except (PluginError, GatewayError) as error:
         raise Failure(str(error)) from error
     gateway.start()
     config = configuration(create_app(gateway), settings.http, timeout_graceful_shutdown=2)

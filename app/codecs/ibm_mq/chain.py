@@ -15,9 +15,7 @@ Headers that the gateway does not use are read only up to the fields that say wh
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from app.codecs.ibm_mq.extension import INITIAL, Grouping, grouping_in, on_put
-from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQRFH, MQRFH2, MQXQH
-from app.codecs.ibm_mq.words import (
+from app.codecs.ibm_mq.constants import (
     HEADER_FORMATS,
     MQCCSI_INHERIT,
     MQFMT_CICS,
@@ -32,6 +30,8 @@ from app.codecs.ibm_mq.words import (
     MQFMT_WORK_INFO_HEADER,
     MQFMT_XMIT_Q_HEADER,
 )
+from app.codecs.ibm_mq.extension import INITIAL, Grouping, grouping_in, on_put
+from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQRFH, MQRFH2, MQXQH
 from app.codecs.ibm_mq.writing import Heads
 from app.wire import Context, WireError
 from app.wire.kinds import Buffer

@@ -28,9 +28,7 @@ that it is not checked. 2258 occurs only with distribution lists.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from app.codecs.ibm_mq.encodings import EBCDIC
-from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
-from app.codecs.ibm_mq.words import (
+from app.codecs.ibm_mq.constants import (
     HEADER_FORMATS,
     MQ_NO_ID,
     MQMF_LAST_MSG_IN_GROUP,
@@ -47,6 +45,8 @@ from app.codecs.ibm_mq.words import (
     MQRC_OFFSET_ERROR,
     MQRC_ORIGINAL_LENGTH_ERROR,
 )
+from app.codecs.ibm_mq.encodings import EBCDIC
+from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
 from app.codecs.ibm_mq.writing import ASCII, Heads, identifier, written
 from app.model.message import PhysicalMessage
 from app.wire import Context, WireError

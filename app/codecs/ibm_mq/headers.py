@@ -4,8 +4,7 @@ Sources: IBM MQ, "MQMD - Message descriptor", "MQMDE - Message descriptor extens
 "MQXQH - Transmission-queue header", "MQRFH - Rules and formatting header" and "MQRFH2 - Rules and formatting header 2".
 """
 
-from app.codecs.ibm_mq.encodings import MQENC_BIG_ENDIAN
-from app.codecs.ibm_mq.words import (
+from app.codecs.ibm_mq.constants import (
     MQ_NO_ID,
     MQBYTE24,
     MQBYTE32,
@@ -25,6 +24,7 @@ from app.codecs.ibm_mq.words import (
     MQPER_PERSISTENCE_AS_Q_DEF,
     MQPRI_PRIORITY_AS_Q_DEF,
 )
+from app.codecs.ibm_mq.encodings import MQENC_BIG_ENDIAN
 from app.wire import Layout, row
 
 

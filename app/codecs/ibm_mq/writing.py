@@ -9,8 +9,8 @@ from functools import lru_cache
 from itertools import product
 from typing import Final, Generic, TypeVar
 
+from app.codecs.ibm_mq.constants import MQ_NO_ID
 from app.codecs.ibm_mq.encodings import EBCDIC, integer_order, is_ebcdic
-from app.codecs.ibm_mq.words import MQ_NO_ID
 from app.wire import Context, Layout
 from app.wire.kinds import PADDING, Buffer, Order
 

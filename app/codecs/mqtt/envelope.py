@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, is_image, read_image, write_image
 from app.codecs.mqtt import properties
 from app.codecs.mqtt.properties import PublishProperties
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.framing import FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.wire import WireError
@@ -84,7 +84,7 @@ def read(
 ) -> PhysicalMessage:
     """Return the physical message that a publish carries; `packed` is its property section, empty before MQTT 5.
 
-    Raises TheirError with the code `bad-envelope`, `bad-mq-image` or `no-envelope`.
+    Raises InvalidInputError with the code `bad-envelope`, `bad-mq-image` or `no-envelope`.
     """
     given = _decoded(packed) if packed else PublishProperties()
     fields, others = _sorted_out(given)
@@ -92,7 +92,7 @@ def read(
         correl_id = given.correlation_data or b""
         if len(correl_id) > _CORREL_ID_SIZE:
             why = f"{len(correl_id)} bytes; a CorrelId has at most {_CORREL_ID_SIZE}"
-            raise TheirError("bad-envelope", "correlation data", -1, why)
+            raise InvalidInputError("bad-envelope", "correlation data", -1, why)
         return PhysicalMessage(
             source,
             framing.name,
@@ -106,26 +106,26 @@ def read(
         try:
             message = read_image(payload, source, framing.name, received_at)
         except WireError as error:
-            raise TheirError("bad-mq-image", error.row, error.at, error.why) from error
+            raise InvalidInputError("bad-mq-image", error.row, error.at, error.why) from error
         return message._replace(properties=others) if others else message
     if framing.needs_descriptor:
         why = f"the publish on {topic()!r} has no user property msg-type, and its payload is no MQ image"
-        raise TheirError("no-envelope", "", -1, why)
+        raise InvalidInputError("no-envelope", "", -1, why)
     return PhysicalMessage(source, framing.name, body=payload, received_at=received_at, properties=others)
 
 
 def write(message: PhysicalMessage, version: Literal["5", "3.1.1"]) -> tuple[bytes, bytes | None]:
     """Return the payload of a publish that carries a message, and its property section (None in 3.1.1).
 
-    A message type of 0 means that there is no descriptor to send. Raises TheirError for a value that does not fit its
-    field.
+    A message type of 0 means that there is no descriptor to send. Raises InvalidInputError for a value that does not
+    fit its field.
     """
     try:
         if version == "5":
             return bytes(message.body), properties.encode(_properties(message))
         return (write_image(message) if message.msg_type else bytes(message.body)), None
     except WireError as error:
-        raise TheirError("bad-envelope", error.row, error.at, error.why) from error
+        raise InvalidInputError("bad-envelope", error.row, error.at, error.why) from error
 
 
 def overhead(version: Literal["5", "3.1.1"]) -> tuple[int, int | None]:
@@ -141,7 +141,7 @@ def _decoded(packed: bytes) -> PublishProperties:
     try:
         return properties.decode(packed)
     except WireError as error:
-        raise TheirError("bad-envelope", error.row, error.at, error.why) from error
+        raise InvalidInputError("bad-envelope", error.row, error.at, error.why) from error
 
 
 def _sorted_out(given: PublishProperties) -> tuple[dict[str, Any], Mapping[str, str]]:
@@ -156,7 +156,7 @@ def _sorted_out(given: PublishProperties) -> tuple[dict[str, Any], Mapping[str, 
         try:
             fields[known.field] = known.read(text)
         except ValueError:
-            raise TheirError("bad-envelope", name, -1, f"{text[:80]!r} is not a valid {name}") from None
+            raise InvalidInputError("bad-envelope", name, -1, f"{text[:80]!r} is not a valid {name}") from None
     if given.content_type is not None:
         others[CONTENT_TYPE] = given.content_type
     return fields, others or NO_PROPERTIES

@@ -9,7 +9,7 @@ from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, is_image, read_image, write_
 from app.codecs.rendezvous.daemon import Frame, publish, publish_head
 from app.codecs.rendezvous.message import is_message
 from app.codecs.rendezvous.subjects import REPLY_PROPERTY, SUBJECT_PROPERTY
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.framing import FramingTraits
 from app.model.message import PhysicalMessage
 from app.wire import WireError
@@ -24,7 +24,7 @@ assert HEAD_BYTES > IMAGE_OVERHEAD + 2 * 255 + 64
 def read(frame: Frame, source: str, framing: FramingTraits, received_at: int) -> PhysicalMessage:
     """Return the physical message that a publication carries.
 
-    Raises TheirError with the code `bad-mq-image`, or `no-envelope` where the framing needs a descriptor.
+    Raises InvalidInputError with the code `bad-mq-image`, or `no-envelope` where the framing needs a descriptor.
     """
     properties = {SUBJECT_PROPERTY: frame.subject}
     if frame.reply is not None:
@@ -33,16 +33,16 @@ def read(frame: Frame, source: str, framing: FramingTraits, received_at: int) ->
         try:
             message = read_image(frame.data, source, framing.name, received_at)
         except WireError as error:
-            raise TheirError("bad-mq-image", error.row, error.at, error.why) from error
+            raise InvalidInputError("bad-mq-image", error.row, error.at, error.why) from error
         return message._replace(properties={**message.properties, **properties})
     if framing.needs_descriptor:
         why = f"a publication on {frame.subject!r} that is no MQ image"
-        raise TheirError("no-envelope", "", -1, why)
+        raise InvalidInputError("no-envelope", "", -1, why)
     return PhysicalMessage(source, framing.name, body=frame.data, received_at=received_at, properties=properties)
 
 
 def write(message: PhysicalMessage, subject: str, reply: str) -> list[Buffer]:
-    """Return the pieces of a publication. Raises TheirError for a value that has no room."""
+    """Return the pieces of a publication. Raises InvalidInputError for a value that has no room."""
     head = publish_head(subject, reply)
     if is_message(message.body):
         return publish(head, message.body, is_message=True)
@@ -51,4 +51,4 @@ def write(message: PhysicalMessage, subject: str, reply: str) -> list[Buffer]:
     try:
         return publish(head, write_image(message), is_message=False)
     except WireError as error:
-        raise TheirError("bad-envelope", error.row, error.at, error.why) from error
+        raise InvalidInputError("bad-envelope", error.row, error.at, error.why) from error

@@ -19,7 +19,8 @@ from app.codecs.sapdb.constants import (
     Undef,
 )
 from app.codecs.sapdb.headers import LongDescriptor, ParameterInfo, VardataParameterInfo
-from app.codecs.sapdb.moments import (
+from app.codecs.sapdb.numbers import decode_number, encode_number
+from app.codecs.sapdb.temporal import (
     DateFormat,
     Time,
     date_text,
@@ -29,7 +30,6 @@ from app.codecs.sapdb.moments import (
     time_text,
     timestamp_text,
 )
-from app.codecs.sapdb.numbers import decode_number, encode_number
 from app.codecs.sapdb.texts import Code, decode_text, encode_text
 from app.wire import Context, WireError
 from app.wire.kinds import Buffer

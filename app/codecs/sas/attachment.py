@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-from app.codecs.sas import reading
+from app.codecs.sas import message_reader
+from app.codecs.sas.constants import APPLICATION_MSG_TYPES, MQ_MSG_TYPES, Correlid, Int, IntString, Long
 from app.codecs.sas.correlid import KEY_SIZE, join
 from app.codecs.sas.dialect import ALL, Dialect, furthest, survey
-from app.codecs.sas.reading import INT_LIMIT, Fault, control_in, outside
-from app.codecs.sas.words import APPLICATION_MSG_TYPES, MQ_MSG_TYPES, Correlid, Int, IntString, Long
+from app.codecs.sas.message_reader import INT_LIMIT, Fault, control_in, outside
 from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHeader
 from app.wire import Layout, Many, Num, row
 from app.wire.kinds import Buffer
@@ -54,13 +54,13 @@ def read_header(
     """
 
     def read(dialect: Dialect) -> AttachmentHeader | None:
-        return reading.attempt(AttachmentHeader, body, dialect.context(charset), _fault)
+        return message_reader.attempt(AttachmentHeader, body, dialect.context(charset), _fault)
 
     found = survey(read, known, encoding=encoding, oddity=_oddity)
     found = found or survey(read, ALL & ~known, encoding=encoding, oddity=_oddity)
     if found is None:
         raise furthest(
-            lambda dialect: reading.explain(AttachmentHeader, body, dialect.context(charset), _fault),
+            lambda dialect: message_reader.explain(AttachmentHeader, body, dialect.context(charset), _fault),
             ALL,
             encoding=encoding,
             known=known,

@@ -7,11 +7,11 @@ are then one stream. Indexes and integrity constraints are in `app.codecs.sas.in
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Protocol
 
-from app.codecs.sas import reading
+from app.codecs.sas import message_reader
+from app.codecs.sas.constants import Byte4, Char, Int, Long, LongString, LongStringOrOne, MessageKind, Short
 from app.codecs.sas.dialect import Dialect, frames, furthest, members, survey
 from app.codecs.sas.entries import MESSAGE_LIMIT, TYPE_SIZE, read_entries, write_entries
-from app.codecs.sas.reading import INT_LIMIT, Fault, control_in, outside
-from app.codecs.sas.words import Byte4, Char, Int, Long, LongString, LongStringOrOne, MessageKind, Short
+from app.codecs.sas.message_reader import INT_LIMIT, Fault, control_in, outside
 from app.wire import Context, Layout, Many, Rest, WireError, row
 from app.wire.kinds import Buffer, least_size
 
@@ -104,10 +104,10 @@ def read_definition(body: Buffer, mask: int, charset: str = "latin-1") -> tuple[
     """
 
     def attempt(dialect: Dialect) -> DataSetDefinition | None:
-        return reading.attempt(DataSetDefinition, body, dialect.context(charset), definition_fault)
+        return message_reader.attempt(DataSetDefinition, body, dialect.context(charset), definition_fault)
 
     def explain(dialect: Dialect) -> tuple[int, WireError]:
-        return reading.explain(DataSetDefinition, body, dialect.context(charset), definition_fault)
+        return message_reader.explain(DataSetDefinition, body, dialect.context(charset), definition_fault)
 
     possible = frames(mask)
     found = survey(attempt, possible, known=mask)

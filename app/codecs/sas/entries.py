@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from app.codecs.sas import reading
+from app.codecs.sas import message_reader
+from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.dialect import Dialect, frames, furthest, survey
-from app.codecs.sas.reading import Check, Fault
-from app.codecs.sas.words import MessageKind
+from app.codecs.sas.message_reader import Check, Fault
 from app.wire import Context, Layout, WireError
 from app.wire.kinds import Buffer
 
@@ -46,13 +46,13 @@ def read_entries(
 
     def attempt(dialect: Dialect) -> tuple[Any, ...] | None:
         context = dialect.context(charset)
-        message = reading.attempt(layout, joined, context, check_all)
+        message = message_reader.attempt(layout, joined, context, check_all)
         if message is not None:
             return tuple(getattr(message, row))
         return _separately(layout, row, bodies, context, check, count) if dialect.aligned else None
 
     def explain(dialect: Dialect) -> tuple[int, WireError]:
-        return reading.explain(layout, joined, dialect.context(charset), check_all)
+        return message_reader.explain(layout, joined, dialect.context(charset), check_all)
 
     possible = frames(mask)
     found = survey(attempt, possible, known=mask)
@@ -66,7 +66,7 @@ def _separately(
 ) -> tuple[Any, ...] | None:
     entries: list[Any] = []
     for body in bodies:
-        message = reading.attempt(layout, body, context, check)
+        message = message_reader.attempt(layout, body, context, check)
         if message is None:
             return None
         entries += getattr(message, row)

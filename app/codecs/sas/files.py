@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from app.codecs.sas.constants import Long
 from app.codecs.sas.dialect import Dialect, frames, members, with_nul, with_order
-from app.codecs.sas.words import Long
 from app.wire import Layout, WireError, row
 from app.wire.kinds import Buffer, Nul, Order, number_code
 

@@ -5,10 +5,10 @@ bytes.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
+from app.codecs.sas.constants import Int, Long, LongString, MessageKind
 from app.codecs.sas.dialect import Dialect
 from app.codecs.sas.entries import MESSAGE_LIMIT, TYPE_SIZE, read_entries, write_entries
-from app.codecs.sas.reading import INT_LIMIT, Fault, control_in, outside
-from app.codecs.sas.words import Int, Long, LongString, MessageKind
+from app.codecs.sas.message_reader import INT_LIMIT, Fault, control_in, outside
 from app.wire import Layout, Many, Rest, Texts, row
 from app.wire.kinds import Buffer
 

@@ -15,9 +15,11 @@ import numpy as np
 from app.codecs.rendezvous.constants import HEADER_SIZE, WireType
 from app.codecs.rendezvous.fields import message_end
 from app.codecs.sas.attachment import AttachmentHeader, attachment_fault
+from app.codecs.sas.constants import Int, MessageKind
 from app.codecs.sas.dataset import DataSetDefinition, Variable, definition_fault, variable_fault
 from app.codecs.sas.entries import MESSAGE_LIMIT
 from app.codecs.sas.files import FileDescription
+from app.codecs.sas.message_reader import Fault
 from app.codecs.sas.numbered import (
     Reader,
     Value,
@@ -28,8 +30,6 @@ from app.codecs.sas.numbered import (
     write_message,
 )
 from app.codecs.sas.numbered_arrays import find_fields, integers_at
-from app.codecs.sas.reading import Fault
-from app.codecs.sas.words import Int, MessageKind
 from app.wire import Num, WireError, row
 from app.wire.kinds import Buffer
 

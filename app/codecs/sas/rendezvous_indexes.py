@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.entries import MESSAGE_LIMIT
 from app.codecs.sas.numbered import Reader, Value, grouped, string_value, text_values, write_message
-from app.codecs.sas.words import MessageKind
 from app.wire import WireError
 from app.wire.kinds import Buffer
 

@@ -20,11 +20,11 @@ from app.codecs.rendezvous.constants import (
 )
 from app.codecs.rendezvous.fields import message_end
 from app.codecs.rendezvous.values import size_of
+from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.dataset import DOUBLE_SIZE, Variable
 from app.codecs.sas.entries import MESSAGE_LIMIT
 from app.codecs.sas.numbered import Reader
 from app.codecs.sas.numbered_arrays import Bytes, Integers, find_fields, integers_at
-from app.codecs.sas.words import MessageKind
 from app.wire import WireError
 from app.wire.kinds import Buffer
 

@@ -11,7 +11,7 @@ from app.codecs.sapdb.values import in_out_len
 from app.dataset import columns
 from app.dataset.sapdb.texts import wide_lengths
 from app.dataset.sapdb.types import MODE, TEXTS, Needs, Wanted, sapdb_type
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 
 _LONGEST_FIELD = 32_767
 """Bytes of a value that shortinfo can tell, with the undef byte."""
@@ -48,7 +48,7 @@ def parameters(
 ) -> tuple[ParameterInfo, ...]:
     """Return what describes the columns of a table, whose values lie side by side in its rows.
 
-    Raises TheirError for a column that no type takes, or whose values are too long.
+    Raises InvalidInputError for a column that no type takes, or whose values are too long.
     """
     made: list[ParameterInfo] = []
     at = 1
@@ -57,7 +57,7 @@ def parameters(
         size = in_out_len(wanted.data_type, wanted.length, unicode_packet=unicode_packet)
         if size > _LONGEST_FIELD:
             why = f"values of {wanted.length:,} characters take {size:,} bytes, and a field has {_LONGEST_FIELD:,}"
-            raise TheirError("too-long", field.name, -1, f"{why}: send them as files")
+            raise InvalidInputError("too-long", field.name, -1, f"{why}: send them as files")
         mode = _mode(field)
         made.append(ParameterInfo(mode, io_type, wanted.data_type, wanted.frac, wanted.length, size, at))
         at += size

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from app.codecs.sapdb.constants import ASCII_TEXTS, LONGS, MOMENTS, NUMBERS, DataType, Undef
 from app.codecs.sapdb.headers import LongDescriptor, ParameterInfo
-from app.codecs.sapdb.moments import Time
 from app.codecs.sapdb.rows import row_size
+from app.codecs.sapdb.temporal import Time
 from app.codecs.sapdb.values import FIRST_UNDEF, WIDE, Described, Manner, decode_value, fill, fraction, text_codec
 from app.dataset import columns
 from app.dataset.errors import BadValueError
-from app.dataset.sapdb import moments, numbers, texts
-from app.model.errors import TheirError
+from app.dataset.sapdb import numbers, temporal, texts
+from app.model.errors import InvalidInputError
 from app.wire import WireError
 from app.wire.kinds import Buffer
 
@@ -33,7 +33,7 @@ LongName = Callable[[int, int, LongDescriptor], str | None]
 """What a cell says of a LONG value, by its row, its column (both from 0) and its descriptor."""
 
 LongNamed = Callable[[str], LongDescriptor]
-"""The descriptor of a LONG value by what a cell says of it. Raises TheirError."""
+"""The descriptor of a LONG value by what a cell says of it. Raises InvalidInputError."""
 
 
 def named_by_descriptor(_row: int, _column: int, descriptor: LongDescriptor) -> str:
@@ -139,7 +139,7 @@ def read_column(column: Column, manner: Manner, long_name: LongName) -> pa.Array
         if pa.types.is_time(column.wanted):
             raise LongTimes(column.number) from None
         raise WireError(*column.place(error.row), error.why) from None
-    except moments.Mixed:
+    except temporal.Mixed:
         return _one_by_one(column)
 
 
@@ -152,13 +152,13 @@ def _together(column: Column, manner: Manner) -> pa.Array:
         return numbers.decimals(cells, absent, column.wanted.precision, column.wanted.scale)
     if data_type == DataType.BOOLEAN:
         if cells.shape[1] != 1:
-            raise moments.Mixed
+            raise temporal.Mixed
         return _booleans(cells[:, 0] != 0, absent)
     codec = _codec(column, manner)
     if codec is None:
         return texts.binaries(cells, absent, trimmed=data_type == DataType.VARCHAR_BYTE)
     if data_type in MOMENTS:
-        return moments.moments(_ascii(cells, absent, codec), absent, data_type, column.wanted)
+        return temporal.moments(_ascii(cells, absent, codec), absent, data_type, column.wanted)
     return texts.strings(cells, absent, codec)
 
 
@@ -169,7 +169,7 @@ def _codec(column: Column, manner: Manner) -> str | None:
     if column.info.data_type in ASCII_TEXTS or column.info.data_type in MOMENTS:
         wide = bool((column.wide & ~column.absent).any())
         if wide and not (column.wide | column.absent).all():
-            raise moments.Mixed
+            raise temporal.Mixed
     return text_codec(column.info.data_type, manner.code, wide=wide)
 
 
@@ -178,10 +178,10 @@ def _ascii(cells: Bytes, absent: Flags, codec: str) -> Bytes:
     if codec == "latin-1":
         return cells
     if cells.shape[1] % 2:
-        raise moments.Mixed
+        raise temporal.Mixed
     high, low = (cells[:, 0::2], cells[:, 1::2]) if codec == "utf-16-be" else (cells[:, 1::2], cells[:, 0::2])
     if (high[~absent] != 0).any():
-        raise moments.Mixed
+        raise temporal.Mixed
     return np.ascontiguousarray(low)
 
 
@@ -227,8 +227,8 @@ def encode(
 ) -> Bytes:
     """Return the rows of a batch as an array of rows by bytes, whose bytes are those of a data part.
 
-    `first` is the number of the batch's first row, for errors. Raises TheirError, naming column and row, for a value
-    that its column's type does not have.
+    `first` is the number of the batch's first row, for errors. Raises InvalidInputError, naming column and row, for a
+    value that its column's type does not have.
     """
     rows = np.zeros((batch.num_rows, row_size(parameters)), np.uint8)
     for field, values, info in zip(batch.schema, batch.columns, parameters, strict=True):
@@ -279,7 +279,7 @@ def encode_column(
         flags = pc.fill_null(values, False).cast(pa.uint8()).to_numpy(zero_copy_only=False)
         return flags.reshape(-1, 1), undef
     if data_type in MOMENTS:
-        characters = moments.encode(values, data_type, manner.date_format)
+        characters = temporal.encode(values, data_type, manner.date_format)
         return (_widened(characters, codec or "") if codec != "latin-1" else characters), undef
     if codec is None:
         return texts.encode_binaries(values, width, trimmed=data_type == DataType.VARCHAR_BYTE), undef
@@ -294,8 +294,8 @@ def _widened(characters: Bytes, codec: str) -> Bytes:
 
 @contextmanager
 def located(column: str, first: int) -> Iterator[None]:
-    """Turn a bad value into TheirError with its column and its row (from 1)."""
+    """Turn a bad value into InvalidInputError with its column and its row (from 1)."""
     try:
         yield
     except BadValueError as error:
-        raise TheirError("value", column, -1, f"row {first + error.row + 1}: {error.why}") from None
+        raise InvalidInputError("value", column, -1, f"row {first + error.row + 1}: {error.why}") from None

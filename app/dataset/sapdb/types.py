@@ -15,7 +15,7 @@ from app.codecs.sapdb.numbers import MOST_DIGITS
 from app.codecs.sapdb.texts import decode_text
 from app.codecs.sapdb.values import Described, Manner, fraction
 from app.dataset import columns
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 
 TYPE, LENGTH, FRAC, MODE = "sapdb.type", "sapdb.length", "sapdb.frac", "sapdb.mode"
 """Metadata of a field."""
@@ -36,12 +36,12 @@ _PLAIN: Final[Mapping[int, pa.DataType]] = {
 
 
 def arrow_type(info: Described) -> pa.DataType:
-    """Return the type of a column. Raises TheirError for a number that cannot be."""
+    """Return the type of a column. Raises InvalidInputError for a number that cannot be."""
     if info.data_type in NUMBERS:
         frac = fraction(info)
         if not 1 <= info.length <= MOST_DIGITS or not 0 <= (frac or 0) <= info.length:
             why = f"there is no number of {info.length} digits with {frac} behind the point"
-            raise TheirError("bad-column", "shortinfo", -1, why)
+            raise InvalidInputError("bad-column", "shortinfo", -1, why)
         return pa.float64() if frac is None else pa.decimal128(info.length, frac)
     if info.data_type in TEXTS or info.data_type in LONGS:
         return pa.string()
@@ -49,7 +49,7 @@ def arrow_type(info: Described) -> pa.DataType:
 
 
 def field(name: str, info: Described) -> pa.Field:
-    """Return the Arrow field of a column. Raises TheirError."""
+    """Return the Arrow field of a column. Raises InvalidInputError."""
     kind = info.data_type.name.lower() if isinstance(info.data_type, DataType) else str(info.data_type)
     said = {TYPE: kind, LENGTH: str(info.length), FRAC: str(info.frac), MODE: str(info.mode)}
     return pa.field(name, arrow_type(info), metadata=said)
@@ -144,13 +144,13 @@ _INFERRED: Final[Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.Data
 def sapdb_type(of: pa.Field, needs: Needs = _ANY) -> Wanted:
     """Return the type that takes the values of a field: the one it was read from, else by its Arrow type.
 
-    Raises TheirError for types that SAP DB lacks.
+    Raises InvalidInputError for types that SAP DB lacks.
     """
     if (said := _said(of, needs)) is not None:
         return said
     inferred = next((infer(of.type, needs) for includes, infer in _INFERRED if includes(of.type)), None)
     if inferred is None:
-        raise TheirError("column-type", of.name, -1, f"type {of.type} has no counterpart in SAP DB")
+        raise InvalidInputError("column-type", of.name, -1, f"type {of.type} has no counterpart in SAP DB")
     return inferred
 
 
@@ -161,7 +161,7 @@ def _said(of: pa.Field, needs: Needs) -> Wanted | None:
         data_type = DataType[said[TYPE.encode()].decode().upper()]
         length, frac = int(said[LENGTH.encode()]), int(said[FRAC.encode()])
         suits = arrow_type(ParameterInfo(0, 0, data_type, frac, length, 1, 1)) == of.type
-    except (KeyError, ValueError, UnicodeDecodeError, TheirError):
+    except (KeyError, ValueError, UnicodeDecodeError, InvalidInputError):
         return None
     if not suits:
         return None

@@ -95,7 +95,7 @@ def _padded(contents: Sequence[bytes | None], info: Described, width: int, manne
 def encode(batch: pa.RecordBatch, parameters: Sequence[Described], manner: Manner, first: int = 0) -> list[bytes]:
     """Return the rows of a batch, each as a vardata part has it.
 
-    `first` is the number of the batch's first row, for errors. Raises TheirError, naming column and row.
+    `first` is the number of the batch's first row, for errors. Raises InvalidInputError, naming column and row.
     """
     found: list[list[bytes | Undef | None]] = []
     for field, values, info in zip(batch.schema, batch.columns, parameters, strict=True):

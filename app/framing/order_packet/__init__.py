@@ -25,7 +25,7 @@ from app.framing.protocol import (
     StoreTable,
 )
 from app.model.attachment import AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.event import Event, GroupPart, Pieces
 from app.model.framing import Captures, FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
@@ -64,7 +64,7 @@ class OrderPacket:
         found = pieces.read(message)
         parts = (found,) if isinstance(found, GroupPart) else found.parts
         if not parts:
-            raise TheirError("no-attachment", "", -1, "the packet brings nothing of an attachment")
+            raise InvalidInputError("no-attachment", "", -1, "the packet brings nothing of an attachment")
         return parts[0].correl_id
 
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:

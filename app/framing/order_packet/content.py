@@ -27,7 +27,7 @@ from app.framing.order_packet.pieces import (
     rows_of,
 )
 from app.framing.protocol import DataSetFacts, FileContent, Received, Span, StoreTable
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.records import AttachmentRecord
 from app.wire.kinds import Buffer
 
@@ -39,7 +39,7 @@ BATCH_BYTES: Final = 2 << 20
 
 
 def file(record: AttachmentRecord, received: Received) -> FileContent:
-    """Return where the bytes of a LONG value lie. Raises TheirError and WireError as they are gone over."""
+    """Return where the bytes of a LONG value lie. Raises InvalidInputError and WireError as they are gone over."""
 
     def spans() -> Iterator[Span]:
         offset = 0
@@ -54,7 +54,9 @@ def file(record: AttachmentRecord, received: Received) -> FileContent:
                 None,
             )
             if piece is None:
-                raise TheirError("bad-group", "intern_pos", -1, f"no piece of the LONG value begins at byte {offset}")
+                raise InvalidInputError(
+                    "bad-group", "intern_pos", -1, f"no piece of the LONG value begins at byte {offset}"
+                )
             yield number, piece.start, body[piece.start : piece.start + piece.size], True
             offset += piece.size
 
@@ -86,11 +88,11 @@ class _Some(NamedTuple):
 
 
 def data_set(record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
-    """Store the table of a complete data set. Raises TheirError and WireError."""
+    """Store the table of a complete data set. Raises InvalidInputError and WireError."""
     described, is_input = _described(record, received)
     chosen = inputs(described.parameters) if is_input else columns(described.parameters)  # type: ignore[arg-type]
     if not chosen:
-        raise TheirError("no-columns", "shortinfo", -1, "none of the columns is one of the rows' direction")
+        raise InvalidInputError("no-columns", "shortinfo", -1, "none of the columns is one of the rows' direction")
     names = _names(described, chosen)
     called = {"sas.library": record.qualifier_1, "sas.member": record.qualifier_2}
     table = _Table(tuple(chosen), types.schema(names, chosen, called))
@@ -110,11 +112,11 @@ def _described(record: AttachmentRecord, received: Received) -> tuple[Descriptio
     segments = _segments(record, received, first)
     described = next((content for content in segments if is_description(content, rows_of(content))), None)
     if described is None:
-        raise TheirError("no-description", "shortinfo", -1, "the first packet does not describe the columns")
+        raise InvalidInputError("no-description", "shortinfo", -1, "the first packet does not describe the columns")
     for content in _segments(record, received, second):
         if (found := rows_of(content)) is not None:
             return description_of(described), found.is_input
-    raise TheirError("no-rows", "data", -1, "the second packet has no rows")
+    raise InvalidInputError("no-rows", "data", -1, "the second packet has no rows")
 
 
 def _names(described: Description, chosen: Sequence[Described]) -> list[str]:
@@ -153,7 +155,9 @@ def _in_order(record: AttachmentRecord, received: Received) -> Iterator[_Some]:
             if found is not None and found.first == expected:
                 break
         else:
-            raise TheirError("bad-group", "resultcount", -1, f"no packet brings the rows from row {expected + 1} on")
+            raise InvalidInputError(
+                "bad-group", "resultcount", -1, f"no packet brings the rows from row {expected + 1} on"
+            )
         kind = PartKind.VARDATA if PartKind.VARDATA in content.parts else PartKind.DATA
         buffer = content.parts[kind].part.buffer
         if not found.length:
@@ -170,7 +174,7 @@ def _decoded(held: Sequence[_Some], table: _Table) -> pa.RecordBatch:
         )
         if batch.num_rows != some.length:
             why = f"{batch.num_rows} rows, where the part says {some.length}"
-            raise TheirError("bad-rows", "vardata", -1, why)
+            raise InvalidInputError("bad-rows", "vardata", -1, why)
         return batch
     parameters: Sequence[ParameterInfo] = table.parameters  # type: ignore[assignment]
     if not table.has_longs:

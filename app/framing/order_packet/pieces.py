@@ -27,7 +27,7 @@ from app.codecs.sapdb.texts import code_of
 from app.codecs.sapdb.values import LONG_SIZE, Described, Manner
 from app.dataset.sapdb.types import LONG_BYTES
 from app.model.attachment import AttachmentDefinition, AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.event import GroupPart, Pieces
 from app.model.message import PhysicalMessage
 from app.wire import WireError
@@ -124,34 +124,34 @@ class LongPiece(NamedTuple):
 def read(message: PhysicalMessage) -> GroupPart | Pieces:
     """Return what a message that is a packet brings.
 
-    Raises TheirError where it is none, and where it brings nothing but what belongs in quarantine.
+    Raises InvalidInputError where it is none, and where it brings nothing but what belongs in quarantine.
     """
     found: list[GroupPart] = []
-    refused: list[TheirError] = []
+    refused: list[InvalidInputError] = []
     for content in contents(message):
         try:
             _check_return(content)
             found += _parts(content)
-        except TheirError as error:
+        except InvalidInputError as error:
             refused.append(error)
         except WireError as error:
-            refused.append(TheirError("bad-part", error.row, error.at, error.why))
+            refused.append(InvalidInputError("bad-part", error.row, error.at, error.why))
     if not refused:
         return found[0] if len(found) == 1 else Pieces(tuple(found))
     # A message has one entry in quarantine.
     first, *others = refused
     why = first.code, first.row, first.at, "; ".join([first.why, *map(str, others)])
     if not found:
-        raise TheirError(*why)
+        raise InvalidInputError(*why)
     return Pieces(tuple(found), why)
 
 
 def contents(message: PhysicalMessage) -> list[Content]:
-    """Return the segments of a packet. Raises TheirError."""
+    """Return the segments of a packet. Raises InvalidInputError."""
     try:
         packet = decode_packet(message.body)
     except WireError as error:
-        raise TheirError("bad-packet", error.row, error.at, error.why) from error
+        raise InvalidInputError("bad-packet", error.row, error.at, error.why) from error
     manner = Manner(code_of(packet.header.mess_code, packet.order), packet.context)
     return [
         Content(number, segment.header, parts, manner, _statement(parts, message))
@@ -183,7 +183,7 @@ def _statement(parts: Mapping[int, Place], message: PhysicalMessage) -> bytes:
 
 
 def _check_return(content: Content) -> None:
-    """Raise TheirError for a reply that says that its command failed."""
+    """Raise InvalidInputError for a reply that says that its command failed."""
     header = content.header
     if not isinstance(header, ReturnSegment) or header.returncode in {0, _NO_ROW}:
         return
@@ -191,7 +191,7 @@ def _check_return(content: Content) -> None:
     why = f"error {header.returncode} at position {header.errorpos}, SQLSTATE {state}"
     if PartKind.ERRORTEXT in content.parts:
         why += f": {content.held(PartKind.ERRORTEXT)}"
-    raise TheirError("error-reply", f"segment[{content.number}].returncode", -1, why)
+    raise InvalidInputError("error-reply", f"segment[{content.number}].returncode", -1, why)
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def _parts(content: Content) -> Iterator[GroupPart]:
 def _definition(content: Content) -> AttachmentDefinition:
     if not content.statement:
         why = "there is neither a parsid nor a CorrelId, so nothing says which statement the rows or columns are of"
-        raise TheirError("no-statement", f"segment[{content.number}]", -1, why)
+        raise InvalidInputError("no-statement", f"segment[{content.number}]", -1, why)
     owner, table = _table(content)
     if not table:
         parsid, others = content.statement[:PARSID_SIZE], content.statement[PARSID_SIZE:]
@@ -256,7 +256,8 @@ def description_of(content: Content) -> Description:
 
 
 def rows_of(content: Content) -> Rows | None:
-    """Return which rows a segment has; None for one without rows. Raises TheirError where nothing tells their place."""
+    """Return which rows a segment has; None for one without rows. Raises InvalidInputError where nothing tells their
+    place."""
     kind = content.first_of(_HOLDING_ROWS)
     if kind is None:
         return None
@@ -270,7 +271,7 @@ def rows_of(content: Content) -> Rows | None:
     first = _first_row(attributes, count, total, is_input=is_input)
     if first is None or not 0 <= first <= _MOST_PLACE - count:
         why = f"neither FIRST nor the row count ({total}) says which {count} rows these are"
-        raise TheirError("no-place", content.row(kind), -1, why)
+        raise InvalidInputError("no-place", content.row(kind), -1, why)
     return Rows(first, count, is_last, is_input)
 
 
@@ -303,7 +304,7 @@ def long_key(descriptor: LongDescriptor) -> bytes:
 
 
 def long_pieces(content: Content) -> Iterator[LongPiece]:
-    """Find the pieces of LONG values that a segment brings. Raises WireError and TheirError."""
+    """Find the pieces of LONG values that a segment brings. Raises WireError and InvalidInputError."""
     if PartKind.LONGDATA not in content.parts or not _brings_data(content.header):
         return
     values: Sequence[LongValue] = content.held(PartKind.LONGDATA)
@@ -334,13 +335,13 @@ def _long_piece(value: LongValue, start: int, told: tuple[int, str], row: str) -
     descriptor, size = value.descriptor, len(value.data)
     key = long_key(descriptor)
     if not key:
-        raise TheirError("no-identifier", row, -1, "the descriptor of the LONG value has no identifier")
+        raise InvalidInputError("no-identifier", row, -1, "the descriptor of the LONG value has no identifier")
     offset = descriptor.intern_pos - 1
     if not descriptor.intern_pos and descriptor.valmode == ValMode.ALLDATA:
         offset = 0
     if not 0 <= offset <= _MOST_PLACE - size:
         why = f"position {descriptor.intern_pos} does not say where the {size} bytes belong in the LONG value"
-        raise TheirError("no-place", row, -1, why)
+        raise InvalidInputError("no-place", row, -1, why)
     data_type, name = told
     is_text = data_type in LONGS and data_type not in LONG_BYTES
     kind = AttachmentKind.TEXT_FILE if is_text else AttachmentKind.BINARY_FILE

@@ -43,14 +43,14 @@ from app.codecs.sapdb.parts import LongValue, encode_part
 from app.codecs.sapdb.rows import row_size
 from app.codecs.sapdb.texts import code_of
 from app.codecs.sapdb.values import LONG_SIZE, Manner
-from app.dataset import side
+from app.dataset import side_columns
 from app.dataset.sapdb import describing
 from app.dataset.sapdb import rows as data_rows
 from app.framing.order_packet.pieces import KEY_SIZE, LONG_ID_SIZE, REFERENCE
 from app.framing.outgoing import fixed_records, message_identifier
 from app.framing.protocol import Contents
 from app.model.attachment import AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.wire import Context
@@ -69,7 +69,7 @@ _MASS_COMMAND: Final = 70
 
 
 def messages(delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
-    """Make all packets of a delivery. Raises TheirError and WireError for what packets have no place for."""
+    """Make all packets of a delivery. Raises InvalidInputError and WireError for what packets have no place for."""
     numbers = count()
     files = {each.qualifier_2: each for each in delivery.attachments if each.kind is not AttachmentKind.DATA_SET}
     for attachment in delivery.attachments:
@@ -127,7 +127,7 @@ def _table(
     files: Mapping[str, OutgoingAttachment],
 ) -> Iterator[bytes]:
     with contents.table(attachment) as table:
-        schema = side.without_sides(table.schema_arrow)
+        schema = side_columns.without_sides(table.schema_arrow)
         needed = describing.needs(_batches(table, schema))
         names = list(describing.row_names(schema))
         packets = _Packets(options, [*names, attachment.qualifier_1, attachment.qualifier_2])
@@ -183,7 +183,7 @@ def _inserts(
     at_once = min(room // max(size, 1), _MOST_ARGUMENTS)
     if at_once < 1:
         why = f"a row takes {size:,} bytes, and a packet has room for {max(room, 0):,}"
-        raise TheirError("too-long", "data", -1, f"{why}: allow longer bodies, or send fewer columns")
+        raise InvalidInputError("too-long", "data", -1, f"{why}: allow longer bodies, or send fewer columns")
     before = 0
     for buffer in fixed_records((cells.reshape(-1).data for cells in rows), at_once * size):
         yield _insert(packets, statement, bytes(buffer), before, len(buffer) // size, total)
@@ -216,7 +216,7 @@ def _long_named(files: Mapping[str, OutgoingAttachment]) -> Callable[[str], Long
         except ValueError:
             told = b""
         if len(told) != LONG_ID_SIZE:
-            raise TheirError("value", "LONG", -1, f"{name[:80]!r} names no file of the same message")
+            raise InvalidInputError("value", "LONG", -1, f"{name[:80]!r} names no file of the same message")
         return _descriptor(told, valmode=ValMode.NODATA)
 
     return named
@@ -228,7 +228,7 @@ def _long_named(files: Mapping[str, OutgoingAttachment]) -> Callable[[str], Long
 def _file(attachment: OutgoingAttachment, options: FramingOptions, contents: Contents) -> Iterator[bytes]:
     if attachment.size > _LONGEST_LONG:
         why = f"{attachment.size:,} bytes, and a LONG value has at most {_LONGEST_LONG:,}"
-        raise TheirError("too-large", "intern_pos", -1, why)
+        raise InvalidInputError("too-large", "intern_pos", -1, why)
     name = attachment.qualifier_2
     packets = _Packets(options, [name])
     is_text = attachment.kind is AttachmentKind.TEXT_FILE
@@ -237,7 +237,9 @@ def _file(attachment: OutgoingAttachment, options: FramingOptions, contents: Con
     named = [packets.part(PartKind.SHORTINFO, [info]), packets.part(PartKind.COLUMNNAMES, [name])]
     room = packets.room(*(len(part.buffer) for part in named)) // ALIGNMENT * ALIGNMENT - LONG_SIZE
     if room < 1:
-        raise TheirError("too-long", "columnnames", -1, f"the name {name!r} leaves no room in a packet for the file")
+        raise InvalidInputError(
+            "too-long", "columnnames", -1, f"the name {name!r} leaves no room in a packet for the file"
+        )
     offset = 0
     for piece in fixed_records(contents.pieces(attachment), room):
         yield _putval(packets, attachment, bytes(piece), offset, named)

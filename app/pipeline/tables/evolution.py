@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from app.dataset import side
+from app.dataset import side_columns
 from app.tables.remarks import FORMER_FORMATS, FORMER_LABELS, VARIABLE, WARNING
 
 FIXED = pa.schema(
@@ -49,7 +49,7 @@ _FORMER = {"sas.label": FORMER_LABELS, "sas.format": FORMER_FORMATS}
 _NEWEST = ("sas.label", "sas.format", "sas.informat", "sas.kind")
 _OF_TABLE = ("sas.library", "sas.member", "sas.label")
 _FIXED_NAMES = frozenset(FIXED.names)
-_SIDES = {side.MISSING_OF.decode(): "missing", side.BYTES_OF.decode(): "bytes"}
+_SIDES = {side_columns.MISSING_OF.decode(): "missing", side_columns.BYTES_OF.decode(): "bytes"}
 _WORDS = {
     pa.float64(): "number",
     pa.string(): "text",

@@ -23,7 +23,7 @@ class CatalogBinding(Protocol):
         """Bind the catalog to a journal.
 
         From then on, each write of this process raises CatalogTaken if a later epoch has bound the catalog since.
-        Raises OurError for an older epoch of the same journal.
+        Raises GatewayError for an older epoch of the same journal.
         """
 
 
@@ -60,4 +60,4 @@ class CatalogDatabase(Protocol):
         """Write its content at one moment into a new file. May be called beside a running gateway."""
 
     def load(self, source: Path) -> None:
-        """Fill an empty database from the file of a snapshot. Raises OurError if it is not empty."""
+        """Fill an empty database from the file of a snapshot. Raises GatewayError if it is not empty."""

@@ -28,9 +28,9 @@ from app.assembly.interpretation import (
 )
 from app.assembly.machine import Assembly, Limits
 from app.codecs.sas import dialect
-from app.framing.reading import read_event
+from app.framing.events import read_event
 from app.model.attachment import AttachmentState
-from app.model.errors import DamagedError, TheirError
+from app.model.errors import DamagedError, InvalidInputError
 from app.model.event import Announced, Event, GroupPart, PartArrived, Pieces
 from app.model.message import PhysicalMessage, Position
 from app.model.records import (
@@ -278,13 +278,13 @@ class Assembler:
         """Return what a message means, mostly one event; what belongs in quarantine is put there."""
         try:
             event = self._read(message)
-        except TheirError as error:
+        except InvalidInputError as error:
             self._quarantine(at, message, error)
             return ()
         if not isinstance(event, Pieces):
             return (event,)
         if event.refused is not None:
-            self._quarantine(at, message, TheirError(*event.refused))
+            self._quarantine(at, message, InvalidInputError(*event.refused))
         return event.parts
 
     def _read_incrementally(self, part: PartArrived | GroupPart, at: int, message: PhysicalMessage) -> None:
@@ -385,7 +385,7 @@ class Assembler:
         if is_to_finish:
             self._unsaved.healed.append(attachment)
 
-    def _quarantine(self, position: int, message: PhysicalMessage, error: TheirError) -> None:
+    def _quarantine(self, position: int, message: PhysicalMessage, error: InvalidInputError) -> None:
         self._context.metrics.quarantined.labels(message.source, error.code).inc()
         record, copy = quarantine_entry(position, message, error)
         self._unsaved.quarantine.append(record)

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from threading import Lock
 from typing import Any, TypeVar
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.observe import logger
 from app.service.conversion.worker import Done, Failed, Job, Piece, work
 from app.settings import Limits
@@ -185,9 +185,9 @@ class Slot:
         return result
 
     def check(self) -> None:
-        """Raise OurError when the conversion must end. It is for conversions in the thread itself."""
+        """Raise GatewayError when the conversion must end. It is for conversions in the thread itself."""
         if self._ended:
-            raise OurError("the conversion was ended")
+            raise GatewayError("the conversion was ended")
 
     def kill(self) -> None:
         """End the conversion at once. Any thread may call it."""
@@ -280,4 +280,4 @@ class _Worker:
             return _too_long(job.seconds)
         if code in _SAYS_MEMORY:
             return self._too_large()
-        return OurError(f"the process of a conversion ended with exit code {code}")
+        return GatewayError(f"the process of a conversion ended with exit code {code}")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 
 M_ARENA_MAX = -8
 NICENESS = 5
@@ -128,7 +128,7 @@ def _send(connection: Connection, outcome: Done | Failed) -> None:
         connection.send(outcome)
     except (TypeError, AttributeError, ValueError) as error:  # pickle has no better errors
         why = f"the result of a conversion cannot be pickled: {error}: {outcome!r:.500}"
-        connection.send(Failed.of(OurError(why)))
+        connection.send(Failed.of(GatewayError(why)))
 
 
 def _is_for_memory(error: BaseException | None) -> bool:

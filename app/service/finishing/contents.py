@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from app.assembly.arrangement import arrangement_of
 from app.assembly.parts import Parts
-from app.model.errors import DamagedError, TheirError
+from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import DAMAGED_PART, PARTS_GONE, AttachmentRecord, Finished, RefusedContent
 from app.ports import JournalReader
@@ -21,7 +21,7 @@ class Spoilt(Exception):
     `first` is the journal position of the first damaged part, or else of the first part; None when there are no parts.
     """
 
-    def __init__(self, error: TheirError, first: Position | None) -> None:
+    def __init__(self, error: InvalidInputError, first: Position | None) -> None:
         super().__init__(str(error))
         self.error, self.first = error, first
 
@@ -45,23 +45,25 @@ def read_content(
     """Return the content of an attachment that has all `parts_expected` parts; `finished_at` is not set.
 
     `first` is the message of the first part (`first_place`), where it has been read already. Raises Spoilt for faults
-    of the sender, and OurError for faults here.
+    of the sender, and GatewayError for faults here.
     """
     keys, positions = _in_order(record, parts)
     if not positions:
         why = "an attachment has at least one sequenced message"
-        raise Spoilt(TheirError("no-parts", "number of messages", -1, why), None)
+        raise Spoilt(InvalidInputError("no-parts", "number of messages", -1, why), None)
     try:
         described = stores.described(first or stores.journal.read(positions[0]))
         return content_of(record, described, keys, positions, stores)
-    except TheirError as error:
+    except InvalidInputError as error:
         raise Spoilt(error, positions[0]) from error
     except WireError as error:
-        raise Spoilt(TheirError("bad-content", error.row, error.at, error.why), positions[0]) from error
+        raise Spoilt(InvalidInputError("bad-content", error.row, error.at, error.why), positions[0]) from error
     except DamagedError as error:
-        raise Spoilt(TheirError(DAMAGED_PART, "body", -1, str(error)), _damaged(error) or positions[0]) from error
+        raise Spoilt(
+            InvalidInputError(DAMAGED_PART, "body", -1, str(error)), _damaged(error) or positions[0]
+        ) from error
     except KeyError as gone:
-        raise Spoilt(TheirError(PARTS_GONE, "", -1, "its parts are no longer in the journal"), None) from gone
+        raise Spoilt(InvalidInputError(PARTS_GONE, "", -1, "its parts are no longer in the journal"), None) from gone
 
 
 def _damaged(error: DamagedError) -> Position | None:

@@ -14,7 +14,7 @@ from app.dataset.parquet import write_parquet
 from app.framing.protocol import Body, FileContent, Framing
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import JournalReader
@@ -31,8 +31,8 @@ def content_of(
 ) -> Finished:
     """Return the content of a complete attachment. `first` is its first message.
 
-    `keys` are the keys of its parts in assembly, in the order of their `positions`. Raises TheirError and WireError for
-    content that breaks the specification.
+    `keys` are the keys of its parts in assembly, in the order of their `positions`. Raises InvalidInputError and
+    WireError for content that breaks the specification.
     """
     read_by = framing(first.framing)
     received = ReceivedParts(record, first, positions, stores)
@@ -40,7 +40,7 @@ def content_of(
         return _data_set_content(record, received, read_by, stores)
     sizes = (extent.length for extent in stores.journal.extents(positions))
     if (why := arrangement_of(record).misfit(keys, sizes)) is not None:
-        raise TheirError("bad-group", "offset", -1, why)
+        raise InvalidInputError("bad-group", "offset", -1, why)
     return _file_content(record, received, read_by.file(record, received), stores)
 
 

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
-from app.model.errors import DamagedError, OurError
+from app.model.errors import DamagedError, GatewayError
 from app.model.records import AttachmentRecord
 from app.model.segment_names import segment_name
 from app.ports import Catalog, ContentStore, Segment
@@ -55,7 +55,7 @@ class Report:
 
 
 def back_up(estate: Estate, place: ContentStore, progress: Progress, keep: int | None = None) -> Report:
-    """Make a backup. With `keep`, only the newest `keep` backups stay. Raises OurError when none could be made."""
+    """Make a backup. With `keep`, only the newest `keep` backups stay. Raises GatewayError when none could be made."""
     return _Backup(estate, place, progress).make(keep)
 
 
@@ -119,7 +119,7 @@ class _Backup:
         journal = self._estate.catalog.journal_identity() if self._estate.catalog else None
         epoch = None if journal is None else manifests.restored_epoch(self._place, journal.id)
         if journal is not None and epoch is not None and journal.epoch < epoch:
-            raise OurError(
+            raise GatewayError(
                 f"a backup of this journal was restored elsewhere with epoch {epoch}, and this gateway has epoch "
                 f"{journal.epoch}: stop it, or back it up to a place of its own"
             )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from app import plugins
 from app.model.attachment import AttachmentState, DeliveryState
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import CONTENT_LOST, AttachmentRecord, Damage, DeliveryRecord
 from app.ports import Catalog, JournalReader
@@ -62,7 +62,7 @@ def _segments(estate: Estate, progress: Progress) -> Iterator[Finding]:
             damage = [_place(each) for each in estate.journal.verify(segment.number)]
         except KeyError:  # retired meanwhile
             damage = []
-        except OurError as error:
+        except GatewayError as error:
             damage = [str(error)]
         progress.advance(segment.size)
         if damage:
@@ -139,7 +139,7 @@ def _is_held(estate: Estate, place: Position) -> bool:
         list(estate.journal.extents([place]))
     except KeyError:
         return False
-    except OurError:
+    except GatewayError:
         return True
     return True
 
@@ -283,7 +283,7 @@ def _upload(estate: Estate, delivery: DeliveryRecord, progress: Progress) -> str
             found = measure(estate.store.read(attachment.object_name), progress.advance)
         except (KeyError, ValueError):
             return f"{attachment.object_name or 'an object'} is gone"
-        except OurError as error:
+        except GatewayError as error:
             return str(error)
         if found.sha256 != attachment.sha256:
             return f"SHA-256 of {attachment.object_name} is {found.sha256}, was {attachment.sha256}"
@@ -300,7 +300,7 @@ def _quarantine(estate: Estate, catalog: Catalog, progress: Progress) -> Iterato
             size = measure(estate.store.read(name), progress.advance).size
         except KeyError:
             why = f"{name} is gone"
-        except OurError as error:
+        except GatewayError as error:
             why = str(error)
         else:
             why = "" if size == entry.size else f"{size:,} bytes are there, {entry.size:,} were written"
@@ -318,7 +318,7 @@ def _records(estate: Estate, catalog: Catalog, progress: Progress) -> Iterator[F
             records.check(estate.store, file)
         except KeyError:  # merged meanwhile
             continue
-        except OurError as error:
+        except GatewayError as error:
             yield Finding("records-damaged", file.name, file.name, str(error))
     recorded = {row.id for row in _recorded(estate)}
     first = min((segment.number for segment in estate.journal.segments()), default=None)
@@ -338,7 +338,7 @@ def _tables(estate: Estate, progress: Progress) -> Iterator[Finding]:
     try:
         store = estate.tables()
         names = sorted(store.names())
-    except (plugins.PluginError, OurError) as error:
+    except (plugins.PluginError, GatewayError) as error:
         raise CannotCheck(f"the tables were not checked: {error}") from error
     for name in names:
         try:

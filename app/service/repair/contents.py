@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.records import AttachmentRecord
 from app.ports import ContentStore, JournalReader, JournalReferences
 from app.service.content.access import Content, JournalContent, StoredContent
@@ -50,7 +50,7 @@ def unsound(
         found = measure(content.read(0, content.size), advance)
     except KeyError as gone:
         return Unsound(f"{what}-missing", f"{_gone(gone)} is gone")
-    except OurError as error:
+    except GatewayError as error:
         return Unsound(f"{what}-damaged", str(error))
     if found.sha256 != record.sha256:
         return Unsound(f"{what}-damaged", f"SHA-256 is {found.sha256}, was {record.sha256}")

@@ -7,7 +7,7 @@ from time import monotonic, time_ns
 from typing import Protocol
 
 from app import plugins
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.observe import Metrics
 from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalReader, TableStore
 from app.service.context import ServiceContext
@@ -66,7 +66,7 @@ class Estate:
 def opened(settings: Settings, *, write: bool) -> Iterator[Estate]:
     """Open all stores: to be read beside a running gateway, or (`write`) alone, with the locks that a gateway takes.
 
-    Raises OurError when another process has the locks, or when a store is missing or cannot be opened.
+    Raises GatewayError when another process has the locks, or when a store is missing or cannot be opened.
     """
     clock = _Clock()
     database = plugins.catalog().database(settings.catalog_url)
@@ -108,13 +108,13 @@ def _catalog(settings: Settings, database: CatalogDatabase, *, write: bool) -> t
         if problems:
             return None, "; ".join(problems)
         catalog = plugins.catalog()(settings.catalog_url)
-    except OurError as error:
+    except GatewayError as error:
         return None, str(error)
     if write:
         try:
             catalog.lock()
         except BaseException:
-            with suppress(OurError):
+            with suppress(GatewayError):
                 catalog.close()
             raise
     return catalog, None

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from re import compile as pattern
 from typing import Any, NamedTuple
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.records import JournalIdentity
 from app.ports import ContentStore
 
@@ -74,18 +74,20 @@ def write(place: ContentStore, header: Header, files: Iterable[File]) -> None:
 def read(place: ContentStore, backup: str) -> tuple[Header, list[File]]:
     """Return the header and the files of a backup.
 
-    Raises KeyError when there is none, and OurError when its manifest is damaged.
+    Raises KeyError when there is none, and GatewayError when its manifest is damaged.
     """
     lines = _lines(place, backup)
     try:
         said = next(lines)
         if said.pop("format") != FORMAT:
-            raise OurError(f"the backup {backup} is of another format; use the version of this program that wrote it")
+            raise GatewayError(
+                f"the backup {backup} is of another format; use the version of this program that wrote it"
+            )
         journal = said.pop("journal")
         header = Header(**said, journal=None if journal is None else JournalIdentity(*journal))
         return header, [File(**line) for line in lines]
     except (StopIteration, TypeError, ValueError, zlib.error) as error:
-        raise OurError(f"the manifest of backup {backup} is damaged: {error}") from error
+        raise GatewayError(f"the manifest of backup {backup} is damaged: {error}") from error
 
 
 def mark_restored(place: ContentStore, journal: JournalIdentity) -> None:
@@ -123,4 +125,4 @@ def _lines(place: ContentStore, backup: str) -> Iterator[dict[str, Any]]:
         *whole, rest = (rest + inflate.decompress(bytes(piece))).split(b"\n")
         yield from map(json.loads, whole)
     if rest or not inflate.eof:
-        raise OurError(f"the manifest of backup {backup} is damaged: it ends too early")
+        raise GatewayError(f"the manifest of backup {backup} is damaged: it ends too early")

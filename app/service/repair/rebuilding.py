@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from app import plugins
 from app.model.attachment import AttachmentState
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import (
     CONTENT_LOST,
@@ -79,7 +79,7 @@ class _Old(NamedTuple):
 
 
 def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
-    """Make a new catalog and replace the old one; `estate.catalog` is closed. Raises OurError."""
+    """Make a new catalog and replace the old one; `estate.catalog` is closed. Raises GatewayError."""
     journal = estate.writer
     assert journal is not None
     rebuilt, old = Rebuilt(), _recorded(estate, journal)
@@ -183,7 +183,7 @@ def _is_stored(row: AttachmentRecord, context: ServiceContext) -> bool:
         return False
 
 
-def _damaged(error: OurError) -> None:
+def _damaged(error: GatewayError) -> None:
     log.error("records_damaged", reason=str(error))
 
 
@@ -214,7 +214,7 @@ def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> No
     for record in [*attachments_in(context.catalog, AttachmentState.COMPLETE)]:
         try:
             finisher.finish(record.id)
-        except OurError as error:
+        except GatewayError as error:
             log.warning("attachment_not_finished", attachment=record.id, reason=str(error))
         else:
             rebuilt.finished += 1

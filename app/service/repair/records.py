@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from re import compile as pattern
 from typing import Any, NamedTuple
 
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.ports import ContentStore, ObjectWriter
 from app.service.repair.rows import Row, from_json, kind_of, to_json
 from app.service.repair.rows import line as to_line
@@ -70,7 +70,7 @@ def files(store: ContentStore) -> list[RecordFile]:
 
 
 def header(store: ContentStore, file: RecordFile) -> Header:
-    """Return the header of an object. Raises KeyError when it is gone, and OurError when it is damaged."""
+    """Return the header of an object. Raises KeyError when it is gone, and GatewayError when it is damaged."""
     return _header(next(_lines(store, file), {}), file)
 
 
@@ -79,10 +79,10 @@ def write(store: ContentStore, file: RecordFile, said: Header, rows: Iterable[Ro
     _write(store, file, said, map(_line, rows))
 
 
-def rows(store: ContentStore, on_damage: Callable[[OurError], None] | None = None) -> Iterator[Row | Dropped]:
+def rows(store: ContentStore, on_damage: Callable[[GatewayError], None] | None = None) -> Iterator[Row | Dropped]:
     """Yield the newest record of each row. Objects that are merged meanwhile are found again.
 
-    A damaged object is skipped and given to `on_damage`; without that, it raises OurError.
+    A damaged object is skipped and given to `on_damage`; without that, it raises GatewayError.
     """
     seen: set[tuple[str, str]] = set()
     for line in _newest(store, seen, on_damage):
@@ -106,7 +106,7 @@ def merge(store: ContentStore) -> int:
 
 
 def check(store: ContentStore, file: RecordFile) -> None:
-    """Read an object to its end. Raises KeyError when it is gone, and OurError when it is damaged."""
+    """Read an object to its end. Raises KeyError when it is gone, and GatewayError when it is damaged."""
     said = _lines(store, file)
     _header(next(said, {}), file)
     for line in said:
@@ -115,7 +115,7 @@ def check(store: ContentStore, file: RecordFile) -> None:
 
 
 def _newest(
-    store: ContentStore, seen: set[tuple[str, str]], on_damage: Callable[[OurError], None] | None
+    store: ContentStore, seen: set[tuple[str, str]], on_damage: Callable[[GatewayError], None] | None
 ) -> Iterator[dict[str, Any]]:
     done: set[RecordFile] = set()
     for _ in range(_ATTEMPTS):
@@ -123,7 +123,7 @@ def _newest(
             for file in reversed([file for file in files(store) if file not in done]):
                 try:
                     check(store, file)
-                except OurError as damage:
+                except GatewayError as damage:
                     if on_damage is None:
                         raise
                     on_damage(damage)
@@ -133,7 +133,7 @@ def _newest(
         except KeyError:  # merged meanwhile
             continue
         return
-    raise OurError("the catalog's records are rewritten faster than they can be read; try again")
+    raise GatewayError("the catalog's records are rewritten faster than they can be read; try again")
 
 
 def _once(store: ContentStore, found: Iterable[RecordFile], seen: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
@@ -161,7 +161,7 @@ def _row(line: dict[str, Any]) -> Row | Dropped:
     try:
         return Dropped(line["of"], line["id"]) if line["kind"] == DROPPED else from_json(line["kind"], line["row"])
     except (KeyError, TypeError, ValueError) as error:
-        raise OurError(f"the catalog's records hold a row that cannot be read: {error}") from error
+        raise GatewayError(f"the catalog's records hold a row that cannot be read: {error}") from error
 
 
 def _write(store: ContentStore, file: RecordFile, said: Header, lines: Iterable[dict[str, Any]]) -> None:
@@ -191,7 +191,7 @@ class _Packer:
 
 def _header(line: dict[str, Any], file: RecordFile) -> Header:
     if line.get("format") != FORMAT or not isinstance(line.get("event"), int):
-        raise OurError(f"{file.name} is of format {line.get('format')}, expected {FORMAT}")
+        raise GatewayError(f"{file.name} is of format {line.get('format')}, expected {FORMAT}")
     return Header(line["event"], line.get("journal"))
 
 
@@ -204,9 +204,9 @@ def _lines(store: ContentStore, file: RecordFile) -> Iterator[dict[str, Any]]:
             for line in whole:
                 yield json.loads(line)
     except (zlib.error, ValueError) as error:
-        raise OurError(f"{file.name} is damaged: {error}") from error
+        raise GatewayError(f"{file.name} is damaged: {error}") from error
     if rest or not inflate.eof:
-        raise OurError(f"{file.name} is damaged: it ends too early")
+        raise GatewayError(f"{file.name} is damaged: it ends too early")
 
 
 def next_number(found: list[RecordFile]) -> int:
@@ -217,6 +217,6 @@ def next_number(found: list[RecordFile]) -> int:
 def last_header(store: ContentStore) -> Header | None:
     """Return the header of the newest object that can be read; None when there is none."""
     for file in reversed(files(store)):
-        with suppress(KeyError, OurError):
+        with suppress(KeyError, GatewayError):
             return header(store, file)
     return None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from app.model.attachment import AttachmentState
-from app.model.errors import DamagedError, TheirError
+from app.model.errors import DamagedError, InvalidInputError
 from app.model.records import CONTENT_LOST, AttachmentRecord, Checkpoint, Finished, RefusedContent
 from app.ports import ContentStore
 from app.service.content.access import object_name
@@ -96,7 +96,7 @@ def _written(store: ContentStore, name: str, write: Callable[[memoryview], None]
 
 def _lose(record: AttachmentRecord, why: str, context: ServiceContext) -> None:
     reason = str(
-        TheirError(CONTENT_LOST, "", -1, f"its content is gone or damaged, and cannot be assembled again: {why}")
+        InvalidInputError(CONTENT_LOST, "", -1, f"its content is gone or damaged, and cannot be assembled again: {why}")
     )
     event = refusal_event(RefusedContent(record.id, CONTENT_LOST, reason), context.clock.now())
     state = AttachmentState.QUARANTINED

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from app import plugins
 from app.model.attachment import AttachmentState
-from app.model.errors import DamagedError, OurError
+from app.model.errors import DamagedError, GatewayError
 from app.model.records import JournalIdentity
 from app.model.segment_names import SEALED
 from app.ports import ContentStore
@@ -41,13 +41,13 @@ class Restored(NamedTuple):
 def restore(settings: Settings, place: ContentStore, backup: str | None, progress: Progress) -> Restored:
     """Restore a backup, or the newest one.
 
-    Raises OurError when there is none, when the place is not empty, or when bytes differ from those that were backed
-    up.
+    Raises GatewayError when there is none, when the place is not empty, or when bytes differ from those that were
+    backed up.
     """
     known = manifests.backups(place)
     chosen = backup or (known[-1] if known else None)
     if chosen is None or chosen not in known:
-        raise OurError(f"unknown backup {backup!r}" if backup else "there is no backup in this place")
+        raise GatewayError(f"unknown backup {backup!r}" if backup else "there is no backup in this place")
     header, files = manifests.read(place, chosen)
     targets = _Targets(settings)
     targets.require_empty()
@@ -91,12 +91,12 @@ class _Targets:
     def require_empty(self) -> None:
         folder = self._settings.journal_folder
         if folder.is_dir() and any(path.suffix == SEALED for path in folder.iterdir()):
-            raise OurError(f"there is a journal in {folder}: restore into an empty place")
+            raise GatewayError(f"there is a journal in {folder}: restore into an empty place")
         if not self._database.is_empty():
-            raise OurError(f"the catalog {self._database.place} is not empty: restore into an empty place")
+            raise GatewayError(f"the catalog {self._database.place} is not empty: restore into an empty place")
         for what, store in (("content store", self.content()), ("tables", self.tables())):
             if next(iter(store.names()), None) is not None:
-                raise OurError(f"the {what} is not empty: restore into an empty place")
+                raise GatewayError(f"the {what} is not empty: restore into an empty place")
 
     def begin_journal(self, header: Header) -> JournalIdentity | None:
         """Set the identity of the restored journal, before anything is written to it."""
@@ -139,7 +139,7 @@ def _copy(place: ContentStore, file: File, write: Callable[[memoryview], object]
     try:
         pieces: Iterable[memoryview] = place.read(file.name)
     except KeyError:
-        raise OurError(f"the backup lacks {file.path} ({file.name}): choose another one") from None
+        raise GatewayError(f"the backup lacks {file.path} ({file.name}): choose another one") from None
     digest = sha256()
     for piece in pieces:
         digest.update(piece)

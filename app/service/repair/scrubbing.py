@@ -13,7 +13,7 @@ from threading import Event
 from typing import Any
 
 from app.model.attachment import AttachmentState
-from app.model.errors import DamagedError, OurError
+from app.model.errors import DamagedError, GatewayError
 from app.model.records import AttachmentRecord
 from app.observe import Recurring, logger
 from app.ports import AttachmentFilter, BadCursor, Segment
@@ -160,7 +160,7 @@ class Scrubber:
         self._context.metrics.damage.labels("scrub").inc()
         try:
             outcomes = restore_content([record.id], self._context, give_up=False)
-        except OurError as failure:
+        except GatewayError as failure:
             log.warning("content_not_restored", attachment=record.id, reason=str(failure))
             return
         for outcome in outcomes:

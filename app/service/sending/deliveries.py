@@ -13,8 +13,8 @@ from app.service.events import delivery_event
 from app.service.sending.drafts import MessageDraft, find_destination, new_delivery
 from app.service.sending.dry_run import DryRun, count_messages
 from app.service.sending.errors import KeyReused, MessageFault
-from app.service.sending.framer import Cutter
-from app.service.sending.outbox import Outbox, cut_of
+from app.service.sending.framer import Framer
+from app.service.sending.outbox import Outbox, framing_options
 from app.service.sending.parts import StoredPart
 from app.service.sending.preparation import Preparation, prepare
 from app.service.sending.upload_conversion import (
@@ -60,7 +60,7 @@ class Deliveries:
         self._context, self._check_room = context, check_room
         self._catalog, self._store, self._clock = context.catalog, context.store, context.clock
         self.outboxes: Mapping[str, Outbox] = {
-            name: Outbox(name, sender, lambda how, delivery: Cutter(how, context.store).cut(delivery), context)
+            name: Outbox(name, sender, lambda how, delivery: Framer(how, context.store).frame(delivery), context)
             for name, sender in senders.items()
         }
 
@@ -98,7 +98,7 @@ class Deliveries:
             prepared = self._prepare(submission, run)
             delivery = self._new_delivery(submission, prepared)
             destination = self.destinations[delivery.destination]
-            how = cut_of(destination, destination.body_limit)
+            how = framing_options(destination, destination.body_limit)
             total, counts = finished(run(count_messages, how, self._store, delivery))
         finally:
             self.discard(submission.delivery_id)

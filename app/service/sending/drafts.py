@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from secrets import token_bytes
 from typing import TypeVar
 
+from app.codecs.ibm_mq.constants import MQFMT_STRING
 from app.codecs.ibm_mq.encodings import charset
-from app.codecs.ibm_mq.words import MQFMT_STRING
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
 from app.model.records import DeliveryRecord, OutgoingAttachment

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from app.framing.protocol import Framing
 from app.framing.registry import framing
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions
 from app.ports import ContentStore
-from app.service.sending.framer import Cutter
+from app.service.sending.framer import Framer
 from app.service.sending.upload_conversion import ConvertedFile
 
 _CORREL_ID = 16
@@ -38,7 +38,7 @@ def count_messages(
     It is a generator function, so that a conversion process can run it.
     """
     cut_by = framing(how.framing)
-    counts = Counter(_attachment_of(message, cut_by) for message in Cutter(how, store).cut(delivery))
+    counts = Counter(_attachment_of(message, cut_by) for message in Framer(how, store).frame(delivery))
     yield b""
     return counts.total(), {each.correl_id: counts[each.correl_id] for each in delivery.attachments}
 
@@ -47,5 +47,5 @@ def _attachment_of(message: PhysicalMessage, cut_by: Framing) -> bytes:
     """Return the correlid of the attachment that a message is a part of; empty if it is a part of none."""
     try:
         return cut_by.attachment_key(message)[:_CORREL_ID]
-    except TheirError:
+    except InvalidInputError:
         return b""

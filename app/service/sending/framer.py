@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.ports import ContentStore
@@ -17,13 +17,13 @@ from app.service.sending.errors import CannotSend
 from app.wire import WireError
 
 
-class Cutter:
+class Framer:
     """Cuts deliveries with the same framing options."""
 
     def __init__(self, how: FramingOptions, store: ContentStore) -> None:
         self._how, self._store = how, store
 
-    def cut(self, delivery: DeliveryRecord) -> Iterator[PhysicalMessage]:
+    def frame(self, delivery: DeliveryRecord) -> Iterator[PhysicalMessage]:
         """Yield all physical messages of a delivery. Raises CannotSend."""
         how = framing(self._how.framing)
         for attachment in delivery.attachments:
@@ -33,7 +33,7 @@ class Cutter:
             raise CannotSend(f"the framing {how.traits.name} carries no application message")
         try:
             yield from how.write(delivery, self._how, StoredContents(self._store))
-        except (TheirError, WireError, UnicodeEncodeError, pa.ArrowException) as error:
+        except (InvalidInputError, WireError, UnicodeEncodeError, pa.ArrowException) as error:
             raise CannotSend(str(error)) from error
         except KeyError as gone:
             raise CannotSend(f"its content {gone} is gone") from gone

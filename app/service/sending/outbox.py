@@ -40,11 +40,11 @@ ESCAPED = str.maketrans(dict.fromkeys("&<>'\"\t\n\r", "&#00;"))
 """The characters that XML escapes, with escapes of the same length."""
 
 
-Cutting = Callable[[FramingOptions, DeliveryRecord], Iterator[PhysicalMessage]]
+Frame = Callable[[FramingOptions, DeliveryRecord], Iterator[PhysicalMessage]]
 """A function from framing options and a delivery to all its physical messages. Raises CannotSend."""
 
 
-def cut_of(destination: Destination, body_limit: int) -> FramingOptions:
+def framing_options(destination: Destination, body_limit: int) -> FramingOptions:
     """Return the options with which a destination's deliveries are cut, with bodies of at most `body_limit` bytes."""
     return FramingOptions(
         body_limit,
@@ -60,7 +60,7 @@ def cut_of(destination: Destination, body_limit: int) -> FramingOptions:
 class Outbox:
     """Sends the deliveries of one destination."""
 
-    def __init__(self, name: str, sender: Sender, cut: Cutting, context: ServiceContext) -> None:
+    def __init__(self, name: str, sender: Sender, cut: Frame, context: ServiceContext) -> None:
         self.name, self.sender = name, sender
         self._cut, self._context = cut, context
         self._settings = context.settings.destinations[name]
@@ -173,7 +173,7 @@ class Outbox:
             limit = min(settings.body_limit, room)
             if limit < 1:
                 raise CannotSend("the names of its attachments are too long for the broker's messages")
-            cut = cut_of(settings, limit)
+            cut = framing_options(settings, limit)
             delivery = replace(delivery, cut=cut)
             self._context.catalog.update_delivery(delivery)
             return delivery, cut

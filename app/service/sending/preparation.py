@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from app.dataset.checks import Fault
 from app.model.attachment import AttachmentKind
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.service.sending.drafts import AttachmentDraft, MessageDraft
 from app.service.sending.errors import MessageFault, UnsuitableDataSets
 from app.service.sending.parts import StoredPart
@@ -17,7 +17,7 @@ _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}$")
 
 Convert = Callable[[StoredPart, ConversionRequest, str], ConvertedFile]
 """A function that reads a part as the request says, stores the data set under an object name, and returns it. Raises
-TheirError."""
+InvalidInputError."""
 
 
 class Preparation(NamedTuple):
@@ -57,7 +57,7 @@ def prepare(message: MessageDraft, parts: Mapping[str, StoredPart], folder: str,
         where = ("attachments", number)
         try:
             converted = convert(part, _request(attachment, part), object_name)
-        except TheirError as error:
+        except InvalidInputError as error:
             faults.append(MessageFault((*where, "part"), Fault(None, error.code, str(error))))
             continue
         definition = converted.definition

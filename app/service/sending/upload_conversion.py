@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from app.codecs.ibm_mq import encodings
 from app.dataset.parquet import write_row_groups
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.ports import ContentStore
 from app.service.content.access import opened
 from app.service.finishing.measured import Measured
@@ -20,8 +20,8 @@ from app.settings import Destination
 from app.tables.out.pieces import Pieces
 from app.tables.read import formats
 from app.tables.read.defining import Definition, define
-from app.tables.read.reading import Options
-from app.tables.read.wishes import Target, Wishes
+from app.tables.read.overrides import DataSetOverrides, Target
+from app.tables.read.request import Options
 
 MOST_FAULTS = 2000
 """The most errors, and the most warnings, that are reported for a file."""
@@ -50,7 +50,7 @@ class ConversionRequest:
 
     format: str | None = None
     options: Options = field(default_factory=Options)
-    wishes: Wishes = field(default_factory=Wishes)
+    wishes: DataSetOverrides = field(default_factory=DataSetOverrides)
 
 
 class ConvertedFile(NamedTuple):
@@ -63,12 +63,12 @@ class ConvertedFile(NamedTuple):
 
 
 def target_of(destination: Destination, most_bytes: int) -> Target:
-    """Return the limits of a destination, with at most `most_bytes` bytes. Raises TheirError for an unknown character
-    set."""
+    """Return the limits of a destination, with at most `most_bytes` bytes. Raises InvalidInputError for an unknown
+    character set."""
     charset = encodings.charset(destination.ccsid, destination.encoding)
     if charset is None:
         why = f"data sets cannot be written in the destination's character set, CCSID {destination.ccsid}"
-        raise TheirError("charset", "", -1, why)
+        raise InvalidInputError("charset", "", -1, why)
     is_ibm = encodings.float_format(destination.encoding) == "s390"
     return Target(charset, "ibm" if is_ibm else "ieee", destination.data_set_version, most_bytes, destination.dialect)
 
@@ -78,8 +78,8 @@ def convert(
 ) -> Generator[memoryview, None, tuple[str, Definition]]:
     """Yield the Parquet file of the data set that a file is read as, or nothing if the definition has errors.
 
-    Returns the file's format and the definition without its rows. Raises TheirError for a file that cannot be read.
-    """
+    Returns the file's format and the definition without its rows. Raises InvalidInputError for a file that cannot be
+    read."""
     with opened(store, part.object_name) as file:
         found = request.format or formats.format_of(file, part.file_name or "", part.content_type)
         definition = define(formats.read(file, found, request.options), request.wishes, target)
@@ -111,8 +111,8 @@ def convert_and_store(
 ) -> ConvertedFile:
     """Read an uploaded file and store its data set under this name.
 
-    `run` calls `convert`. `check_room` raises if no more may be stored. Raises TheirError for a file that cannot be
-    read.
+    `run` calls `convert`. `check_room` raises if no more may be stored. Raises InvalidInputError for a file that
+    cannot be read.
     """
     pieces = run(convert, store, part, request, target)
     try:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.dataset import side
+from app.dataset import side_columns
 from app.tables.out import text
 from app.tables.out.options import Options
 
@@ -40,7 +40,7 @@ def cells(schema: pa.Schema, options: Options) -> list[Cell]:
     """Return the cells of a row. With `missing=tag`, side columns are not cells of their own."""
     tags: dict[str, int] = {}
     if options.missing == "tag":
-        tags = {of: at for at, field in enumerate(schema) if (of := side.missing_of(field)) is not None}
+        tags = {of: at for at, field in enumerate(schema) if (of := side_columns.missing_of(field)) is not None}
     folded = set(tags.values())
     return [
         Cell(field.name, field.type, at, tags.get(field.name)) for at, field in enumerate(schema) if at not in folded

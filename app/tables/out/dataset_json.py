@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from app.dataset import side
+from app.dataset import side_columns
 from app.tables.out.cells import cells
 from app.tables.out.options import Options
 from app.tables.out.pieces import COMPRESSION_LEVEL, PIECE_BYTES, Piece, split
@@ -76,7 +76,7 @@ def _columns(table: Outgoing) -> list[dict[str, Any]]:
             **_data_type(field.type),
         }
         if column["dataType"] == "string":
-            column["length"] = 2 if side.is_side(field) else max(1, int(said.get("length", "1")))
+            column["length"] = 2 if side_columns.is_side(field) else max(1, int(said.get("length", "1")))
         if said.get("format"):
             column["displayFormat"] = said["format"]
         if key:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.dataset import side
+from app.dataset import side_columns
 
 
 def unknown(schema: pa.Schema, names: Sequence[str]) -> list[str]:
@@ -29,4 +29,4 @@ def with_lengths(schema: pa.Schema, names: Sequence[str], batches: Iterable[pa.R
 
 def _lacks_length(field: pa.Field) -> bool:
     is_told = (field.metadata or {}).get(b"sas.type") == b"character" and b"sas.length" in field.metadata
-    return pa.types.is_string(field.type) and not is_told and not side.is_side(field)
+    return pa.types.is_string(field.type) and not is_told and not side_columns.is_side(field)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.dataset import missing, side
+from app.dataset import missing, side_columns
 from app.dataset.schema import LONGEST_CHARACTER
 from app.tables.out import delimited, text
 from app.tables.out.cells import Cell, cells
@@ -67,7 +67,7 @@ def program(table: Outgoing, shown: Sequence[Cell], widest: dict[int, int]) -> s
     variables = [_variable(table.schema.field(cell.at), widest.get(cell.at), is_ibm=is_ibm) for cell in shown]
     label = f"(label={_text(said['label'])})" if said.get("label") else ""
     longest = sum(2 * widest.get(cell.at, 16) + 3 for cell in shown)
-    tags = f"missing {' '.join(missing.LETTERS)};" if any(map(side.missing_of, table.schema)) else ""
+    tags = f"missing {' '.join(missing.LETTERS)};" if any(map(side_columns.missing_of, table.schema)) else ""
     head = [
         f"/* Reads {CSV_NAME}. Say where it is: */",
         f"%let csv = {CSV_NAME};",

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from app.dataset import columns, numeric, side
+from app.dataset import columns, numeric, side_columns
 from app.tables.out.options import OptionError, Options
 from app.tables.out.table import TableFormat
 
@@ -47,9 +47,9 @@ def select(schema: pa.Schema, options: Options, known: TableFormat) -> Selection
     Raises OptionError for an unknown column.
     """
     following: dict[str, list[pa.Field]] = {}
-    for field in filter(side.is_side, schema):
+    for field in filter(side_columns.is_side, schema):
         if known.takes_side(field, options):
-            following.setdefault(side.missing_of(field) or side.bytes_of(field) or "", []).append(field)
+            following.setdefault(side_columns.missing_of(field) or side_columns.bytes_of(field) or "", []).append(field)
     kept = tuple(
         _named(_typed(Column(field.name, field, _same), options, known), options)
         for variable in _variables(schema, options.columns)
@@ -59,7 +59,7 @@ def select(schema: pa.Schema, options: Options, known: TableFormat) -> Selection
 
 
 def _variables(schema: pa.Schema, wanted: Sequence[str] | None) -> list[pa.Field]:
-    variables = {field.name.casefold(): field for field in side.without_sides(schema)}
+    variables = {field.name.casefold(): field for field in side_columns.without_sides(schema)}
     if wanted is None:
         return list(variables.values())
     names = list(_split(wanted, variables))
@@ -97,9 +97,9 @@ def _named(column: Column, options: Options) -> Column:
         return column
     field = column.field
     said = dict(field.metadata or {})
-    for key in (side.MISSING_OF, side.BYTES_OF):
+    for key in (side_columns.MISSING_OF, side_columns.BYTES_OF):
         if key in said:
             said[key] = said[key].decode().lower().encode()
-    if not side.is_side(field):
+    if not side_columns.is_side(field):
         said.setdefault(b"sas.name", field.name.encode())
     return column._replace(field=field.with_name(field.name.lower()).with_metadata(said))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from app.dataset import side
+from app.dataset import side_columns
 from app.tables.out.options import Missing, OptionError, Options
 from app.tables.out.pieces import Piece
 
@@ -85,6 +85,6 @@ class TableFormat(NamedTuple):
 
     def takes_side(self, field: pa.Field, options: Options) -> bool:
         """Tell whether a side column is output, under settled options: as a column, or as tags for `write`."""
-        if side.missing_of(field) is not None:
+        if side_columns.missing_of(field) is not None:
             return options.missing != "null"
         return self.keeps_bytes

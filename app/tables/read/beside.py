@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from app.codecs.sas.indexes import Index
 from app.dataset import beside, checks
 from app.dataset.checks import Fault
-from app.tables.read.variables import Making
-from app.tables.read.wishes import Target
+from app.tables.read.overrides import Target
+from app.tables.read.variables import VariableBuilder
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Beside:
         }
 
 
-def define_beside(said: Mapping[str, str], making: Sequence[Making], target: Target) -> Beside:
+def define_beside(said: Mapping[str, str], making: Sequence[VariableBuilder], target: Target) -> Beside:
     """Return the items in the `sas.*` metadata of a file, for a destination and for variables with their new names."""
     found = Beside()
     prefixed = {f"sas.{key}": value for key, value in said.items()}
@@ -53,7 +53,7 @@ def define_beside(said: Mapping[str, str], making: Sequence[Making], target: Tar
     return found
 
 
-def _add_indexes(found: Beside, told: Sequence[Index], making: Sequence[Making], target: Target) -> None:
+def _add_indexes(found: Beside, told: Sequence[Index], making: Sequence[VariableBuilder], target: Target) -> None:
     names = {known.casefold(): each.name for each in making for known in (each.column, each.known_as)}
     sent: dict[str, Index] = {}
     for index in told:
@@ -90,13 +90,13 @@ def _add_constraints(found: Beside, constraints: bytes, said: Mapping[str, str],
     found.warnings.append(Fault(None, "constraints", why))
 
 
-def _sort_faults(said: Mapping[str, str], making: Sequence[Making]) -> Iterator[Fault]:
+def _sort_faults(said: Mapping[str, str], making: Sequence[VariableBuilder]) -> Iterator[Fault]:
     count = said.get("sort_variables", "0")
     if checks.is_short(count) and not 0 <= int(count) <= len(making):
         yield Fault(None, "attribute", f"sort_variables is {count}, but the data set has {len(making)} variables")
 
 
-def _sort_warnings(said: Mapping[str, str], making: Sequence[Making]) -> Iterator[Fault]:
+def _sort_warnings(said: Mapping[str, str], making: Sequence[VariableBuilder]) -> Iterator[Fault]:
     """Yield a warning if the places of a sort key are inconsistent; the key is sent as the file states it."""
     count = said.get("sort_variables", "")
     places = sorted(abs(each.sort_place) for each in making if each.sort_place)

@@ -3,7 +3,7 @@
 import codecs
 from typing import BinaryIO, NamedTuple
 
-from app.tables.read.reading import unreadable
+from app.tables.read.request import unreadable
 
 _PIECE = 1 << 20
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
@@ -20,7 +20,7 @@ def charset_of(file: BinaryIO, given: str | None) -> Charset:
     """Return the character set of a text file.
 
     It is the given one, or that of the byte order mark, or UTF-8 if the whole file is UTF-8, or else Windows Latin 1.
-    Raises TheirError if the given one is unknown.
+    Raises InvalidInputError if the given one is unknown.
     """
     if given is not None:
         return Charset(_known(given))

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from app.dataset import side
+from app.dataset import side_columns
 from app.tables.read import sharing
 from app.tables.read.inflation import ARROW_MAGIC, check_inflation
-from app.tables.read.reading import Options, Reading, check_columns, rows_a_batch, unreadable
+from app.tables.read.request import Options, Reading, check_columns, rows_a_batch, unreadable
 
 Batches = Callable[[], Iterator[pa.RecordBatch]]
 Open = Callable[[BinaryIO], tuple[pa.Schema, Batches]]
@@ -57,11 +57,11 @@ def _reading(file: BinaryIO, what: str, open_: Open) -> Reading:
 def _check_texts(schema: pa.Schema) -> None:
     """Raise UnicodeDecodeError for names that are not UTF-8, which no reader checks."""
     for field in schema:
-        side.missing_of(field), side.bytes_of(field), field.name, getattr(field.type, "tz", None)
+        side_columns.missing_of(field), side_columns.bytes_of(field), field.name, getattr(field.type, "tz", None)
 
 
 def _validate(batch: pa.RecordBatch) -> None:
-    """Raise TheirError for a damaged batch.
+    """Raise InvalidInputError for a damaged batch.
 
     Arrow trusts a file's offsets, texts and dictionary indexes; wrong ones point outside of its memory.
     """

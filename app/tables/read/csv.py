@@ -10,11 +10,11 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from app.dataset import side
-from app.model.errors import TheirError
+from app.dataset import side_columns
+from app.model.errors import InvalidInputError
 from app.tables.read import texts
 from app.tables.read.charsets import charset_of
-from app.tables.read.reading import MISSING_SUFFIX, Options, Reading, Remark, check_columns, unreadable
+from app.tables.read.request import MISSING_SUFFIX, Options, Reading, Remark, check_columns, unreadable
 
 BLOCK_BYTES = 1 << 20
 """The number of bytes read at once, and the maximum size of a row."""
@@ -28,7 +28,7 @@ _SAMPLE_ROWS = 200
 def read(file: BinaryIO, options: Options) -> Reading:
     """Read a CSV file: its first row names the columns, and all its cells determine a column's type.
 
-    Raises TheirError if rows differ in length, or if the file is not in its character set.
+    Raises InvalidInputError if rows differ in length, or if the file is not in its character set.
     """
     form = _form(file, options)
     columns = list(_columns(form.names, options))
@@ -78,7 +78,7 @@ def _form(file: BinaryIO, options: Options) -> _Form:
 def _has_another(rows: Iterator[list[str]]) -> bool:
     try:
         return next(rows, None) is not None
-    except TheirError:
+    except InvalidInputError:
         return True
 
 
@@ -121,7 +121,7 @@ def _sniff(sample: str) -> str:
     def rank(delimiter: str) -> tuple[int, int]:
         try:
             widths = Counter(len(row) for row in islice(_rows(sample, delimiter), _SAMPLE_ROWS) if row)
-        except TheirError:
+        except InvalidInputError:
             return 0, 0
         width, rows = widths.most_common(1)[0]
         return (rows, width) if width > 1 else (0, 0)
@@ -182,7 +182,7 @@ def _fields(names: Sequence[str], columns: Sequence[texts.Column]) -> Iterator[p
     for name, column in zip(names, columns, strict=True):
         yield pa.field(name, column.kind.data_type)
         if _has_side(column):
-            yield side.missing_field(name, taken)
+            yield side_columns.missing_field(name, taken)
 
 
 def _values(cells: Sequence[pa.StringArray], columns: Sequence[texts.Column]) -> Iterator[pa.Array]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from app.tables.read import lines, texts
 from app.tables.read.json_document import Document
-from app.tables.read.reading import Options, Reading, Remark, check_columns, unreadable
+from app.tables.read.request import Options, Reading, Remark, check_columns, unreadable
 
 Rows = list[list[Any]]
 

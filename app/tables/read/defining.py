@@ -11,13 +11,13 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from app.codecs.sas.indexes import Index
-from app.dataset import checks, columns, side
+from app.dataset import checks, columns, side_columns
 from app.dataset.checks import Fault
 from app.dataset.schema import MOST_VARIABLES
 from app.tables.read.beside import define_beside
-from app.tables.read.reading import MISSING_SUFFIX, Reading, Remark, unreadable
-from app.tables.read.variables import Making
-from app.tables.read.wishes import Defined, Target, VariableWish, Wishes, said_of
+from app.tables.read.overrides import DataSetOverrides, Defined, Target, VariableOverrides, said_of
+from app.tables.read.request import MISSING_SUFFIX, Reading, Remark, unreadable
+from app.tables.read.variables import VariableBuilder
 
 _NAMES = frozenset({"library", "member", "label"})
 _BESIDE = frozenset({"indexes", "constraints"})
@@ -42,16 +42,16 @@ class Definition(NamedTuple):
     batches: Callable[[], Iterator[pa.RecordBatch]]
 
 
-def define(reading: Reading, wishes: Wishes, target: Target) -> Definition:
+def define(reading: Reading, wishes: DataSetOverrides, target: Target) -> Definition:
     """Return the data set that a file's table becomes.
 
-    Reads the file once or more. Raises TheirError for an invalid file.
+    Reads the file once or more. Raises InvalidInputError for an invalid file.
     """
     said = said_of(reading.schema.metadata)
     sides = _sides(reading.schema, wishes)
     beside = {of: at for at, of in sides.items()}
     making = [
-        Making(at, found, wishes.variables.get(found.name.casefold(), VariableWish()), target, said)
+        VariableBuilder(at, found, wishes.variables.get(found.name.casefold(), VariableOverrides()), target, said)
         for at, found in enumerate(reading.schema)
         if at not in sides
     ]
@@ -97,19 +97,19 @@ def define(reading: Reading, wishes: Wishes, target: Target) -> Definition:
 
 
 def _check_size(size: int, target: Target) -> None:
-    """Raise TheirError if the observations are too large: a small file may describe a huge table."""
+    """Raise InvalidInputError if the observations are too large: a small file may describe a huge table."""
     if size > target.most_bytes:
         raise unreadable(f"its observations have more than {target.most_bytes:,} bytes, the limit for uploads")
 
 
-def _sides(schema: pa.Schema, wishes: Wishes) -> dict[int, int]:
+def _sides(schema: pa.Schema, wishes: DataSetOverrides) -> dict[int, int]:
     """Return the positions of side columns, and those of their columns, by metadata or else by name."""
     places: dict[str, int] = {}
     for at, found in enumerate(schema):
         places.setdefault(found.name.casefold(), at)
     sides = {}
     for at, found in enumerate(schema):
-        of = side.missing_of(found) or side.bytes_of(found)
+        of = side_columns.missing_of(found) or side_columns.bytes_of(found)
         if of is None and found.name.casefold() not in wishes.variables and columns.is_text(found.type):
             stem, mark, _ = found.name.casefold().rpartition(MISSING_SUFFIX)
             of = stem if mark and stem in places and not columns.is_text(schema.field(places[stem]).type) else None
@@ -118,7 +118,9 @@ def _sides(schema: pa.Schema, wishes: Wishes) -> dict[int, int]:
     return sides
 
 
-def _data_set_faults(label: str, making: Sequence[Making], wishes: Wishes, target: Target) -> Iterator[Fault]:
+def _data_set_faults(
+    label: str, making: Sequence[VariableBuilder], wishes: DataSetOverrides, target: Target
+) -> Iterator[Fault]:
     for code, why in (
         ("charset", checks.charset_fault(target.charset)),
         ("label", checks.label_fault(label, target.charset)),
@@ -143,7 +145,7 @@ def _attribute_faults(said: Mapping[str, str], target: Target) -> Iterator[Fault
             yield Fault(None, "attribute", f"{key} {said[key]!r} is not a two-byte number")
 
 
-def _told(remarks: Sequence[Remark], making: Sequence[Making], *, wrong: bool = False) -> Iterator[Fault]:
+def _told(remarks: Sequence[Remark], making: Sequence[VariableBuilder], *, wrong: bool = False) -> Iterator[Fault]:
     names = {each.column: each.name for each in making}
     for remark in remarks:
         if remark.wrong == wrong:
@@ -154,7 +156,7 @@ def _told(remarks: Sequence[Remark], making: Sequence[Making], *, wrong: bool = 
 # --- the table of the data set ------------------------------------------------------------------------------------
 
 
-def _schema(making: Sequence[Making], said: Mapping[str, str], target: Target) -> pa.Schema:
+def _schema(making: Sequence[VariableBuilder], said: Mapping[str, str], target: Target) -> pa.Schema:
     fields = []
     taken = {each.name.casefold() for each in making}
     for position, each in enumerate(making, 1):
@@ -168,7 +170,7 @@ def _schema(making: Sequence[Making], said: Mapping[str, str], target: Target) -
 
 
 def _converted(
-    reading: Reading, making: Sequence[Making], beside: Mapping[int, int], schema: pa.Schema
+    reading: Reading, making: Sequence[VariableBuilder], beside: Mapping[int, int], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     for batch in reading.batches():
         arrays = chain.from_iterable(each.arrays(batch, beside.get(each.at)) for each in making)

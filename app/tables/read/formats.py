@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import BinaryIO, NamedTuple
 
 from app.tables.read import columnar, csv, dataset_json, inflation, ndjson, transport
-from app.tables.read.reading import Options, Reading, unreadable
+from app.tables.read.request import Options, Reading, unreadable
 
 _LOOKED_AT = 1 << 20
 _DATASET_JSON = re.compile(rb'"datasetJSONVersion"\s*:')
@@ -96,7 +96,7 @@ def format_of(file: BinaryIO, file_name: str, media_type: str) -> str:
 
 
 def read(file: BinaryIO, name: str, options: Options) -> Reading:
-    """Read a seekable file of the format of this name. Raises TheirError if it is not such a file."""
+    """Read a seekable file of the format of this name. Raises InvalidInputError if it is not such a file."""
     if name not in FORMATS:
         raise unreadable(f"unknown format {name!r}; supported are {', '.join(FORMATS)}")
     return FORMATS[name].read(file, options)

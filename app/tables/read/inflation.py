@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-from app.tables.read.reading import unreadable
+from app.tables.read.request import unreadable
 
 MOST_INFLATED = 256 << 20
 """The maximum size in bytes of the decompressed buffers of one message, a batch or a dictionary."""
@@ -65,7 +65,8 @@ def _root(data: bytes) -> _Table:
 
 
 def check_inflation(file: BinaryIO, *, is_file: bool) -> None:
-    """Check every message's metadata, without its data. Raises TheirError for a message that needs too much memory."""
+    """Check every message's metadata, without its data. Raises InvalidInputError for a message that needs too much
+    memory."""
     try:
         for message in _of_file(file) if is_file else _of_stream(file):
             size = _inflated(file, message)

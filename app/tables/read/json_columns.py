@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from app.dataset.columns import MAX_EXACT
 from app.tables.read import texts
-from app.tables.read.reading import Remark, VariableType
+from app.tables.read.request import Remark, VariableType
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _BEYOND_INTEGERS = float(1 << 64)

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from app.tables.read.lines import BLOCK_BYTES, LONGEST_LINE
-from app.tables.read.reading import MOST_COLUMNS, unreadable
+from app.tables.read.request import MOST_COLUMNS, unreadable
 
 LONGEST_METADATA = 64 << 20
 """The maximum size in bytes of the document without its rows."""
@@ -26,7 +26,7 @@ class Document:
     """A document in a file; `metadata` is its content without rows."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Read the whole file once. Raises TheirError if it is not JSON."""
+        """Read the whole file once. Raises InvalidInputError if it is not JSON."""
         self._file = file
         self._tail = b""
         head, self._has_rows = _head(file)
@@ -151,7 +151,7 @@ def _parsed(text: bytes, count: int) -> Rows | None:
 
     A comma must precede the first row if other rows came before. `count` is their number.
 
-    Raises TheirError for a row with more values than the maximum number of columns.
+    Raises InvalidInputError for a row with more values than the maximum number of columns.
     """
     text = text.strip()
     if count and text:

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from app.tables.read.reading import unreadable
+from app.tables.read.request import unreadable
 
 BLOCK_BYTES = 2 << 20
 LONGEST_LINE = 64 << 20
@@ -23,7 +23,8 @@ def pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 def inflated(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the content of a zlib stream. Raises TheirError if it is invalid, cut off, or followed by other bytes."""
+    """Yield the content of a zlib stream. Raises InvalidInputError if it is invalid, cut off, or followed by other
+    bytes."""
     stream = zlib.decompressobj()
     try:
         for piece in pieces(file):
@@ -52,7 +53,8 @@ def blocks(stream: Iterator[bytes]) -> Iterator[list[bytes]]:
 
 
 def parsed(lines: list[bytes], kind: type, first: int) -> list[Row]:
-    """Return the values of lines, all of one type; `first` is the number of the first, from 1. Raises TheirError."""
+    """Return the values of lines, all of one type; `first` is the number of the first, from 1. Raises
+    InvalidInputError."""
     try:
         rows: list[Row] = orjson.loads(b"[" + b",".join(lines) + b"]")
     except orjson.JSONDecodeError:

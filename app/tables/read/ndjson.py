@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from app.tables.read import lines
 from app.tables.read.json_columns import Column
-from app.tables.read.reading import Options, Reading, check_columns, rows_a_batch
+from app.tables.read.request import Options, Reading, check_columns, rows_a_batch
 
 RARE = 8
 """A name is rare if fewer than one row in this number has it."""
@@ -25,8 +25,8 @@ Cells = tuple[str, Sequence[Any], Sequence[int]]
 def read(file: BinaryIO, options: Options) -> Reading:
     """Read a file of JSON objects, one per line.
 
-    A column has the type of all its values; it is text if they are of several types. Raises TheirError for lines that
-    are not objects.
+    A column has the type of all its values; it is text if they are of several types. Raises InvalidInputError for
+    lines that are not objects.
     """
     columns: dict[str, Column] = {}
     for first, rows in _rows(file):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from app.dataset.errors import BadValueError
 from app.dataset.schema import LONGEST_CHARACTER
-from app.tables.read.reading import unreadable
+from app.tables.read.request import unreadable
 
 BYTES_A_BATCH = 32 << 20
 """The maximum size in bytes of the expanded values of a batch."""
@@ -81,8 +81,8 @@ def rows_of(longest: int, rows: int) -> int:
 def longest_of_dictionaries(read: ReadDictionary, file: pq.ParquetFile) -> int:
     """Return the size in bytes of the longest row that the dictionaries of a Parquet file can make.
 
-    It includes values of fixed length. Raises TheirError for a value that is too long for any variable: all values of a
-    dictionary occur.
+    It includes values of fixed length. Raises InvalidInputError for a value that is too long for any variable: all
+    values of a dictionary occur.
     """
     leaves = [file.schema.column(number) for number in range(len(file.schema))]
     fixed: int = sum(leaf.length for leaf in leaves if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY")

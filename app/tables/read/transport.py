@@ -5,8 +5,8 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.dataset import side
-from app.tables.read.reading import Options, Reading, Remark
+from app.dataset import side_columns
+from app.tables.read.request import Options, Reading, Remark
 from app.tables.xpt.read import read as read_transport
 
 _GUESS = "cp1252"
@@ -27,14 +27,14 @@ def read(file: BinaryIO, options: Options) -> Reading:
 
 
 def _is_damaged(schema: pa.Schema) -> bool:
-    return any(side.bytes_of(field) is not None for field in schema)
+    return any(side_columns.bytes_of(field) is not None for field in schema)
 
 
 def _is_other_than_ascii(batch: pa.RecordBatch) -> bool:
     """Tell whether a text that decodes has characters beyond ASCII."""
-    damaged = {side.bytes_of(field): column for field, column in zip(batch.schema, batch.columns, strict=True)}
+    damaged = {side_columns.bytes_of(field): column for field, column in zip(batch.schema, batch.columns, strict=True)}
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        if pa.types.is_string(field.type) and not side.is_side(field):
+        if pa.types.is_string(field.type) and not side_columns.is_side(field):
             whole = column.filter(damaged[field.name].is_null()) if field.name in damaged else column
             if not pc.all(pc.string_is_ascii(whole), min_count=0).as_py():
                 return True

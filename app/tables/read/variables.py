@@ -6,7 +6,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.dataset import checks, columns, numeric, side, text
+from app.dataset import checks, columns, numeric, side_columns, text
 from app.dataset.checks import Fault
 from app.dataset.errors import BadValueError
 from app.dataset.formats import Format
@@ -16,7 +16,7 @@ from app.dataset.sapdb.types import sapdb_metadata
 from app.dataset.schema import LONGEST_CHARACTER
 from app.tables.read import sharing
 from app.tables.read.converting import conversion
-from app.tables.read.wishes import Defined, Origin, Target, VariableWish, said_of
+from app.tables.read.overrides import Defined, Origin, Target, VariableOverrides, said_of
 
 DOUBLE = 8
 SHORTEST_NUMERIC: Mapping[FloatFormat, int] = {"ieee": 3, "ibm": 2}
@@ -43,11 +43,11 @@ _MOMENT_WORDS: Mapping[pa.DataType, str] = {
 }
 
 
-class Making:
+class VariableBuilder:
     """The definition of a variable from a column. Pass it all batches of the column, then read the result."""
 
     def __init__(
-        self, at: int, field: pa.Field, wish: VariableWish, target: Target, data_set: Mapping[str, str]
+        self, at: int, field: pa.Field, wish: VariableOverrides, target: Target, data_set: Mapping[str, str]
     ) -> None:
         """Prepare for the column at position `at` of the file; `data_set` is the metadata of the whole data set."""
         self.at, self.column, self._type = at, str(field.name), field.type
@@ -243,7 +243,7 @@ class Making:
         return said if checks.is_short(said) and -128 <= int(said) < 128 else ""
 
     def side_field(self, taken: Container[str]) -> pa.Field:
-        return (side.missing_field if self.is_numeric else side.bytes_field)(self.name, taken)
+        return (side_columns.missing_field if self.is_numeric else side_columns.bytes_field)(self.name, taken)
 
     def errors(self) -> Iterator[Fault]:
         if self._conversion is None:

@@ -4,7 +4,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 
 DEFAULT: Final = "utf-8"
 
@@ -12,9 +12,10 @@ _ASCII: Final = bytes(range(0x20, 0x7F))
 
 
 def checked(charset: str) -> str:
-    """Return the name of a Python codec unchanged. Raises TheirError if it is unknown or does not contain ASCII."""
+    """Return the name of a Python codec unchanged. Raises InvalidInputError if it is unknown or does not contain
+    ASCII."""
     if not _has_ascii(charset):
-        raise TheirError(
+        raise InvalidInputError(
             "charset", "", -1, f"{charset!r} is not a character set for transport files; choose one that contains ASCII"
         )
     return charset

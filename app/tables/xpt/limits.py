@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from app.dataset import columns, formats, side
+from app.dataset import columns, formats, side_columns
 from app.dataset.formats import Format
 from app.dataset.schema import MOST_VARIABLES
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.tables.xpt.parts import Version
 
 DEFAULT_MEMBER: Final = "DATA"
@@ -58,7 +58,7 @@ class Misfit(NamedTuple):
         return f"{self.column or 'data set'}: {self.what} {self.value!r} {self.why}"
 
 
-class MisfitError(TheirError):
+class MisfitError(InvalidInputError):
     """A table that a version of transport files cannot hold; `misfits` lists every reason."""
 
     def __init__(self, version: Version, misfits: tuple[Misfit, ...]) -> None:
@@ -93,12 +93,13 @@ def fit(
     Raises MisfitError with every item that does not fit and may not, or cannot, be changed.
     """
     fitting = _Fitting(version, LIMITS[version], charset)
-    variables = side.without_sides(schema)
+    variables = side_columns.without_sides(schema)
     if len(variables) > MOST_VARIABLES:
         fitting.note("", "variables", str(len(variables)), None, f"are more than {MOST_VARIABLES}")
     names = fitting.names(variables)
     fields = [
-        f if side.is_side(f) else fitting.variable(f, names[f.name], (lengths or {}).get(f.name, 0)) for f in schema
+        f if side_columns.is_side(f) else fitting.variable(f, names[f.name], (lengths or {}).get(f.name, 0))
+        for f in schema
     ]
     fitted = pa.schema(fields, fitting.member(_said(schema.metadata)))
     misfits = tuple(fitting.misfits)

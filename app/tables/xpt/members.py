@@ -7,7 +7,7 @@ from typing import Final
 from app.codecs.sas.dataset import Variable
 from app.dataset import formats
 from app.dataset.schema import LONGEST_CHARACTER
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.tables.xpt import parts
 from app.tables.xpt.layouts import (
     CONTEXT,
@@ -55,7 +55,7 @@ class Member:
 
 
 def read_members(records: Records, charset: str) -> Iterator[Member]:
-    """Yield the data sets of a file, in its order. Raises TheirError."""
+    """Yield the data sets of a file, in its order. Raises InvalidInputError."""
     version = _version(records)
     at = RECORD + LibraryRecord.SIZE + ModifiedRecord.SIZE
     while at < records.size:
@@ -70,7 +70,7 @@ def _version(records: Records) -> Version:
             return version
     start = records.take(0, min(records.size, 28), "LIBRARY").decode("latin-1")
     known = "a file of PROC CPORT, which only SAS reads" if start.startswith("**COMPRESSED**") else repr(start)
-    raise TheirError("xpt-header", "LIBRARY", 0, f"expected a transport file, found {known}")
+    raise InvalidInputError("xpt-header", "LIBRARY", 0, f"expected a transport file, found {known}")
 
 
 def _member(records: Records, version: Version, at: int, charset: str) -> Member:
@@ -111,7 +111,7 @@ def _end(records: Records, names: Parts, at: int, count: int | None, row_size: i
     end = _record_end(at + count * row_size)
     if end > records.size:
         why = f"{count} observations of {row_size} bytes do not fit in the remaining {records.size - at} bytes"
-        raise TheirError("xpt-truncated", names.observations, at, why)
+        raise InvalidInputError("xpt-truncated", names.observations, at, why)
     return end
 
 
@@ -122,7 +122,7 @@ def _variable(described: memoryview, at: int, version: Version, charset: str) ->
     shortest, longest = (2, 8) if said.ntype == NUMERIC else (1, LONGEST_CHARACTER)
     if kind is None or not shortest <= said.nlng <= longest:
         why = f"a variable cannot have type {said.ntype} and length {said.nlng}"
-        raise TheirError("xpt-variable", _text(said.nname, charset), at, why)
+        raise InvalidInputError("xpt-variable", _text(said.nname, charset), at, why)
     name = said.longname if isinstance(said, Namestr8) and said.longname else said.nname
     return Variable(
         name=_text(name, charset),
@@ -169,7 +169,7 @@ def _read_label(
     index = places.get(name, said.number - 1)
     if not 0 <= index < len(variables):
         why = f"a label for variable {said.number}, but there are {len(variables)} variables"
-        raise TheirError("xpt-variable", layout.__name__, at, why)
+        raise InvalidInputError("xpt-variable", layout.__name__, at, why)
     variable = replace(variables[index], name=name or variables[index].name, label=label)
     if output:
         reference = formats.parse(output)

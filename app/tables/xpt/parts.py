@@ -5,7 +5,7 @@ from functools import cache
 from typing import Final, Literal, NamedTuple
 
 from app.dataset.schema import MOST_VARIABLES
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.tables.xpt.layouts import CONTEXT, HeaderRecord
 
 Version = Literal[5, 8]
@@ -60,30 +60,33 @@ def observations_numbers(count: int | None) -> str:
 
 
 def namestr_size(record: HeaderRecord, at: int) -> int:
-    """Return the size of a variable's description, from a member's header record at byte `at`. Raises TheirError."""
+    """Return the size of a variable's description, from a member's header record at byte `at`. Raises
+    InvalidInputError."""
     size = _digits(record.numbers[26:30], record, at)
     if size not in {NAMESTR_SIZE, 136}:
-        raise TheirError("xpt-header", record.name, at, f"descriptions of variables have {size} bytes, not 140 or 136")
+        raise InvalidInputError(
+            "xpt-header", record.name, at, f"descriptions of variables have {size} bytes, not 140 or 136"
+        )
     return size
 
 
 def variable_count(record: HeaderRecord, at: int) -> int:
-    """Return the number of variables, from the header record of their descriptions. Raises TheirError."""
+    """Return the number of variables, from the header record of their descriptions. Raises InvalidInputError."""
     count = _digits(record.numbers[4:10], record, at)
     if count > MOST_VARIABLES:
-        raise TheirError("xpt-variables", record.name, at, f"{count} variables are more than {MOST_VARIABLES}")
+        raise InvalidInputError("xpt-variables", record.name, at, f"{count} variables are more than {MOST_VARIABLES}")
     return count
 
 
 def label_count(record: HeaderRecord, at: int) -> int:
-    """Return the number of long labels, from their header record. Raises TheirError."""
+    """Return the number of long labels, from their header record. Raises InvalidInputError."""
     return _digits((record.numbers.split() or [""])[0], record, at)
 
 
 def observation_count(record: HeaderRecord, at: int) -> int | None:
     """Return the number of observations from their header record in version 8, or None if it has none.
 
-    Raises TheirError.
+    Raises InvalidInputError.
 
     Some programs leave the zeros of version 5 there, so zero counts as unknown.
     """
@@ -93,5 +96,5 @@ def observation_count(record: HeaderRecord, at: int) -> int | None:
 
 def _digits(text: str, record: HeaderRecord, at: int) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise TheirError("xpt-header", record.name, at, f"expected a number, found {text!r}")
+        raise InvalidInputError("xpt-header", record.name, at, f"expected a number, found {text!r}")
     return int(text)

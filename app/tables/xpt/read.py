@@ -6,12 +6,12 @@ from typing import BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 
+from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.dataset import DataSetDefinition
-from app.codecs.sas.words import MessageKind
 from app.dataset import decode
 from app.dataset.decode import Plan, Unforeseen
 from app.dataset.layout import Representation
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.tables.table import Table
 from app.tables.xpt import charsets, rows
 from app.tables.xpt.members import Member, read_members
@@ -23,7 +23,7 @@ MOST_NAMES: Final = 20
 
 
 def members(file: BinaryIO, *, charset: str = charsets.DEFAULT) -> list[str]:
-    """Return the names of the data sets in a file. Raises TheirError."""
+    """Return the names of the data sets in a file. Raises InvalidInputError."""
     return [member.name for member in read_members(Records(file), charsets.checked(charset))]
 
 
@@ -34,8 +34,8 @@ def read(file: BinaryIO, *, member: str | None = None, charset: str = charsets.D
     one data set needs none. `charset` is a Python codec's name. Columns, types and side columns are those of
     `app.dataset`: special missing values are kept. The observations are surveyed first to determine the columns.
 
-    Raises TheirError, with the byte, for a file that is not a transport file, is cut off or contradicts itself, and for
-    an unknown data set.
+    Raises InvalidInputError, with the byte, for a file that is not a transport file, is cut off or contradicts itself,
+    and for an unknown data set.
     """
     opened = _opened(file, member, charset)
     plan = surveyed(opened.plan, opened.blocks)
@@ -81,7 +81,7 @@ def _chosen(found: Iterable[Member], name: str | None) -> Member:
         return wanted[0]
     listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if names[MOST_NAMES:] else "")
     problem = "choose one" if name is None else f"{'more than one' if wanted else 'no'} {name}"
-    raise TheirError("xpt-member", "data set", -1, f"{problem}; the file has {listed or 'none'}")
+    raise InvalidInputError("xpt-member", "data set", -1, f"{problem}; the file has {listed or 'none'}")
 
 
 def _definition(member: Member, count: int) -> DataSetDefinition:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import BinaryIO, TypeVar
 
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.tables.xpt.layouts import CONTEXT, RECORD, HeaderRecord
 from app.tables.xpt.parts import start_of
 from app.wire import Layout
@@ -18,7 +18,7 @@ L = TypeVar("L", bound=Layout)
 
 
 class Records:
-    """A seekable file of whole records. Its errors are TheirError with the byte."""
+    """A seekable file of whole records. Its errors are InvalidInputError with the byte."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -26,19 +26,19 @@ class Records:
         torn = self.size % RECORD
         if torn:
             why = f"the last record has {torn} of {RECORD} bytes"
-            raise TheirError("xpt-truncated", "record", self.size - torn, why)
+            raise InvalidInputError("xpt-truncated", "record", self.size - torn, why)
 
     def take(self, at: int, size: int, what: str) -> bytes:
         """Return bytes from byte `at` on; `what` names them in errors."""
         if at + size > self.size:
             why = f"{at + size - self.size} bytes are missing at the end of the file"
-            raise TheirError("xpt-truncated", what, at, why)
+            raise InvalidInputError("xpt-truncated", what, at, why)
         self._file.seek(at)
         pieces = []
         while size:
             piece = self._file.read(size)
             if not piece:
-                raise TheirError("xpt-truncated", what, at, "the file became shorter while it was read")
+                raise InvalidInputError("xpt-truncated", what, at, "the file became shorter while it was read")
             pieces.append(piece)
             size -= len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -51,7 +51,7 @@ class Records:
         """Return the header record at byte `at`, which must have this name."""
         record = self.take(at, RECORD, name)
         if not record.startswith(start_of(name)):
-            raise TheirError(
+            raise InvalidInputError(
                 "xpt-header", name, at, f"expected a header record {name}, found {record[:28].decode('latin-1')!r}"
             )
         return HeaderRecord.decode(record, 0, CONTEXT)[0]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from app.dataset.decode import BATCH_BYTES
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.tables.xpt.layouts import RECORD
 from app.tables.xpt.members import Member
 from app.tables.xpt.records import Records
@@ -13,7 +13,7 @@ BATCH_ROWS = 8192
 
 
 def row_count(records: Records, member: Member) -> int:
-    """Return the number of observations. Raises TheirError if the last one is incomplete.
+    """Return the number of observations. Raises InvalidInputError if the last one is incomplete.
 
     If the file does not state it, it follows from the bytes: after the last observation there is less than a record of
     blanks. Observations of blanks only in that place cannot be distinguished from padding, and do not count.
@@ -21,7 +21,7 @@ def row_count(records: Records, member: Member) -> int:
     size, length = member.end - member.at, member.row_size
     if not length:
         if size or member.count:
-            raise TheirError(
+            raise InvalidInputError(
                 "xpt-observations",
                 "observations",
                 member.at,
@@ -37,7 +37,7 @@ def row_count(records: Records, member: Member) -> int:
     if rows * length > size:
         torn = size - size % length
         why = f"the last observation has {size - torn} of {length} bytes"
-        raise TheirError("xpt-truncated", "observations", member.at + torn, why)
+        raise InvalidInputError("xpt-truncated", "observations", member.at + torn, why)
     return rows
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from app.codecs.sas.dataset import Variable
 from app.dataset import encode
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.tables.xpt import charsets
 from app.tables.xpt.head import head
 from app.tables.xpt.layouts import RECORD
@@ -45,8 +45,8 @@ def write(
     Version 5 cannot distinguish rows at its end from padding if they have only blank character values and lie in the
     last 80 bytes: SAS and every other program read such a file without them. Version 8 keeps them if `rows` is given.
 
-    Raises MisfitError, before anything is written, for items that the version cannot hold. Raises TheirError, naming
-    column and row, for a value that its variable or the character set cannot hold.
+    Raises MisfitError, before anything is written, for items that the version cannot hold. Raises InvalidInputError,
+    naming column and row, for a value that its variable or the character set cannot hold.
     """
     charset = charsets.checked(charset or charsets.own(schema))
     fitted, _ = fit(schema, version, charset=charset, rename=rename, lengths=lengths)
@@ -69,7 +69,7 @@ def _pieces(
         size += len(block)
         yield block
     if rows is not None and rows * length != size:
-        raise OurError(f"expected {rows} rows of {length} bytes, found {size} bytes")
+        raise GatewayError(f"expected {rows} rows of {length} bytes, found {size} bytes")
     if size % RECORD:
         yield b" " * (RECORD - size % RECORD)
 

@@ -17,8 +17,8 @@ from app.service.sending.drafts import FILE_SPECIFICATIONS
 from app.service.sending.parts import StoredPart
 from app.service.sending.upload_conversion import ConversionRequest
 from app.tables.read.formats import FORMATS
-from app.tables.read.reading import Options, VariableType
-from app.tables.read.wishes import NameRule, VariableWish, Wishes
+from app.tables.read.overrides import DataSetOverrides, NameRule, VariableOverrides
+from app.tables.read.request import Options, VariableType
 from app.web.schemas import KINDS, KindWord
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -46,8 +46,8 @@ class VariableDraft(Strict):
     informat: Reference | None = Field(default=None, examples=["DATE9."])
     label: Label | None = None
 
-    def wish(self, column: str) -> VariableWish:
-        return VariableWish(column, self.name, self.type, self.length, self.format, self.informat, self.label)
+    def wish(self, column: str) -> VariableOverrides:
+        return VariableOverrides(column, self.name, self.type, self.length, self.format, self.informat, self.label)
 
 
 class DataSetDraft(Strict):
@@ -104,7 +104,7 @@ class DataSetDraft(Strict):
                 member=self.member,
                 types=types,
             ),
-            Wishes(label=self.label, names=self.names, variables=variables),
+            DataSetOverrides(label=self.label, names=self.names, variables=variables),
         )
 
 

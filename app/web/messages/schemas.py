@@ -10,8 +10,8 @@ from app.codecs.ibm_mq.encodings import charset
 from app.model.records import MessageRecord
 from app.service.sending.dry_run import DryRun
 from app.service.sending.upload_conversion import ConvertedFile
-from app.tables.read.reading import VariableType
-from app.tables.read.wishes import Defined, Origin
+from app.tables.read.overrides import Defined, Origin
+from app.tables.read.request import VariableType
 from app.web.attachments.schemas import AttachmentSummary
 from app.web.data_sets import IndexView
 from app.web.messages.errors import fault_members

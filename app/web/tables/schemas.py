@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
-from app.dataset import side
+from app.dataset import side_columns
 from app.model.message import Position
 from app.ports import TableVersion
 from app.service.tables import OpenTable, described
@@ -37,7 +37,7 @@ class TableSummary(TableFields):
 
     @classmethod
     def of(cls, version: TableVersion, schema: pa.Schema, base: str) -> "TableSummary":
-        return cls(**_fields(version, base), columns=len(side.without_sides(schema)))
+        return cls(**_fields(version, base), columns=len(side_columns.without_sides(schema)))
 
 
 class PositionView(BaseModel):

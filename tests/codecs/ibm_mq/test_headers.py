@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.codecs.ibm_mq import words
+from app.codecs.ibm_mq import constants
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE, MQRFH, MQRFH2, MQXQH
 from app.wire import Chars, Context, Layout, Num, Raw, WireError
 from app.wire.kinds import Order, Row
@@ -71,7 +71,7 @@ def test_the_initial_mqmde_is_that_of_its_table_2() -> None:
         + bytes(4)
         + b" " * 8
         + bytes(4)
-        + words.MQ_NO_ID
+        + constants.MQ_NO_ID
         + (1).to_bytes(4, "big")
         + bytes(8)
         + b"\xff" * 4

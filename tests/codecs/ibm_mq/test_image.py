@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.codecs.ibm_mq.constants import MQMT_REPORT
 from app.codecs.ibm_mq.headers import MQMD1, MQMD2, MQMDE
 from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, descriptor_context, is_image, read_image, write_image
-from app.codecs.ibm_mq.words import MQMT_REPORT
 from app.model.message import PhysicalMessage
 from app.wire import Context, WireError
 from app.wire.kinds import Order

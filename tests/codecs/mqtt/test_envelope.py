@@ -11,7 +11,7 @@ from app.codecs.ibm_mq.image import write_image
 from app.codecs.mqtt import envelope, properties
 from app.codecs.mqtt.properties import PublishProperties
 from app.framing.registry import traits
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 
 LONG = st.integers(-(2**31), 2**31 - 1)
@@ -98,7 +98,7 @@ def test_without_a_message_type_properties_are_the_messages_own() -> None:
 )
 def test_a_field_that_is_none_is_named(name: str, text: str) -> None:
     packed = properties.encode(PublishProperties(user=(("msg-type", "1"), (name, text))))
-    with pytest.raises(TheirError) as refusal:
+    with pytest.raises(InvalidInputError) as refusal:
         read(b"", packed, PhysicalMessage("", "sas_queue"))
     assert (refusal.value.code, refusal.value.row) == ("bad-envelope", name)
     assert len(str(refusal.value)) < 200
@@ -112,13 +112,13 @@ def test_any_publish_is_a_message_or_their_error(payload: bytes, packed: bytes, 
 
 @pytest.mark.parametrize("change", [{"format": "F" * 65536}, {"properties": {"a": "b" * 65536}}])
 def test_what_has_no_room_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises(TheirError):
+    with pytest.raises(InvalidInputError):
         envelope.write(PhysicalMessage("", "", 8)._replace(**change), "5")  # type: ignore[arg-type]
 
 
-def _refusal(call: Callable[[], object]) -> TheirError | None:
+def _refusal(call: Callable[[], object]) -> InvalidInputError | None:
     try:
         call()
-    except TheirError as error:
+    except InvalidInputError as error:
         return error
     return None

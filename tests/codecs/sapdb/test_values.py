@@ -10,16 +10,6 @@ from hypothesis import strategies as st
 
 from app.codecs.sapdb.constants import DataType, PartKind, Undef
 from app.codecs.sapdb.headers import LongDescriptor, ParameterInfo, Parsid, VardataParameterInfo
-from app.codecs.sapdb.moments import (
-    DateFormat,
-    Time,
-    date_text,
-    parse_date,
-    parse_time,
-    parse_timestamp,
-    time_text,
-    timestamp_text,
-)
 from app.codecs.sapdb.numbers import NumberOverflow, decode_number, encode_number, field_size
 from app.codecs.sapdb.packet import decode_packet
 from app.codecs.sapdb.parts import KINDS, Held, LongDemand, LongValue, decode_part, encode_part, long_data
@@ -33,6 +23,16 @@ from app.codecs.sapdb.rows import (
     vardata_fields,
 )
 from app.codecs.sapdb.session import SessionInfo
+from app.codecs.sapdb.temporal import (
+    DateFormat,
+    Time,
+    date_text,
+    parse_date,
+    parse_time,
+    parse_timestamp,
+    time_text,
+    timestamp_text,
+)
 from app.codecs.sapdb.texts import code_of
 from app.codecs.sapdb.values import Manner, decode_value, encode_value, in_out_len
 from app.wire import Context, WireError

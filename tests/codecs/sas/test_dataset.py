@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.dataset import (
     DataSetDefinition,
     Variable,
@@ -21,7 +22,6 @@ from app.codecs.sas.dataset import (
 )
 from app.codecs.sas.dialect import ALL, DIALECTS, Dialect, mask_of
 from app.codecs.sas.indexes import Index, read_constraints, read_indexes, write_constraints, write_indexes
-from app.codecs.sas.words import MessageKind
 from app.wire import WireError
 from tests.codecs.sas.samples import dialects, variables
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from app.codecs.sapdb.constants import LONGS, DataType, PartKind, Undef
 from app.codecs.sapdb.headers import LongDescriptor, ParameterInfo, VardataParameterInfo
-from app.codecs.sapdb.moments import DateFormat, Time
 from app.codecs.sapdb.packet import Packet, decode_packet
 from app.codecs.sapdb.parts import Held, decode_part
 from app.codecs.sapdb.rows import columns, decode_rows, decode_vardata, encode_rows, encode_vardata, inputs
+from app.codecs.sapdb.temporal import DateFormat, Time
 from app.codecs.sapdb.texts import code_of
 from app.codecs.sapdb.values import Manner, encode_content, fraction, in_out_len
 from app.dataset.sapdb import describing, rows, types, varying
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.wire import Context, WireError
 from tests.codecs.sapdb.vectors import ALL, DIRECT, PACKETS
 
@@ -330,7 +330,7 @@ def test_a_table_comes_back(manner: Manner) -> None:
 def test_a_value_that_has_no_place_is_refused_with_its_row(values: pa.Array, why: str) -> None:
     batch = pa.record_batch([pa.concat_arrays([pa.nulls(1, values.type), values])], ["V"])
     infos = describing.parameters(batch.schema, describing.needs([batch]))
-    with pytest.raises(TheirError, match=f"row 8: .*{why}") as refused:
+    with pytest.raises(InvalidInputError, match=f"row 8: .*{why}") as refused:
         rows.encode(batch, infos, MANNERS["big"], first=6)
     assert refused.value.row == "V"
 
@@ -340,13 +340,13 @@ def test_a_value_that_has_no_place_is_refused_with_its_row(values: pa.Array, why
 )
 def test_a_type_without_counterpart_is_refused(values: pa.Array) -> None:
     schema = pa.schema([pa.field("V", values.type)])
-    with pytest.raises(TheirError, match="no counterpart"):
+    with pytest.raises(InvalidInputError, match="no counterpart"):
         describing.parameters(schema, {})
 
 
 def test_texts_too_long_for_a_field_are_refused() -> None:
     batch = pa.record_batch([pa.array(["\u20ac" * 20_000])], ["V"])
-    with pytest.raises(TheirError, match="send them as files"):
+    with pytest.raises(InvalidInputError, match="send them as files"):
         describing.parameters(batch.schema, describing.needs([batch]))
 
 

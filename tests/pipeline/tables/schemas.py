@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from app.dataset import side
+from app.dataset import side_columns
 
 NAMES = [
     "Value",
@@ -26,7 +26,7 @@ NAMES = [
     "x\ny",
     "dot.ted",
 ]
-MAY_BE_MISSING = {pa.float64(): side.missing_field, pa.string(): side.bytes_field}
+MAY_BE_MISSING = {pa.float64(): side_columns.missing_field, pa.string(): side_columns.bytes_field}
 DURATIONS = st.timedeltas(timedelta(-10_000), timedelta(10_000))
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.float64(): st.none() | st.floats(allow_nan=False),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dataset import side
+from app.dataset import side_columns
 from app.pipeline.tables.evolution import FIXED, MOST_FORMER, Evolution, evolve, word
 from tests.pipeline.tables.schemas import data_set_schemas
 from tests.support.tables import field, visits
@@ -39,11 +39,11 @@ def test_columns_have_names_of_their_own_and_one_variable_and_type_each(schemas:
             target = schema.field(targets[each.name])
             assert target.name not in FIXED.names
             assert target.type in {each.type, pa.duration("us") if word(each.type) == "time" else each.type}
-            owner = side.missing_of(each) or side.bytes_of(each)
+            owner = side_columns.missing_of(each) or side_columns.bytes_of(each)
             what = (each.name.casefold(), word(each.type)) if owner is None else (targets[owner], each.type)
             assert belongs.setdefault(target.name, what) == what
             if owner is not None:
-                assert (side.missing_of(target) or side.bytes_of(target)) == targets[owner]
+                assert (side_columns.missing_of(target) or side_columns.bytes_of(target)) == targets[owner]
     assert len(set(belongs.values())) == len(belongs) == len(schema) - 5
 
 
@@ -141,10 +141,12 @@ def test_a_time_becomes_a_duration_and_stays_one() -> None:
 def test_side_columns_go_with_the_column_of_their_type() -> None:
     number, text = field("X", pa.float64()), field("X", pa.string())
     taken: set[str] = set()
-    evolution = evolved([text], [number, side.missing_field("X", taken)], [text, side.bytes_field("X", taken)])
+    evolution = evolved(
+        [text], [number, side_columns.missing_field("X", taken)], [text, side_columns.bytes_field("X", taken)]
+    )
     assert names(evolution) == ["X", "X__number", "X__number__missing", "X__bytes"]
-    assert side.missing_of(evolution.schema.field("X__number__missing")) == "X__number"
-    assert side.bytes_of(evolution.schema.field("X__bytes")) == "X"
+    assert side_columns.missing_of(evolution.schema.field("X__number__missing")) == "X__number"
+    assert side_columns.bytes_of(evolution.schema.field("X__bytes")) == "X"
 
 
 def test_labels_and_formats_are_the_newest_and_lengths_the_longest() -> None:
@@ -178,9 +180,9 @@ def test_columns_that_others_have_added_stay() -> None:
 def test_a_table_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.pipeline.tables.evolution.MOST_COLUMNS", 8)
     number = field("A", pa.float64())
-    first = [number, side.missing_field("A", set()), field("B", pa.string())]
+    first = [number, side_columns.missing_field("A", set()), field("B", pa.string())]
     beyond = field("C", pa.float64())
-    evolution = evolved(first, [beyond, side.missing_field("C", set()), number])
+    evolution = evolved(first, [beyond, side_columns.missing_field("C", set()), number])
     assert names(evolution) == ["A", "A__missing", "B"]
     assert evolution.mappings[1] == (("A", "A"),)
     assert evolution.warnings == ["2 columns are left out: a table has at most 8"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.identity import attachment_id, message_id
 from app.model.records import (
     AttachmentRecord,
@@ -215,16 +215,16 @@ def test_a_damaged_object_is_told_of_and_costs_what_lies_in_it(context: ServiceC
         flipped = bytearray(data)
         flipped[at] ^= 0x10
         path.write_bytes(flipped)
-        told: list[OurError] = []
+        told: list[GatewayError] = []
         found = [*records.rows(context.store, told.append)]
         if not told:  # a bit that fills up a byte
             assert found == sound
             continue
         damaged += 1
         assert {row.id for row in found} == {first.id, MESSAGE.id}
-        with pytest.raises(OurError):
+        with pytest.raises(GatewayError):
             [*records.rows(context.store)]
     assert damaged > (len(data) - 12) * 0.98
     path.write_bytes(data[:-4])
-    with pytest.raises(OurError, match="too early"):
+    with pytest.raises(GatewayError, match="too early"):
         [*records.rows(context.store)]

@@ -14,16 +14,16 @@ import pytest
 
 from adapters.object_store import ObjectStore
 from app.codecs.sas.dialect import DIALECTS
-from app.dataset import side
+from app.dataset import side_columns
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.records import DeliveryRecord, FramingOptions, OutgoingAttachment
 from app.service.context import ServiceContext
-from app.service.sending.framer import Cutter
-from app.service.sending.outbox import cut_of
+from app.service.sending.framer import Framer
+from app.service.sending.outbox import framing_options
 from app.service.sending.parts import StoredPart
 from app.service.sending.upload_conversion import ConversionRequest, ConvertedFile, convert_and_store, target_of
 from app.settings import Destination
-from app.tables.read.wishes import VariableWish, Wishes
+from app.tables.read.overrides import DataSetOverrides, VariableOverrides
 from tests.service.test_round_trip import content, receive, received
 from tests.support.outgoing import delivery
 from tests.support.service_context import service_context
@@ -77,7 +77,7 @@ def queued(context: ServiceContext, made_of: ConvertedFile) -> DeliveryRecord:
 def there_and_back(context: ServiceContext, made_of: ConvertedFile, cut: FramingOptions) -> pa.Table:
     """The table of a data set that was sent, received in any order and decoded."""
     assert made_of.definition.errors == ()
-    messages = list(Cutter(cut, context.store).cut(queued(context, made_of)))
+    messages = list(Framer(cut, context.store).frame(queued(context, made_of)))
     assert max(len(message.body) for message in messages) <= cut.body_limit
     Random(5).shuffle(messages)
     receive(context, messages)
@@ -89,7 +89,7 @@ def there_and_back(context: ServiceContext, made_of: ConvertedFile, cut: Framing
 
 def values(table: pa.Table) -> dict[str, list[Any]]:
     """Every column but the bytes of damaged texts, spans as seconds."""
-    kept = [field.name for field in table.schema if side.bytes_of(field) is None]
+    kept = [field.name for field in table.schema if side_columns.bytes_of(field) is None]
     return {
         name: [value.total_seconds() if isinstance(value, timedelta) else value for value in table[name].to_pylist()]
         for name in kept
@@ -104,7 +104,7 @@ def test_every_format_of_file_arrives_as_the_same_table(tmp_path: Path, name: st
     to = destination(*how)
     with service_context(tmp_path) as context:
         sent = prepared(context, data, f"visits.{EXTENSIONS.get(name, 'bin' if name == 'xpt' else 'json')}", to)
-        again = there_and_back(context, sent, cut_of(to, 2000))
+        again = there_and_back(context, sent, framing_options(to, 2000))
     assert values(again) == values(table)
 
 
@@ -114,12 +114,12 @@ def test_every_dialect_and_character_set(tmp_path: Path, dialect: str, ccsid: in
     text = "é" if ccsid != 943 else "日本"
     data = f"Name;Amount;When\n{text};1.5;2024-02-29\n{text} x;.B;\n".encode()
     to = destination(dialect, 785 if ccsid == 37 else 273, ccsid)
-    wishes = Wishes(
+    wishes = DataSetOverrides(
         label="Data",
         variables={
-            "name": VariableWish(length=10, label="Who"),
-            "amount": VariableWish(format="COMMAX12.2", informat="COMMA12.", length=5),
-            "when": VariableWish(format="DDMMYYP10."),
+            "name": VariableOverrides(length=10, label="Who"),
+            "amount": VariableOverrides(format="COMMAX12.2", informat="COMMA12.", length=5),
+            "when": VariableOverrides(format="DDMMYYP10."),
         },
     )
     asked = ConversionRequest(wishes=wishes)
@@ -127,7 +127,7 @@ def test_every_dialect_and_character_set(tmp_path: Path, dialect: str, ccsid: in
     with service_context(tmp_path) as context:
         sent = prepared(context, data, "c:\\in\\sales 2024.csv", to, asked)
         assert (sent.format, sent.definition.observations) == ("csv", 2)
-        again = there_and_back(context, sent, cut_of(to, 1024))
+        again = there_and_back(context, sent, framing_options(to, 1024))
     assert again["Name"].to_pylist() == [text, f"{text} x"]
     assert again["Amount"].to_pylist() == [1.5, None]
     assert again["Amount__missing"].to_pylist() == [None, ".B"]
@@ -142,8 +142,8 @@ def test_a_delivery_is_cut_the_same_way_each_time(tmp_path: Path) -> None:
     to = destination(*IBM)
     with service_context(tmp_path) as context:
         sent = queued(context, prepared(context, made(visits(), "csv", missing="column"), "v.csv", to))
-        cutter = Cutter(cut_of(to, 1024), context.store)
-        assert list(cutter.cut(sent)) == list(cutter.cut(replace(sent, messages_sent=3)))
+        framer = Framer(framing_options(to, 1024), context.store)
+        assert list(framer.frame(sent)) == list(framer.frame(replace(sent, messages_sent=3)))
 
 
 def test_what_has_errors_is_not_stored(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_what_has_errors_is_not_stored(tmp_path: Path) -> None:
 def test_a_data_set_without_observations(tmp_path: Path) -> None:
     to = destination(*IEEE_BIG)
     with service_context(tmp_path) as context:
-        again = there_and_back(context, prepared(context, b"a,b\n", "empty.csv", to), cut_of(to, 32_000))
+        again = there_and_back(context, prepared(context, b"a,b\n", "empty.csv", to), framing_options(to, 32_000))
     assert (again.num_rows, again.column_names) == (0, ["a", "b"])
 
 
@@ -176,9 +176,9 @@ def test_objects_need_not_be_local_files(tmp_path: Path, name: str) -> None:
     with service_context(tmp_path) as context:
         remote = replace(context, store=RemoteStore(tmp_path / "remote"))
         sent = prepared(remote, made(visits(), name, missing="column"), f"v.{name}", to)
-        messages = list(Cutter(cut_of(to, 2000), remote.store).cut(queued(remote, sent)))
+        messages = list(Framer(framing_options(to, 2000), remote.store).frame(queued(remote, sent)))
         local = prepared(context, made(visits(), name, missing="column"), f"v.{name}", to)
-        assert messages == list(Cutter(cut_of(to, 2000), context.store).cut(queued(context, local)))
+        assert messages == list(Framer(framing_options(to, 2000), context.store).frame(queued(context, local)))
 
 
 INDEXES = (
@@ -204,7 +204,7 @@ def test_indexes_and_constraints_come_back(tmp_path: Path, how: tuple[str, int])
     with service_context(tmp_path) as context:
         sent = prepared(context, indexed(to.dialect), "a.parquet", to)
         assert sent.definition.warnings == ()
-        again = there_and_back(context, sent, cut_of(to, 2000))
+        again = there_and_back(context, sent, framing_options(to, 2000))
     said = again.schema.metadata
     assert (said[b"sas.indexes"].decode(), said[b"sas.constraints"].decode()) == (INDEXES, CONSTRAINTS)
 
@@ -216,7 +216,7 @@ def test_constraints_of_another_kind_of_machine_are_not_sent(tmp_path: Path, dia
     to = destination(*IEEE_BIG)
     with service_context(tmp_path) as context:
         sent = prepared(context, indexed(dialect, charset), "a.parquet", to)
-        again = there_and_back(context, sent, cut_of(to, 2000))
+        again = there_and_back(context, sent, framing_options(to, 2000))
     (warning,) = sent.definition.warnings
     assert warning.code == "constraints"
     assert "5,120 bytes of integrity constraints are not sent" in warning.why
@@ -226,7 +226,9 @@ def test_constraints_of_another_kind_of_machine_are_not_sent(tmp_path: Path, dia
 
 def test_indexes_follow_their_variables_to_new_names(tmp_path: Path) -> None:
     to = destination(*IEEE_BIG)
-    wishes = Wishes(variables={"name": VariableWish("Name", "PATIENT"), "visit": VariableWish("Visit", "WHEN")})
+    wishes = DataSetOverrides(
+        variables={"name": VariableOverrides("Name", "PATIENT"), "visit": VariableOverrides("Visit", "WHEN")}
+    )
     with service_context(tmp_path) as context:
         sent = prepared(context, indexed(to.dialect), "a.parquet", to, ConversionRequest(wishes=wishes))
     assert [(index.name, index.variables) for index in sent.definition.indexes] == [

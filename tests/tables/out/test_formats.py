@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dataset import side
+from app.dataset import side_columns
 from app.tables.out import FORMATS
 from tests.support import dataset_json
 from tests.support.tables import field, visits, wide
@@ -121,7 +121,7 @@ def test_json_is_an_array_of_objects_and_ndjson_one_a_line() -> None:
 
 
 def side_free(table: pa.Table) -> pa.Table:
-    return table.select(side.without_sides(table.schema).names)
+    return table.select(side_columns.without_sides(table.schema).names)
 
 
 @given(ROWS)

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.tables.out import FORMATS
 from tests.tables.out.making import made
 
@@ -40,5 +40,5 @@ def test_every_format_has_decimals_truth_values_and_texts_of_unknown_length(name
 
 @pytest.mark.parametrize("name", ["xpt", "xpt-v5"])
 def test_transport_files_have_no_bytes(name: str) -> None:
-    with pytest.raises(TheirError, match="type binary has no counterpart in SAS"):
+    with pytest.raises(InvalidInputError, match="type binary has no counterpart in SAS"):
         made(DATA, name)

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from app.tables.read import formats
 from app.tables.read.defining import Definition, define
-from app.tables.read.reading import Options, Reading
-from app.tables.read.wishes import Target, VariableWish, Wishes
+from app.tables.read.overrides import DataSetOverrides, Target, VariableOverrides
+from app.tables.read.request import Options, Reading
 
 
 def opened(data: bytes, name: str = "", media_type: str = "", **options: Any) -> Reading:
@@ -29,11 +29,11 @@ def whole(table: pa.Table) -> Reading:
 def defined(
     reading: Reading | bytes,
     target: Target | None = None,
-    variables: dict[str, VariableWish] | None = None,
+    variables: dict[str, VariableOverrides] | None = None,
     **wishes: Any,
 ) -> Definition:
     source = opened(reading) if isinstance(reading, bytes) else reading
-    return define(source, Wishes(variables=variables or {}, **wishes), target or Target())
+    return define(source, DataSetOverrides(variables=variables or {}, **wishes), target or Target())
 
 
 def sent(definition: Definition) -> pa.Table:

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.tables.read import inflation, sharing
-from app.tables.read.wishes import Target, VariableWish
+from app.tables.read.overrides import Target, VariableOverrides
 from tests.tables.read.reading import defined, opened, sent, table_of, whole
 
 LONG = "x" * (1 << 20)
@@ -57,7 +57,7 @@ def patched(data: bytes, old: bytes, new: bytes) -> bytes:
 def test_offsets_that_lead_out_of_a_file_are_refused(write: Any, end: int) -> None:
     data = write(pa.table({"c": ["abcdefg", "z"]}))
     wrong = patched(data, struct.pack("<3i", 0, 7, 8), struct.pack("<3i", 0, end, end + 1))
-    with pytest.raises(TheirError, match="column c is damaged"):
+    with pytest.raises(InvalidInputError, match="column c is damaged"):
         defined(wrong)
 
 
@@ -65,27 +65,27 @@ def test_places_that_a_dictionary_lacks_are_refused() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 10], pa.int32()), pa.array(list("abcdefghijk")))
     data = stream(pa.table({"c": column}))
     wrong = patched(data, struct.pack("<3i", 0, 1, 10), struct.pack("<3i", 0, 5_000_000, -7))
-    with pytest.raises(TheirError, match="column c is damaged"):
+    with pytest.raises(InvalidInputError, match="column c is damaged"):
         defined(wrong)
 
 
 @pytest.mark.parametrize("write", WRITERS)
 def test_text_that_is_not_utf_8_is_refused(write: Any) -> None:
-    with pytest.raises(TheirError, match="column city is damaged: Invalid UTF8"):
+    with pytest.raises(InvalidInputError, match="column city is damaged: Invalid UTF8"):
         defined(write(pa.table({"n": [1, 2], "city": DAMAGED})), Target("latin-1"))
 
 
 @pytest.mark.parametrize("write", WRITERS)
 def test_names_that_are_not_utf_8_are_refused(write: Any) -> None:
     data = write(pa.table({"Kiel": [1]}), **({"store_schema": False} if write is parquet else {}))
-    with pytest.raises(TheirError, match="not UTF-8"):
+    with pytest.raises(InvalidInputError, match="not UTF-8"):
         opened(patched(data, b"Kiel", b"Ki\xf6l"))
 
 
 @pytest.mark.parametrize("key", ["sas.missing_of", "sas.bytes_of"])
 def test_side_columns_of_names_that_are_not_utf_8_are_refused(key: str) -> None:
     schema = pa.schema([pa.field("x", pa.string(), metadata={key: b"\xff"})])
-    with pytest.raises(TheirError, match="not UTF-8"):
+    with pytest.raises(InvalidInputError, match="not UTF-8"):
         opened(stream(pa.table([["a"]], schema=schema)))
 
 
@@ -115,7 +115,7 @@ def test_a_long_value_of_many_rows_is_not_laid_out(write: Any, column: str, pool
     data = write(table, compression="zstd")
     assert len(data) < 10_000
     if write is parquet:
-        with pytest.raises(TheirError, match="has a value of more than 131,068 bytes"):
+        with pytest.raises(InvalidInputError, match="has a value of more than 131,068 bytes"):
             opened(data)
     else:
         assert [fault.code for fault in defined(data).errors] == ["value"]
@@ -165,11 +165,11 @@ def test_a_batch_that_asks_for_too_much_is_refused_before_it_is_read(
     monkeypatch.setattr(inflation, "MOST_INFLATED", 1_200_000)
     assert table_of(opened(write(numbers, compression))).num_rows == 100_000
     monkeypatch.setattr(inflation, "MOST_INFLATED", 1_100_000)
-    with pytest.raises(TheirError, match="1,200,000 bytes after decompression"):
+    with pytest.raises(InvalidInputError, match="1,200,000 bytes after decompression"):
         opened(write(numbers, compression))
     assert table_of(opened(write(numbers))).num_rows == 100_000
     words = pa.table({"c": pa.array([LONG, LONG + "x"]).dictionary_encode()})
-    with pytest.raises(TheirError, match="2,097,165 bytes after decompression"):
+    with pytest.raises(InvalidInputError, match="2,097,165 bytes after decompression"):
         opened(write(words, compression))
 
 
@@ -177,7 +177,7 @@ def test_a_batch_that_asks_for_too_much_is_refused_before_it_is_read(
 def test_a_length_that_no_buffer_has_is_refused(write: Any) -> None:
     data = write(pa.table({"x": np.zeros(10_000)}), "zstd")
     wrong = patched(data, struct.pack("<q", 80_000), struct.pack("<q", 1 << 50))
-    with pytest.raises(TheirError, match="after decompression"):
+    with pytest.raises(InvalidInputError, match="after decompression"):
         opened(wrong)
 
 
@@ -221,14 +221,14 @@ VAST_DECIMALS = pa.Array.from_buffers(
     ],
 )
 def test_values_beyond_a_type_are_told_and_never_wrap(column: pa.Array, reference: str | None, why: str) -> None:
-    (fault,) = defined(whole(pa.table({"x": column})), variables={"x": VariableWish(format=reference)}).errors
+    (fault,) = defined(whole(pa.table({"x": column})), variables={"x": VariableOverrides(format=reference)}).errors
     assert (fault.code, fault.row) == ("value", 2)
     assert why in fault.why
 
 
 def test_moments_beyond_the_calendar_are_no_text() -> None:
     table = pa.table({"x": counted(pa.date32(), 0, (1 << 31) - 1)})
-    (fault,) = defined(whole(table), variables={"x": VariableWish(type="character")}).errors
+    (fault,) = defined(whole(table), variables={"x": VariableOverrides(type="character")}).errors
     assert (fault.code, fault.row) == ("value", 2)
 
 
@@ -247,5 +247,5 @@ def test_what_lies_below_a_microsecond_is_dropped() -> None:
 
 def test_what_arrow_cannot_convert_is_an_error_of_its_variable() -> None:
     column = counted(pa.timestamp("us", "No/Where"), 0)
-    (fault,) = defined(whole(pa.table({"x": column})), variables={"x": VariableWish(type="character")}).errors
+    (fault,) = defined(whole(pa.table({"x": column})), variables={"x": VariableOverrides(type="character")}).errors
     assert (fault.variable, fault.code) == ("x", "value")

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.dataset import checks
-from app.model.errors import TheirError
-from app.tables.read.reading import Options
-from app.tables.read.wishes import Target, VariableWish
+from app.model.errors import InvalidInputError
+from app.tables.read.overrides import Target, VariableOverrides
+from app.tables.read.request import Options
 from tests.tables.read.reading import defined, sent, whole
 
 LATIN = Target("latin-1")
@@ -79,7 +79,7 @@ def test_every_type_becomes_a_variable_with_the_same_values() -> None:
 def test_a_format_decides_what_is_counted(
     column: pa.Array, reference: str, data_type: pa.DataType, values: Any
 ) -> None:
-    table = sent(defined(whole(pa.table({"x": column})), variables={"x": VariableWish(format=reference)}))
+    table = sent(defined(whole(pa.table({"x": column})), variables={"x": VariableOverrides(format=reference)}))
     assert (table["x"].type, table["x"].to_pylist()) == (data_type, values)
 
 
@@ -88,8 +88,8 @@ def test_what_is_given_comes_before_the_file_and_that_before_the_values() -> Non
     schema = pa.schema([pa.field("a", pa.string(), metadata=said), pa.field("B c", pa.int64())], {"sas.library": "LIB"})
     table = pa.table([["x"], [1]], schema=schema)
     wishes = {
-        "a": VariableWish(label="given", format="$CHAR5."),
-        "b c": VariableWish(name="BC", length=4, type="numeric"),
+        "a": VariableOverrides(label="given", format="$CHAR5."),
+        "b c": VariableOverrides(name="BC", length=4, type="numeric"),
     }
     definition = defined(whole(table), member="M", variables=wishes)
     assert (definition.library, definition.member, definition.errors) == ("LIB", "M", ())
@@ -103,7 +103,7 @@ def test_what_is_given_comes_before_the_file_and_that_before_the_values() -> Non
 
 def test_numbers_may_be_sent_as_text() -> None:
     table = pa.table({"id": [10**17, None], "x": [1.5, None]})
-    wishes = {"id": VariableWish(type="character"), "x": VariableWish(type="character")}
+    wishes = {"id": VariableOverrides(type="character"), "x": VariableOverrides(type="character")}
     assert sent(defined(whole(table), variables=wishes)).to_pydict() == {"id": [str(10**17), ""], "x": ["1.5", ""]}
 
 
@@ -196,7 +196,7 @@ LONG = "ä" * 17_000
 def test_what_cannot_be_sent_is_told_with_its_row(
     table: dict[str, Any], target: Target, wish: dict[str, Any], code: str, row: int | None, why: str
 ) -> None:
-    definition = defined(whole(pa.table(table)), target, {"x": VariableWish(**wish)} if wish else None)
+    definition = defined(whole(pa.table(table)), target, {"x": VariableOverrides(**wish)} if wish else None)
     faults = [(fault.code, fault.row) for fault in definition.errors]
     assert (code, row) in faults
     fault = definition.errors[faults.index((code, row))]
@@ -209,7 +209,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     definition = defined(
         whole(table),
         LATIN,
-        {"gone": VariableWish(), "c": VariableWish(label="€")},
+        {"gone": VariableOverrides(), "c": VariableOverrides(label="€")},
         library="TOOLONGLIB",
         member="1",
         label="€",
@@ -237,7 +237,7 @@ def test_what_is_changed_on_the_way_is_a_warning(column: pa.Array, why: str, row
 
 def test_a_column_of_text_says_why_it_is_no_number() -> None:
     definition = defined(
-        b"when,n\n2024-01-31,1\n31JAN2024,2\n", variables={"when": VariableWish(format="DATE9.", type="numeric")}
+        b"when,n\n2024-01-31,1\n31JAN2024,2\n", variables={"when": VariableOverrides(format="DATE9.", type="numeric")}
     )
     assert [(fault.variable, fault.code) for fault in definition.errors] == [("when", "type"), ("when", "format")]
     assert Options(types={"when": "numeric"}).type_of("WHEN") == "numeric"
@@ -285,16 +285,16 @@ def test_a_small_file_of_a_vast_table_is_not_read_to_its_end(extension: str) -> 
     else:
         data = b'{"%s": 0}\n' % b'": 0, "'.join(b"v%d" % n for n in range(100)) + b"{}\n" * 100_000
     assert len(data) < 1 << 20
-    with pytest.raises(TheirError, match="more than 50,000,000 bytes"):
+    with pytest.raises(InvalidInputError, match="more than 50,000,000 bytes"):
         defined(data, Target(most_bytes=50_000_000))
 
 
 @pytest.mark.parametrize("length", [1 << 70, -(1 << 70)])
 def test_a_length_that_cannot_be_is_the_only_fault(length: int) -> None:
-    wishes = {"c": VariableWish(length=length)}
+    wishes = {"c": VariableOverrides(length=length)}
     definition = defined(b"c,n\na,1\n", Target(most_bytes=1 << 10), variables=wishes)
     assert [(fault.variable, fault.code) for fault in definition.errors] == [("c", "length")]
-    with pytest.raises(TheirError, match="more than 1,024 bytes"):
+    with pytest.raises(InvalidInputError, match="more than 1,024 bytes"):
         defined(b"c,n\n" + b"a,1\n" * 1_000, Target(most_bytes=1 << 10), variables=wishes)
 
 
@@ -307,7 +307,7 @@ def test_more_columns_than_a_data_set_has_are_refused() -> None:
             {"datasetJSONVersion": "1.1", "columns": [{"name": n, "dataType": "string"} for n in names]}
         ).encode(),
     ):
-        with pytest.raises(TheirError, match="70,000 columns"):
+        with pytest.raises(InvalidInputError, match="70,000 columns"):
             defined(data)
 
 

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dataset import side
-from app.model.errors import TheirError
+from app.dataset import side_columns
+from app.model.errors import InvalidInputError
 from app.tables.read import formats
-from app.tables.read.reading import MOST_COLUMNS
-from app.tables.read.wishes import Target
+from app.tables.read.overrides import Target
+from app.tables.read.request import MOST_COLUMNS
 from tests.support.tables import visits
 from tests.tables.out.making import made
 from tests.tables.read.reading import defined, opened, sent, table_of
@@ -29,7 +29,7 @@ EXTENSIONS = {"csv": "csv", "ndjson": "ndjson", "arrow": "arrows", "parquet": "p
 
 def values(table: pa.Table) -> dict[str, list[Any]]:
     """Every column but the bytes of damaged texts, spans as seconds."""
-    kept = [field.name for field in table.schema if side.bytes_of(field) is None]
+    kept = [field.name for field in table.schema if side_columns.bytes_of(field) is None]
     return {name: [_seconds(value) for value in table[name].to_pylist()] for name in kept}
 
 
@@ -92,7 +92,7 @@ def test_content_tells_the_format_and_else_the_name(head: bytes, name: str, medi
 
 @pytest.mark.parametrize("data", [b"PK\3\4\0\0", b"\x89PNG\0", b"\0"])
 def test_bytes_of_no_known_format_are_refused(data: bytes) -> None:
-    with pytest.raises(TheirError, match="unknown file format"):
+    with pytest.raises(InvalidInputError, match="unknown file format"):
         opened(data)
 
 
@@ -116,7 +116,7 @@ def test_bytes_of_no_known_format_are_refused(data: bytes) -> None:
 )
 def test_what_is_wrong_with_a_file_is_told(data: bytes, name: str, why: str) -> None:
     options = {"encoding": "utf-8"} if "character set" in why else {}
-    with pytest.raises(TheirError, match=why):
+    with pytest.raises(InvalidInputError, match=why):
         table_of(opened(data, name, **options))
 
 
@@ -141,7 +141,7 @@ def test_what_is_said_of_a_csv_is_followed() -> None:
     assert table_of(reading).to_pydict() == {"VAR1": [1.5, 2.25], "VAR2": ["01", "ä"]}
     kept = opened(b"zip,n\n1,2\n", "x.csv", types={"zip": "character"})
     assert table_of(kept).to_pydict() == {"zip": ["1"], "n": [2.0]}
-    with pytest.raises(TheirError, match="unknown character set 'klingon'"):
+    with pytest.raises(InvalidInputError, match="unknown character set 'klingon'"):
         opened(b"a\n", "x.csv", encoding="klingon")
 
 
@@ -169,7 +169,7 @@ def test_parquet_with_a_damaged_page_is_refused() -> None:
     pq.write_table(pa.table({"a": list(range(5000))}), sink, write_page_checksum=True, compression="none")
     data = bytearray(sink.getvalue())
     data[2000] ^= 0xFF
-    with pytest.raises(TheirError, match="damaged"):
+    with pytest.raises(InvalidInputError, match="damaged"):
         table_of(opened(bytes(data)))
 
 
@@ -220,7 +220,7 @@ def test_the_row_of_a_rare_value_is_told() -> None:
 def test_every_line_may_have_a_column_of_its_own() -> None:
     data = b"".join(b'{"v%d":1}\n' % number for number in range(MOST_COLUMNS))
     assert len(opened(data).schema) == MOST_COLUMNS
-    with pytest.raises(TheirError, match="65,535 columns"):
+    with pytest.raises(InvalidInputError, match="65,535 columns"):
         opened(data + b'{"x":1}\n')
 
 
@@ -287,7 +287,7 @@ def test_types_of_dataset_json() -> None:
 )
 def test_rows_that_do_not_fit_their_columns(data_type: str, rows: list[list[Any]], why: str) -> None:
     document = dataset_json(rows, {"name": "N", "dataType": data_type})
-    with pytest.raises(TheirError, match=why):
+    with pytest.raises(InvalidInputError, match=why):
         table_of(opened(json.dumps(document).encode()))
 
 
@@ -301,5 +301,5 @@ def test_blank_lines_before_the_names_are_passed_over(data: bytes) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-16", "punycode", "x\0y", "undefined", "idna", "nonsense"])
 def test_an_encoding_that_it_cannot_be_in_is_said(encoding: str) -> None:
-    with pytest.raises(TheirError, match="character set"):
+    with pytest.raises(InvalidInputError, match="character set"):
         table_of(opened("a,b\nä,ö\n".encode(), "x.csv", encoding=encoding))

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.tables.read import json_document
 from app.tables.read.json_document import Document
-from app.tables.read.reading import MOST_COLUMNS
+from app.tables.read.request import MOST_COLUMNS
 
 TRICKY = st.text(st.sampled_from('[]{},:"\\ \n' + "rows" + "é😀"), max_size=8)
 CELLS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-1, 1) | TRICKY
@@ -50,7 +50,7 @@ def test_a_document_that_is_cut_off_is_refused(
 ) -> None:
     monkeypatch.setattr(json_document, "BLOCK_BYTES", piece)
     text = json.dumps({**others, "rows": rows}).encode()
-    with pytest.raises(TheirError):
+    with pytest.raises(InvalidInputError):
         Document(BytesIO(text[: data.draw(st.integers(0, len(text) - 1))]))
 
 
@@ -58,7 +58,7 @@ def test_a_document_that_is_cut_off_is_refused(
     "text", ['{"rows": [[1] [2]]}', '{"rows": [1, 2]}', '{"rows": [[1],, [2]]}', '{"rows": [[1]]} x']
 )
 def test_what_is_no_document_is_refused(text: str) -> None:
-    with pytest.raises(TheirError):
+    with pytest.raises(InvalidInputError):
         Document(BytesIO(text.encode()))
 
 
@@ -76,9 +76,9 @@ def rows_of(rows: bytes) -> list[list[Any]]:
 def test_a_row_has_no_more_values_than_there_may_be_columns(value: bytes) -> None:
     row = b"[" + b",".join([value] * MOST_COLUMNS) + b"]"
     assert [len(row) for row in rows_of(b"[]," + row)] == [0, MOST_COLUMNS]
-    with pytest.raises(TheirError, match="row 2: it has 65,535 values; at most 65,534 are read"):
+    with pytest.raises(InvalidInputError, match="row 2: it has 65,535 values; at most 65,534 are read"):
         rows_of(b"[]," + row[:-1] + b"," + value + b"]")
-    with pytest.raises(TheirError, match="row 1: it has 4,000,000 values"):
+    with pytest.raises(InvalidInputError, match="row 1: it has 4,000,000 values"):
         rows_of(b"[" + b",".join([value] * 4_000_000) + b"]")
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from app.tables.read import csv, formats, json_document, lines
 from app.tables.read.defining import define
-from app.tables.read.reading import Options
-from app.tables.read.wishes import Target, Wishes
+from app.tables.read.overrides import DataSetOverrides, Target
+from app.tables.read.request import Options
 from tests.support.tables import long
 from tests.tables.out.making import made
 
@@ -36,7 +36,7 @@ def test_memory_is_flat(table: pa.Table, tmp_path: Path, monkeypatch: pytest.Mon
         format_ = formats.format_of(BytesIO(file.read(1 << 16)), "", "")
         tracemalloc.start()
         try:
-            definition = define(formats.read(file, format_, Options()), Wishes(), Target("latin-1", "ibm"))
+            definition = define(formats.read(file, format_, Options()), DataSetOverrides(), Target("latin-1", "ibm"))
             for batch in definition.batches():
                 arrow = max(arrow, pa.total_allocated_bytes() - before)
                 rows += batch.num_rows

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.tables.xpt.layouts import RECORD
 from app.tables.xpt.parts import Version
 from app.tables.xpt.read import members, read
@@ -49,11 +49,11 @@ FILES = {
 files = pytest.mark.parametrize("name", FILES)
 
 
-def outcome(data: bytes) -> list[dict[str, object]] | TheirError:
+def outcome(data: bytes) -> list[dict[str, object]] | InvalidInputError:
     """The rows of the first data set, or why there are none."""
     try:
         return [row for member in members(io.BytesIO(data))[:1] for row in table_of(data, member=member).to_pylist()]
-    except TheirError as error:
+    except InvalidInputError as error:
         return error
 
 
@@ -64,13 +64,13 @@ def test_a_file_cut_anywhere_is_refused_or_ends_with_a_whole_row(name: str) -> N
     assert isinstance(whole, list)
     for size in range(len(data)):
         found = outcome(data[:size])
-        if isinstance(found, TheirError):
+        if isinstance(found, InvalidInputError):
             assert -1 <= found.at <= size
         else:
             assert size % RECORD == 0
             assert found == whole[: len(found)]
             assert not found or name not in {"version 8", "version 8, long"}
-    assert isinstance(outcome(b""), TheirError)
+    assert isinstance(outcome(b""), InvalidInputError)
 
 
 @pytest.mark.parametrize("name", ["version 5", "version 8, long"])
@@ -99,17 +99,17 @@ def test_a_data_set_is_chosen_by_name(version: Version) -> None:
     assert table_of(data, member="ONE").to_pydict() == one.to_pydict()
     assert table_of(data, member="two").to_pydict() == two.to_pydict()
     for wrong in (None, "THREE"):
-        with pytest.raises(TheirError, match="ONE, TWO"):
+        with pytest.raises(InvalidInputError, match="ONE, TWO"):
             table_of(data, member=wrong)
-    with pytest.raises(TheirError, match="more than one"):
+    with pytest.raises(InvalidInputError, match="more than one"):
         table_of(data + file_of(one, version)[LIBRARY_SIZE:], member="ONE")
-    with pytest.raises(TheirError, match="none"):
+    with pytest.raises(InvalidInputError, match="none"):
         table_of(data[:LIBRARY_SIZE])
 
 
 def test_an_error_lists_some_of_many_data_sets() -> None:
     one = file_of(small("ONE"), 5)
-    with pytest.raises(TheirError, match="ONE, ONE and 30 more"):
+    with pytest.raises(InvalidInputError, match="ONE, ONE and 30 more"):
         table_of(one + one[LIBRARY_SIZE:] * 49)
 
 
@@ -189,7 +189,7 @@ def test_a_hostile_file_is_refused_before_memory_is_taken(data: bytes, code: str
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert isinstance(found, TheirError)
+    assert isinstance(found, InvalidInputError)
     assert (found.code, 0 <= found.at <= len(data)) == (code, True)
     assert peak < 1 << 20
 
@@ -200,22 +200,22 @@ def test_observations_of_no_bytes_are_none() -> None:
         data = file_of(empty, version)
         assert table_of(data).num_columns == 0
         torn = outcome(data + b"x" * RECORD)
-        assert isinstance(torn, TheirError)
+        assert isinstance(torn, InvalidInputError)
 
 
 def test_a_file_that_becomes_shorter_is_refused() -> None:
     file = io.BytesIO(file_of(small(rows=1000), 5))
     found = read(file)
     file.truncate(file.seek(0, 2) - RECORD)
-    with pytest.raises(TheirError, match="shorter"):
+    with pytest.raises(InvalidInputError, match="shorter"):
         list(found.batches())
 
 
 @pytest.mark.parametrize("charset", ["cp037", "utf-16", "nonsense", "base64"])
 def test_a_character_set_without_ascii_is_refused(charset: str) -> None:
-    with pytest.raises(TheirError, match="character set"):
+    with pytest.raises(InvalidInputError, match="character set"):
         table_of(FILES["version 5"], charset=charset)
-    with pytest.raises(TheirError, match="character set"):
+    with pytest.raises(InvalidInputError, match="character set"):
         file_of(small(), 5, charset=charset)
 
 

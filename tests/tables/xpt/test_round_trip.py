@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 from app.tables.xpt.parts import Version
 from tests.tables.xpt.tables import VERSIONS, character, file_of, missing, numeric, table, table_of
 
@@ -122,7 +122,7 @@ def test_numerics_keep_their_lengths(version: Version) -> None:
 @versions
 @pytest.mark.parametrize("value", [1e76, -1e76, 1e-80, math.inf])
 def test_a_number_beyond_the_range_is_refused_with_its_row(version: Version, value: float) -> None:
-    with pytest.raises(TheirError, match="observation 2") as refused:
+    with pytest.raises(InvalidInputError, match="observation 2") as refused:
         file_of(table([numeric("X")], [[1.0, value]]), version)
     assert refused.value.row == "X"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from app.model.attachment import AttachmentKind
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.records import AttachmentRecord
 from app.web import content_response as content
 from tests.web.stock import Stock
@@ -20,7 +20,7 @@ DATA = b"".join(n.to_bytes(4) for n in range(1 << 20))
 SMALL = bytes(range(256)) * 4
 
 
-class Shelf:
+class StoredAttachments:
     """A served gateway with one large attachment in its store, one in its journal, and a small one."""
 
     def __init__(self, stock: Stock, client: httpx.Client) -> None:
@@ -35,20 +35,20 @@ class Shelf:
 
 
 @pytest.fixture(scope="module")
-def shelf(shared_stock: Stock, shared_http: httpx.Client) -> Shelf:
-    return Shelf(shared_stock, shared_http)
+def stored(shared_stock: Stock, shared_http: httpx.Client) -> StoredAttachments:
+    return StoredAttachments(shared_stock, shared_http)
 
 
-def test_the_whole(shelf: Shelf) -> None:
-    for record in (shelf.stored, shelf.journalled):
-        response = shelf.get(record)
+def test_the_whole(stored: StoredAttachments) -> None:
+    for record in (stored.stored, stored.journalled):
+        response = stored.get(record)
         assert response.status_code == 200
         assert sha256(response.content).digest() == sha256(DATA).digest()
         assert response.headers["etag"] == f'"{sha256(DATA).hexdigest()}"'
 
 
-def test_what_the_headers_say(shelf: Shelf) -> None:
-    response = shelf.get(shelf.small)
+def test_what_the_headers_say(stored: StoredAttachments) -> None:
+    response = stored.get(stored.small)
     digest = base64.b64encode(sha256(SMALL).digest()).decode()
     expected = {
         "content-length": str(len(SMALL)),
@@ -59,52 +59,52 @@ def test_what_the_headers_say(shelf: Shelf) -> None:
         "content-disposition": "attachment; filename=\"file-3.bin\"; filename*=UTF-8''file-3.bin",
     }
     assert {name: response.headers[name] for name in expected} == expected
-    assert "filename*=UTF-8''gro%C3%9Fe%20Datei.bin" in shelf.get(shelf.stored).headers["content-disposition"]
+    assert "filename*=UTF-8''gro%C3%9Fe%20Datei.bin" in stored.get(stored.stored).headers["content-disposition"]
 
 
-def test_head_says_the_same_without_the_bytes(shelf: Shelf) -> None:
-    whole, head = shelf.get(shelf.small), shelf.get(shelf.small, "HEAD")
+def test_head_says_the_same_without_the_bytes(stored: StoredAttachments) -> None:
+    whole, head = stored.get(stored.small), stored.get(stored.small, "HEAD")
     assert head.content == b""
     assert {**head.headers, "date": ""} == {**whole.headers, "date": ""}
-    assert shelf.get(shelf.small, "HEAD", Range="bytes=0-1").status_code == 200
+    assert stored.get(stored.small, "HEAD", Range="bytes=0-1").status_code == 200
 
 
-def test_a_content_type_that_is_none_is_not_passed_on(shelf: Shelf) -> None:
-    record = shelf.stock.stored(b"x", "text/html\r\nX-Evil: 1")
-    response = shelf.get(record)
+def test_a_content_type_that_is_none_is_not_passed_on(stored: StoredAttachments) -> None:
+    record = stored.stock.stored(b"x", "text/html\r\nX-Evil: 1")
+    response = stored.get(record)
     assert response.headers["content-type"] == "application/octet-stream"
     assert "x-evil" not in response.headers
 
 
-def test_nothing_is_content_too(shelf: Shelf) -> None:
-    for record in (shelf.stock.stored(b""), shelf.stock.journalled(b"")):
-        response = shelf.get(record, Range="bytes=0-")
+def test_nothing_is_content_too(stored: StoredAttachments) -> None:
+    for record in (stored.stock.stored(b""), stored.stock.journalled(b"")):
+        response = stored.get(record, Range="bytes=0-")
         assert (response.status_code, response.content, response.headers["content-length"]) == (200, b"", "0")
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.data())
-def test_any_range_is_that_slice(shelf: Shelf, data: st.DataObject) -> None:
-    record = data.draw(st.sampled_from([shelf.stored, shelf.journalled]))
+def test_any_range_is_that_slice(stored: StoredAttachments, data: st.DataObject) -> None:
+    record = data.draw(st.sampled_from([stored.stored, stored.journalled]))
     edge = st.one_of(st.integers(0, len(DATA) - 1), st.sampled_from([0, 31999, 32000, 1 << 20, (1 << 20) - 1]))
     first, last = sorted((data.draw(edge), data.draw(edge)))
-    response = shelf.get(record, Range=f"bytes={first}-{last}")
+    response = stored.get(record, Range=f"bytes={first}-{last}")
     assert response.status_code == 206
     assert response.headers["content-range"] == f"bytes {first}-{last}/{len(DATA)}"
     assert response.content == DATA[first : last + 1]
 
 
-def test_a_suffix(shelf: Shelf) -> None:
-    response = shelf.get(shelf.small, Range="bytes=-5")
+def test_a_suffix(stored: StoredAttachments) -> None:
+    response = stored.get(stored.small, Range="bytes=-5")
     assert (response.status_code, response.content) == (206, SMALL[-5:])
-    assert shelf.get(shelf.small, Range="bytes=-99999").content == SMALL
+    assert stored.get(stored.small, Range="bytes=-99999").content == SMALL
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1023), st.integers(0, 1023)), min_size=2, max_size=8))
-def test_several_ranges_are_multipart(shelf: Shelf, pairs: list[tuple[int, int]]) -> None:
+def test_several_ranges_are_multipart(stored: StoredAttachments, pairs: list[tuple[int, int]]) -> None:
     ranges = [(min(pair), max(pair)) for pair in pairs]
-    response = shelf.get(shelf.small, Range="bytes=" + ",".join(f"{first}-{last}" for first, last in ranges))
+    response = stored.get(stored.small, Range="bytes=" + ",".join(f"{first}-{last}" for first, last in ranges))
     assert response.status_code == 206
     wanted = set().union(*(range(first, last + 1) for first, last in ranges))
     got: list[int] = []
@@ -132,31 +132,31 @@ def parts(response: httpx.Response) -> list[tuple[dict[str, str], bytes]]:
     return found
 
 
-def test_a_range_beyond_the_end(shelf: Shelf) -> None:
-    response = shelf.get(shelf.small, Range="bytes=1024-")
+def test_a_range_beyond_the_end(stored: StoredAttachments) -> None:
+    response = stored.get(stored.small, Range="bytes=1024-")
     assert response.status_code == 416
     assert response.headers["content-range"] == "bytes */1024"
     assert response.json()["type"] == "/problems/range-not-satisfiable"
 
 
-def test_conditions(shelf: Shelf) -> None:
+def test_conditions(stored: StoredAttachments) -> None:
     tag = f'"{sha256(SMALL).hexdigest()}"'
-    unchanged = shelf.get(shelf.small, If_None_Match=tag)
+    unchanged = stored.get(stored.small, If_None_Match=tag)
     assert (unchanged.status_code, unchanged.content, unchanged.headers["etag"]) == (304, b"", tag)
-    assert shelf.get(shelf.small, If_None_Match='"other"').status_code == 200
-    changed = shelf.get(shelf.small, If_Match='"other"')
+    assert stored.get(stored.small, If_None_Match='"other"').status_code == 200
+    changed = stored.get(stored.small, If_Match='"other"')
     assert (changed.status_code, changed.headers["etag"]) == (412, tag)
-    assert shelf.get(shelf.small, Range="bytes=0-1", If_Range=tag).status_code == 206
-    assert shelf.get(shelf.small, Range="bytes=0-1", If_Range='"other"').status_code == 200
-    modified = shelf.get(shelf.small).headers["last-modified"]
-    assert shelf.get(shelf.small, If_Modified_Since=modified).status_code == 304
+    assert stored.get(stored.small, Range="bytes=0-1", If_Range=tag).status_code == 206
+    assert stored.get(stored.small, Range="bytes=0-1", If_Range='"other"').status_code == 200
+    modified = stored.get(stored.small).headers["last-modified"]
+    assert stored.get(stored.small, If_Modified_Since=modified).status_code == 304
 
 
-def test_slow_content_is_read_ahead_by_threads(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_content_is_read_ahead_by_threads(stored: StoredAttachments, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "_QUICK_SECONDS", 0.0)
-    for record in (shelf.stored, shelf.journalled):
-        assert shelf.get(record).content == DATA
-        assert shelf.get(record, Range="bytes=1000000-3999999").content == DATA[1000000:4000000]
+    for record in (stored.stored, stored.journalled):
+        assert stored.get(record).content == DATA
+        assert stored.get(record, Range="bytes=1000000-3999999").content == DATA[1000000:4000000]
 
 
 class Torn:
@@ -166,18 +166,20 @@ class Torn:
 
     def read(self, offset: int, length: int) -> Iterator[memoryview]:
         yield memoryview(DATA)[: 3 << 20]
-        raise OurError("the object is shorter than it was")
+        raise GatewayError("the object is shorter than it was")
 
 
-def test_content_that_fails_midway_is_not_taken_for_whole(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf.stock.gateway, "content", lambda record: Torn())
+def test_content_that_fails_midway_is_not_taken_for_whole(
+    stored: StoredAttachments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored.stock.gateway, "content", lambda record: Torn())
     with capture_logs() as logged, pytest.raises(httpx.RemoteProtocolError):
-        shelf.get(shelf.stored)
+        stored.get(stored.stored)
     assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["request_failed"]
 
 
-def test_a_client_that_leaves_stops_the_reading(shelf: Shelf) -> None:
+def test_a_client_that_leaves_stops_the_reading(stored: StoredAttachments) -> None:
     for _ in range(3):
-        with shelf.client.stream("GET", f"/v1/attachments/{shelf.stored.id}/content") as response:
+        with stored.client.stream("GET", f"/v1/attachments/{stored.stored.id}/content") as response:
             next(response.iter_raw(10))
-    assert shelf.get(shelf.small).status_code == 200
+    assert stored.get(stored.small).status_code == 200

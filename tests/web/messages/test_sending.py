@@ -16,8 +16,8 @@ from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.errors import StoreFull
 from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord
-from app.service.sending.framer import Cutter
-from app.service.sending.outbox import cut_of
+from app.service.sending.framer import Framer
+from app.service.sending.outbox import framing_options
 from tests.support.waiting import until
 from tests.web.stock import Stock
 
@@ -389,8 +389,8 @@ def test_what_is_sent_reaches_the_destination(stock: Stock, http: httpx.Client) 
 
 def sent(stock: Stock, record: DeliveryRecord) -> list[PhysicalMessage]:
     """The physical messages that a delivery becomes."""
-    cut = cut_of(stock.settings.destinations[record.destination], 32_000)
-    return [each._replace(body=bytes(each.body)) for each in Cutter(cut, stock.store).cut(record)]
+    cut = framing_options(stock.settings.destinations[record.destination], 32_000)
+    return [each._replace(body=bytes(each.body)) for each in Framer(cut, stock.store).frame(record)]
 
 
 @pytest.mark.parametrize(

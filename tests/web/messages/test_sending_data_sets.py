@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.model.attachment import AttachmentKind
-from app.service.sending.framer import Cutter
-from app.service.sending.outbox import cut_of
+from app.service.sending.framer import Framer
+from app.service.sending.outbox import framing_options
 from tests.support.tables import visits
 from tests.support.waiting import until
 from tests.tables.out.making import made
@@ -152,7 +152,7 @@ def test_a_dry_run_counts_the_messages_that_are_sent(stock: Stock, http: httpx.C
     told = posted(http, data, dry_run=True).json()
     record = delivery(stock, posted(http, data))
     destination = stock.settings.destinations["partner"]
-    messages = list(Cutter(cut_of(destination, destination.body_limit), stock.store).cut(record))
+    messages = list(Framer(framing_options(destination, destination.body_limit), stock.store).frame(record))
     assert told["messages"] == len(messages) > 10
     stock.gateway.start()
     until(lambda: len(stock.recorder.sent) == len(messages))
@@ -214,8 +214,8 @@ def test_a_dry_run_shows_indexes_and_constraints_and_they_are_sent(stock: Stock,
     assert (proposed["constraints"], proposed["warnings"]) == (4, [])
     response = posted(http, data, "a.parquet")
     assert "warnings" not in response.json()
-    cut = cut_of(stock.settings.destinations["partner"], 32_000)
-    bodies = [bytes(each.body) for each in Cutter(cut, stock.store).cut(delivery(stock, response))]
+    cut = framing_options(stock.settings.destinations["partner"], 32_000)
+    bodies = [bytes(each.body) for each in Framer(cut, stock.store).frame(delivery(stock, response))]
     kinds = [body[:4] for body in bodies[2:-1]]
     assert kinds == [bytes([0, 0, 0, kind]) for kind in (1, 2, 3, 4, 5)]
     assert b"NAME\0AGE\0" in bodies[-3]

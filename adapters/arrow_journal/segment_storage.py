@@ -13,13 +13,13 @@ from obstore.store import ObjectStore
 from adapters.arrow_journal.cache import FileCache
 from adapters.arrow_journal.segments import SegmentState, segment_files, segment_path
 from adapters.disk import ReadFile, UnreadableError
-from app.model.errors import OurError
+from app.model.errors import GatewayError
 from app.model.segment_names import sealed_number, segment_name
 
 _log = structlog.get_logger(__name__)
 
 
-class Shelf(Protocol):
+class SegmentStorage(Protocol):
     """Sealed segments by number. A segment's state comes from a listing only: its time of creation is the time it was
     sealed."""
 
@@ -45,7 +45,7 @@ class Folder:
         self._folder = folder.absolute()
         self._waited_for = 0
         if not folder.is_dir():
-            raise OurError(f"no journal archive at {folder}: no such folder")
+            raise GatewayError(f"no journal archive at {folder}: no such folder")
 
     def listing(self) -> dict[int, SegmentState]:
         """Return the segments before the first unsealed one: a reader that reads in order must not skip that one."""
@@ -99,7 +99,7 @@ class Folder:
         except FileNotFoundError:
             raise KeyError(number) from None
         except (OSError, UnreadableError) as error:
-            raise OurError(f"{self.path(number)} cannot be read: {error}") from error
+            raise GatewayError(f"{self.path(number)} cannot be read: {error}") from error
 
     def path(self, number: int) -> str:
         return str(self._path(number))
@@ -157,7 +157,7 @@ class Bucket:
             raise KeyError(what) from None
         except (BaseError, OSError) as error:
             path = self.path(what) if isinstance(what, int) else what
-            raise OurError(f"{path} cannot be read: {error}") from error
+            raise GatewayError(f"{path} cannot be read: {error}") from error
 
 
 def _state_of(number: int, found: "obstore.ObjectMeta") -> SegmentState:

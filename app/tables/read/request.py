@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 
 from app.dataset.schema import MOST_VARIABLES
-from app.model.errors import TheirError
+from app.model.errors import InvalidInputError
 
 VariableType = Literal["numeric", "character"]
 ROWS_A_BATCH = 16_384
@@ -47,7 +47,7 @@ def rows_a_batch(columns: int) -> int:
 
 
 def check_columns(columns: int) -> None:
-    """Raise TheirError for more columns than any data set has, before anything is read with them."""
+    """Raise InvalidInputError for more columns than any data set has, before anything is read with them."""
     if columns > MOST_COLUMNS:
         raise unreadable(f"it has {columns:,} columns; at most {MOST_COLUMNS:,} are read")
 
@@ -75,6 +75,6 @@ class Reading(NamedTuple):
     remarks: tuple[Remark, ...] = ()
 
 
-def unreadable(why: str, row: int | None = None) -> TheirError:
+def unreadable(why: str, row: int | None = None) -> InvalidInputError:
     """Return the error of an unreadable file; `row` counts rows from 1."""
-    return TheirError("unreadable-table", "" if row is None else f"row {row}", -1, why)
+    return InvalidInputError("unreadable-table", "" if row is None else f"row {row}", -1, why)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from app.codecs.sas.dialect import Dialect
 from app.dataset.numeric import FloatFormat
 from app.model.attachment import DataSetVersion
-from app.tables.read.reading import VariableType
+from app.tables.read.request import VariableType
 
 Origin = Literal["given", "file", "inferred"]
 NameRule = Literal["strict", "literal", "rename"]
@@ -29,7 +29,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class VariableWish:
+class VariableOverrides:
     """The options that a sender gives for a variable with the column `column`; None leaves the choice to the file."""
 
     column: str = ""
@@ -42,7 +42,7 @@ class VariableWish:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class DataSetOverrides:
     """The options that a sender gives for a data set; `variables` are by column, casefolded.
 
     If neither a sender nor the file names the data set, it is `WORK.` and `file_stem`. `names` decides on columns with
@@ -54,7 +54,7 @@ class Wishes:
     file_stem: str = ""
     label: str | None = None
     names: NameRule = "strict"
-    variables: Mapping[str, VariableWish] = field(default_factory=dict)
+    variables: Mapping[str, VariableOverrides] = field(default_factory=dict)
 
 
 class Defined(NamedTuple):

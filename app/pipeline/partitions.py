@@ -39,7 +39,7 @@ class SourceOptions(BaseModel):
     break_after_segment: NonNegativeInt = 0
 
     def open(self) -> JournalArchive:
-        """Open the archive anew. Raises OurError, and PluginError if there is no such adapter."""
+        """Open the archive anew. Raises GatewayError, and PluginError if there is no such adapter."""
         cache = None if self.cache is None else Path(self.cache)
         size = {} if self.cache_bytes is None else {"cache_bytes": self.cache_bytes}
         return plugins.archive(self.archive)(self.path, cache, **size)

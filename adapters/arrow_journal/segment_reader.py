@@ -20,7 +20,7 @@ from adapters.arrow_journal.segments import SegmentState
 from adapters.arrow_journal.verifying import damages
 from adapters.arrow_journal.window import Window
 from adapters.disk import READ_FAILURES, ReadFile, UnreadableError
-from app.model.errors import DamagedError, OurError
+from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Damage, Extent
 from app.ports import Segment
@@ -64,8 +64,8 @@ class OpenSegment:
         return self.state.format
 
     def file(self) -> ReadFile:
-        """Open the file. Raises KeyError when the segment is gone, DamagedError and OurError when its file cannot be
-        opened."""
+        """Open the file. Raises KeyError when the segment is gone, DamagedError and GatewayError when its file cannot
+        be opened."""
         if self._file is None:
             try:
                 self._file = self._open_file(self.state)
@@ -73,7 +73,7 @@ class OpenSegment:
                 why = f"its file cannot be opened: {error.strerror}"
                 if error.errno in READ_FAILURES:
                     raise self._damaged(None, why) from error
-                raise OurError(f"journal segment {self.state.number}: {why}") from error
+                raise GatewayError(f"journal segment {self.state.number}: {why}") from error
         return self._file
 
     def batch_count(self) -> int:

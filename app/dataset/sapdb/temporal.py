@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.codecs.sapdb.constants import DataType
-from app.codecs.sapdb.moments import DateFormat
+from app.codecs.sapdb.temporal import DateFormat
 from app.dataset.errors import BadValueError, refuse_any
 from app.dataset.numeric import validity
 

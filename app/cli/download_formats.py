@@ -1,0 +1,59 @@
+"""Data sets for `get`: their format, and the selection of their rows and columns."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from app.cli.console import Failure
+
+PARQUET = "parquet"
+
+EXTENSIONS: Mapping[str, str] = {
+    PARQUET: ".parquet",
+    "arrow": ".arrows",
+    "csv": ".csv",
+    "json": ".json",
+    "ndjson": ".ndjson",
+    "dataset-json": ".json",
+    "dataset-ndjson": ".ndjson",
+    "dsjc": ".dsjc",
+    "xpt": ".xpt",
+    "xpt-v5": ".xpt",
+    "sas": ".zip",
+}
+"""The formats of data sets, and the extensions of their files."""
+
+_BY_EXTENSION = {extension: word for word, extension in reversed(list(EXTENSIONS.items()))} | {
+    ".arrow": "arrow",
+    ".jsonl": "ndjson",
+    ".pq": PARQUET,
+}
+
+
+class Choice(NamedTuple):
+    """A format, and the query parameters that request it."""
+
+    word: str
+    query: dict[str, Any]
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the content is returned as stored: with known size and digest, and resumable at any byte."""
+        return self.word == PARQUET and self.query.keys() == {"format"}
+
+    def file_name(self, stored: str) -> str:
+        """Return the name of its file, given the name of the stored data set."""
+        return stored.removesuffix(EXTENSIONS[PARQUET]) + EXTENSIONS[self.word]
+
+
+def choose(word: str | None, output: str | None, xpt_version: str | None, **options: Any) -> Choice:
+    """Return the format by its name, else by the output's extension, else Parquet. Raises Failure."""
+    if word is None:
+        word = _BY_EXTENSION.get(Path(output).suffix.lower(), PARQUET) if output else PARQUET
+    if word not in EXTENSIONS:
+        raise Failure(f"unknown format of data sets {word!r}", f"known formats: {', '.join(EXTENSIONS)}")
+    if xpt_version is not None:
+        if not word.startswith("xpt"):
+            raise Failure("--xpt-version is only for transport files", "add --format xpt")
+        word = {"5": "xpt-v5", "8": "xpt"}[xpt_version]
+    return Choice(word, {"format": word} | {name: value for name, value in options.items() if value is not None})
