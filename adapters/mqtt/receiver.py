@@ -226,7 +226,7 @@ class MqttReceiver:
         elif self._connected_at is not None:
             self._soon_lost += 1
             if self._soon_lost >= _SOON_LOST:
-                why += f", {self._soon_lost} times soon after connecting; another client may use {same_id}"
+                why += f", again and again soon after connecting: another client may use {same_id}"
         self._outage.failed(why)
         self._status = not_connected(why)
 

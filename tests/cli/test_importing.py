@@ -126,7 +126,7 @@ def test_what_cannot_be_read_stops_or_goes_to_quarantine(run: Run, tmp_path: Pat
     stopped = run("journal", "import", capture, "--to", folder)
     assert stopped.code == 1
     assert f"{capture}, line 4, byte 6: not a hexadecimal digit: 'z'" in stopped.err
-    assert "what stands before it is in the journal; --keep-going" in stopped.err
+    assert "everything before it is in the journal; --keep-going" in stopped.err
     assert [each.body for each in journalled(folder)] == [b"A"]
 
     result = run("journal", "import", capture, "--to", folder, "--keep-going")
@@ -155,7 +155,7 @@ def test_so_many_unreadable_pieces_are_told_and_the_rest_counted(run: Run, tmp_p
     result = run("journal", "import", capture, "--to", tmp_path / "journal", "--keep-going")
     assert result.code == 0
     assert result.err.count("not a hexadecimal digit") == 20
-    assert "what else cannot be read is only counted" in result.err
+    assert "further unreadable pieces are only counted" in result.err
     assert result.out.splitlines()[1].split()[1:] == ["mqtt", "sas_queue", "0", "60", "B", "30", "1", "PINGREQ"]
 
 
@@ -245,7 +245,7 @@ def test_several_captures_and_runs_are_one_journal(
     [
         (["missing.txt"], "cannot read missing.txt: No such file or directory"),
         (["empty"], "empty is empty"),
-        (["nested"], "nested/folder is no file"),
+        (["nested"], "nested/folder is not a file"),
         (["text.txt"], "text.txt: unknown format; known are: qload, raw, mqtt, rendezvous"),
         (["browsed.txt"], "browsed.txt: this is the output of amqsbcg, which is not read"),
         (["nested", "--format", "qload"], "nested is a folder; only message files can be a folder"),

@@ -94,7 +94,7 @@ def test_a_damaged_segment_is_named(run: Run, journal: Path, tmp_path: Path) -> 
     segment.write_bytes((journal / segment.name).read_bytes()[:-100])
     done = run("pipeline", "batch", tmp_path, "--out", tmp_path / "result")
     assert (done.code, done.out) == (1, "")
-    assert f"Spark failed: {segment} is not whole" in done.err
+    assert f"Spark failed: {segment} is incomplete" in done.err
 
 
 def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession) -> None:

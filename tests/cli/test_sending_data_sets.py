@@ -70,7 +70,10 @@ def test_warnings_and_renamed_columns_are_shown(run: Run, url: str, in_folder: P
         (("--as", "text-file", "--format", "DT=DATE9."), "a text-file has no variables"),
         (("--as", "WORK.SALES", "other.csv"), "names one data set, but there are 2 files"),
         (("--as", "WORK.SALES", "--file-format", "xls"), "not one of parquet, arrow"),
-        (("--as", "WORK.SALES", "--rename", "X=SALES TOTAL"), "SALES TOTAL: a name has letters, digits and _ only"),
+        (
+            ("--as", "WORK.SALES", "--rename", "X=SALES TOTAL"),
+            "SALES TOTAL: a name must have only letters, digits and _",
+        ),
         (("--as", "WORK.SALES", "--length", "C=2"), "C in row 1: the value needs more than 2 bytes"),
     ],
 )

@@ -85,8 +85,8 @@ def test_get_with_options(run: Run, url: str, identifier: str, in_folder: Path) 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--format", "sas7bdat"], "'sas7bdat' is no format of data sets"),
-        (["--xpt-version", "5"], "--xpt-version is for transport files"),
+        (["--format", "sas7bdat"], "unknown format of data sets 'sas7bdat'"),
+        (["--xpt-version", "5"], "--xpt-version is only for transport files"),
         (["--format", "csv", "--columns", "Nam"], "columns: unknown variable Nam"),
         (["--format", "csv", "--rename"], "rename: does not apply to format csv"),
     ],

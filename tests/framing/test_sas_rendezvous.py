@@ -140,7 +140,7 @@ def test_numbers_shorter_than_a_double_are_cut_and_none_loses_precision() -> Non
         ([VARIABLES, observations("A", 1.0)], "no data set definition"),
         ([definition(1, 2, 16), definition(2, 2, 16), VARIABLES], "not the same"),
         ([definition(1, 3, 16), VARIABLES, observations("A", 1.0)], "2 variables, where 3 belong"),
-        ([definition(2, 2, 16), VARIABLES, observations("A", 1.0)], "says 2 observations, and 1 came"),
+        ([definition(2, 2, 16), VARIABLES, observations("A", 1.0)], "states 2 observations, but 1 were received"),
         ([definition(1, 2, 16), VARIABLES, observations("A", 1.0, "B")], "the last row has 8 of 16 bytes"),
         ([definition(1, 2, 16), VARIABLES, observations("A", 1.0, said=77)], "77 observations by its number"),
         ([definition(1, 2, 16), VARIABLES, observations(1.0, "A")], "another type than its variable"),

@@ -105,7 +105,7 @@ def test_errors_keep_their_class() -> None:
 
 def test_a_process_that_ends_is_replaced() -> None:
     async def both(pool: Conversions) -> int:
-        with pytest.raises(Exception, match="ended with 3"):
+        with pytest.raises(Exception, match="ended with exit code 3"):
             await result(pool, ending)
         return int(await result(pool, process_id))
 

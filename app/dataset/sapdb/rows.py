@@ -134,8 +134,9 @@ def read_column(column: Column, manner: Manner, long_name: LongName) -> pa.Array
     try:
         return _together(column, manner)
     except BadValueError as error:
-        if not column.absent[error.row]:
-            column.read_one(error.row)
+        for row in range(error.row + 1):  # one of them may be wrong in another way, and is the first one then
+            if not column.absent[row]:
+                column.read_one(row)
         if pa.types.is_time(column.wanted):
             raise LongTimes(column.number) from None
         raise WireError(*column.place(error.row), error.why) from None

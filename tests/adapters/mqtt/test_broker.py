@@ -81,7 +81,7 @@ def test_a_restart_of_the_broker_loses_nothing(tmp_path: Path, topic: str, versi
 def test_two_with_one_identifier_say_so_and_slow_down(broker: Mosquitto, topic: str) -> None:
     """Mosquitto ends the older connection without a word."""
     sources = [receiver(broker, topic, client_id=topic) for _ in range(2)]
-    hint = f"another client may have client_id '{topic}'"
+    hint = f"another client may use client_id '{topic}'"
     with capture_logs() as logs, receiving(sources[0], Collector()), receiving(sources[1], Collector()):
         until(lambda: any(hint in (source.status()["error"] or "") for source in sources), 60)
     told = [entry["reason"] for entry in logs if entry["event"] == "connection_failed"]
@@ -111,7 +111,7 @@ def test_a_flood_of_properties_is_refused_unread(broker: Mosquitto, topic: str) 
     ((kept, code, why),) = collected.refused
     assert (bytes(kept.body), code) == (b"payload", "properties-too-large")
     assert len(kept.body.obj) == len(b"payload"), "the packet with the properties is let go"  # type: ignore[union-attr,arg-type]
-    assert "1250000 bytes of properties" in why
+    assert "the properties have 1250000 bytes" in why
     assert collected.bodies() == [b"after"]
 
 

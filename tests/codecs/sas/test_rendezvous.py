@@ -277,7 +277,11 @@ def test_text_in_another_character_set_is_read_and_written() -> None:
 
 
 FAULTS = {
-    "an unknown attachment type": ("HDR", [*header_fields()[:5], i32(9), *header_fields()[6:]], "no attachment type"),
+    "an unknown attachment type": (
+        "HDR",
+        [*header_fields()[:5], i32(9), *header_fields()[6:]],
+        "unknown attachment type 9",
+    ),
     "too few attachments": ("HDR", header_fields()[:15], "entries in"),
     "a count that nothing pays for": ("HDR", [*header_fields()[:4], i32(1 << 30), *header_fields()[5:]], "entries in"),
     "fields behind the last": ("LST", [i32(7), i32(8)], "1 fields too many"),
