@@ -17,12 +17,14 @@ Address = tuple[str, bytes]
 class Repeated(NamedTuple):
     """A physical message whose place is taken by an earlier one: the host compares the two bodies.
 
-    `first` is None when the earlier message is no longer in the journal. Then the later one counts as the same.
+    `first` is None when the earlier message is no longer in the journal. Then the later one counts as the same. The
+    attachment that `waits_for_parts` is quarantined because one of its parts could not be read back.
     """
 
     attachment: str | None
     first: int | None
     again: int
+    waits_for_parts: bool = False
 
 
 class Refused(NamedTuple):
@@ -92,7 +94,7 @@ class Attachment:
     def repeated(self, first: int | None, again: int) -> tuple[Effect, ...]:
         """Count a message that came again; see `Repeated`."""
         self.duplicates += 1
-        return (Repeated(self.record.id, first, again),)
+        return (Repeated(self.record.id, first, again, self.waits_for_parts),)
 
     def replace_part(self, first: int, again: int) -> bool:
         """Replace a part; see `Assembly.replace_part`."""

@@ -34,11 +34,11 @@ class Rejected(NamedTuple):
 class Duplicate(NamedTuple):
     """A message that changes nothing, because an earlier one with the same bytes has its place.
 
-    `attachment` is the attachment that it is a part of; None for a header or an application message.
+    `to_finish` is an attachment to finish again: it waits for a part that could not be read, and may be readable again.
     """
 
     position: int
-    attachment: str | None = None
+    to_finish: str | None = None
 
 
 class Unreadable(NamedTuple):
@@ -75,16 +75,17 @@ def interpret(effect: Repeated | Refused | ApplicationMessage, messages: Message
 
 def _compare(effect: Repeated, messages: Messages) -> Consequence:
     """Compare a message that came again with the earlier one. Different bytes are a conflict; the first ones stay."""
-    attachment, first, again = effect
+    attachment, first, again, waits_for_parts = effect
+    duplicate = Duplicate(again, attachment if waits_for_parts else None)
     if first is None:
-        return Duplicate(again, attachment)
+        return duplicate
     try:
         is_same = messages.body(first) == messages.body(again)
     except DamagedError as error:
-        return Duplicate(again) if attachment is None else Unreadable(attachment, first, again, error)
+        return duplicate if attachment is None else Unreadable(attachment, first, again, error)
     message = None if is_same else messages.message(again)
     if message is None:
-        return Duplicate(again, attachment)
+        return duplicate
     why = "its place is taken by an earlier message with other bytes"
     return Rejected(again, message, InvalidInputError("conflicting-part", "body", -1, why))
 

@@ -111,21 +111,11 @@ class Assembly:
         Return whether the attachment must be finished (again) with it. The host has that done after its next
         checkpoint.
         """
-        attachment = self._just_changed(attachment_id)
-        return attachment is not None and attachment.replace_part(first, again)
-
-    def waits_for_parts(self, attachment_id: str) -> bool:
-        """Tell whether an attachment is quarantined because a part could not be read, when a part of it has just come
-        again."""
-        attachment = self._just_changed(attachment_id)
-        return attachment is not None and attachment.waits_for_parts
-
-    def _just_changed(self, attachment_id: str) -> Attachment | None:
         for key in reversed(self._changed):
             attachment = self.attachments.get(key)
             if attachment is not None and attachment.record.id == attachment_id:
-                return attachment
-        return None
+                return attachment.replace_part(first, again)
+        return False
 
     def take_changes(self) -> Checkpoint:
         """Return the changes since the last call.

@@ -366,10 +366,10 @@ class Assembler:
         match consequence:
             case Rejected(position, message, error):
                 self._quarantine(position, message, error)
-            case Duplicate(_, attachment):
+            case Duplicate(_, to_finish):
                 self._context.metrics.duplicates.labels(source).inc()
-                if attachment is not None and self._assembly.waits_for_parts(attachment):
-                    self._unsaved.healed.append(attachment)  # the part that could not be read is readable again
+                if to_finish is not None:
+                    self._unsaved.healed.append(to_finish)
             case Unreadable(attachment, first, again, damage):
                 self._heal(attachment, first, again, damage)
             case Answered(address, answer):
