@@ -1,6 +1,8 @@
 """The error of a value that a column's conversion cannot accept."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 
@@ -16,3 +18,17 @@ def refuse_any(wrong: NDArray[np.bool_], why: str) -> None:
     """Raise BadValueError for the first row that is wrong."""
     if wrong.any():
         raise BadValueError(int(np.argmax(wrong)), why)
+
+
+def first_uncastable(column: pa.Array, options: pc.CastOptions) -> int:
+    """Return the first row that cannot be cast; at least one cannot."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            pc.cast(column.slice(low, middle - low), options=options)
+        except pa.ArrowInvalid:
+            high = middle
+        else:
+            low = middle
+    return low

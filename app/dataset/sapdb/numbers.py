@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.codecs.sapdb.numbers import MOST_DIGITS, field_size
-from app.dataset.errors import BadValueError, refuse_any
+from app.dataset.errors import BadValueError, first_uncastable, refuse_any
 from app.dataset.numeric import validity
 from app.dataset.text import buffers
 
@@ -145,21 +145,9 @@ def _converted(read: _Read, wanted: pa.DataType) -> pa.Array:
     try:
         return pc.cast(texts, wanted)
     except pa.ArrowInvalid:
-        raise BadValueError(_first_unconvertible(texts, wanted), f"the number does not fit {wanted}") from None
-
-
-def _first_unconvertible(texts: pa.StringArray, wanted: pa.DataType) -> int:
-    """Return the first row that does not convert, of which there is one."""
-    low, high = 0, len(texts)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            pc.cast(texts[low:middle], wanted)
-        except pa.ArrowInvalid:
-            high = middle
-        else:
-            low = middle
-    return low
+        raise BadValueError(
+            first_uncastable(texts, pc.CastOptions.safe(wanted)), f"the number does not fit {wanted}"
+        ) from None
 
 
 def _texts(read: _Read) -> pa.StringArray:

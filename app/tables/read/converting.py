@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.dataset import columns
-from app.dataset.errors import BadValueError, refuse_any
+from app.dataset.errors import BadValueError, first_uncastable, refuse_any
 from app.dataset.kinds import Kind
 from app.tables.read import sharing, texts
 
@@ -118,22 +118,8 @@ def _cast(column: pa.Array, data_type: pa.DataType) -> pa.Array:
     try:
         return pc.cast(column, options=options)
     except pa.ArrowInvalid:
-        row = _first_beyond(column, options)
+        row = first_uncastable(column, options)
     raise BadValueError(row, f"the value is beyond the range of {data_type}")
-
-
-def _first_beyond(column: pa.Array, options: pc.CastOptions) -> int:
-    """Return the first row that cannot be cast; one of them cannot."""
-    low, high = 0, len(column)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            pc.cast(column.slice(low, middle - low), options=options)
-        except pa.ArrowInvalid:
-            high = middle
-        else:
-            low = middle
-    return low
 
 
 def _casting(data_type: pa.DataType) -> Convert:
