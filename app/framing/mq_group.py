@@ -15,10 +15,6 @@ from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from app.codecs.ibm_mq.constants import (
     MQ_NO_ID,
     MQFMT_STRING,
@@ -35,13 +31,10 @@ from app.framing.joined import joined_file
 from app.framing.outgoing import Bodies, fixed_records, message_identifier
 from app.framing.protocol import (
     ArrangementName,
-    Arrivals,
-    Body,
-    Columns,
     Contents,
     DataSetFacts,
     FileContent,
-    PartReader,
+    Framing,
     Received,
     StoreTable,
 )
@@ -225,7 +218,7 @@ _TRAITS = FramingTraits("mq_group", reads_segments=True)
 
 
 @dataclass(frozen=True)
-class MqGroup:
+class MqGroup(Framing):
     """The framing `mq_group`; see `app.framing.protocol.Framing`."""
 
     traits: FramingTraits = _TRAITS
@@ -234,26 +227,14 @@ class MqGroup:
     application_message: bool = False
     options: frozenset[str] = frozenset({"body_limit", "ccsid", "encoding", "group"})
 
-    def arrivals(self) -> Arrivals | None:
-        return None
-
     def read(self, message: PhysicalMessage, known: int) -> Event:  # noqa: ARG002 - it has no dialects
         return read(message)
-
-    def is_header(self, message: PhysicalMessage) -> bool:  # noqa: ARG002 - it has none
-        return False
-
-    def read_columns(self, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns | None:  # noqa: ARG002
-        return None
 
     def attachment_key(self, message: PhysicalMessage) -> bytes:
         return attachment_key(message)
 
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:  # noqa: ARG002
         return joined_file(received)
-
-    def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:  # noqa: ARG002
-        return None
 
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:  # noqa: ARG002
         raise InvalidInputError("no-data-set", "", -1, "a group of IBM MQ messages is a file")

@@ -20,7 +20,7 @@ from app.codecs.sas.files import FileDescription
 from app.model.attachment import AttachmentKind
 from app.model.event import Event, Pieces
 from app.model.framing import FramingTraits
-from app.model.message import PhysicalMessage
+from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
 
 if TYPE_CHECKING:
@@ -143,7 +143,11 @@ class Contents(Protocol):
 
 
 class Framing(Protocol):
-    """A way to cut attachments into physical messages: how to read it, which kinds it carries, and how to write it."""
+    """A way to cut attachments into physical messages: how to read it, which kinds it carries, and how to write it.
+
+    An implementation inherits the answers that most framings give: no arrivals, no headers, no columns, no reading of
+    files in advance, no properties.
+    """
 
     @property
     def traits(self) -> FramingTraits:
@@ -154,22 +158,25 @@ class Framing(Protocol):
     def arrivals(self) -> Arrivals | None:
         """Begin to number the messages of a source as they come in, before they are journalled; None where they say
         themselves what they belong to."""
+        return None
 
     def read(self, message: PhysicalMessage, known: int) -> Event | Pieces:
         """Return what a physical message means, given the dialects that its source has used. Raises
         InvalidInputError."""
 
-    def is_header(self, message: PhysicalMessage) -> bool:
+    def is_header(self, message: PhysicalMessage) -> bool:  # noqa: ARG002
         """Tell whether a message is a header: `read` returns `Announced` for it, or refuses it.
 
         The headers of a source are read in order, each with the dialects of those before it.
         """
+        return False
 
-    def read_columns(self, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns | None:
+    def read_columns(self, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns | None:  # noqa: ARG002
         """Return the headers and parts among the `framed` rows of a journal batch, as `read` would find them.
 
         Other rows are read one by one. If the result is None, all rows are.
         """
+        return None
 
     def attachment_key(self, message: PhysicalMessage) -> bytes:
         """Return the key of the attachment that a message is a part of. Raises InvalidInputError if it has none."""
@@ -183,9 +190,10 @@ class Framing(Protocol):
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:
         """Return the places of the content of a complete file. Raises InvalidInputError and WireError."""
 
-    def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:
+    def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:  # noqa: ARG002
         """Begin to read a file of numbered parts by its first part; None leaves the file to `file`, once it is
         complete."""
+        return None
 
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
         """Store the table of a complete data set. The last call of `store` counts. Raises InvalidInputError and
@@ -205,8 +213,9 @@ class Framing(Protocol):
     def options(self) -> frozenset[str]:
         """The fields of `FramingOptions` that change the messages."""
 
-    def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
+    def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:  # noqa: ARG002
         """Return the properties of a message of an attachment, beside its descriptor: all of them or none."""
+        return NO_PROPERTIES
 
     def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
         """Make all physical messages of a delivery, one at a time. The same delivery always gives the same messages.

@@ -8,7 +8,7 @@ sequenced parts and then its count. So a receiver that has the count can rely on
 application message sends an empty one, since a receiving SAS program waits for it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,12 +23,12 @@ from app.framing import sas_columns, sas_files
 from app.framing.outgoing import Bodies, message_identifier
 from app.framing.protocol import (
     ArrangementName,
-    Arrivals,
     Body,
     Columns,
     Contents,
     DataSetFacts,
     FileContent,
+    Framing,
     PartReader,
     Received,
     StoreTable,
@@ -38,8 +38,8 @@ from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHe
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.framing import Captures, FramingTraits
-from app.model.message import NO_PROPERTIES, PhysicalMessage
-from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions
 from app.wire import WireError
 
 LONGEST_COUNT = 8
@@ -157,7 +157,7 @@ _TRAITS = FramingTraits("sas_queue", captures=Captures(default_of=Captures().for
 
 
 @dataclass(frozen=True)
-class SasQueue:
+class SasQueue(Framing):
     """The framing `sas_queue`; see `app.framing.protocol.Framing`."""
 
     traits: FramingTraits = _TRAITS
@@ -165,9 +165,6 @@ class SasQueue:
     kinds: frozenset[AttachmentKind] = frozenset(AttachmentKind)
     application_message: bool = True
     options: frozenset[str] = frozenset({"body_limit", "dialect", "ccsid", "encoding", "record_length"})
-
-    def arrivals(self) -> Arrivals | None:
-        return None
 
     def read(self, message: PhysicalMessage, known: int) -> Event:
         return read(message, known)
@@ -191,9 +188,6 @@ class SasQueue:
         from app.framing.sas_data_sets import read_data_set  # noqa: PLC0415 - it loads pandas, which commands do without
 
         return read_data_set(record, received, store)
-
-    def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:  # noqa: ARG002 - it has none
-        return NO_PROPERTIES
 
     def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
         from app.framing.sas_bodies import SasBodies  # noqa: PLC0415 - it loads pandas, which commands do without

@@ -8,12 +8,8 @@ It is written in the order of the specification: the header, the application mes
 messages and then the last one, which counts them. All of a delivery belongs to the header before it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from app.codecs.rendezvous.message import is_message
 from app.codecs.sas import correlid
@@ -37,10 +33,10 @@ from app.framing.protocol import (
     ArrangementName,
     Arrivals,
     Body,
-    Columns,
     Contents,
     DataSetFacts,
     FileContent,
+    Framing,
     PartReader,
     Received,
     StoreTable,
@@ -53,7 +49,7 @@ from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.framing import Captures, FramingTraits
 from app.model.message import NO_PROPERTIES, PhysicalMessage
-from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
+from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions
 from app.wire import WireError
 
 _DIALECTS = mask_of(DIALECTS[0])
@@ -213,7 +209,7 @@ _TRAITS = FramingTraits(
 
 
 @dataclass(frozen=True)
-class SasRendezvous:
+class SasRendezvous(Framing):
     """The framing as the product knows it; see `app.framing.protocol.Framing`."""
 
     traits: FramingTraits = _TRAITS
@@ -231,9 +227,6 @@ class SasRendezvous:
     def is_header(self, message: PhysicalMessage) -> bool:
         return bytes(message.body[_HEAD_AT : _HEAD_AT + len(_HEADS[0])]) in _HEADS
 
-    def read_columns(self, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns | None:  # noqa: ARG002
-        return None
-
     def attachment_key(self, message: PhysicalMessage) -> bytes:
         return correlid.split(message.correl_id)[0]
 
@@ -245,9 +238,6 @@ class SasRendezvous:
 
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
         return rendezvous_content.read_data_set(record, received, store)
-
-    def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:  # noqa: ARG002 - it has none
-        return NO_PROPERTIES
 
     def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
         return messages(delivery, options, RendezvousBodies(options, contents))

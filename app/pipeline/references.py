@@ -159,7 +159,7 @@ def messages(batch: pa.RecordBatch, rows: Sequence[int]) -> list[PhysicalMessage
 
 
 def _read(position: int, message: PhysicalMessage) -> list[Reference]:
-    """Return references to what a message brings: mostly one thing."""
+    """Return references to the parts, the header or the fault in a message; there is usually one."""
     sizes, received_at = (len(message.body),), (message.received_at,)
     source = message.source
     if is_header(message):

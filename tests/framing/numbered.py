@@ -6,26 +6,19 @@ header (H) has the list of attachments as JSON, and a count (C) has nothing.
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from app.codecs.sas import dialect
 from app.framing.joined import joined_file
 from app.framing.outgoing import fixed_records, message_identifier
 from app.framing.protocol import (
     ArrangementName,
-    Arrivals,
-    Body,
-    Columns,
     Contents,
     DataSetFacts,
     FileContent,
-    PartReader,
+    Framing,
     Received,
     StoreTable,
 )
@@ -33,7 +26,7 @@ from app.model.attachment import AttachmentDefinition, AttachmentKind, MessageHe
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Event, PartArrived, Unsequenced
 from app.model.framing import FramingTraits
-from app.model.message import NO_PROPERTIES, PhysicalMessage
+from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions, OutgoingAttachment
 
 _HEAD = struct.Struct(">4sc16sI")
@@ -42,7 +35,7 @@ _TRAITS = FramingTraits("numbered", needs_descriptor=False)
 
 
 @dataclass(frozen=True)
-class Numbered:
+class Numbered(Framing):
     """See `app.framing.protocol.Framing`."""
 
     traits: FramingTraits = _TRAITS
@@ -50,9 +43,6 @@ class Numbered:
     kinds: frozenset[AttachmentKind] = frozenset({AttachmentKind.TEXT_FILE, AttachmentKind.BINARY_FILE})
     application_message: bool = False
     options: frozenset[str] = frozenset({"body_limit"})
-
-    def arrivals(self) -> Arrivals | None:
-        return None
 
     def read(self, message: PhysicalMessage, known: int) -> Event:
         letter, key, number = _head(message)
@@ -67,9 +57,6 @@ class Numbered:
     def is_header(self, message: PhysicalMessage) -> bool:
         return bytes(message.body[:5]) == _WORD + b"H" and len(message.body) >= _HEAD.size
 
-    def read_columns(self, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns | None:
-        return None
-
     def attachment_key(self, message: PhysicalMessage) -> bytes:
         letter, key, _ = _head(message)
         if letter == b"H":
@@ -79,14 +66,8 @@ class Numbered:
     def file(self, record: AttachmentRecord, received: Received) -> FileContent:
         return joined_file(received, _HEAD.size)
 
-    def begin_file(self, record: AttachmentRecord, body: Body) -> PartReader | None:
-        return None
-
     def data_set(self, record: AttachmentRecord, received: Received, store: StoreTable) -> DataSetFacts:
         raise InvalidInputError("no-data-set", "", -1, "only files are numbered")
-
-    def properties(self, attachment: OutgoingAttachment) -> Mapping[str, str]:
-        return NO_PROPERTIES
 
     def write(self, delivery: DeliveryRecord, options: FramingOptions, contents: Contents) -> Iterator[PhysicalMessage]:
         numbers = count()

@@ -98,7 +98,7 @@ def _write_text(text: str, manner: Manner) -> tuple[int, bytes]:
 
 
 def _read_names(held: Held) -> tuple[str, ...]:
-    """Return texts behind a byte with their length; as many as there are arguments."""
+    """Return texts, one for each argument. A byte with its length comes before each text."""
     return _texts(held, held.arg_count)
 
 
@@ -130,7 +130,7 @@ def _write_names(names: Sequence[str], manner: Manner) -> tuple[int, bytes]:
 
 
 def _fixed_texts(count: int) -> Kind:
-    """Return a kind that is one argument of so many texts."""
+    """Return a kind of part with one argument, which has `count` texts."""
 
     def write(texts: Sequence[str], manner: Manner) -> tuple[int, bytes]:
         if len(texts) != count:
@@ -186,7 +186,7 @@ def _write_demands(demands: Sequence[LongDemand], _: Manner) -> tuple[int, bytes
 
 
 def _records(layout: type[Layout]) -> Kind:
-    """Return a kind whose arguments are records of one layout."""
+    """Return a kind of part whose arguments are records of one layout."""
 
     def read(held: Held) -> tuple[Layout, ...]:
         held.require_size(layout.SIZE)

@@ -102,7 +102,7 @@ def vardata_fields(buffer: Buffer) -> Iterator[list[tuple[int, bytes | Undef | N
 
 
 def _field(buffer: Buffer, at: int, row: str) -> tuple[bytes | Undef | None, int, int]:
-    """Return a field, where its bytes begin, and where it ends."""
+    """Return a field, the place of its first byte, and the place after its last one."""
     if at >= len(buffer):
         raise WireError(row, at, "a field without its length")
     first, start = buffer[at], at + 1

@@ -199,7 +199,7 @@ def _longs(column: Column, long_name: LongName) -> pa.StringArray:
 
 
 def _one_by_one(column: Column) -> pa.Array:
-    """Return the way for columns whose values are not alike, one at a time."""
+    """Convert the values of a column one at a time, where they are not alike."""
     is_time = pa.types.is_time(column.wanted)
     values = []
     for row, absent in enumerate(column.absent):

@@ -160,7 +160,7 @@ def contents(message: PhysicalMessage) -> list[Content]:
 
 
 def _placed(packet: Packet) -> Iterator[dict[int, Place]]:
-    """Return the parts of each segment by their kind; of a kind that comes twice, the first one."""
+    """Yield the parts of each segment by their kind; of a kind that comes twice, the first one."""
     for segment in packet.segments:
         yield _places(segment)
 

@@ -205,7 +205,7 @@ def _insert(packets: _Packets, statement: Part, buffer: bytes, before: int, numb
 
 
 def _long_named(files: Mapping[str, OutgoingAttachment]) -> Callable[[str], LongDescriptor]:
-    """Return what finds the descriptor of a LONG value by the name of a file of the same delivery, or by a
+    """Return a function that finds the descriptor of a LONG value by the name of a file of the delivery, or by a
     reference."""
 
     def named(name: str) -> LongDescriptor:

@@ -211,7 +211,7 @@ class _Columns:
 
 
 def word(data_type: pa.DataType) -> str:
-    """Return a type, as columns are named with it."""
+    """Return the word for a type in the names of columns."""
     if pa.types.is_decimal(data_type):
         return f"decimal_{data_type.precision}_{data_type.scale}"
     return _WORDS.get(data_type, str(data_type))
