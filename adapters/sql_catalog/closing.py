@@ -28,6 +28,7 @@ FOUND = (
     "content_type",
     "storage",
     "object_name",
+    "checksums",
     "observations",
     "variables",
     "record_length",

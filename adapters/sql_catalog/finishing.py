@@ -19,14 +19,14 @@ from sqlalchemy import (
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.closing import finish, forget_pieces, place, states
-from adapters.sql_catalog.column_types import AnyText
+from adapters.sql_catalog.column_types import AnyText, Octets
 from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.rows import attachment_record, unpack_extents
 from adapters.sql_catalog.states import may_become
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
 from app.model.identity import announces_application
-from app.model.records import DAMAGED_CONTENT, AttachmentRecord, Extent, Finished, NewEvent
+from app.model.records import DAMAGED_CONTENT, AttachmentRecord, Extent, Finished, NewEvent, StoredObject
 
 _attachments, _messages = tables.attachments, tables.messages
 _state = _attachments.c.state
@@ -55,8 +55,12 @@ _COMPLETE_MESSAGE = Bulk(
 _SETTLE = Bulk(
     update(_attachments)
     .where(_attachments.c.id == bindparam("attachment", type_=AnyText))
-    .values(storage=literal_column("'store'"), object_name=bindparam("object", type_=AnyText)),
-    ("attachment", "object"),
+    .values(
+        storage=literal_column("'store'"),
+        object_name=bindparam("object", type_=AnyText),
+        checksums=bindparam("sums", type_=Octets),
+    ),
+    ("attachment", "object", "sums"),
 )
 
 
@@ -98,12 +102,12 @@ class Finishing(CatalogPart):
             log_events(connection, events)
         return True
 
-    def settle(self, objects: Mapping[str, str]) -> set[str]:
+    def settle(self, objects: Mapping[str, StoredObject]) -> set[str]:
         with self._database.write() as connection:
             known = states(connection, objects)
             settled = [each for each in objects if known.get(each) is AttachmentState.FINISHED]
-            names = [objects[each] for each in settled]
-            _SETTLE.run(connection, {"attachment": settled, "object": names})
+            names, checksums = [objects[each].name for each in settled], [objects[each].checksums for each in settled]
+            _SETTLE.run(connection, {"attachment": settled, "object": names, "sums": checksums})
             forget_pieces(connection, settled)
         return set(settled)
 

@@ -96,6 +96,7 @@ attachments = Table(
     Column("content_type", AnyText),
     Column("storage", AnyText),
     Column("object_name", AnyText),
+    Column("checksums", Octets, comment="of stored content: the CRC-32C of each MiB, little-endian"),
     Column("observations", BigInteger),
     Column("variables", BigInteger),
     Column("record_length", BigInteger, comment="of a file, as its sender says"),

@@ -70,7 +70,8 @@ class AttachmentRecord:
     Of an IBM MQ group (`group` is not None) it is known when all is there.
     `record_length` and `announced_size` are what the sender says of a file, known once it is finished; `warnings` are
     sentences about what contradicts it.
-    `storage` says where finished content is: "journal" (by extents) or "store" (the object `object_name`).
+    `storage` says where finished content is: "journal" (by extents) or "store" (the object `object_name`, whose blocks
+    have `checksums`, if it was written since there are any).
     `pending_*` hold an unsequenced message that no header has explained yet.
     """
 
@@ -105,6 +106,7 @@ class AttachmentRecord:
     content_type: str | None = None
     storage: Storage | None = None
     object_name: str | None = None
+    checksums: bytes | None = None
     observations: int | None = None
     variables: int | None = None
     record_length: int | None = None
@@ -129,6 +131,7 @@ NOTHING_CAME: Mapping[str, Any] = MappingProxyType(
         "content_type": None,
         "storage": None,
         "object_name": None,
+        "checksums": None,
         "observations": None,
         "variables": None,
         "record_length": None,
@@ -355,6 +358,13 @@ class RefusedContent(NamedTuple):
     reason: str
 
 
+class StoredObject(NamedTuple):
+    """The object of the content store that holds an attachment's content, and the checksums of its blocks, if known."""
+
+    name: str
+    checksums: bytes | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """What finishing found out about an attachment's content."""
@@ -366,6 +376,7 @@ class Finished:
     storage: Storage
     finished_at: int
     object_name: str | None = None
+    checksums: bytes | None = None
     extents: tuple[Extent, ...] = ()
     dialects: int | None = None
     observations: int | None = None

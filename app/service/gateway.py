@@ -101,7 +101,7 @@ class Gateway:
         before = self._recorder.record_before_retiring
         self._sweeper = Sweeper(context, self._may_go, self._times, self._assembling.between, before)
         self._settler = Settler(context, self._damages, self._stop)
-        self._scrubber = Scrubber(context, self._damages, self._whole, self._stop)
+        self._scrubber = Scrubber(context, self._damages, self._compared, self._stop)
         self.deliveries = Deliveries(context, senders, self.check_room)
         self._receiving = [
             Worker(f"receive {name}", self._receive(name, receiver)) for name, receiver in receivers.items()
@@ -228,9 +228,8 @@ class Gateway:
                 self._opened.popitem(last=False)
         return content
 
-    def _whole(self, record: AttachmentRecord) -> Iterator[memoryview]:
-        content = self.content(record)
-        return content.read(0, content.size)
+    def _compared(self, record: AttachmentRecord) -> Iterator[memoryview]:
+        return self.content(record).compared()
 
     def missing_ranges(self, record: AttachmentRecord, limit: int) -> list[tuple[int, int]]:
         """Return the ranges of missing parts; see `app.service.finishing.parts.missing_ranges`."""

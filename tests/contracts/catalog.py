@@ -36,6 +36,7 @@ from app.model.records import (
     QuarantineRecord,
     ReceivingMark,
     RefusedContent,
+    StoredObject,
 )
 from app.ports import AttachmentFilter, BadCursor, Catalog, IdempotencyConflict, Page
 
@@ -88,6 +89,9 @@ def delivery(number: int, **changes: Any) -> DeliveryRecord:
         f"d{number}", "pier", bytes(24), bytes(24), (content,), created_at=number, updated_at=number
     )
     return replace(record, **changes)
+
+
+SETTLED = StoredObject("attachments/a1", b"sums")
 
 
 def finished(number: int, **changes: Any) -> Finished:
@@ -527,11 +531,11 @@ class CatalogContract:
         assert not catalog.finish(finished(3), [HAPPENED])
         assert len(catalog.events_after(0, 10)) == 1
 
-        assert catalog.settle({"a1": "attachments/a1"}) == {"a1"}
-        assert known(catalog, 1) == replace(found, storage="store", object_name="attachments/a1")
+        assert catalog.settle({"a1": SETTLED}) == {"a1"}
+        assert known(catalog, 1) == replace(found, storage="store", object_name="attachments/a1", checksums=b"sums")
         assert catalog.extents("a1") == ()
         assert catalog.part_runs("a1") == []
-        assert catalog.settle({"a1": "attachments/a1"}) == {"a1"}, "the object is in use: it must not be removed"
+        assert catalog.settle({"a1": SETTLED}) == {"a1"}, "the object is in use: it must not be removed"
 
     def test_damage_is_marked_and_taken_back(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1, State.COMPLETE), attachment(2, State.COMPLETE))
@@ -566,7 +570,7 @@ class CatalogContract:
         assert (known(catalog, 1).state, known(catalog, 1).qualifier_2) == (State.DELETED, "a.txt")
         assert catalog.extents("a1") == ()
         assert catalog.part_runs("a1") == []
-        assert catalog.settle({"a1": "attachments/a1"}) == set()
+        assert catalog.settle({"a1": SETTLED}) == set()
         assert not catalog.finish(finished(2), [])
         for state in State:
             catalog.set_state(["a1"], state)
@@ -685,7 +689,7 @@ class CatalogContract:
         assert catalog.needed_segments() == needed
         assert catalog.needed_segments(range(10, 62)) == {10, 12, 20, 22, 30, 32, 60}
         assert catalog.needed_segments([1, 83]) == set()
-        catalog.settle({"a6": "attachments/a6"})
+        catalog.settle({"a6": StoredObject("attachments/a6", b"sums")})
         catalog.set_state(["a2", "a9"], State.DELETED)
         assert catalog.needed_segments() == {0, 2, 10, 12, 30, 32, 80, 82}
 

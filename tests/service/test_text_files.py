@@ -11,7 +11,7 @@ from app.codecs.ibm_mq.encodings import charset as codec_of
 from app.codecs.sas import files
 from app.codecs.sas.dialect import DIALECTS, Dialect
 from app.model.attachment import AttachmentDefinition, AttachmentKind, AttachmentState
-from app.service.finishing.measured import text_codec
+from app.service.finishing.media_types import text_codec
 from app.service.sending.framer import Framer
 from tests.service.test_round_trip import content, receive, received
 from tests.support.outgoing import cut, delivery

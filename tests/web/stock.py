@@ -29,6 +29,7 @@ from app.model.records import (
 )
 from app.observe import Metrics
 from app.ports import Progress
+from app.service.content.measured import Measured
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.settings import Settings
@@ -135,13 +136,17 @@ class Stock:
         assert found is not None
         return found
 
-    def stored(self, data: bytes, content_type: str = "application/octet-stream", **fields: Any) -> AttachmentRecord:
-        """A finished attachment in the content store."""
+    def stored(
+        self, data: bytes, content_type: str = "application/octet-stream", *, checked: bool = True, **fields: Any
+    ) -> AttachmentRecord:
+        """A finished attachment in the content store, with or without the checksums of its blocks."""
         record = self.attachment(state=AttachmentState.COMPLETE, **fields)
         name = f"attachments/{record.id}"
         with self.store.create(name) as target:
-            target.write(data)
-        return self._finish(record, data, content_type, storage="store", object_name=name)
+            measured = Measured(target)
+            measured.write(data)
+        checksums = measured.object(name).checksums if checked else None
+        return self._finish(record, data, content_type, storage="store", object_name=name, checksums=checksums)
 
     def journalled(self, data: bytes, part_size: int = 32000, **fields: Any) -> AttachmentRecord:
         """A finished attachment that still lies in the journal."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from app.model.attachment import AttachmentState
-from app.model.records import AttachmentRecord, Finished, NewEvent
+from app.model.records import AttachmentRecord, Finished, NewEvent, StoredObject
 
 
 class FinishingCatalog(Protocol):
@@ -20,7 +20,7 @@ class FinishingCatalog(Protocol):
         """Change complete to finished. Returns False and does nothing if the attachment is no longer complete (deleted
         meanwhile)."""
 
-    def settle(self, objects: Mapping[str, str]) -> set[str]:
+    def settle(self, objects: Mapping[str, StoredObject]) -> set[str]:
         """Record that content is now in the store, in the named object of each attachment; forget extents and part
         runs. Returns the attachments that were still there; the others were deleted meanwhile."""
 

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Protocol
 
 from app.model.records import AttachmentRecord, Extent
 from app.ports import ContentStore, Journal, JournalReader, JournalReferences
+from app.service.content.checksums import BLOCK, are_complete, blocks_of, checked
 
 PIECE = 1 << 20
 """The most bytes that a read yields at a time."""
@@ -22,26 +23,45 @@ def object_name(attachment_id: str) -> str:
 
 
 class Content(Protocol):
-    """Bytes that can be read from any offset."""
+    """Bytes that can be read from any offset.
+
+    `is_checked` says that reading compares each part with a checksum and raises DamagedError if it differs.
+    """
 
     size: int
+    is_checked: bool
 
     def read(self, offset: int, length: int) -> Iterator[memoryview]:
         """Yield these bytes in pieces of at most 1 MiB. `offset + length` must not exceed `size`."""
 
 
 class StoredContent:
-    """Content that is an object of the store."""
+    """Content that is an object of the store. With `checksums` of its blocks, every read compares them."""
 
-    def __init__(self, store: ContentStore, name: str, size: int) -> None:
-        self._store, self._name, self.size = store, name, size
+    def __init__(self, store: ContentStore, name: str, size: int, checksums: bytes | None = None) -> None:
+        self._store, self._name, self.size, self._checksums = store, name, size, checksums
+        self.is_checked = are_complete(checksums, size)
 
     def read(self, offset: int, length: int) -> Iterator[memoryview]:
-        return self._store.read(self._name, offset, length) if length else iter(())
+        if not length:
+            return iter(())
+        return self._checked(offset, length) if self.is_checked else self._store.read(self._name, offset, length)
+
+    def _checked(self, offset: int, length: int) -> Iterator[memoryview]:
+        """Yield these bytes, out of whole blocks."""
+        assert self._checksums is not None
+        end, first = offset + length, offset // BLOCK
+        wanted = min(self.size, blocks_of(end) * BLOCK) - first * BLOCK
+        at = first * BLOCK
+        for block in checked(self._store.read(self._name, at, wanted), first, self._checksums):
+            yield block[max(offset - at, 0) : end - at]
+            at += len(block)
 
 
 class JournalContent:
-    """Content that is still in the journal, as extents."""
+    """Content that is still in the journal, as extents; each body has a checksum there."""
+
+    is_checked = True
 
     def __init__(self, journal: JournalReader, extents: Sequence[Extent]) -> None:
         self._journal, self._extents = journal, extents
@@ -79,7 +99,7 @@ def open_content(
 ) -> Content:
     """Return the content of a finished attachment. Raises KeyError when it is gone."""
     if record.storage == "store" and record.object_name is not None and record.size is not None:
-        return StoredContent(store, record.object_name, store.size(record.object_name))
+        return StoredContent(store, record.object_name, store.size(record.object_name), record.checksums)
     if record.storage == "journal":
         extents = catalog.extents(record.id)
         if extents or record.size == 0:

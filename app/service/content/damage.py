@@ -77,13 +77,13 @@ class Damages:
 class WatchedContent:
     """A finished attachment's content. Reading damaged content reports the damage and raises DamagedError.
 
-    Content that is read whole is compared with the digest before its last piece is returned. A range that lacks bytes
-    is damaged.
+    Content that is read whole is compared with the digest before its last piece is returned, unless reading it compares
+    each part with a checksum (`Content.is_checked`). A range that lacks bytes is damaged.
     """
 
     def __init__(self, content: Content, record: AttachmentRecord, damages: Damages) -> None:
         self._content, self._record, self._damages = content, record, damages
-        self.size = content.size
+        self.size, self.is_checked = content.size, content.is_checked
         if record.size is not None and content.size != record.size:
             error = DamagedError(f"it has {content.size} bytes, but {record.size} were received")
             damages.found(record, error, "serving")
@@ -91,9 +91,21 @@ class WatchedContent:
 
     def read(self, offset: int, length: int) -> Iterator[memoryview]:
         """Yield bytes, as `Content.read`. Raises DamagedError."""
-        is_whole = offset == 0 and length == self.size
+        if offset or length != self.size:
+            return self._watched(self._counted(offset, length))
+        pieces = self._counted(0, self.size) if self.is_checked else self._compared()
+        return self._watched(self._whole(pieces))
+
+    def compared(self) -> Iterator[memoryview]:
+        """Yield all bytes and compare them with the digest, whether they have other checksums or not.
+
+        Raises DamagedError.
+        """
+        return self._watched(self._whole(self._compared()))
+
+    def _watched(self, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
         try:
-            yield from self._compared() if is_whole else self._counted(offset, length)
+            yield from pieces
         except DamagedError as error:
             self._damages.found(self._record, error, "serving")
             raise
@@ -106,19 +118,24 @@ class WatchedContent:
         for _ in self.read(0, self.size):
             pass
 
-    def _compared(self) -> Iterator[memoryview]:
-        digest = sha256()
+    def _whole(self, pieces: Iterator[memoryview]) -> Iterator[memoryview]:
+        """Yield these pieces, which are all, the last one only after all checks."""
         held = None
-        for piece in self._counted(0, self.size):
+        for piece in pieces:
             if held is not None:
                 yield held
-            digest.update(piece)
             held = piece
-        if self._record.sha256 is not None and digest.hexdigest() != self._record.sha256:
-            raise DamagedError("its SHA-256 is not the one of the received content", name=self._record.object_name)
         self._damages.sound(self._record)
         if held is not None:
             yield held
+
+    def _compared(self) -> Iterator[memoryview]:
+        digest = sha256()
+        for piece in self._counted(0, self.size):
+            digest.update(piece)
+            yield piece
+        if self._record.sha256 is not None and digest.hexdigest() != self._record.sha256:
+            raise DamagedError("its SHA-256 is not the one of the received content", name=self._record.object_name)
 
     def _counted(self, offset: int, length: int) -> Iterator[memoryview]:
         left = length

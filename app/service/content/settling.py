@@ -6,16 +6,16 @@ full disk) ends the round. Each copy is compared with the digest that finishing 
 """
 
 from collections.abc import Iterator
-from hashlib import sha256
 from threading import Event
 from time import monotonic
 from typing import Any, NamedTuple
 
 from app.model.errors import DamagedError, StoreFull
-from app.model.records import AttachmentRecord
+from app.model.records import AttachmentRecord, StoredObject
 from app.observe import Recurring, logger
 from app.service.content.access import object_name, open_content
 from app.service.content.damage import Damages
+from app.service.content.measured import Measured
 from app.service.context import ServiceContext
 from app.settings import microseconds
 
@@ -78,50 +78,50 @@ class Settler:
 
     def _copy_all(self, page: list[AttachmentRecord]) -> None:
         now = monotonic()
-        copied: dict[str, str] = {}
+        copied: dict[str, StoredObject] = {}
         try:
             for record in page:
                 failed = self._failed.get(record.id)
                 if self._stop.is_set():
                     break
-                if (failed is None or failed.due <= now) and self._try(record):
-                    copied[record.id] = object_name(record.id)
+                if (failed is None or failed.due <= now) and (stored := self._try(record)) is not None:
+                    copied[record.id] = stored
         finally:
             if copied:
                 settled = self._context.catalog.settle(copied)
                 for deleted in copied.keys() - settled:
-                    self._context.store.delete(copied[deleted])
+                    self._context.store.delete(copied[deleted].name)
 
-    def _try(self, record: AttachmentRecord) -> bool:
+    def _try(self, record: AttachmentRecord) -> StoredObject | None:
         try:
-            was_copied = self._copy(record)
+            copied = self._copy(record)
         except StoreFull:
             raise
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
             self._pass_over(record, error)
-            return False
+            return None
         self._failed.pop(record.id, None)
-        return was_copied
+        return copied
 
-    def _copy(self, record: AttachmentRecord) -> bool:
-        """Copy one attachment's content. Return False when it was deleted or copied by another process meanwhile."""
+    def _copy(self, record: AttachmentRecord) -> StoredObject | None:
+        """Copy one attachment's content. Return None when it was deleted or copied by another process meanwhile."""
         try:
-            self._write(record)
+            return self._write(record)
         except KeyError as gone:
             if (lost := self._damages.lost(record, gone)) is not None:
                 raise lost from gone
-            return False
-        return True
+            return None
 
-    def _write(self, record: AttachmentRecord) -> None:
+    def _write(self, record: AttachmentRecord) -> StoredObject:
         content = open_content(record, self._context.catalog, self._context.store, self._context.journal)
-        digest = sha256()
-        with self._context.store.create(object_name(record.id)) as target:
+        name = object_name(record.id)
+        with self._context.store.create(name) as target:
+            measured = Measured(target)
             for piece in content.read(0, content.size):
-                digest.update(piece)
-                target.write(piece)
-            if record.sha256 is not None and digest.hexdigest() != record.sha256:
+                measured.write(piece)
+            if record.sha256 is not None and measured.sha256 != record.sha256:
                 raise DamagedError("the bytes in the journal are not the received ones", name=record.id)
+        return measured.object(name)
 
     def _pass_over(self, record: AttachmentRecord, error: Exception) -> None:
         times = self._failed[record.id].times + 1 if record.id in self._failed else 1

@@ -30,6 +30,7 @@ WAIT_SECONDS = 60.0
 """The longest time that a conversion waits for a slot."""
 
 _PRELOADED = [
+    "app.service.conversion.priority",
     "__main__",
     "app.service.conversion.jobs",
     "app.service.conversion.worker",

@@ -5,7 +5,6 @@ memory of the process and a configured amount more. Processor time is limited fo
 """
 
 import ctypes
-import os
 import resource
 import signal
 import traceback
@@ -20,8 +19,6 @@ import pyarrow as pa
 from app.model.errors import GatewayError
 
 M_ARENA_MAX = -8
-NICENESS = 5
-"""The niceness of the process: receiving and answering have priority over converting."""
 FIRST_VICTIM = b"800"
 """The OOM score adjustment: a machine without memory kills a conversion before the gateway."""
 PIECE_BYTES = 64 << 10
@@ -145,8 +142,6 @@ def _is_for_memory(error: BaseException | None) -> bool:
 def _be_modest() -> None:
     with suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
-    with suppress(OSError):
-        os.nice(NICENESS)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_bytes(FIRST_VICTIM)
     pa.set_cpu_count(1)

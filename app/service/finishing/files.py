@@ -19,9 +19,10 @@ from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import JournalReader
 from app.service.content.access import object_name
+from app.service.content.measured import Measured
 from app.service.context import Stores
 from app.service.finishing.incremental import EXTENTS_A_PART
-from app.service.finishing.measured import BINARY_TYPE, PARQUET_TYPE, Measured, announced, text_type
+from app.service.finishing.media_types import BINARY_TYPE, PARQUET_TYPE, announced, text_type
 
 WRITE_BYTES = 256 << 10
 

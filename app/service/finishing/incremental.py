@@ -20,7 +20,7 @@ from app.model.event import GroupPart
 from app.model.message import PhysicalMessage, Position
 from app.model.records import AttachmentRecord, Extent, Finished
 from app.ports import Journal
-from app.service.finishing.measured import BINARY_TYPE, announced, text_type
+from app.service.finishing.media_types import BINARY_TYPE, announced, text_type
 
 AT_ONCE = 256
 """The most files that are read at the same time. Beyond that the one begun longest ago is left to finishing."""

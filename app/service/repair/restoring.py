@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
-from app.model.records import CONTENT_LOST, AttachmentRecord, Checkpoint, Finished, RefusedContent
+from app.model.records import CONTENT_LOST, AttachmentRecord, Checkpoint, Finished, RefusedContent, StoredObject
 from app.ports import ContentStore
 from app.service.content.access import object_name
 from app.service.context import ServiceContext
@@ -74,7 +74,7 @@ def _restored(record: AttachmentRecord, again: Again, scratch: ContentStore, con
         finished = replace(found, finished_at=record.finished_at or context.clock.now())
         context.catalog.finish(finished, [finished_event(record, finished)])
     else:
-        context.catalog.settle({record.id: object_name(record.id)})
+        context.catalog.settle({record.id: StoredObject(object_name(record.id), found.checksums)})
         context.catalog.mark_damaged(record.id, None)
     return Restored(record.id, done=True)
 

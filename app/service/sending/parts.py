@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple
 
 from app.ports import ContentStore, ObjectWriter
-from app.service.finishing.measured import Measured
+from app.service.content.measured import Measured
 
 _FOLDERS = re.compile(r"[/\\]")
 

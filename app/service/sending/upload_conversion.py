@@ -14,7 +14,7 @@ from app.dataset.parquet import write_row_groups
 from app.model.errors import InvalidInputError
 from app.ports import ContentStore
 from app.service.content.access import opened
-from app.service.finishing.measured import Measured
+from app.service.content.measured import Measured
 from app.service.sending.parts import StoredPart
 from app.settings import Destination
 from app.tables.out.pieces import Pieces

@@ -10,7 +10,7 @@ from app.model.attachment import AttachmentKind
 from app.model.records import AttachmentRecord
 from app.service.content.access import Content
 from app.service.conversion import Slot
-from app.service.finishing.measured import text_codec
+from app.service.finishing.media_types import text_codec
 from app.tables.out import OptionError
 from app.web.content_response import Piece, Representation, respond_made
 from app.web.problems import Problem

@@ -31,7 +31,7 @@ def scrubbing(kept: Kept) -> Iterator[tuple[Scrubber, ServiceContext]]:
         def whole(record: AttachmentRecord) -> Iterator[memoryview]:
             content = open_content(record, context.catalog, context.store, context.journal)
             watched = WatchedContent(content, record, damages)
-            return watched.read(0, watched.size)
+            return watched.compared()
 
         yield Scrubber(context, damages, whole, Event()), context
 

@@ -1,4 +1,5 @@
 from hashlib import sha256
+from typing import Any
 
 import httpx
 import pytest
@@ -93,7 +94,7 @@ def test_of_a_group_the_messages_that_are_not_whole_are_missing(stock: Stock, ht
 
 def test_what_is_finished_tells_everything(stock: Stock, http: httpx.Client) -> None:
     data = b"four\nlines\n"
-    named = {"kind": AttachmentKind.TEXT_FILE, "qualifier_2": "d:\\a\ud800.txt", "message_id": "owner"}
+    named: dict[str, Any] = {"kind": AttachmentKind.TEXT_FILE, "qualifier_2": "d:\\a\ud800.txt", "message_id": "owner"}
     record = stock.stored(data, "text/plain; charset=utf-8", **named)
     message = stock.message([record], id="owner")
     seen = http.get(f"/v1/attachments/{record.id}").json()

@@ -1,14 +1,10 @@
-"""The facts that finishing finds about content: size, digest, media type, and the sender's description."""
+"""The media types of received content, and what the sender of a file said of it."""
 
-from hashlib import sha256
 from typing import Any
 
 from app.codecs.ibm_mq.encodings import charset
 from app.codecs.sas.files import FileDescription, Tally, contradictions
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord, Finished
-from app.ports import ObjectWriter
-from app.service.content.access import object_name
 
 
 def announced(description: FileDescription, tally: Tally) -> dict[str, Any]:
@@ -18,35 +14,6 @@ def announced(description: FileDescription, tally: Tally) -> dict[str, Any]:
         "announced_size": description.filesize,
         "warnings": contradictions(description, tally),
     }
-
-
-class Measured:
-    """A writer to an object that counts and digests the bytes."""
-
-    def __init__(self, target: ObjectWriter) -> None:
-        self._target, self._digest, self.size = target, sha256(), 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._digest.update(data)
-        self.size += len(data)
-        self._target.write(data)
-
-    @property
-    def sha256(self) -> str:
-        return self._digest.hexdigest()
-
-    def stored(self, record: AttachmentRecord, content_type: str, dialects: int | None = None) -> Finished:
-        """Return the finished content of an attachment that was written to this object."""
-        return Finished(
-            record.id,
-            size=self.size,
-            sha256=self.sha256,
-            content_type=content_type,
-            storage="store",
-            finished_at=0,
-            object_name=object_name(record.id),
-            dialects=dialects,
-        )
 
 
 BINARY_TYPE = "application/octet-stream"
