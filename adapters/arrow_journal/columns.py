@@ -10,7 +10,7 @@ and a CRC-32C of the head and this number.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from adapters.arrow_journal import ipc
-from app.model.message import MAX_ROWS_A_BATCH, NO_PROPERTIES, PhysicalMessage, Position
+from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
 from app.ports import JOURNAL_SCHEMA
 
 _U32 = Struct("<I")
@@ -28,7 +28,7 @@ _BODY = JOURNAL_SCHEMA.get_field_index("body")
 SCHEMA_1 = JOURNAL_SCHEMA.insert(_BODY, pa.field("batch_crc32", pa.uint32(), nullable=False))
 SCHEMA = SCHEMA_1.insert(_BODY, pa.field("position", pa.int64(), nullable=False))
 _TYPES: dict[str, pa.DataType] = dict(zip(SCHEMA.names, SCHEMA.types, strict=True))
-_TIME, _PROPERTIES = _TYPES["received_at"], _TYPES["properties"]
+_PROPERTIES = _TYPES["properties"]
 
 _NO_BYTES = pa.py_buffer(b"")
 
@@ -107,29 +107,6 @@ def _properties(each: Sequence[Mapping[str, str]]) -> pa.Array:
     return pa.MapArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.array(keys, pa.string()), pa.array(items, pa.string()), _PROPERTIES
     )
-
-
-def decode(batch: pa.RecordBatch, bodies: Sequence[memoryview]) -> list[PhysicalMessage]:
-    """Return the messages of a batch with these bodies."""
-    values: dict[str, Sequence[Any]] = {
-        name: _plain(batch.column(name)) for name in PhysicalMessage._fields if name not in ("body", "properties")
-    }
-    values["body"] = bodies
-    values["properties"] = _mappings(batch.column("properties"))
-    return list(map(PhysicalMessage._make, zip(*(values[name] for name in PhysicalMessage._fields), strict=True)))
-
-
-def _plain(column: pa.Array) -> list[Any]:
-    if column.type == _TIME:
-        column = column.view(pa.int64()).fill_null(0)
-    values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
-    return values
-
-
-def _mappings(column: pa.MapArray) -> list[Mapping[str, str]]:
-    if not len(column.keys):
-        return list(repeat(NO_PROPERTIES, len(column)))
-    return [dict(pairs) if pairs else NO_PROPERTIES for pairs in column.to_pylist()]
 
 
 class BodyLayout(NamedTuple):

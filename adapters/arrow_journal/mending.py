@@ -9,7 +9,7 @@ from typing import NamedTuple
 import structlog
 
 from adapters.arrow_journal import ipc
-from adapters.arrow_journal.columns import Encoded, Head, decode, encode, encode_lost
+from adapters.arrow_journal.columns import Encoded, Head, encode, encode_lost
 from adapters.arrow_journal.header import FIRST_FORMAT, header_bytes
 from adapters.arrow_journal.pieces import RUN
 from adapters.arrow_journal.scanning import Gap, Scanner
@@ -21,6 +21,7 @@ from adapters.disk import NO_SPACE, ReadFile, UnreadableError, sync_folder
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.model.records import JournalIdentity
+from app.ports import messages_of
 
 END_BYTES = 64
 """If the last body of a batch ends in this number of zeros, or is missing, the write of the batch was interrupted."""
@@ -114,7 +115,7 @@ def _first_rows(segment: OpenSegment, head: Head, rows: int) -> Encoded:
     start, offsets, crcs = head.layout
     file = segment.file()
     bodies = [memoryview(file.read_as_is(start + offsets[row], start + offsets[row + 1])) for row in range(rows)]
-    messages = decode(head.record_batch(segment.format.schema).slice(0, rows), bodies)
+    messages = messages_of(head.record_batch(segment.format.schema).slice(0, rows), bodies)
     return encode(messages, Position(segment.number, head.number, 0), segment.format.seed, crcs[:rows])
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from adapters.arrow_journal import ipc
-from adapters.arrow_journal.columns import NO_LAYOUT, SCHEMA, UNNUMBERED, BodyLayout, Head, decode, encode, read_head
+from adapters.arrow_journal.columns import NO_LAYOUT, SCHEMA, UNNUMBERED, BodyLayout, Head, encode, read_head
 from adapters.arrow_journal.header import Format
 from adapters.arrow_journal.pieces import RUN, Piece, Source, are_whole, fetch, readable
 from adapters.arrow_journal.recent import Recent
@@ -23,7 +23,7 @@ from adapters.disk import READ_FAILURES, ReadFile, UnreadableError
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import Damage, Extent
-from app.ports import Segment
+from app.ports import Segment, messages_of
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ class OpenSegment:
         head = self.head(batch)
         found = list(fetch(self.piece(batch, row, head.layout) for row in range(head.rows)))
         bodies = [_EMPTY if isinstance(each, Damage) else each for each in found]
-        messages = decode(self.columns(head), bodies)
+        messages = messages_of(self.columns(head), bodies)
         for row, each in enumerate(found):
             if isinstance(each, Damage):
                 messages[row] = messages[row].unreadable(DAMAGED_MESSAGE, str(each))
@@ -152,7 +152,7 @@ class OpenSegment:
         if not 0 <= row < head.rows:
             raise KeyError((self.state.number, batch, row))
         (body,) = readable(fetch([self.piece(batch, row, head.layout)]))
-        (message,) = decode(self.columns(head).slice(row, 1), [body])
+        (message,) = messages_of(self.columns(head).slice(row, 1), [body])
         return message
 
     def record_batch(self, batch: int) -> pa.RecordBatch:

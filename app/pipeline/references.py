@@ -23,6 +23,7 @@ from app.framing.registry import FRAMINGS
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Pieces
 from app.model.message import PhysicalMessage
+from app.ports import messages_of
 
 Numbers = npt.NDArray[np.int64]
 
@@ -150,12 +151,8 @@ def _read_rows(batch: pa.RecordBatch, first_position: int, rows: Sequence[int]) 
 def messages(batch: pa.RecordBatch, rows: Sequence[int]) -> list[PhysicalMessage]:
     """Return the messages in these rows of a journal batch; their bodies are views of it."""
     offsets, bodies = _bodies(batch)
-    values: dict[str, Sequence[Any]] = {"body": [bodies[offsets[row] : offsets[row + 1]] for row in rows]}
-    wanted = pa.array(rows, pa.int64())
-    for name in PhysicalMessage._fields:
-        if name != "body":
-            values[name] = _plain(batch.column(name).take(wanted))
-    return list(map(PhysicalMessage._make, zip(*(values[name] for name in PhysicalMessage._fields), strict=True)))
+    described = batch.select([name for name in batch.schema.names if name != "body"]).take(pa.array(rows, pa.int64()))
+    return messages_of(described, [bodies[offsets[row] : offsets[row + 1]] for row in rows])
 
 
 def _read(position: int, message: PhysicalMessage) -> list[Reference]:
@@ -266,12 +263,3 @@ def _bodies(batch: pa.RecordBatch) -> tuple[Numbers, memoryview]:
 def _binary(values: npt.NDArray[Any], offsets: Numbers) -> pa.Array:
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
-
-
-def _plain(column: pa.Array) -> list[Any]:
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64()).fill_null(0)
-    if pa.types.is_map(column.type):
-        return [dict(pairs or ()) for pairs in column.to_pylist()]
-    values: list[Any] = column.to_pylist()
-    return values

@@ -26,7 +26,6 @@ from app.ports.catalog import (
 from app.ports.clock import Clock
 from app.ports.content_store import ContentStore, ContentStorePlugin, ObjectWriter
 from app.ports.journal import (
-    JOURNAL_SCHEMA,
     ArchivePlugin,
     Journal,
     JournalArchive,
@@ -35,6 +34,7 @@ from app.ports.journal import (
     OpenSegment,
     Segment,
 )
+from app.ports.journal_batch import JOURNAL_SCHEMA, messages_of
 from app.ports.tables import TableFile, TableStore, TableStorePlugin, TableVersion
 from app.ports.transport import Intake, Progress, Receiver, Sender, SendFailed, TransportPlugin
 
@@ -79,4 +79,5 @@ __all__ = [
     "TableStorePlugin",
     "TableVersion",
     "TransportPlugin",
+    "messages_of",
 ]

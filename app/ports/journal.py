@@ -27,31 +27,6 @@ class OpenSegment(NamedTuple):
     pieces: Iterator[memoryview]
 
 
-_JOURNAL_TYPES: dict[str, pa.DataType] = {
-    "source": pa.string(),
-    "framing": pa.string(),
-    "message_id": pa.binary(),
-    "msg_type": pa.int64(),
-    "correl_id": pa.binary(),
-    "group_id": pa.binary(),
-    "msg_seq_number": pa.int64(),
-    "offset": pa.int64(),
-    "msg_flags": pa.int64(),
-    "original_length": pa.int64(),
-    "encoding": pa.int64(),
-    "ccsid": pa.int64(),
-    "format": pa.string(),
-    "put_time": pa.timestamp("us", "UTC"),
-    "received_at": pa.timestamp("us", "UTC"),
-    "properties": pa.map_(pa.string(), pa.string()),
-    "body_crc32": pa.uint32(),
-    "body": pa.large_binary(),
-}
-JOURNAL_SCHEMA = pa.schema([pa.field(name, kind, nullable=name == "put_time") for name, kind in _JOURNAL_TYPES.items()])
-"""The columns of a journal's record batches: one physical message a row, with the CRC-32C of its body. An unknown put
-time is null. A journal may add columns of its own."""
-
-
 class JournalReader(Protocol):
     """Read access to journalled messages.
 
