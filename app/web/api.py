@@ -29,6 +29,9 @@ from app.web.trace import endpoints as trace
 
 IO_THREADS = 32
 """Maximum number of threads that read and write content, for all clients together."""
+WARM_AFTER_SECONDS = 20.0
+"""The time after the start until the first process for conversions is prepared, if no conversion has needed one. Its
+imports take seconds of a core, which receives the brokers' backlog first."""
 
 _DESCRIPTION = """
 Receive attachments that programs send over message brokers, as files and tables. Send files and tables to those
@@ -54,10 +57,11 @@ def create_app(gateway: Gateway) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(IO_THREADS, "content"))
         app.state.conversions = Conversions(gateway.settings.limits)
-        app.state.conversions.warm()
+        warming = asyncio.get_running_loop().call_later(WARM_AFTER_SECONDS, app.state.conversions.warm)
         async with Feed(gateway).running() as feed:
             app.state.feed = feed
             yield
+        warming.cancel()
         await app.state.conversions.close()
 
     app = FastAPI(
