@@ -92,15 +92,15 @@ class Finishing(CatalogPart):
         stale = select(_attachments).where(_state == _RECEIVING, last_received_at < last_received_before)
         return self._all(stale.order_by(last_received_at, _attachments.c.id).limit(limit), attachment_record)
 
-    def finish(self, finished: Finished, events: Sequence[NewEvent]) -> bool:
+    def finish(self, finished: Sequence[Finished], events: Sequence[NewEvent]) -> set[str]:
         with self._database.write() as connection:
-            state = states(connection, [finished.id]).get(finished.id)
-            if state is None or follow(state, Input.CONTENT_READ) is None:
-                return False
-            finish(connection, [finished])
-            place(connection, [finished])
-            log_events(connection, events)
-        return True
+            known = states(connection, [each.id for each in finished])
+            accepted = {each for each, state in known.items() if follow(state, Input.CONTENT_READ) is not None}
+            contents = [each for each in finished if each.id in accepted]
+            finish(connection, contents)
+            place(connection, contents)
+            log_events(connection, [event for event in events if event.subject in accepted])
+        return accepted
 
     def settle(self, objects: Mapping[str, StoredObject]) -> set[str]:
         with self._database.write() as connection:

@@ -128,7 +128,7 @@ class SqlCatalogContract(CatalogContract):
         ("call", "durable"),
         [
             (lambda catalog: catalog.checkpoint(Checkpoint(progress=1)), False),
-            (lambda catalog: catalog.finish(finished(1), []), False),
+            (lambda catalog: catalog.finish([finished(1)], []), False),
             (lambda catalog: catalog.add_events([HAPPENED]), False),
             (lambda catalog: catalog.add_delivery(delivery(2), []), True),
             (lambda catalog: catalog.update_delivery(delivery(1)), True),
@@ -167,7 +167,7 @@ class SqlCatalogContract(CatalogContract):
     def test_a_blank_correlid_announces_no_application_message(self, catalog: SqlCatalog, blank: bytes) -> None:
         theirs = attachment(1, AttachmentState.COMPLETE, message_id="m1")
         catalog.checkpoint(Checkpoint(attachments=[theirs], messages=[message(1, "a1", message_correl_id=blank * 24)]))
-        catalog.finish(finished(1), [])
+        catalog.finish([finished(1)], [])
         assert catalog.complete_messages(["a1"], 60) == ["m1"]
 
     def test_two_catalogs_on_one_database_write_in_turns(self, catalog: SqlCatalog, url: str) -> None:

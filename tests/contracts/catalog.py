@@ -260,7 +260,7 @@ class CatalogContract:
 
     def test_a_group_that_is_closed_learns_no_more_than_counts(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1, State.COMPLETE, group=GroupProgress(2, 2, 9)))
-        assert catalog.finish(finished(1), [])
+        assert catalog.finish([finished(1)], [])
         keep(catalog, attachment(1, duplicates=4, group=GroupProgress(2, 2, 9)))
         assert (known(catalog, 1).state, known(catalog, 1).group) == (State.FINISHED, GroupProgress(2, 2, 9))
 
@@ -293,7 +293,7 @@ class CatalogContract:
     def test_a_checkpoint_opens_nothing_that_is_closed(self, catalog: Catalog, decided: State, said: State) -> None:
         keep(catalog, attachment(1, State.COMPLETE, dialects=3))
         if decided is State.FINISHED:
-            assert catalog.finish(finished(1, dialects=1, observations=4, variables=2), [])
+            assert catalog.finish([finished(1, dialects=1, observations=4, variables=2)], [])
         else:
             catalog.set_state(["a1"], decided, reason_code="word", reason="why")
         before = known(catalog, 1)
@@ -326,7 +326,7 @@ class CatalogContract:
         )
         keep(catalog, whole)
         if decided is State.FINISHED:
-            assert catalog.finish(finished(1), [])
+            assert catalog.finish([finished(1)], [])
         else:
             catalog.set_state(["a1"], decided)
         before = known(catalog, 1)
@@ -398,7 +398,7 @@ class CatalogContract:
         keep(catalog, *(attachment(number, State.COMPLETE) for number in range(1, 5)), attachment(5))
         catalog.set_state(["a1"], State.DELETED)
         catalog.set_state(["a2"], State.QUARANTINED, reason_code="word", reason="first")
-        assert catalog.finish(finished(3), [])
+        assert catalog.finish([finished(3)], [])
         before = [known(catalog, number) for number in range(1, 6)]
         missed = catalog.checkpoint(
             Checkpoint(
@@ -440,7 +440,7 @@ class CatalogContract:
     def test_parts_that_come_too_late_are_not_kept(self, catalog: Catalog, state: State) -> None:
         keep(catalog, attachment(1, State.COMPLETE))
         if state is State.FINISHED:
-            catalog.finish(finished(1), [])
+            catalog.finish([finished(1)], [])
         else:
             catalog.set_state(["a1"], State.DELETED)
         catalog.checkpoint(Checkpoint(attachments=[attachment(1)], part_runs={"a1": [PartRun(1, 1, 1)]}))
@@ -455,7 +455,7 @@ class CatalogContract:
     def test_a_message_is_replaced_whole_but_stays_complete(self, catalog: Catalog) -> None:
         catalog.checkpoint(Checkpoint(messages=[message(1, "a1")], attachments=[attachment(1, State.COMPLETE)]))
         keep(catalog, attachment(1, State.COMPLETE, message_id="m1"))
-        catalog.finish(finished(1), [])
+        catalog.finish([finished(1)], [])
         assert catalog.complete_messages(["a1"], 60) == ["m1"]
         answered = message(1, "a1", application_body=b"\0body", application_format="MQSTR", application_ccsid=37)
         catalog.checkpoint(Checkpoint(messages=[answered]))
@@ -520,15 +520,15 @@ class CatalogContract:
         catalog.checkpoint(Checkpoint(part_runs={"a1": [PartRun(1, 1, 1)]}))
         outcome = finished(1, storage="journal", object_name=None, extents=extents, dialects=1 << 63)
         assert [record.id for record in catalog.complete_attachments()] == ["a1"]
-        assert catalog.finish(outcome, [HAPPENED])
+        assert catalog.finish([outcome], [HAPPENED._replace(subject="a1")])
         assert catalog.complete_attachments() == []
         expected = attachment(1, State.FINISHED, dialects=1 << 63, storage="journal")
         found = known(catalog, 1)
         assert found == replace(expected, size=3, sha256="5e", content_type="text/plain", finished_at=50)
         assert catalog.extents("a1") == extents
-        assert not catalog.finish(outcome, [HAPPENED])
-        assert not catalog.finish(finished(2), [HAPPENED])
-        assert not catalog.finish(finished(3), [HAPPENED])
+        assert not catalog.finish([outcome], [HAPPENED._replace(subject="a1")])
+        assert not catalog.finish([finished(2)], [HAPPENED._replace(subject="a1")])
+        assert not catalog.finish([finished(3)], [HAPPENED._replace(subject="a1")])
         assert len(catalog.events_after(0, 10)) == 1
 
         assert catalog.settle({"a1": SETTLED}) == {"a1"}
@@ -541,7 +541,7 @@ class CatalogContract:
         keep(catalog, attachment(1, State.COMPLETE), attachment(2, State.COMPLETE))
         event = NewEvent("attachment.damaged", "a1", 6, {})
         assert not catalog.mark_damaged("a1", "rotten", [event])
-        catalog.finish(finished(1), [])
+        catalog.finish([finished(1)], [])
         assert catalog.mark_damaged("a1", "rotten", [event])
         assert not catalog.mark_damaged("a1", "rotten", [event])
         assert (known(catalog, 1).state, known(catalog, 1).reason_code) == (State.FINISHED, "damaged-content")
@@ -554,7 +554,7 @@ class CatalogContract:
     def test_content_that_is_in_the_store_at_once_needs_no_parts(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1, State.COMPLETE))
         catalog.checkpoint(Checkpoint(part_runs={"a1": [PartRun(1, 1, 1)]}))
-        catalog.finish(finished(1, observations=4, variables=2), [])
+        catalog.finish([finished(1, observations=4, variables=2)], [])
         assert (known(catalog, 1).object_name, known(catalog, 1).observations) == ("attachments/a1", 4)
         assert catalog.part_runs("a1") == []
 
@@ -563,7 +563,7 @@ class CatalogContract:
         keep(catalog, named, attachment(2, State.COMPLETE))
         catalog.checkpoint(Checkpoint(part_runs={"a1": [PartRun(1, 1, 1)]}))
         extents = (Extent(1, 2, 3),)
-        catalog.finish(finished(1, storage="journal", object_name=None, extents=extents), [])
+        catalog.finish([finished(1, storage="journal", object_name=None, extents=extents)], [])
         gone = NewEvent("attachment.deleted", "a1", 6, {})
         catalog.set_state(["a1", "a2", "a3"], State.DELETED, events=[gone])
         assert catalog.events_after(0, 10)[-1][1:] == gone
@@ -571,7 +571,7 @@ class CatalogContract:
         assert catalog.extents("a1") == ()
         assert catalog.part_runs("a1") == []
         assert catalog.settle({"a1": SETTLED}) == set()
-        assert not catalog.finish(finished(2), [])
+        assert not catalog.finish([finished(2)], [])
         for state in State:
             catalog.set_state(["a1"], state)
             assert known(catalog, 1).state is State.DELETED
@@ -610,7 +610,7 @@ class CatalogContract:
         if state is not None:
             keep(catalog, attachment(1, State.COMPLETE if state is State.FINISHED else state))
         if state is State.FINISHED:
-            catalog.finish(finished(1), [])
+            catalog.finish([finished(1)], [])
         event = NewEvent("attachment.expired", "a1", 9, {})
         assert catalog.checkpoint(Checkpoint(attachments=[attachment(1, State.EXPIRED)], events=[event])) == set()
         told = [event.subject for event in catalog.events_after(0, 9)]
@@ -621,7 +621,7 @@ class CatalogContract:
         keep(catalog, *(replace(attachment(number), last_received_at=20 - number) for number in range(5, 10)))
         for number in range(4):
             storage: Any = "store" if number == 2 else "journal"
-            catalog.finish(finished(number, storage=storage, finished_at=10 - number), [])
+            catalog.finish([finished(number, storage=storage, finished_at=10 - number)], [])
         assert [record.id for record in catalog.unsettled_attachments(10, 9)] == ["a3", "a1"]
         assert [record.id for record in catalog.unsettled_attachments(11, 2)] == ["a3", "a1"]
         first, second, last = catalog.unsettled_attachments(11, 9)
@@ -655,9 +655,9 @@ class CatalogContract:
         theirs = [attachment(number, State.COMPLETE, message_id="m1") for number in (1, 2)]
         record = message(1, "a1", "a2", **changes) if "attachments" not in changes else replace(message(1), **changes)
         catalog.checkpoint(Checkpoint(attachments=[*theirs, attachment(3)], messages=[record]))
-        catalog.finish(finished(1), [])
+        catalog.finish([finished(1)], [])
         if not unfinished:
-            catalog.finish(finished(2), [])
+            catalog.finish([finished(2)], [])
         assert catalog.complete_messages(["a1", "a2", "a3", "a4"], 60) == (["m1"] if complete else [])
         found = catalog.message("m1")
         assert found == (replace(record, complete_at=60) if complete else record)
@@ -680,7 +680,7 @@ class CatalogContract:
         for number, storage in ((6, "journal"), (7, "store")):
             keep(catalog, attachment(number, State.COMPLETE))
             extents = (Extent(10 * number, 0, 1), Extent(10 * number + 5, 0, 1)) if storage == "journal" else ()
-            catalog.finish(finished(number, storage=storage, extents=extents), [])
+            catalog.finish([finished(number, storage=storage, extents=extents)], [])
         keep(catalog, attachment(9, pending_position=Position(90, 1, 1).pack(), pending_counts=(1,)))
         catalog.checkpoint(Checkpoint(quarantine=[spoilt(80), spoilt(81), spoilt(82), spoilt(83, in_journal=False)]))
         catalog.set_quarantine_state("q81", "dismissed")
@@ -786,7 +786,7 @@ class CatalogContract:
         keep(catalog, *(attachment(number, State.COMPLETE) for number in range(6)))
         for number in range(5):
             storage: Any = "journal" if number == 2 else "store"
-            catalog.finish(finished(number, storage=storage, finished_at=10 - number, size=100), [])
+            catalog.finish([finished(number, storage=storage, finished_at=10 - number, size=100)], [])
         catalog.set_state(["a1"], State.DELETED)
         assert [record.id for record in catalog.oldest_content(10, 9)] == ["a4", "a3"]
         assert [record.id for record in catalog.oldest_content(11, 2)] == ["a4", "a3"]
@@ -798,7 +798,7 @@ class CatalogContract:
             made = State.RECEIVING if state is State.EXPIRED else State.COMPLETE
             keep(catalog, attachment(number, state if state is State.RECEIVING else made, message_id=f"m{number % 4}"))
             if state is State.FINISHED:
-                catalog.finish(finished(number), [])
+                catalog.finish([finished(number)], [])
             elif state is State.EXPIRED:
                 catalog.expire([known(catalog, number)], 1, ["why"], [])
             elif state is not State.RECEIVING:

@@ -307,9 +307,7 @@ def receive(context: ServiceContext, slices: Iterable[Sequence[PhysicalMessage]]
         for start in range(0, len(some), 50):
             context.journal.append(some[start : start + 50])
         Assembler(context, complete.update).recover()
-        finisher = Finisher(context)
-        for attachment, found in complete.items():
-            finisher.finish(attachment, found)
+        Finisher(context).finish(complete)
 
 
 def records(context: ServiceContext) -> list[AttachmentRecord]:

@@ -61,10 +61,11 @@ def sample(context: ServiceContext, name: str) -> float:
 
 def test_assembly_waits_while_the_queue_is_full(context: ServiceContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.service.finishing.finisher.QUEUED", 10)
+    monkeypatch.setattr("app.service.finishing.finisher.AT_ONCE", 1)
     ids = complete(context, 40)
     finisher, may_finish = Finisher(context), Event()
-    finish = finisher.finish
-    monkeypatch.setattr(finisher, "finish", lambda *given: (may_finish.wait(DEADLINE), finish(*given)))
+    finish = context.catalog.finish
+    monkeypatch.setattr(context.catalog, "finish", lambda *given: (may_finish.wait(DEADLINE), finish(*given))[1])
     finishing = Thread(target=finisher.run)
     finishing.start()
     until(lambda: finisher._is_running)
@@ -88,9 +89,11 @@ def test_assembly_waits_while_the_queue_is_full(context: ServiceContext, monkeyp
 
 def test_the_end_does_not_wait_for_room(context: ServiceContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.service.finishing.finisher.QUEUED", 5)
+    monkeypatch.setattr("app.service.finishing.finisher.AT_ONCE", 1)
     ids = complete(context, 20)
     finisher, may_finish = Finisher(context), Event()
-    monkeypatch.setattr(finisher, "finish", lambda *_: may_finish.wait(DEADLINE))
+    finish = context.catalog.finish
+    monkeypatch.setattr(context.catalog, "finish", lambda *given: (may_finish.wait(DEADLINE), finish(*given))[1])
     finishing, assembling = Thread(target=finisher.run), Thread(target=lambda: finisher.put(dict.fromkeys(ids)))
     finishing.start()
     until(lambda: finisher._is_running)
@@ -138,7 +141,7 @@ def test_failures_are_told_once_and_at_their_end(context: ServiceContext, monkey
     failing = [True]
     finish = context.catalog.finish
 
-    def fails(*given: Any) -> bool:
+    def fails(*given: Any) -> set[str]:
         if failing:
             raise GatewayError("no space left")
         return finish(*given)
@@ -175,7 +178,7 @@ def test_a_part_that_cannot_be_read_back_quarantines_its_attachment(
     monkeypatch.setattr(context.journal, "bodies", damaged)
     finisher = Finisher(context)
     with capture_logs() as logs:
-        finisher.finish(attachment)
+        finisher.finish({attachment: None})
     record = context.catalog.attachment(attachment)
     assert record is not None
     assert (record.state, record.reason_code) == (AttachmentState.QUARANTINED, "damaged-part")

@@ -132,10 +132,8 @@ def test_a_host_that_dies_again_and_again_loses_nothing_and_repeats_nothing(tmp_
             complete: dict[str, Finished | None] = {}
             Assembler(context, complete.update).recover()
             if random.random() < 0.5:
-                for attachment, found in complete.items():
-                    Finisher(context).finish(attachment, found)
-        for record in context.catalog.complete_attachments():
-            Finisher(context).finish(record.id)
+                Finisher(context).finish(complete)
+        Finisher(context).finish(dict.fromkeys(record.id for record in context.catalog.complete_attachments()))
         assert_received(context, sent)
         states = [each.state for each in context.catalog.attachments(AttachmentFilter(), None, 99).items]
         assert states == [AttachmentState.FINISHED] * (len(sent) + len(attached))

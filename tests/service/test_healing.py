@@ -48,8 +48,7 @@ def assemble(context: ServiceContext, messages: list[PhysicalMessage]) -> None:
     context.journal.append(messages)
     complete: dict[str, Finished | None] = {}
     Assembler(context, complete.update).recover()
-    for attachment, found in complete.items():
-        Finisher(context).finish(attachment, found)
+    Finisher(context).finish(complete)
 
 
 def damage(folder: Path, bodies: list[bytes]) -> None:
@@ -115,7 +114,7 @@ def test_a_damaged_part_is_read_again_when_an_operator_asks(tmp_path: Path) -> N
         gateway = Gateway(context, {}, {})
         assert gateway.replay_quarantine(entry.id)
         assert record(context, key).state is AttachmentState.COMPLETE
-        Finisher(context).finish(attachment_id(SOURCE, key))
+        Finisher(context).finish({attachment_id(SOURCE, key): None})
         assert content(context, record(context, key)) == sent
 
 

@@ -34,9 +34,7 @@ def receive(context: ServiceContext, messages: list[PhysicalMessage]) -> None:
     for start in range(0, len(messages), 50):
         context.journal.append(messages[start : start + 50])
     assert assembler.recover() == len(messages)
-    finisher = Finisher(context)
-    for attachment, found in complete.items():
-        finisher.finish(attachment, found)
+    Finisher(context).finish(complete)
 
 
 def received(context: ServiceContext, number: int) -> AttachmentRecord:

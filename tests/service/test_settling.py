@@ -23,7 +23,7 @@ def finished(context: ServiceContext, number: int, extents: tuple[Extent, ...], 
     context.catalog.checkpoint(Checkpoint(attachments=[record]))
     size, digest = sum(extent.length for extent in extents), digest or sha256(BODY).hexdigest()
     found = Finished(record.id, size, digest, "text/plain", "journal", context.clock.now(), extents=extents)
-    assert context.catalog.finish(found, [])
+    assert context.catalog.finish([found], [])
     assert isinstance(context.clock, ManualClock)
     context.clock.advance(0.001)
     return record.id

@@ -38,8 +38,8 @@ class Host:
         self.context.journal.append(messages)
         self.assembler.recover()
         finisher = Finisher(self.context, self.assembler._change)
-        while self.complete:
-            finisher.finish(*self.complete.popitem())
+        finisher.finish(self.complete)
+        self.complete.clear()
 
     def receive_file(self, size: int) -> Attached:
         attached = binary_file(self.program, "a.bin", self.program.random.randbytes(size))

@@ -118,9 +118,7 @@ def assemble(context: ServiceContext) -> None:
     """Assemble the messages in the journal, and finish complete attachments."""
     complete: list[str] = []
     Assembler(context, complete.extend).recover()
-    finisher = Finisher(context)
-    for each in complete:
-        finisher.finish(each)
+    Finisher(context).finish(dict.fromkeys(complete))
 
 
 def flip(path: Path, at: int | None = None, bit: int = 0x08) -> None:

@@ -161,7 +161,7 @@ class Stock:
     def _finish(self, record: AttachmentRecord, data: bytes, content_type: str, **how: Any) -> AttachmentRecord:
         digest = sha256(data).hexdigest()
         finished = Finished(record.id, len(data), digest, content_type, finished_at=self.clock.now(), **how)
-        assert self.catalog.finish(finished, [])
+        assert self.catalog.finish([finished], [])
         found = self.catalog.attachment(record.id)
         assert found is not None
         return found

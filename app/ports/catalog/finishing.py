@@ -16,9 +16,11 @@ class FinishingCatalog(Protocol):
         """Return attachments that are complete and not yet finished, oldest first: the first `limit` of them, or those
         after one of them."""
 
-    def finish(self, finished: Finished, events: Sequence[NewEvent]) -> bool:
-        """Change complete to finished. Returns False and does nothing if the attachment is no longer complete (deleted
-        meanwhile)."""
+    def finish(self, finished: Sequence[Finished], events: Sequence[NewEvent]) -> set[str]:
+        """Change complete attachments to finished, all or none; return the identifiers of those that were complete.
+
+        The others, which were deleted meanwhile, are left as they are, and events about them are not logged.
+        """
 
     def settle(self, objects: Mapping[str, StoredObject]) -> set[str]:
         """Record that content is now in the store, in the named object of each attachment; forget extents and part

@@ -331,7 +331,7 @@ class Assembler:
 
     def _held(self, record: AttachmentRecord, segments: set[int]) -> Attachment:
         """Return an attachment with the parts that the journal has. Parts that are gone may come again."""
-        record, parts, _ = held_parts(record, self._context.catalog, segments)
+        record, parts, _ = held_parts(record, self._context.catalog.part_runs(record.id), segments)
         return Attachment(record, parts)
 
     def _without_gone(self, key: Key, first: int | None) -> bool:

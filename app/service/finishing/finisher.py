@@ -5,12 +5,15 @@ file, and every data set as Parquet, becomes an object of the content store. A f
 attachment with row, byte and reason. A fault here (a full disk) is tried again, after a pause that doubles. Parts that
 the journal cannot read back quarantine the attachment too, until they are sent again or can be read again.
 
+Attachments that are complete at the same time are finished together: their rows are read in one query, and their
+outcomes, messages and events are written in few transactions. One that is complete alone waits for no other.
+
 The queue is bounded. While it is full, assembly waits, so that the journal's queue fills and the brokers wait.
 Attachments that an earlier process left complete are in the catalog. They are fetched page by page when there is room.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from threading import Condition
 from time import monotonic
@@ -27,7 +30,7 @@ from app.model.records import (
     Finished,
 )
 from app.observe import Recurring, logger
-from app.service.context import Between, ServiceContext, at_once
+from app.service.context import Between, ServiceContext, Stores, at_once
 from app.service.events import complete_messages, finished_event, refusal_event
 from app.service.finishing.contents import Spoilt, read_content, spoilt_entries
 from app.service.finishing.parts import held_parts, segments_of
@@ -38,6 +41,10 @@ QUEUED = 4096
 """The most complete attachments that may wait. While so many wait, assembly waits too."""
 FETCHED = 512
 """The number of complete attachments that are fetched from the catalog at once."""
+AT_ONCE = 256
+"""The most attachments that are finished together."""
+READ_AT_ONCE = 16 << 20
+"""The bytes of content after which what has been read is recorded."""
 RETRY_SECONDS = 5.0
 LONGEST_PAUSE = 300.0
 LATE_SECONDS = 60.0
@@ -115,8 +122,7 @@ class Finisher:
             self._is_running = True
         try:
             while not self._stopping:
-                if (waiting := self._next()) is not None:
-                    self._try(waiting.id, waiting.found)
+                self._try(self._next())
                 self._retry_due()
         finally:
             with self._changed:
@@ -136,8 +142,8 @@ class Finisher:
 
     # --- the queue ------------------------------------------------------------------------------------------------
 
-    def _next(self) -> _Waiting | None:
-        """Return the next waiting attachment; None when there is none, so that the caller looks for other work."""
+    def _next(self) -> dict[str, Finished | None]:
+        """Return the next waiting attachments; none when the caller should look for other work."""
         with self._changed:
             if not self._queue and not self._fetched and not self._is_left:
                 pause = RETRY_SECONDS if self._failed else None
@@ -147,18 +153,17 @@ class Finisher:
                 return self._first()
             self._is_left = False
         self._fetch(after)
-        return None
+        return {}
 
-    def _first(self) -> _Waiting | None:
+    def _first(self) -> dict[str, Finished | None]:
         """Return the first of a queue. Fetched and new attachments take turns, so that neither waits for the end of the
         other."""
         self._is_fetched_next = not self._is_fetched_next
         queues = (self._fetched, self._queue) if self._is_fetched_next else (self._queue, self._fetched)
-        for queue in queues:
-            if queue:
-                self._changed.notify_all()
-                return queue.popleft()
-        return None
+        queue = queues[0] or queues[1]
+        self._changed.notify_all()
+        taken = [queue.popleft() for _ in range(min(AT_ONCE, len(queue)))]
+        return {each.id: each.found for each in taken}
 
     def _leave(self) -> None:
         """Have the catalog searched for complete attachments, from its start."""
@@ -190,56 +195,102 @@ class Finisher:
     # --- finishing ------------------------------------------------------------------------------------------------
 
     def _retry_due(self) -> None:
+        """Try failed attachments again, each by itself."""
         if self._failed:
             now = monotonic()
             for attachment_id in [each for each, failed in self._failed.items() if failed.due <= now]:
-                self._try(attachment_id)
+                self._try({attachment_id: None})
                 if self._stopping:
                     return
 
-    def _try(self, attachment_id: str, found: Finished | None = None) -> None:
-        try:
-            self.finish(attachment_id, found)
-        except Exception as error:  # noqa: BLE001 - `Recurring` logs it
+    def _try(self, complete: Mapping[str, Finished | None]) -> None:
+        failed = self._finish(complete)
+        for attachment_id, error in failed.items():
             before = self._failed.pop(attachment_id, None)
             times = 1 if before is None else before.times + 1
             pause = min(LONGEST_PAUSE, RETRY_SECONDS * 2 ** min(times - 1, 10))
             self._failed[attachment_id] = _Failed(times, monotonic() + pause)
             self._fault.failed(error, attachment=attachment_id)
-        else:
-            if self._failed.pop(attachment_id, None) is not None and not self._failed:
-                self._fault.worked()
+        worked = [self._failed.pop(each) for each in complete if each in self._failed and each not in failed]
+        if worked and not self._failed:
+            self._fault.worked()
 
-    def finish(self, attachment_id: str, found: Finished | None = None) -> None:
-        """Finish or quarantine one complete attachment. One that is not complete is left unchanged.
+    def finish(self, complete: Mapping[str, Finished | None]) -> None:
+        """Finish or quarantine complete attachments. Those that are not complete are left unchanged.
 
-        Its parts are read, unless `found` has its content and the journal still has the extents.
+        Their parts are read, unless the content is given and the journal still has its extents. Raises what made the
+        first of them fail, after all have been tried.
         """
-        record = self._context.catalog.attachment(attachment_id)
-        if record is not None and record.state is AttachmentState.FINISHED:
-            self._complete_messages([record.id])  # an earlier attempt may have failed just before this
-            return
-        if record is None or record.state is not AttachmentState.COMPLETE:
-            return
-        if found is not None and self._is_there(found):
-            self._accept(record, replace(found, finished_at=self._context.clock.now()))
-            return
+        for error in self._finish(complete).values():
+            raise error
+
+    def _finish(self, complete: Mapping[str, Finished | None]) -> dict[str, Exception]:
+        """Finish or quarantine complete attachments; return the failures."""
+        if not complete:
+            return {}
+        try:
+            records = {record.id: record for record in self._context.catalog.attachments_by_id([*complete])}
+            # An earlier attempt may have failed after it had finished them.
+            self._complete_messages([each.id for each in records.values() if each.state is AttachmentState.FINISHED])
+        except Exception as error:  # noqa: BLE001 - the caller logs it
+            return dict.fromkeys(complete, error)
+        waiting = deque(
+            records[each] for each in complete if each in records and records[each].state is AttachmentState.COMPLETE
+        )
+        failed: dict[str, Exception] = {}
+        while waiting and not self._stopping:
+            failed |= self._finish_first(waiting, complete)
+        return failed
+
+    def _finish_first(
+        self, waiting: deque[AttachmentRecord], found: Mapping[str, Finished | None]
+    ) -> dict[str, Exception]:
+        """Remove and finish the first of these attachments, as many as fit into one step; return the failures."""
+        contents: list[tuple[AttachmentRecord, Finished]] = []
+        failed: dict[str, Exception] = {}
+        segments, size = segments_of(self._context.journal), 0
+        try:
+            while waiting and size < READ_AT_ONCE:
+                record = waiting.popleft()
+                try:
+                    content = self._content(record, found.get(record.id), segments, self._context)
+                except Exception as error:  # noqa: BLE001 - the caller logs it
+                    failed[record.id] = error
+                    continue
+                if content is not None:
+                    contents.append((record, content))
+                    size += 0 if content is found.get(record.id) else content.size
+            self._accept(contents)
+        except Exception as error:  # noqa: BLE001 - the caller logs it
+            failed.update((record.id, error) for record, _ in contents)
+        return failed
+
+    def _content(
+        self, record: AttachmentRecord, found: Finished | None, segments: Collection[int], stores: Stores
+    ) -> Finished | None:
+        """Return the content of a complete attachment; None if it has been restarted or refused."""
+        # Segments of an attachment that had expired may be gone.
+        if found is not None and all(extent.segment in segments for extent in found.extents):
+            return found
         runs = self._context.catalog.part_runs(record.id)
-        _, parts, is_all_there = held_parts(record, self._context.catalog, segments_of(self._context.journal))
+        _, parts, is_all_there = held_parts(record, runs, segments)
         if not is_all_there or record.parts_expected is None or (record.parts_expected and not parts.count):
             self._restart(record)
-            return
+            return None
         try:
-            finished = read_content(record, parts, self._context)
+            return read_content(record, parts, stores)
         except Spoilt as spoilt:
             if spoilt.error.code == DAMAGED_PART and self._context.catalog.part_runs(record.id) != runs:
-                self.finish(attachment_id)  # a part was replaced by one that was sent again
-            elif spoilt.error.code == PARTS_GONE:
+                # A part was replaced by one that was sent again.
+                again = self._context.catalog.attachment(record.id)
+                if again is None or again.state is not AttachmentState.COMPLETE:
+                    return None
+                return self._content(again, None, segments_of(self._context.journal), stores)
+            if spoilt.error.code == PARTS_GONE:
                 self._restart(record)
             else:
                 self._refuse(record, spoilt)
-        else:
-            self._accept(record, replace(finished, finished_at=self._context.clock.now()))
+            return None
 
     def _restart(self, record: AttachmentRecord) -> None:
         """Restart an attachment whose parts are gone, so that it begins anew when they are sent again."""
@@ -251,17 +302,19 @@ class Finisher:
         self._context.catalog.restart([record.id], AttachmentState.COMPLETE, why)
         return [(record.source, record.correl_id)]
 
-    def _is_there(self, found: Finished) -> bool:
-        """Tell whether the journal still has all extents: segments of an attachment that had expired may be gone."""
-        held = {segment.number for segment in self._context.journal.segments()}
-        return held.issuperset(extent.segment for extent in found.extents)
-
-    def _accept(self, record: AttachmentRecord, finished: Finished) -> None:
-        if self._context.catalog.finish(finished, [finished_event(record, finished)]):
-            self._count(record, AttachmentState.FINISHED)
-            self._complete_messages([record.id])
-        elif finished.object_name is not None:
-            self._context.store.delete(finished.object_name)
+    def _accept(self, contents: Sequence[tuple[AttachmentRecord, Finished]]) -> None:
+        if not contents:
+            return
+        now = self._context.clock.now()
+        finished = [(record, replace(content, finished_at=now)) for record, content in contents]
+        events = [finished_event(record, content) for record, content in finished]
+        accepted = self._context.catalog.finish([content for _, content in finished], events)
+        for record, content in finished:
+            if record.id in accepted:
+                self._count(record, AttachmentState.FINISHED)
+            elif content.object_name is not None:
+                self._context.store.delete(content.object_name)
+        self._complete_messages([record.id for record, _ in finished if record.id in accepted])
         self._context.notifier.notify()
 
     def _refuse(self, record: AttachmentRecord, spoilt: Spoilt) -> None:

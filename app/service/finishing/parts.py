@@ -6,7 +6,7 @@ from app.assembly.arrangement import arrangement_of
 from app.assembly.parts import Parts
 from app.model.errors import DamagedError
 from app.model.message import Position
-from app.model.records import AttachmentRecord, changed
+from app.model.records import AttachmentRecord, PartRun, changed
 from app.observe import logger
 from app.ports import JournalReader, JournalReferences
 
@@ -19,11 +19,11 @@ def segments_of(journal: JournalReader) -> set[int]:
 
 
 def held_parts(
-    record: AttachmentRecord, catalog: JournalReferences, segments: Collection[int]
+    record: AttachmentRecord, runs: list[PartRun], segments: Collection[int]
 ) -> tuple[AttachmentRecord, Parts, bool]:
-    """Return an attachment with those of its parts that are in these segments, and whether they are all that
+    """Return an attachment with those of its parts (`runs`) that are in these segments, and whether they are all that
     ever came."""
-    parts = Parts(catalog.part_runs(record.id))
+    parts = Parts(runs)
     if all(Position.unpack(run.position).segment in segments for run in parts.runs):
         return record, parts, True
     return without_gone(record, parts, segments), parts, False

@@ -213,7 +213,7 @@ def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> No
     finisher = Finisher(context)
     for record in [*attachments_in(context.catalog, AttachmentState.COMPLETE)]:
         try:
-            finisher.finish(record.id)
+            finisher.finish({record.id: None})
         except GatewayError as error:
             log.warning("attachment_not_finished", attachment=record.id, reason=str(error))
         else:

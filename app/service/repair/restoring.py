@@ -72,7 +72,7 @@ def _restored(record: AttachmentRecord, again: Again, scratch: ContentStore, con
     if now.state is AttachmentState.QUARANTINED:
         context.catalog.set_state([record.id], AttachmentState.COMPLETE)
         finished = replace(found, finished_at=record.finished_at or context.clock.now())
-        context.catalog.finish(finished, [finished_event(record, finished)])
+        context.catalog.finish([finished], [finished_event(record, finished)])
     else:
         context.catalog.settle({record.id: StoredObject(object_name(record.id), found.checksums)})
         context.catalog.mark_damaged(record.id, None)
@@ -141,6 +141,6 @@ def restore_rows_from_journal(attachment_ids: Sequence[str], context: ServiceCon
             if again.finished is not None:
                 put_in_place(again.finished, scratch.store, context)
                 finished = replace(again.finished, finished_at=context.clock.now())
-                context.catalog.finish(finished, [finished_event(again.record, finished)])
+                context.catalog.finish([finished], [finished_event(again.record, finished)])
             outcomes.append(Restored(each, done=True))
     return outcomes

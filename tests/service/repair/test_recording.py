@@ -65,7 +65,7 @@ def finish(context: ServiceContext, record: AttachmentRecord = ATTACHMENT) -> At
     found = Finished(
         record.id, 5, "5" * 64, "application/octet-stream", "store", 3, object_name=f"attachments/{record.id}"
     )
-    assert context.catalog.finish(found, [NewEvent("attachment.finished", record.id, 3, {})])
+    assert context.catalog.finish([found], [NewEvent("attachment.finished", record.id, 3, {})])
     finished = context.catalog.attachment(record.id)
     assert finished is not None
     return finished
