@@ -4,21 +4,26 @@ paho     a bare paho subscriber that acknowledges each message itself and keeps 
 sqlite   the usual hand-made way: paho, one SQLite row a message (WAL, synchronous FULL), committed, then acknowledged
 gateway  a process of its own: durable before acknowledged, until every attachment is finished and readable
 
+large    8 MiB files in bodies of 32 KiB
+small    files of 32,000 bytes, five messages each
+tiny     files of 1,000 bytes, five messages each
+
 Every round fills three persistent sessions with the same messages (QoS 1) and then empties one after the other. Each
 subscriber has sent its CONNECT and is idle before the clock starts, which it does when the broker, held still until
-then, goes on. Figures are medians of the rounds in MB/s of message bodies. MQTT 3.1.1 is the default, since there paho
-is at its fastest: it has no properties to read. Run it as `python -m bench.intake`.
+then, goes on. Figures are medians of the rounds, in MB/s of message bodies or in files a second. MQTT 3.1.1 is the
+default, since there paho is at its fastest: it has no properties to read. Run it as `python -m bench.intake`.
 """
 
 import argparse
+import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter, sleep
+from time import perf_counter, process_time, sleep
 from typing import Any, NamedTuple
 
 from paho.mqtt.client import Client, MQTTMessage
@@ -34,34 +39,50 @@ BODY = 32 << 10
 TOPIC = "intake"
 PATIENCE = 300.0
 POLL_SECONDS = 0.1
+SMALL = {"small": 32_000, "tiny": 1_000}
+"""The sizes of small files in bytes."""
 
 
 class Load(NamedTuple):
-    """The messages that every subscriber receives."""
+    """The messages that every subscriber receives. `unit` of the speed is that of `amount`."""
 
     attachments: list[Attached]
     messages: list[PhysicalMessage]
+    unit: str = "MB"
+
+    @property
+    def amount(self) -> float:
+        """Return MB of bodies, or the number of files."""
+        return self.size / 1e6 if self.unit == "MB" else len(self.attachments)
 
     @property
     def size(self) -> int:
         return sum(len(sent.body) for sent in self.messages)
 
 
-def make_load(total: int, attachment: int, interleaved: int) -> Load:
-    """Return binary files of `attachment` bytes in bodies of 32 KiB; the messages of some of them are interleaved."""
+def make_load(count: int, attachment: int, interleaved: int, unit: str = "MB") -> Load:
+    """Return `count` binary files of `attachment` bytes; the messages of some of them are interleaved."""
     program = Program(Random(1), body_limit=BODY)
     content = program.random.randbytes(attachment)
-    attachments = [binary_file(program, f"file {n}", content) for n in range(max(1, total // attachment))]
+    attachments = [binary_file(program, f"file {n}", content) for n in range(count)]
     streams = [message(program, [attached]) for attached in attachments]
     turns = [zip_longest(*streams[at : at + interleaved]) for at in range(0, len(streams), interleaved)]
-    return Load(attachments, [sent for turn in turns for row in turn for sent in row if sent is not None])
+    return Load(attachments, [sent for turn in turns for row in turn for sent in row if sent is not None], unit)
 
 
 # --- subscribers --------------------------------------------------------------------------------------------------
 
 
-def drain(broker: Mosquitto, name: str, version: Version, load: Load, keep: Callable[[MQTTMessage], Any]) -> float:
-    """Return the seconds in which paho empties a session; each message is kept and then acknowledged."""
+class Spent(NamedTuple):
+    """The seconds until all is acknowledged and until all is finished, and those of the processor."""
+
+    acknowledged: float
+    finished: float
+    processor: float
+
+
+def drain(broker: Mosquitto, name: str, version: Version, load: Load, keep: Callable[[MQTTMessage], Any]) -> Spent:
+    """Return the time in which paho empties a session; each message is kept and then acknowledged."""
     broker.pause()
     client = session(broker.port, name, version)
     left = len(load.messages)
@@ -75,17 +96,18 @@ def drain(broker: Mosquitto, name: str, version: Version, load: Load, keep: Call
             client.disconnect()
 
     client.on_message = on_message
-    started = perf_counter()
+    started, processor = perf_counter(), process_time()
     broker.resume()
     client.loop_forever()
-    return perf_counter() - started
+    seconds = perf_counter() - started
+    return Spent(seconds, seconds, process_time() - processor)
 
 
-def paho(broker: Mosquitto, version: Version, load: Load, _folder: Path) -> list[float]:
-    return [drain(broker, "paho", version, load, lambda received: received.payload)]
+def paho(broker: Mosquitto, version: Version, load: Load, _folder: Path) -> Spent:
+    return drain(broker, "paho", version, load, lambda received: received.payload)
 
 
-def sqlite(broker: Mosquitto, version: Version, load: Load, folder: Path) -> list[float]:
+def sqlite(broker: Mosquitto, version: Version, load: Load, folder: Path) -> Spent:
     connection = sqlite3.connect(folder / "messages.sqlite", isolation_level=None)
     connection.executescript(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
@@ -97,20 +119,20 @@ def sqlite(broker: Mosquitto, version: Version, load: Load, folder: Path) -> lis
         row = (received.topic, correl_id, received.payload)
         connection.execute("INSERT INTO message (topic, correl_id, body) VALUES (?, ?, ?)", row)
 
-    seconds = drain(broker, "sqlite", version, load, keep)
+    spent = drain(broker, "sqlite", version, load, keep)
     (rows,) = connection.execute("SELECT count(*) FROM message").fetchone()
     connection.close()
-    if rows != len(load.messages):
+    if rows < len(load.messages):  # a broker may deliver a message of QoS 1 twice
         raise AssertionError(f"{rows} rows of {len(load.messages)} messages")
-    return [seconds]
+    return spent
 
 
-def gateway(broker: Mosquitto, version: Version, load: Load, folder: Path) -> list[float]:
-    """Return the seconds until all messages are durable and acknowledged, and until all attachments are readable."""
+def gateway(broker: Mosquitto, version: Version, load: Load, folder: Path) -> Spent:
+    """Return the time until all messages are durable and acknowledged, and until all attachments are readable."""
     broker.pause()
     source = mqtt_source("gateway", broker.port, TOPIC, version, f"session_expiry = {SESSION_SECONDS}\n")
     with GatewayProcess(folder, f"{source}connect_timeout = 60\n") as process:
-        started = perf_counter()
+        started, processor = perf_counter(), processor_seconds(process)
         broker.resume()
         acknowledged = finished = 0.0
         while not (acknowledged and finished):
@@ -120,10 +142,18 @@ def gateway(broker: Mosquitto, version: Version, load: Load, folder: Path) -> li
             acknowledged = acknowledged or now * (total("messages_received_total") >= len(load.messages))
             finished = finished or now * (total("attachments_total", state="finished") >= len(load.attachments))
             sleep(POLL_SECONDS)
+        processor = processor_seconds(process) - processor
         check(process, load)
     if left := left_in_session(broker.port, "gateway", TOPIC, version):
         raise AssertionError(f"{left} messages were counted and not acknowledged")
-    return [acknowledged, finished]
+    return Spent(acknowledged, finished, processor)
+
+
+def processor_seconds(process: GatewayProcess) -> float:
+    """Return the processor time of a gateway so far, without that of other processes."""
+    assert process.process is not None
+    fields = Path(f"/proc/{process.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def check(process: GatewayProcess, load: Load) -> None:
@@ -138,53 +168,78 @@ def check(process: GatewayProcess, load: Load) -> None:
 
 # --- rounds -------------------------------------------------------------------------------------------------------
 
-Subscriber = Callable[[Mosquitto, Version, Load, Path], list[float]]
+Subscriber = Callable[[Mosquitto, Version, Load, Path], Spent]
 SUBSCRIBERS: dict[str, Subscriber] = {"paho": paho, "sqlite": sqlite, "gateway": gateway}
 
 
-def rounds(load: Load, version: Version, count: int, only: list[str], folder: Path) -> Iterator[dict[str, float]]:
-    """Return MB/s of each subscriber, round by round; their order alternates."""
-    for number in range(count):
-        order = only if number % 2 == 0 else only[::-1]
-        speeds: dict[str, float] = {}
-        with TemporaryDirectory(dir=folder) as name, Mosquitto(Path(name)) as broker:
-            for subscriber in order:
-                subscribe(broker.port, subscriber, TOPIC, version)
-            publish(load.messages, broker.port, TOPIC, version)
-            for subscriber in order:
-                own = Path(name) / subscriber
-                own.mkdir()
-                seconds = SUBSCRIBERS[subscriber](broker, version, load, own)
-                names = ["acknowledged", "finished"] if subscriber == "gateway" else [subscriber]
-                speeds |= {name: load.size / 1e6 / spent for name, spent in zip(names, seconds, strict=True)}
-        yield speeds
+def measured(load: Load, version: Version, order: list[str], folder: Path | None) -> dict[str, Spent]:
+    """Return what each subscriber spends on a load in one round."""
+    with TemporaryDirectory(dir=folder) as name, Mosquitto(Path(name)) as broker:
+        for subscriber in order:
+            subscribe(broker.port, subscriber, TOPIC, version)
+        publish(load.messages, broker.port, TOPIC, version)
+        found = {}
+        for subscriber in order:
+            own = Path(name) / subscriber
+            own.mkdir()
+            found[subscriber] = SUBSCRIBERS[subscriber](broker, version, load, own)
+        return found
+
+
+def rounds(load: Load, version: Version, count: int, only: list[str], folder: Path | None) -> dict[str, Spent]:
+    """Measure round by round, in alternating order; return each subscriber's medians."""
+    found = [measured(load, version, only if n % 2 == 0 else only[::-1], folder) for n in range(count)]
+    return {each: Spent(*map(median, zip(*(one[each] for one in found), strict=True))) for each in only}
+
+
+def report(case: str, load: Load, spent: dict[str, Spent]) -> None:
+    print(f"{case}: {len(load.attachments)} files, {len(load.messages)} messages, {load.size / 1e6:.0f} MB")
+    for name, each in spent.items():
+        speeds = [f"acknowledged {load.amount / each.acknowledged:.0f} {load.unit}/s"]
+        if name == "gateway":
+            speeds.append(f"finished {load.amount / each.finished:.0f} {load.unit}/s")
+        print(f"  {name:8} {'  '.join(speeds)}  processor {each.processor:.1f} s", flush=True)
+
+
+def ratios(case: str, spent: dict[str, Spent]) -> dict[str, float]:
+    """Return the ratios of a case by their names."""
+    ours, bare, rows = (spent[each] for each in ("gateway", "paho", "sqlite"))
+    if case != "large":
+        return {f"{case}_finished_over_sqlite": rows.finished / ours.finished}
+    return {
+        "acked_over_paho": bare.acknowledged / ours.acknowledged,
+        "finished_over_paho": bare.finished / ours.finished,
+        "finished_over_sqlite": rows.finished / ours.finished,
+        "cpu_over_paho": ours.processor / bare.processor,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--total", type=int, default=512, help="MiB of attachments per round (512)")
-    parser.add_argument("--attachment", type=int, default=8, help="MiB of one attachment (8)")
+    parser.add_argument("--total", type=int, default=512, help="MiB of large files per round (512)")
+    parser.add_argument("--attachment", type=int, default=8, help="MiB of one large file (8)")
+    parser.add_argument("--files", type=int, default=10_000, help="number of small and of tiny files (10,000)")
     parser.add_argument("--interleaved", type=int, default=4, help="number of interleaved attachments (4)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--version", choices=("5", "3.1.1"), default="3.1.1", help="of MQTT, for all (3.1.1)")
+    parser.add_argument("--cases", nargs="+", choices=("large", *SMALL), default=["large", *SMALL])
     parser.add_argument("--only", nargs="+", choices=tuple(SUBSCRIBERS), default=list(SUBSCRIBERS))
     parser.add_argument("--folder", type=Path, help="folder for stored data (default: temporary)")
     given = parser.parse_args()
-    load = make_load(given.total << 20, given.attachment << 20, given.interleaved)
-    counts = f"{len(load.attachments)} attachments, {len(load.messages)} messages, {load.size / 1e6:.0f} MB"
-    print(f"{counts}, MQTT {given.version}")
-    measured = []
-    for speeds in rounds(load, given.version, given.rounds, given.only, given.folder):
-        measured.append(speeds)
-        print("  ".join(f"{name} {speed:.0f} MB/s" for name, speed in sorted(speeds.items())), flush=True)
-    middle = {name: median(speeds[name] for speeds in measured) for name in measured[0]}
-    print("median: " + "  ".join(f"{name} {speed:.0f} MB/s" for name, speed in middle.items()))
-    if len(given.only) == len(SUBSCRIBERS):
-        print(
-            f"ratios: acked_over_paho={middle['acknowledged'] / middle['paho']:.2f}"
-            f" finished_over_paho={middle['finished'] / middle['paho']:.2f}"
-            f" finished_over_sqlite={middle['finished'] / middle['sqlite']:.2f}"
-        )
+    print(f"MQTT {given.version}, medians of {given.rounds}")
+    found: dict[str, float] = {}
+    for case in given.cases:
+        if case == "large":
+            count = max(1, given.total // given.attachment)
+            load = make_load(count, given.attachment << 20, given.interleaved)
+        else:
+            load = make_load(given.files, SMALL[case], given.interleaved, "files")
+        spent = rounds(load, given.version, given.rounds, given.only, given.folder)
+        report(case, load, spent)
+        if len(given.only) == len(SUBSCRIBERS):
+            found |= ratios(case, spent)
+    if found:
+        print("ratios: " + " ".join(f"{name}={value:.2f}" for name, value in found.items()))
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=1, help="the gateway's connections (1)")
     parser.add_argument("--folder", type=Path, help="folder for stored data (default: temporary)")
     given = parser.parse_args()
-    sent = make_load(given.total << 20, given.attachment << 20, given.interleaved)
+    sent = make_load(max(1, given.total // given.attachment), given.attachment << 20, given.interleaved)
     print(f"{len(sent.attachments)} attachments, {len(sent.messages)} messages, {sent.size / 1e6:.0f} MB")
     measured: list[dict[str, Any]] = []
     for speeds in rounds(given, sent):
