@@ -45,7 +45,7 @@ class VariableProfile:
 
     `missing` counts missing values by kind: `.`, `._`, `.A` to `.Z`, `blank` and `null`. `distinct` counts different
     values; without `is_exact` it is an estimate with a relative standard error of `distinct_error`. The counts of
-    `frequent` are at most `frequent_error` too low.
+    `frequent` are at most `frequent_error` too low; values with lower counts than that are left out.
     """
 
     about: VariableContents
@@ -159,7 +159,7 @@ class _Counting:
             about=self.about,
             count=self._valid,
             missing=dict(sorted(self._missing.items())),
-            distinct=len(self._summary) if exact else max(self._hashes.count, len(self._summary)),
+            distinct=len(self._summary) if exact else min(max(self._hashes.count, len(self._summary)), self._valid),
             is_exact=exact,
             distinct_error=0.0 if exact else self._hashes.relative_error,
             minimum=least,
@@ -170,6 +170,7 @@ class _Counting:
                 for value, count in zip(
                     _shown(frequent[VALUE].combine_chunks()), frequent[COUNT].to_pylist(), strict=True
                 )
+                if count > self._summary.error
             ),
             frequent_error=self._summary.error,
         )
