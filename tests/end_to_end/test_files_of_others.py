@@ -104,16 +104,13 @@ def test_files_of_others_arrive_whole_in_every_manner_and_format(
 
 
 def shaped(cells: Cells, seen: Cells, manner: str, word: str) -> Cells:
-    """Return the expected cells in the form of a format that has no numbers or no special missing values."""
-    names = dict(zip(cells, seen, strict=True)) if word == "xpt-v5" else {name: name for name in cells}
-    return {
-        names[name]: [None if manner == "order" and isinstance(cell, str) and is_tag(cell) else cell for cell in column]
-        for name, column in cells.items()
-    }
+    """Return the expected cells with the names of XPT 5, and without special missing values where there are none.
 
-
-def is_tag(cell: str) -> bool:
-    return len(cell) == 2 and cell[0] == "."
+    Order packets have none, and pyreadstat does not tell those of XPT files.
+    """
+    names = list(seen) if word == "xpt-v5" else list(cells)
+    kept = peers.without_tags(cells) if manner == "order" or word.startswith("xpt") else cells
+    return dict(zip(names, kept.values(), strict=True))
 
 
 def of_texts(rows: list[list[str]]) -> Cells:

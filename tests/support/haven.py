@@ -34,7 +34,7 @@ _WRITE = """
 suppressMessages(library(haven))
 folder <- commandArgs(TRUE)[1]
 number <- structure(c(1.5, -2, 1e10, NA, 0.1), label = "A number", format.sas = "BEST12")
-tagged <- structure(c(tagged_na("a"), 2, NA, tagged_na("z"), 5), label = "With reasons")
+tagged <- structure(c(tagged_na("A"), 2, NA, tagged_na("Z"), 5), label = "With reasons")
 day <- as.Date(c("1960-01-01", "2026-11-22", NA, "1959-12-31", "2000-02-29"))
 stamp <- as.POSIXct(c(-315619200, 1795336200, NA, 946684799, 946684800), origin = "1970-01-01", tz = "UTC")
 clock <- hms::hms(c(0, 86399, NA, 30600, 1))

@@ -19,7 +19,7 @@ import pyreadstat
 from app.dataset import columns, side_columns
 from app.tables.read import formats
 from app.tables.read.request import Options
-from tests.support.readstat import Written, write_sas7bdat
+from tests.support.readstat import Rows, Written, write_sas7bdat
 
 Cell = float | str | None
 Cells = dict[str, list[Cell]]
@@ -57,9 +57,13 @@ def arrow_cells(table: pa.Table) -> Cells:
 
 
 def pyreadstat_cells(path: Path) -> Cells:
-    """Return what pyreadstat reads in an XPT or sas7bdat file."""
-    read = pyreadstat.read_sas7bdat if path.suffix == ".sas7bdat" else pyreadstat.read_xport
-    found, about = read(str(path), output_format="dict", user_missing=True, disable_datetime_conversion=True)
+    """Return what pyreadstat reads in a sas7bdat or XPT file. Of XPT files it does not tell special missing values."""
+    if path.suffix == ".sas7bdat":
+        found, about = pyreadstat.read_sas7bdat(
+            path, output_format="dict", user_missing=True, disable_datetime_conversion=True
+        )
+    else:
+        found, about = pyreadstat.read_xport(path, output_format="dict", disable_datetime_conversion=True)
     return {
         name: list(values)
         if about.readstat_variable_types[name] == "string"
@@ -127,7 +131,7 @@ def write_files(folder: Path) -> list[Path]:
             folder / f"pyread{version}.xpt",
             file_format_version=version,
             table_name="PYREAD",
-            column_labels=labels,
+            column_labels=dict(labels),
             variable_format={name: each.removesuffix(".") for name, each in _FORMATS.items()},
         )
         polars_readstat.write_xpt(
@@ -147,7 +151,7 @@ def write_files(folder: Path) -> list[Path]:
         Written("CITY", 12, "A city", "$CHAR12."),
         Written("SEX", 1, format="$SEX."),
     ]
-    rows = [
+    rows: Rows = [
         (1.5, ".A", 0.0, 0.0, 0.0, "Malmö", "F"),
         (-2.0, 2.0, 24432.0, 2.0e9, 86399.0, "", "M"),
         (1e10, "._", None, None, None, "x", ""),
@@ -207,6 +211,19 @@ def peers_of(path: Path) -> dict[str, Cells]:
 def is_of_sas(path: Path) -> bool:
     """Tell whether the peers read such files."""
     return path.suffix in {".xpt", ".sas7bdat"}
+
+
+def without_tags(cells: Cells) -> Cells:
+    """Return cells with `.` in place of special missing values."""
+    return {
+        name: [None if isinstance(cell, str) and is_tag(cell) else cell for cell in column]
+        for name, column in cells.items()
+    }
+
+
+def is_tag(cell: str) -> bool:
+    """Tell whether a text is a special missing value. No text of these files is like one."""
+    return len(cell) == 2 and cell[0] == "."
 
 
 def differences(ours: Cells, theirs: Cells) -> list[str]:

@@ -42,6 +42,10 @@ _SIGNATURES: Mapping[str, tuple[object, tuple[object, ...]]] = {
 Value = float | str | None
 """A cell: a number, a text, a special missing value such as `.A` in a numeric column, or None for `.`."""
 
+Rows = Sequence[Sequence[Value]]
+Formats = Mapping[str, Mapping[float | str, str] | Mapping[float, str] | Mapping[str, str]]
+"""Value labels by format name, `$NAME` for those of texts."""
+
 
 class Written(NamedTuple):
     """A variable to write. A length makes it a character variable."""
@@ -82,9 +86,7 @@ class _Writer:
         return path
 
 
-def write_sas7bdat(
-    path: Path, variables: Sequence[Written], rows: Sequence[Sequence[Value]], *, table: str = "", label: str = ""
-) -> Path:
+def write_sas7bdat(path: Path, variables: Sequence[Written], rows: Rows, *, table: str = "", label: str = "") -> Path:
     """Write a data set."""
     writer = _Writer()
     _call("writer_set_table_name", writer.at, table.encode())
@@ -115,7 +117,7 @@ def _insert(writer: _Writer, variable: int, value: Value, *, is_text: bool) -> N
         _call("insert_double_value", writer.at, variable, value)
 
 
-def write_sas7bcat(path: Path, formats: Mapping[str, Mapping[float | str, str]]) -> Path:
+def write_sas7bcat(path: Path, formats: Formats) -> Path:
     """Write a catalog of formats: their value labels by format name, `$NAME` for those of texts."""
     writer = _Writer()
     for name, labels in formats.items():

@@ -40,7 +40,7 @@ def test_every_kind_of_column() -> None:
 def sample(rows: int) -> pa.Table:
     dice = np.random.default_rng(1)
     ages = dice.integers(0, 90, rows).astype(np.float64)
-    tags = dice.choice([None, "._", ".A"], rows, p=[0.9, 0.04, 0.06])
+    tags = dice.choice(np.array([None, "._", ".A"]), rows, p=[0.9, 0.04, 0.06])
     gone = np.array([tag is not None for tag in tags]) | (dice.random(rows) < 0.02)
     schema = pa.schema(
         [

@@ -12,7 +12,7 @@ import pytest
 from app.model.errors import InvalidInputError
 from app.tables.read import catalogs, formats, sas7bcat, sas7bdat
 from app.tables.read.request import Options
-from tests.support.readstat import Value, Written, write_sas7bcat, write_sas7bdat
+from tests.support.readstat import Formats, Value, Written, write_sas7bcat, write_sas7bdat
 
 VARIABLES = (
     Written("NUM", label="A number", format="BEST12."),
@@ -35,8 +35,8 @@ def pupils(tmp_path: Path) -> Path:
     return write_sas7bdat(tmp_path / "pupils.sas7bdat", VARIABLES, ROWS, table="PUPILS", label="Pupils")
 
 
-def read(data: bytes, **options: str) -> pa.Table:
-    reading = formats.read(io.BytesIO(data), "sas7bdat", Options(**options))
+def read(data: bytes, encoding: str | None = None) -> pa.Table:
+    reading = formats.read(io.BytesIO(data), "sas7bdat", Options(encoding=encoding))
     return pa.Table.from_batches(reading.batches(), reading.schema)
 
 
@@ -137,7 +137,7 @@ def test_texts_of_another_character_set_are_read_when_it_is_given(pupils: Path) 
         read(bytes(data), encoding="no-such")
 
 
-FORMATS = {"AGEF": {1.0: "one", 2.5: "two and a half"}, "$SEX": {"M": "Male", "F": "Female"}}
+FORMATS: Formats = {"AGEF": {1.0: "one", 2.5: "two and a half"}, "$SEX": {"M": "Male", "F": "Female"}}
 
 
 def test_a_catalog_has_value_labels_by_format(tmp_path: Path) -> None:

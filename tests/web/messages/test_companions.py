@@ -9,18 +9,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.define_xml import define_xml
-from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
+from tests.support.readstat import Formats, Rows, Written, write_sas7bcat, write_sas7bdat
 from tests.web.messages.test_sending import delivery
 from tests.web.stock import Stock
 
-FORMATS = {"AGEF": {1.0: "young", 2.0: "old"}, "$SEX": {"M": "Male", "F": "Female"}, "OTHER": {1.0: "unused"}}
+FORMATS: Formats = {"AGEF": {1.0: "young", 2.0: "old"}, "$SEX": {"M": "Male", "F": "Female"}, "OTHER": {1.0: "unused"}}
 
 
 @pytest.fixture(scope="module")
 def pupils(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("sas") / "pupils.sas7bdat"
     variables = [Written("NAME", 8), Written("SEX", 1, format="$SEX."), Written("AGE", format="AGEF.")]
-    rows = [("Ann", "F", 1.0), ("Bob", "M", ".A"), ("Cy", "", 3.0)]
+    rows: Rows = [("Ann", "F", 1.0), ("Bob", "M", ".A"), ("Cy", "", 3.0)]
     return write_sas7bdat(path, variables, rows, table="PUPILS").read_bytes()
 
 
