@@ -26,7 +26,8 @@ MEMBER: Final = "FORMATS"
 MOST_LABELS: Final = 100_000
 """The maximum number of labels in a catalog; all of them are held in memory."""
 
-LONGEST_LABEL: Final = 32_767
+MOST_METADATA: Final = 4 << 20
+"""The maximum size in bytes of the value labels in a table's metadata: many variables may have the same long list."""
 
 _SPECIAL = frozenset({".", *(f".{letter}" for letter in LETTERS)})
 _COLUMNS = ("FMTNAME", "START", "LABEL")
@@ -61,6 +62,18 @@ def read(text: str) -> ValueLabels:
     if not isinstance(found, dict) or not all(isinstance(label, str) for label in found.values()):
         raise ValueError(f"{VALUE_LABELS} is not a JSON object of texts")
     check_size([found])
+    return found
+
+
+def as_metadata(by_column: Iterable[tuple[str, ValueLabels]]) -> dict[str, dict[bytes, bytes]]:
+    """Return the field metadata of columns with value labels, as long as there is room; the others get none."""
+    found: dict[str, dict[bytes, bytes]] = {}
+    room = MOST_METADATA
+    for name, labels in by_column:
+        text = written(labels).encode()
+        if len(text) <= room:
+            found[name] = {VALUE_LABELS.encode(): text}
+            room -= len(text)
     return found
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.support.define_xml import define_xml
-from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
+from tests.support.readstat import Rows, Written, write_sas7bcat, write_sas7bdat
 from tests.support.waiting import until
 
 
@@ -18,7 +18,7 @@ def pupils(in_folder: Path) -> Path:
     write_sas7bcat(in_folder / "formats.sas7bcat", {"KINDF": {1.0: "good", 2.0: "very good"}})
     (in_folder / "define.xml").write_text(define_xml())
     variables = [Written("NAME", 8), Written("SEX", 1), Written("KIND", format="KINDF.")]
-    rows = [("Ann", "F", 1.0), ("Bob", "M", ".A"), ("Cy", "F", 2.0)]
+    rows: Rows = [("Ann", "F", 1.0), ("Bob", "M", ".A"), ("Cy", "F", 2.0)]
     return write_sas7bdat(in_folder / "pupils.sas7bdat", variables, rows, table="PUPILS")
 
 

@@ -1,6 +1,6 @@
 """Show value labels in place of values, in the rows of a table before they are written."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -10,7 +10,15 @@ from app.dataset import columns, side_columns, value_labels
 from app.dataset.value_labels import Catalog, ValueLabels
 from app.tables.out import text
 
-_OF_VALUES = ("sas.length", "sas.format", "sas.informat", "sas.kind", "sas.inexact", "sas.odd_missing")
+_OF_VALUES = (
+    value_labels.VALUE_LABELS,
+    "sas.length",
+    "sas.format",
+    "sas.informat",
+    "sas.kind",
+    "sas.inexact",
+    "sas.odd_missing",
+)
 """The metadata that describes values and not their labels."""
 
 
@@ -58,8 +66,9 @@ def labelling(schema: pa.Schema, catalog: Catalog) -> Labelling:
         if (labels := _labels(field, catalog))
     }
     dropped = {each.side for each in labelled.values()}
+    metadata = value_labels.as_metadata((name, each.labels) for name, each in labelled.items())
     fields = [
-        _as_text(field, labelled[field.name].labels) if field.name in labelled else field
+        _as_text(field, metadata.get(field.name, {})) if field.name in labelled else field
         for field in schema
         if field.name not in dropped
     ]
@@ -77,10 +86,9 @@ def _labels(field: pa.Field, catalog: Catalog) -> ValueLabels | None:
     return found
 
 
-def _as_text(field: pa.Field, labels: ValueLabels) -> pa.Field:
+def _as_text(field: pa.Field, labels: Mapping[bytes, bytes]) -> pa.Field:
     said = {key: value for key, value in (field.metadata or {}).items() if key.decode() not in _OF_VALUES}
-    said |= {b"sas.type": b"character", value_labels.VALUE_LABELS.encode(): value_labels.written(labels).encode()}
-    return pa.field(field.name, pa.string(), metadata=said)
+    return pa.field(field.name, pa.string(), metadata={**said, b"sas.type": b"character", **labels})
 
 
 def _shown(batch: pa.RecordBatch, which: Labelled) -> pa.StringArray:

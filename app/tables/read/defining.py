@@ -187,13 +187,12 @@ def _used_catalog(making: Sequence[VariableBuilder], catalog: Catalog) -> tuple[
 
 def _schema(making: Sequence[VariableBuilder], said: Mapping[str, str], target: Target, catalog: Catalog) -> pa.Schema:
     fields = []
+    used = ((each.name, labels) for each in making if (labels := catalog.get(each.format_name)))
+    labelled = value_labels.as_metadata(used)
     taken = {each.name.casefold() for each in making}
     for position, each in enumerate(making, 1):
         field = each.field(position)
-        if labels := catalog.get(each.format_name):
-            said_labels = {value_labels.VALUE_LABELS.encode(): value_labels.written(labels).encode()}
-            field = field.with_metadata({**field.metadata, **said_labels})
-        fields.append(field)
+        fields.append(field.with_metadata({**field.metadata, **labelled.get(each.name, {})}))
         if each.has_side:
             fields.append(each.side_field(taken))
             taken.add(fields[-1].name.casefold())

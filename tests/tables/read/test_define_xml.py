@@ -5,6 +5,7 @@ import io
 import pyarrow as pa
 import pytest
 
+from app.dataset import value_labels
 from app.model.errors import InvalidInputError
 from app.tables.read import define_xml, enriching
 from app.tables.read.defining import Definition, define
@@ -77,6 +78,13 @@ def test_what_the_file_says_takes_precedence_and_the_sender_before_it() -> None:
     wishes = DataSetOverrides(label="given", variables={"born": VariableOverrides("BORN", label="given")})
     found = defined(data, "parquet", wishes)
     assert (found.label, found.variables[1].label) == ("given", "given")
+
+
+def test_long_lists_of_many_variables_do_not_fill_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(value_labels, "MOST_METADATA", 30)
+    found = defined(CSV, "csv")
+    kept = [field.name for field in found.schema if b"sas.value_labels" in field.metadata]
+    assert (kept, list(found.catalog)) == (["SEX"], ["$SEX", "AGEGR1_"])
 
 
 def test_a_data_set_that_is_not_described_is_sent_with_a_warning() -> None:
