@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.conftest import Run
@@ -79,9 +81,9 @@ def test_the_profile_of_a_file_needs_no_gateway(run: Run, pupils: Path) -> None:
 def test_a_profile_of_another_file_is_refused_with_a_sentence(run: Run, in_folder: Path) -> None:
     Path("picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
     assert "unknown file format" in run("profile", "picture.png").err
-    Path("nested.ndjson").write_text('{"A": [1, 2]}\n')
-    wrong = run("profile", "nested.ndjson")
-    assert (wrong.code, "nested.ndjson: A: " in wrong.err) == (1, True)
+    pq.write_table(pa.table({"A": [[1, 2]]}), "nested.parquet")
+    wrong = run("profile", "nested.parquet")
+    assert (wrong.code, "nested.parquet: A: SAS has no equivalent of the type list" in wrong.err) == (1, True)
 
 
 def test_what_describes_data_sets_needs_one(run: Run, url: str, in_folder: Path) -> None:
