@@ -36,6 +36,8 @@ def read(file: BinaryIO, options: Options) -> Reading:
     Texts are in the character set that the file states, unless `options` state another one.
     """
     about = _parsed(file, options.encoding, metadataonly=True)[1]
+    if about.number_rows is None:
+        raise unreadable("the number of observations in its header is negative")
     variables = _variables(about)
     columns = list(schema.columns(variables, [0] * len(variables)))
     spooled = _Spool()

@@ -3,6 +3,7 @@
 import io
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path
 
@@ -108,6 +109,18 @@ def test_a_file_of_no_rows(pupils: Path) -> None:
 def test_a_file_that_is_cut_off_is_refused(pupils: Path, kept: int) -> None:
     with pytest.raises(InvalidInputError, match="sas7bdat"):
         read(pupils.read_bytes()[:kept])
+
+
+def test_a_negative_number_of_observations_is_refused(pupils: Path) -> None:
+    data, count = pupils.read_bytes(), len(ROWS).to_bytes(8, "little")
+    said = []
+    for at in range(4096, len(data) - 8, 4):
+        if data[at : at + 8] == count:
+            with suppress(InvalidInputError):
+                read(data[:at] + b"\xff" * 8 + data[at + 8 :])
+                continue
+            said.append(at)
+    assert said, "one of these numbers is the number of observations"
 
 
 def test_damaged_files_are_tables_or_errors_of_ours(pupils: Path) -> None:
