@@ -82,19 +82,19 @@ def test_every_file_of_a_folder_is_compared_with_every_peer(
 
 
 def compared(path: Path, readers: dict[str, peers.Read]) -> tuple[str, bool]:
-    """Return a file's line of the table, and whether a reader sees something else than we do."""
+    """Return a file's line of the table, and whether most readers that can read it see something else than we do."""
     try:
         ours = peers.our_cells(path)
     except InvalidInputError as error:
         return f"{path.name:40} not read: {error}", True
-    said, is_wrong = [], False
+    said, agreed = [], 0
     for name, read in readers.items():
         try:
             found = peers.differences(told(path, name, ours), read(path))
         except Exception as error:  # noqa: BLE001 - the peer cannot read it, and the table says so
             said.append(f"cannot read it: {error}"[:60])
             continue
-        is_wrong = is_wrong or bool(found)
+        agreed += -1 if found else 1
         said.append("; ".join(found)[:200] or "equal")
     rows = len(next(iter(ours.values()), []))
-    return f"{path.name:40} {len(ours):9,} {rows:9,}  {'  '.join(f'{word:24}' for word in said)}", is_wrong
+    return f"{path.name:40} {len(ours):9,} {rows:9,}  {'  '.join(f'{word:24}' for word in said)}", agreed < 0

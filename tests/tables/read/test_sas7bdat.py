@@ -7,9 +7,11 @@ from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path
 
+import polars_readstat
 import pyarrow as pa
 import pytest
 
+from app.dataset.value_labels import value_text
 from app.model.errors import InvalidInputError
 from app.tables.read import catalogs, formats, sas7bcat, sas7bdat
 from app.tables.read.request import Options
@@ -159,6 +161,15 @@ def test_a_catalog_has_value_labels_by_format(tmp_path: Path) -> None:
         assert sas7bcat.read_sas7bcat(file) == {
             "AGEF": {"1": "one", "2.5": "two and a half"},
             "$SEX": {"M": "Male", "F": "Female"},
+        }
+
+
+def test_a_catalog_is_what_polars_readstat_reads(tmp_path: Path) -> None:
+    path = write_sas7bcat(tmp_path / "formats.sas7bcat", FORMATS)
+    theirs = polars_readstat.read_sas7bcat(str(path))
+    with path.open("rb") as file:
+        assert sas7bcat.read_sas7bcat(file) == {
+            name: {value_text(value): label for value, label in labels.items()} for name, labels in theirs.items()
         }
 
 
