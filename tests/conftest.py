@@ -23,6 +23,14 @@ LONGEST = ("tests/pipeline/test_conformance.py", "tests/faults/", "tests/end_to_
 """Tests that take minutes. They begin first, so that no worker is left alone with one of them at the end."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--real-files",
+        metavar="FOLDER",
+        help="compare what we and others read in the .xpt and .sas7bdat files of this folder, and print a table",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(
         key=lambda item: next((at for at, each in enumerate(LONGEST) if item.nodeid.startswith(each)), len(LONGEST))

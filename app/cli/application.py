@@ -11,6 +11,7 @@ from app.cli import (
     importing,
     listing,
     pipelining,
+    profiling,
     repairing,
     sending,
     serving,
@@ -33,6 +34,7 @@ application.command()(sending.send)
 application.command("ls")(listing.attachments)
 application.command()(fetching.get)
 application.command()(fetching.contents)
+application.command("profile")(profiling.show_profile)
 application.command()(watching.watch)
 application.command()(listing.deliveries)
 application.command()(tracing.trace)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -30,12 +31,16 @@ Labels = Annotated[list[str] | None, _per_column("--label", "TEXT", "A variable'
 Types = Annotated[list[str] | None, _per_column("--type", "TYPE", "numeric; or character, to keep 007 unchanged")]
 Renames = Annotated[list[str] | None, _per_column("--rename", "NAME", "The variable name for a column")]
 FileFormat = Annotated[str | None, _option("--file-format", help_="Format of the file: csv, parquet, xpt ...")]
-Encoding = Annotated[str | None, _option("--encoding", help_="Character set of a CSV or transport file.")]
+Encoding = Annotated[str | None, _option("--encoding", help_="Character set of a CSV, transport or sas7bdat file.")]
 Delimiter = Annotated[str | None, _option("--delimiter", help_="Separator of a CSV file's cells.")]
 Decimal = Annotated[str | None, _option("--decimal", help_="Decimal separator of CSV numbers.")]
 MissingAs = Annotated[Missing | None, _option("--missing", help_="tag: CSV cells such as .A are missing values.")]
 NameRule = Annotated[Names | None, _option("--names", help_="Handling of names that SAS does not accept.")]
 Member = Annotated[str | None, _option("--member", help_="Name of the data set, if a transport file has several.")]
+Catalog = Annotated[
+    Path | None, _option("--catalog", help_="Value labels: a sas7bcat, or a data set of CNTLOUT=.", metavar="FILE")
+]
+Define = Annotated[Path | None, _option("--define", help_="A define.xml that describes the data sets.", metavar="FILE")]
 Title = Annotated[str | None, _option("--title", help_="The data set's label.")]
 
 
@@ -80,6 +85,9 @@ def show(rehearsal: dict[str, Any]) -> None:
         label = f" ({escape(data_set['label'])})" if data_set["label"] else ""
         out.print(f"[bold]{name}[/]{label} of {data_set['format']}: {rows} observations, {messages} messages")
         out.print(_variables(data_set["variables"]))
+        if data_set["value_labels"]:
+            counts = ", ".join(f"{name}. {count:,}" for name, count in data_set["value_labels"].items())
+            out.print(f"value labels: {escape(counts)}")
         for warning in data_set["warnings"]:
             err.print("[yellow]warning:[/] ", end="")
             err.print(warning["detail"], markup=False, highlight=False)

@@ -80,6 +80,10 @@ def get(
         Formulas | None,
         typer.Option(help="Texts like formulas in CSV: unchanged, or preceded by '.", rich_help_panel=_PANEL),
     ] = None,
+    labels: Annotated[
+        bool | None,
+        typer.Option("--labels", help="Value labels in place of values.", rich_help_panel=_PANEL),
+    ] = None,
     xpt_version: Annotated[
         XptVersion | None, typer.Option(help="Version of transport files (default 8).", rich_help_panel=_PANEL)
     ] = None,
@@ -97,6 +101,7 @@ def get(
         "blank": blank,
         "rename": rename,
         "formulas": formulas,
+        "labels": labels,
     }
     with connect(url) as client:
         attachment = find(client, identifier)

@@ -3,10 +3,11 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, BinaryIO
 
 import typer
@@ -16,9 +17,11 @@ from app.cli import data_sets
 from app.cli.client import DEFAULT_URL, Client, Url, connect
 from app.cli.console import Failure, bars, err
 from app.cli.listing import KindWord
+from app.tables.read import sas7bdat
 
 _LOOKED_AT = 1 << 16
-_PARQUET = b"PAR1"
+_DATA_SETS = (b"PAR1", sas7bdat.MAGIC)
+"""The first bytes of files that can only be data sets."""
 _MEDIA_TYPES = {
     "data-set": "application/octet-stream",
     "text-file": "text/plain; charset=utf-8",
@@ -41,11 +44,12 @@ class Outgoing:
         self.path, self.kind = path, kind or guess(path)
         self._name, self._wanted = name, wanted or {}
 
-    def entry(self, part: str) -> dict[str, Any]:
-        """Return its entry in the description of the message."""
+    def entry(self, part: str, beside: Iterable[str] = ()) -> dict[str, Any]:
+        """Return its entry in the description of the message; `beside` are parts that describe data sets."""
         if self.kind != "data-set":
             return {"part": part, "kind": self.kind, "name": self.path.name}
-        return {"part": part, "kind": self.kind, "name": self._name, "data_set": self._wanted}
+        wanted = self._wanted | {word: word for word in beside}
+        return {"part": part, "kind": self.kind, "name": self._name, "data_set": wanted}
 
 
 def send(
@@ -84,11 +88,13 @@ def send(
     names: data_sets.NameRule = None,
     member: data_sets.Member = None,
     title: data_sets.Title = None,
+    catalog: data_sets.Catalog = None,
+    define: data_sets.Define = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Send files as the attachments of one message.
 
-    A data set may be a file of CSV, Parquet, Arrow, NDJSON, Dataset-JSON or SAS transport format:
+    A data set may be a file of CSV, Parquet, Arrow, NDJSON, Dataset-JSON, SAS transport format or sas7bdat:
 
     send --as WORK.SALES --format DT=DATE9. --length C=40 --label "X=Amount in EUR" sales.csv --to DEST --dry-run
     """
@@ -110,13 +116,18 @@ def send(
         member=member,
         label=title,
     )
+    beside = {word: path for word, path in (("catalog", catalog), ("define", define)) if path is not None}
     kind, name = _meaning(as_, files, wanted)
     outgoing = [Outgoing(path, kind, name, wanted) for path in files]
+    if beside and all(file.kind != "data-set" for file in outgoing):
+        raise Failure(f"--{min(beside)} describes data sets, but no file is one", "add --as data-set")
     with connect(url) as client:
         if dry_run:
-            rehearsal = post(client, to, outgoing, description=description, message=message, dry_run=True)
+            rehearsal = post(
+                client, to, outgoing, description=description, message=message, dry_run=True, beside=beside
+            )
             return typer.echo(json.dumps(rehearsal)) if as_json else data_sets.show(rehearsal)
-        delivery = post(client, to, outgoing, description=description, message=message, key=key)
+        delivery = post(client, to, outgoing, description=description, message=message, key=key, beside=beside)
         err.print(f"delivery {delivery['id']} to {to} is {delivery['state']}", highlight=False)
         if wait:
             delivery = follow(client, delivery)
@@ -141,10 +152,10 @@ def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tup
 
 
 def guess(path: Path) -> str:
-    """Return the kind of a file by its beginning: Parquet, text in UTF-8, or binary. Raises Failure."""
+    """Return the kind of a file by its beginning: Parquet or sas7bdat, text in UTF-8, or binary. Raises Failure."""
     with _reading(path) as file:
         head = file.read(_LOOKED_AT)
-    if head.startswith(_PARQUET):
+    if head.startswith(_DATA_SETS):
         return "data-set"
     try:
         head.decode()
@@ -163,15 +174,18 @@ def post(
     message: str | None = None,
     key: str | None = None,
     dry_run: bool = False,
+    beside: Mapping[str, Path] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Send a message with these attachments, with a progress bar.
+
+    `beside` are files that describe the data sets: `catalog`, `define`.
 
     Return its delivery, or the dry run. Raises Failure.
     """
     draft: dict[str, Any] = {
         "destination": to,
         "description": description,
-        "attachments": [file.entry(f"file-{number}") for number, file in enumerate(outgoing)],
+        "attachments": [file.entry(f"file-{number}", beside) for number, file in enumerate(outgoing)],
     }
     if message is not None:
         draft["application_message"] = {"text": message}
@@ -182,6 +196,8 @@ def post(
             bar = progress.add_task(file.path.name, total=file.path.stat().st_size if file.path.exists() else None)
             source = _Counted(stack.enter_context(_reading(file.path)), partial(progress.advance, bar))
             parts.append((f"file-{number}", (file.path.name, source, _MEDIA_TYPES[file.kind])))
+        for word, path in beside.items():
+            parts.append((word, (path.name, stack.enter_context(_reading(path)), "application/octet-stream")))
         headers = {"Idempotency-Key": key} if key else {}
         parameters = {"dry_run": "true"} if dry_run else {}
         answer: dict[str, Any] = client.request(

@@ -147,12 +147,15 @@ def _read(column: Column, cells: Bytes, how: Representation, first: int) -> tupl
         column = replace(column, odd=column.odd + numbers.odd)
     if numbers.tags is not None and not column.has_side:
         column = replace(column, has_side=True)
-    array, column = _counted(column, numbers, first)
+    array, column = counted(column, numbers, first)
     return [array, missing.to_arrow(numbers.tags, len(cells))] if column.has_side else [array], column
 
 
-def _counted(column: Column, numbers: Numbers, first: int) -> tuple[pa.Array, Column]:
-    """Return numbers as dates or times if that is exact, and the column as these values require it."""
+def counted(column: Column, numbers: Numbers, first: int) -> tuple[pa.Array, Column]:
+    """Return numbers as dates or times if that is exact, and the column as these values require it.
+
+    `first` is the number of observations before them.
+    """
     while column.moment is not None and column.kind is not None:
         array = temporal.to_arrow(numbers, column.moment)
         if array is not None:

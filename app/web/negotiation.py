@@ -122,9 +122,16 @@ async def _options(
         Formulas | None,
         Query(description="texts that spreadsheets read as formulas: unchanged, or preceded by an apostrophe (CSV)"),
     ] = None,
+    labels: Annotated[
+        bool | None,
+        Query(
+            description="value labels in place of values; they come from the data set `FORMATS` or the `.sas7bcat` "
+            "file of the same message"
+        ),
+    ] = None,
 ) -> Options:
     wanted = None if columns is None else tuple(columns)
-    return Options(wanted, offset, limit, missing, dates, names, blank, rename, formulas)
+    return Options(wanted, offset, limit, missing, dates, names, blank, rename, formulas, labels)
 
 
 OptionsDep = Annotated[Options, Depends(_options)]

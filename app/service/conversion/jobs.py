@@ -1,6 +1,6 @@
 """The jobs of a worker process: generator functions that yield bytes and return objects that can be pickled."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -8,10 +8,14 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 
+from app.model.attachment import AttachmentKind
 from app.ports import TableStore
 from app.service.content.access import Content, ContentFile
+from app.service.labels import read_catalogs
 from app.service.tables import open_table
 from app.tables.out import FORMATS, Options, outgoing, scanned
+from app.tables.out.stored import ROWS_A_BATCH
+from app.tables.profiling import Profile, profile
 from app.trace import TooManyFrames, explain
 
 MOST_CELLS = 200_000
@@ -23,14 +27,29 @@ class TableChanged(Exception):
 
 
 def write_data_set(
-    content: Content, format_name: str, options: Options, created: datetime, with_rows: bool
+    content: Content,
+    format_name: str,
+    options: Options,
+    created: datetime,
+    with_rows: bool,
+    catalogs: Sequence[tuple[AttachmentKind, Content]] = (),
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield a stored data set in a format. Raises as `outgoing` and the format do, and KeyError for lost content."""
+    """Yield a stored data set in a format; `catalogs` have value labels for it.
+
+    Raises as `outgoing` and the format do, and KeyError for lost content.
+    """
     known = FORMATS[format_name]
-    made = outgoing(pq.ParquetFile(ContentFile(content)), options, known, created)
+    made = outgoing(pq.ParquetFile(ContentFile(content)), options, known, created, read_catalogs(catalogs))
     pieces = known.write(made, options)  # it refuses at once data that the format cannot hold
     if with_rows:
         yield from pieces
+
+
+def profile_data_set(content: Content, top: int) -> Generator[bytes, None, Profile]:
+    """Return the profile of a stored data set. Raises KeyError for lost content."""
+    yield b""
+    with pq.ParquetFile(ContentFile(content)) as file:
+        return profile(file.schema_arrow, file.iter_batches(ROWS_A_BATCH, use_threads=False), top)
 
 
 def write_table(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from app.dataset.value_labels import Catalog
 from app.model.attachment import DeliveryState
 from app.model.records import DeliveryRecord
 from app.ports import IdempotencyConflict, Sender
@@ -15,14 +16,16 @@ from app.service.sending.dry_run import DryRun, count_messages
 from app.service.sending.errors import KeyReused, MessageFault
 from app.service.sending.framer import Framer
 from app.service.sending.outbox import Outbox, framing_options
-from app.service.sending.parts import StoredPart
+from app.service.sending.parts import Companions, StoredPart
 from app.service.sending.preparation import Preparation, prepare
 from app.service.sending.upload_conversion import (
     ConversionRequest,
     ConvertedFile,
     Run,
     convert_and_store,
+    convert_catalog,
     run_here,
+    store_converted,
     target_of,
 )
 from app.settings import Destination
@@ -87,8 +90,10 @@ class Deliveries:
         except BaseException:
             self.discard(delivery_id)
             raise
-        for part in prepared.data_sets:
-            self._store.delete(submission.parts[part].object_name)
+        sent = {attachment.object_name for attachment in delivery.attachments}
+        for part in submission.parts.values():
+            if part.object_name not in sent:
+                self._store.delete(part.object_name)
         return Accepted(delivery, list(prepared.warnings()))
 
     def dry_run(self, submission: Submission, run: Run = run_here) -> DryRun:
@@ -125,11 +130,21 @@ class Deliveries:
         destination = find_destination(self.destinations, submission.message.destination)
         most_bytes = self._context.settings.limits.upload_bytes
 
-        def convert(part: StoredPart, request: ConversionRequest, object_name: str) -> ConvertedFile:
-            target = target_of(destination, most_bytes)
-            return convert_and_store(self._store, part, request, target, object_name, run, lambda: self._check_room(0))
+        def check_room() -> None:
+            self._check_room(0)
 
-        return prepare(submission.message, submission.parts, folder_of(submission.delivery_id), convert)
+        def convert(
+            part: StoredPart, request: ConversionRequest, beside: Companions, object_name: str
+        ) -> ConvertedFile:
+            target = target_of(destination, most_bytes)
+            return convert_and_store(self._store, part, request, target, object_name, run, check_room, beside)
+
+        def store_catalog(catalog: Catalog, library: str, object_name: str) -> ConvertedFile:
+            pieces = convert_catalog(catalog, library, target_of(destination, most_bytes))
+            return store_converted(self._store, pieces, object_name, check_room)
+
+        folder = folder_of(submission.delivery_id)
+        return prepare(submission.message, submission.parts, folder, convert, store_catalog)
 
     def _new_delivery(self, submission: Submission, prepared: Preparation) -> DeliveryRecord:
         return new_delivery(

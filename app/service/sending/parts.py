@@ -26,6 +26,13 @@ class StoredPart(NamedTuple):
         return _FOLDERS.split(self.file_name or "")[-1] or self.name
 
 
+class Companions(NamedTuple):
+    """The files given beside the file of a data set: a catalog of value labels, and a define.xml."""
+
+    catalog: StoredPart | None = None
+    define: StoredPart | None = None
+
+
 class PartWriter:
     """A writer of a part to the store. Call `finish` or `abandon` at the end."""
 

@@ -5,19 +5,24 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from app.dataset import value_labels
 from app.dataset.checks import Fault
+from app.dataset.value_labels import Catalog, ValueLabels
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.service.sending.drafts import AttachmentDraft, MessageDraft
 from app.service.sending.errors import MessageFault, UnsuitableDataSets
-from app.service.sending.parts import StoredPart
+from app.service.sending.parts import Companions, StoredPart
 from app.service.sending.upload_conversion import ConversionRequest, ConvertedFile
 
 _EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}$")
 
-Convert = Callable[[StoredPart, ConversionRequest, str], ConvertedFile]
-"""A function that reads a part as the request says, stores the data set under an object name, and returns it. Raises
-InvalidInputError."""
+Convert = Callable[[StoredPart, ConversionRequest, Companions, str], ConvertedFile]
+"""A function that reads a part as the request says, with the files given beside it, stores the data set under an
+object name, and returns it. Raises InvalidInputError."""
+
+StoreCatalog = Callable[[Catalog, str, str], ConvertedFile]
+"""A function that stores the data set of a catalog for a library under an object name, and returns it."""
 
 
 class Preparation(NamedTuple):
@@ -40,8 +45,16 @@ def has_data_sets(message: MessageDraft) -> bool:
     return any(attachment.kind is AttachmentKind.DATA_SET for attachment in message.attachments)
 
 
-def prepare(message: MessageDraft, parts: Mapping[str, StoredPart], folder: str, convert: Convert) -> Preparation:
+def prepare(
+    message: MessageDraft,
+    parts: Mapping[str, StoredPart],
+    folder: str,
+    convert: Convert,
+    store_catalog: StoreCatalog,
+) -> Preparation:
     """Convert the files of data sets, each to an object `{folder}/data-set-{n}`.
+
+    If variables have value labels, they become one more data set, named FORMATS, behind the others.
 
     Raises UnsuitableDataSets with all faults of all files. The caller removes the objects that were stored until then.
     """
@@ -56,7 +69,7 @@ def prepare(message: MessageDraft, parts: Mapping[str, StoredPart], folder: str,
         part, object_name = parts[attachment.part], f"{folder}/data-set-{number}"
         where = ("attachments", number)
         try:
-            converted = convert(part, _request(attachment, part), object_name)
+            converted = convert(part, _request(attachment, part), _companions(attachment, parts), object_name)
         except InvalidInputError as error:
             faults.append(MessageFault((*where, "part"), Fault(None, error.code, str(error))))
             continue
@@ -65,9 +78,55 @@ def prepare(message: MessageDraft, parts: Mapping[str, StoredPart], folder: str,
         data_sets[attachment.part] = converted
         stored[attachment.part] = part._replace(object_name=object_name, size=converted.size, sha256=converted.sha256)
         attachments.append(replace(attachment, name=definition.member, qualifier_1=definition.library))
+    catalog = _merged(attachments, data_sets, faults)
     if faults:
         raise UnsuitableDataSets(faults)
+    if catalog:
+        first = next(each for each in attachments if each.part in data_sets)
+        added = _catalog_attachment(first, parts)
+        object_name = f"{folder}/data-set-{len(attachments)}"
+        converted = store_catalog(catalog, added.qualifier_1 or "", object_name)
+        if converted.definition.errors:
+            raise UnsuitableDataSets([MessageFault(("attachments",), each) for each in converted.definition.errors])
+        attachments.append(added)
+        data_sets[added.part] = converted
+        stored[added.part] = StoredPart(added.part, None, "", object_name, converted.size, converted.sha256)
     return Preparation(replace(message, attachments=tuple(attachments)), stored, data_sets)
+
+
+def _merged(
+    attachments: list[AttachmentDraft], data_sets: Mapping[str, ConvertedFile], faults: list[MessageFault]
+) -> Catalog:
+    """Return the value labels of all data sets; nothing if the message has its own data set of them.
+
+    A format with two sets of labels is a fault.
+    """
+    merged: dict[str, ValueLabels] = {}
+    for number, attachment in enumerate(attachments):
+        if attachment.part not in data_sets:
+            continue
+        if (attachment.name or "").upper() == value_labels.MEMBER:
+            return {}
+        for name, labels in data_sets[attachment.part].definition.catalog.items():
+            if merged.setdefault(name, labels) != labels:
+                why = f"the format {name} has other value labels in another data set of the message"
+                faults.append(MessageFault(("attachments", number, "data_set"), Fault(None, "value-labels", why)))
+    return merged
+
+
+def _catalog_attachment(first: AttachmentDraft, parts: Mapping[str, StoredPart]) -> AttachmentDraft:
+    """Return the attachment of the message's value labels, in the library of its first data set."""
+    name = value_labels.MEMBER
+    while name in parts:
+        name += "_"
+    return AttachmentDraft(
+        name, AttachmentKind.DATA_SET, value_labels.MEMBER, first.qualifier_1, description="Value labels"
+    )
+
+
+def _companions(attachment: AttachmentDraft, parts: Mapping[str, StoredPart]) -> Companions:
+    catalog, define = attachment.conversion.catalog, attachment.conversion.define
+    return Companions(parts[catalog] if catalog else None, parts[define] if define else None)
 
 
 def _request(attachment: AttachmentDraft, part: StoredPart) -> ConversionRequest:

@@ -4,24 +4,28 @@ Every attempt of a delivery encodes the stored object, whatever the file's forma
 """
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
 from app.codecs.ibm_mq import encodings
+from app.dataset import value_labels
 from app.dataset.parquet import write_row_groups
+from app.dataset.value_labels import Catalog
 from app.model.errors import InvalidInputError
 from app.ports import ContentStore
 from app.service.content.access import opened
 from app.service.content.measured import Measured
-from app.service.sending.parts import StoredPart
+from app.service.sending.parts import Companions, StoredPart
 from app.settings import Destination
 from app.tables.out.pieces import Pieces
-from app.tables.read import formats
+from app.tables.read import catalogs, define_xml, enriching, formats
+from app.tables.read.define_xml import Definitions
 from app.tables.read.defining import Definition, define
 from app.tables.read.overrides import DataSetOverrides, Target
-from app.tables.read.request import Options
+from app.tables.read.request import Options, Reading
 
 MOST_FAULTS = 2000
 """The most errors, and the most warnings, that are reported for a file."""
@@ -46,11 +50,16 @@ def run_here(
 
 @dataclass(frozen=True, slots=True)
 class ConversionRequest:
-    """The options to read a file with, and the sender's choices for the data set. A format of None is detected."""
+    """The options to read a file with, and the sender's choices for the data set. A format of None is detected.
+
+    `catalog` and `define` are the names of parts with value labels and a define.xml.
+    """
 
     format: str | None = None
     options: Options = field(default_factory=Options)
     wishes: DataSetOverrides = field(default_factory=DataSetOverrides)
+    catalog: str | None = None
+    define: str | None = None
 
 
 class ConvertedFile(NamedTuple):
@@ -74,21 +83,75 @@ def target_of(destination: Destination, most_bytes: int) -> Target:
 
 
 def convert(
-    store: ContentStore, part: StoredPart, request: ConversionRequest, target: Target
+    store: ContentStore,
+    part: StoredPart,
+    request: ConversionRequest,
+    target: Target,
+    beside: Companions = Companions(),  # noqa: B008 - a tuple
 ) -> Generator[memoryview, None, tuple[str, Definition]]:
     """Yield the Parquet file of the data set that a file is read as, or nothing if the definition has errors.
 
     Returns the file's format and the definition without its rows. Raises InvalidInputError for a file that cannot be
     read."""
+    definitions, catalog = _read_beside(store, beside, request)
     with opened(store, part.object_name) as file:
         found = request.format or formats.format_of(file, part.file_name or "", part.content_type)
-        definition = define(formats.read(file, found, request.options), request.wishes, target)
+        reading = enriching.read(file, found, request.options, request.wishes, definitions)
+        definition = define(reading, request.wishes, target, catalog)
         if not definition.errors:
-            pieces = Pieces()
-            for _ in write_row_groups(definition.schema, definition.batches(), pieces):
-                yield from pieces.taken()
-            yield from pieces.rest()
-    return found, definition._replace(
+            yield from _written(definition)
+    return found, _without_rows(definition)
+
+
+def convert_catalog(
+    catalog: Catalog, library: str, target: Target
+) -> Generator[memoryview, None, tuple[str, Definition]]:
+    """Yield the Parquet file of the data set that a catalog of value labels is sent as, and return as `convert`."""
+    table = value_labels.to_table(catalog)
+    definition = define(Reading(table.schema, table.to_batches), DataSetOverrides(library=library), target)
+    if not definition.errors:
+        yield from _written(definition)
+    return "catalog", _without_rows(definition)
+
+
+def _read_beside(
+    store: ContentStore, beside: Companions, request: ConversionRequest
+) -> tuple[Definitions | None, Catalog]:
+    """Return what a define.xml and a catalog say; the catalog takes precedence for a format that both have."""
+    definitions = None
+    catalog: Catalog = {}
+    if beside.define is not None:
+        with _companion(store, beside.define, "define.xml") as file:
+            definitions = define_xml.read(file)
+        catalog = definitions.catalog
+    if beside.catalog is not None:
+        part = beside.catalog
+        with _companion(store, part, "catalog") as file:
+            found = catalogs.read(file, part.file_name or "", part.content_type, request.options.encoding)
+        catalog = {**catalog, **found}
+    return definitions, catalog
+
+
+@contextmanager
+def _companion(store: ContentStore, part: StoredPart, what: str) -> Iterator[BinaryIO]:
+    """Open a part; errors of reading name it."""
+    try:
+        with opened(store, part.object_name) as file:
+            yield file
+    except InvalidInputError as error:
+        raise InvalidInputError(error.code, what, -1, f"{part.base_name}: {error.why}") from None
+
+
+def _written(definition: Definition) -> Iterator[memoryview]:
+    pieces = Pieces()
+    for _ in write_row_groups(definition.schema, definition.batches(), pieces):
+        yield from pieces.taken()
+    yield from pieces.rest()
+
+
+def _without_rows(definition: Definition) -> Definition:
+    """Return a definition that can be pickled."""
+    return definition._replace(
         errors=definition.errors[:MOST_FAULTS],
         warnings=definition.warnings[:MOST_FAULTS],
         schema=pa.schema([]),
@@ -108,13 +171,23 @@ def convert_and_store(
     object_name: str,
     run: Run = run_here,
     check_room: Callable[[], None] = lambda: None,
+    beside: Companions = Companions(),  # noqa: B008 - a tuple
 ) -> ConvertedFile:
     """Read an uploaded file and store its data set under this name.
 
     `run` calls `convert`. `check_room` raises if no more may be stored. Raises InvalidInputError for a file that
     cannot be read.
     """
-    pieces = run(convert, store, part, request, target)
+    return store_converted(store, run(convert, store, part, request, target, beside), object_name, check_room)
+
+
+def store_converted(
+    store: ContentStore,
+    pieces: Generator[bytes | memoryview, None, tuple[str, Definition]],
+    object_name: str,
+    check_room: Callable[[], None],
+) -> ConvertedFile:
+    """Store the data set that a conversion yields under this name."""
     try:
         first = next(pieces)
     except StopIteration as end:

@@ -30,7 +30,8 @@ class Options:
     - `names`: column names unchanged, or in lower case;
     - `blank`: blank character values as empty text or as null;
     - `formulas`: CSV cells that spreadsheets take for formulas unchanged, or with an apostrophe before them;
-    - `rename`: names that the format cannot hold are changed.
+    - `rename`: names that the format cannot hold are changed;
+    - `labels`: value labels are shown in place of values.
     """
 
     columns: tuple[str, ...] | None = None
@@ -42,6 +43,7 @@ class Options:
     blank: Blank | None = None
     rename: bool | None = None
     formulas: Formulas | None = None
+    labels: bool | None = None
 
     def given(self) -> dict[str, object]:
         """Return the options that were given, by name."""

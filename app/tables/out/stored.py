@@ -6,30 +6,59 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.dataset.value_labels import Catalog
 from app.tables.out import lengths
-from app.tables.out.options import Options
+from app.tables.out.labelling import Labelling, labelling
+from app.tables.out.options import OptionError, Options
 from app.tables.out.selection import select
 from app.tables.out.table import Outgoing, TableFormat
 
 ROWS_A_BATCH = 16_384
 
 
-def outgoing(file: pq.ParquetFile, options: Options, known: TableFormat, created: datetime) -> Outgoing:
+def outgoing(
+    file: pq.ParquetFile,
+    options: Options,
+    known: TableFormat,
+    created: datetime,
+    catalog: Catalog | None = None,
+) -> Outgoing:
     """Return the part of a file that settled options choose, for a format. Raises OptionError.
 
-    Reading is from one thread at a time.
+    `catalog` has the value labels that are shown in place of values if the options ask for it. Reading is from one
+    thread at a time.
     """
-    selection = select(file.schema_arrow, options, known)
+    shown = _labelling(file.schema_arrow, options, catalog or {})
+    selection = select(shown.schema, options, known)
     first = min(options.offset or 0, file.metadata.num_rows)
     rows = file.metadata.num_rows - first
     if options.limit is not None:
         rows = min(rows, options.limit)
-    unknown = lengths.unknown(file.schema_arrow, selection.sources) if known.needs_lengths else []
+
+    def read(names: list[str]) -> Iterator[pa.RecordBatch]:
+        return map(shown.apply, _batches(file, shown.sources(names), first, rows))
+
+    unknown = lengths.unknown(shown.schema, selection.sources) if known.needs_lengths else []
     if unknown:
-        told = lengths.with_lengths(file.schema_arrow, unknown, _batches(file, unknown, first, rows))
+        told = lengths.with_lengths(shown.schema, unknown, read(unknown))
         selection = select(told, options, known)
-    batches = (selection.apply(batch) for batch in _batches(file, selection.sources, first, rows))
+    batches = map(selection.apply, read(selection.sources))
     return Outgoing(selection.schema, batches, rows, created)
+
+
+def _labelling(schema: pa.Schema, options: Options, catalog: Catalog) -> Labelling:
+    """Return the labelling that options ask for. Raises OptionError if there are no value labels."""
+    if not options.labels:
+        return Labelling(schema, ())
+    try:
+        found = labelling(schema, catalog)
+    except ValueError as error:
+        raise OptionError("labels", str(error)) from None
+    if not found.labelled:
+        raise OptionError(
+            "labels", "there are no value labels: neither in the data set nor in a catalog of its message"
+        )
+    return found
 
 
 def _batches(file: pq.ParquetFile, names: list[str], first: int, rows: int) -> Iterator[pa.RecordBatch]:

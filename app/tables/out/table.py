@@ -81,6 +81,7 @@ class TableFormat(NamedTuple):
             blank=None if options.blank == "empty" else options.blank,
             rename=options.rename or None,
             formulas=None if options.formulas == "keep" else options.formulas,
+            labels=options.labels or None,
         )
 
     def takes_side(self, field: pa.Field, options: Options) -> bool:

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from app.codecs.sas.indexes import Index
-from app.dataset import checks, columns, side_columns
+from app.dataset import checks, columns, side_columns, value_labels
 from app.dataset.checks import Fault
 from app.dataset.schema import MOST_VARIABLES
+from app.dataset.value_labels import Catalog, ValueLabels
 from app.tables.read.beside import define_beside
 from app.tables.read.overrides import DataSetOverrides, Defined, Target, VariableOverrides, said_of
 from app.tables.read.request import MISSING_SUFFIX, Reading, Remark, unreadable
@@ -27,7 +28,10 @@ _KEPT_SHORTS = frozenset({"sort_variables", "sort_flags"})
 
 
 class Definition(NamedTuple):
-    """A data set as it will be sent. Its batches may be read if there are no errors."""
+    """A data set as it will be sent. Its batches may be read if there are no errors.
+
+    `catalog` has the value labels of its variables' formats.
+    """
 
     library: str
     member: str
@@ -40,10 +44,11 @@ class Definition(NamedTuple):
     warnings: tuple[Fault, ...]
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
+    catalog: Catalog
 
 
-def define(reading: Reading, wishes: DataSetOverrides, target: Target) -> Definition:
-    """Return the data set that a file's table becomes.
+def define(reading: Reading, wishes: DataSetOverrides, target: Target, catalog: Catalog | None = None) -> Definition:
+    """Return the data set that a file's table becomes. `catalog` has value labels of formats, which it may use.
 
     Reads the file once or more. Raises InvalidInputError for an invalid file.
     """
@@ -68,6 +73,7 @@ def define(reading: Reading, wishes: DataSetOverrides, target: Target) -> Defini
     member = wishes.member or said.get("member") or checks.valid_name(wishes.file_stem.upper()) or "DATA"
     label = wishes.label if wishes.label is not None else said.get("label", "")
     besides = define_beside(said, making, target)
+    used, label_faults = _used_catalog(making, catalog or {})
     errors = chain(
         checks.data_set_name_faults(library, member, target.charset),
         _data_set_faults(label, making, wishes, target),
@@ -77,10 +83,13 @@ def define(reading: Reading, wishes: DataSetOverrides, target: Target) -> Defini
         _told(reading.remarks, making, wrong=True),
     )
     warnings = chain(
-        besides.warnings, chain.from_iterable(each.warnings() for each in making), _told(reading.remarks, making)
+        besides.warnings,
+        label_faults,
+        chain.from_iterable(each.warnings() for each in making),
+        _told(reading.remarks, making),
     )
     names = {"library": library, "member": member, "label": label}
-    schema = _schema(making, {**said, **names, **besides.metadata}, target)
+    schema = _schema(making, {**said, **names, **besides.metadata}, target, used)
     return Definition(
         library,
         member,
@@ -93,6 +102,7 @@ def define(reading: Reading, wishes: DataSetOverrides, target: Target) -> Defini
         tuple(warnings),
         schema,
         lambda: _converted(reading, making, beside, schema),
+        used,
     )
 
 
@@ -153,14 +163,36 @@ def _told(remarks: Sequence[Remark], making: Sequence[VariableBuilder], *, wrong
             yield Fault(variable, "reading", remark.why, remark.row)
 
 
+def _used_catalog(making: Sequence[VariableBuilder], catalog: Catalog) -> tuple[Catalog, list[Fault]]:
+    """Return the value labels of the formats that variables have, and warnings of those that cannot be used."""
+    used: dict[str, ValueLabels] = {}
+    faults: list[Fault] = []
+    for each in making:
+        name = each.format_name
+        if not name.removeprefix("$"):
+            continue
+        labels = catalog.get(name)
+        if labels is None and each.value_labels:
+            try:
+                labels = value_labels.read(each.value_labels)
+            except ValueError as error:
+                faults.append(Fault(each.name, "value-labels", str(error)))
+        if labels and used.setdefault(name, labels) != labels:
+            faults.append(Fault(each.name, "value-labels", f"the format {name} has other value labels elsewhere"))
+    return used, faults
+
+
 # --- the table of the data set ------------------------------------------------------------------------------------
 
 
-def _schema(making: Sequence[VariableBuilder], said: Mapping[str, str], target: Target) -> pa.Schema:
+def _schema(making: Sequence[VariableBuilder], said: Mapping[str, str], target: Target, catalog: Catalog) -> pa.Schema:
     fields = []
+    used = ((each.name, labels) for each in making if (labels := catalog.get(each.format_name)))
+    labelled = value_labels.as_metadata(used)
     taken = {each.name.casefold() for each in making}
     for position, each in enumerate(making, 1):
-        fields.append(each.field(position))
+        field = each.field(position)
+        fields.append(field.with_metadata({**field.metadata, **labelled.get(each.name, {})}))
         if each.has_side:
             fields.append(each.side_field(taken))
             taken.add(fields[-1].name.casefold())

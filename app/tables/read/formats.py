@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import BinaryIO, NamedTuple
 
-from app.tables.read import columnar, csv, dataset_json, inflation, ndjson, transport
+from app.tables.read import columnar, csv, dataset_json, inflation, ndjson, sas7bdat, transport
 from app.tables.read.request import Options, Reading, unreadable
 
 _LOOKED_AT = 1 << 20
@@ -61,6 +61,12 @@ FORMATS: Mapping[str, Format] = {
         ("application/x-sas-xport",),
         lambda head: head.startswith(b"HEADER RECORD*******LIB"),
         transport.read,
+    ),
+    "sas7bdat": Format(
+        ("sas7bdat",),
+        ("application/x-sas-data",),
+        lambda head: head.startswith(sas7bdat.MAGIC),
+        sas7bdat.read,
     ),
     "dsjc": Format(
         ("dsjc",), ("application/vnd.cdisc.dataset-json.compressed",), _is_dsjc, dataset_json.read_compressed

@@ -88,6 +88,16 @@ class VariableBuilder:
         return self._said.get("name") or self.column
 
     @property
+    def format_name(self) -> str:
+        """The name of the variable's format in a catalog; empty if it has none."""
+        return self._format.name.upper()
+
+    @property
+    def value_labels(self) -> str:
+        """The value labels that the file states, as metadata."""
+        return self._said.get("value_labels", "")
+
+    @property
     def sort_place(self) -> int:
         """The place in the sort key that the file states: negative if it descends, 0 for none."""
         return int(self._nsort or 0)

@@ -1,6 +1,6 @@
 """Responses with an attachment's content: as stored, or a data set in another format."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from hashlib import sha256
@@ -16,6 +16,7 @@ from app.service.content.access import Content, open_content
 from app.service.conversion import Slot
 from app.service.conversion.jobs import write_data_set
 from app.service.gateway import Gateway
+from app.service.labels import catalogs_of
 from app.tables.out import FORMATS, OptionError, Options, TableFormat
 from app.web.attachments.text_content import answer_in_utf_8
 from app.web.content_response import Piece, Representation, respond, respond_made
@@ -88,13 +89,17 @@ def _data_set(
     if known is _STORED and chosen == _STORED.settled(Options()):
         return _stored(request, record, content)
 
+    catalogs = list(catalogs_of(record, gateway.catalog)) if chosen.labels else []
+
     def make(slot: Slot) -> Iterator[Piece]:
         with_rows = request.method != "HEAD"
-        gateway.verified_content(record)
+        for each in (record, *catalogs):
+            gateway.verified_content(each)
         bare = open_content(record, gateway.catalog, gateway.store, gateway.journal)
-        yield from slot.run(write_data_set, bare, known.name, chosen, _finished_at(record), with_rows)
+        given = [(each.kind, open_content(each, gateway.catalog, gateway.store, gateway.journal)) for each in catalogs]
+        yield from slot.run(write_data_set, bare, known.name, chosen, _finished_at(record), with_rows, given)
 
-    return respond_made(request, make, _made(record, known, chosen))
+    return respond_made(request, make, _made(record, known, chosen, catalogs))
 
 
 def _refuse_choice(word: str | None, options: Options) -> None:
@@ -116,12 +121,15 @@ def _representation(record: AttachmentRecord) -> Representation:
     )
 
 
-def _made(record: AttachmentRecord, known: TableFormat, options: Options) -> Representation:
+def _made(
+    record: AttachmentRecord, known: TableFormat, options: Options, catalogs: Sequence[AttachmentRecord]
+) -> Representation:
     """Return the header fields of a data set in another format.
 
-    Its bytes depend on the versions of this program and of Arrow, so its entity tag includes both.
+    Its bytes depend on the versions of this program and of Arrow, and on the catalogs of its value labels, so its
+    entity tag includes them.
     """
-    made_of = (record.sha256, known.name, *options.given().items(), *_MADE_BY)
+    made_of = (record.sha256, *(each.sha256 for each in catalogs), known.name, *options.given().items(), *_MADE_BY)
     return Representation(
         tag=sha256(repr(made_of).encode()).hexdigest(),
         content_type=known.content_type,

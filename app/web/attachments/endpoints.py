@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from app.dataset.contents import listing
 from app.model.attachment import AttachmentKind, AttachmentState
@@ -11,7 +12,9 @@ from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.ports import AttachmentFilter
 from app.service.gateway import Gateway
+from app.tables.profiling import TOP
 from app.web.attachments.content import answer
+from app.web.attachments.profile import MOST_FREQUENT, ProfileView, profiled
 from app.web.attachments.schemas import AttachmentView, Progress, reason_of
 from app.web.data_sets import SchemaView, describe, found_contents
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
@@ -155,9 +158,7 @@ def data_set_schema(
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Return a data set's variables as PROC CONTENTS lists them: as JSON, or as its printed text."""
-    record = _finished(gateway, attachment_id)
-    if record.kind is not AttachmentKind.DATA_SET:
-        raise Problem("not-a-data-set", "this attachment is a file")
+    record = _data_set(gateway, attachment_id)
     try:
         found = found_contents(gateway.verified_content(record))
     except KeyError:
@@ -171,6 +172,45 @@ def data_set_schema(
     else:
         body, media_type = describe(found).model_dump_json().encode(), "application/json"
     return Response(body, headers={"Vary": "Accept"}, media_type=media_type)
+
+
+@router.get(
+    "/{attachment_id}/profile",
+    operation_id="get_data_set_profile",
+    response_model=ProfileView,
+    responses=responses(
+        "not-found",
+        "not-ready",
+        "unreadable",
+        "gone",
+        "not-a-data-set",
+        "invalid",
+        "conversion-limit",
+        "damaged",
+        "busy",
+    ),
+)
+async def data_set_profile(
+    attachment_id: str,
+    request: Request,
+    gateway: GatewayDep,
+    top: Annotated[int, Query(ge=0, le=MOST_FREQUENT, description="number of most frequent values")] = TOP,
+) -> Response:
+    """Return a data set's values, variable by variable: missing and different values, range, mean and frequent values.
+
+    The data set is read once, in bounded memory. Numbers of different values are exact up to about 10,000 of them, then
+    estimated.
+    """
+    record = await run_in_threadpool(_data_set, gateway, attachment_id)
+    return await profiled(request, gateway, record, top)
+
+
+def _data_set(gateway: Gateway, attachment_id: str) -> AttachmentRecord:
+    """Return the record of a finished data set. Raises Problem."""
+    record = _finished(gateway, attachment_id)
+    if record.kind is not AttachmentKind.DATA_SET:
+        raise Problem("not-a-data-set", "this attachment is a file")
+    return record
 
 
 def _record(gateway: Gateway, attachment_id: str) -> AttachmentRecord:

@@ -59,7 +59,7 @@ class DataSetDraft(Strict):
         default=None, description="the file's format", json_schema_extra={"enum": [*FORMATS, None]}
     )
     encoding: Annotated[str, StringConstraints(max_length=40)] | None = Field(
-        default=None, description="character set of a CSV or transport file", examples=["windows-1252"]
+        default=None, description="character set of a CSV, transport or sas7bdat file", examples=["windows-1252"]
     )
     delimiter: Annotated[str, StringConstraints(pattern=r"^[\t !#-~]$")] | None = Field(
         default=None, description="separator of a CSV file's cells", examples=[";"]
@@ -70,6 +70,14 @@ class DataSetDraft(Strict):
         default="null", description="`tag`: a CSV cell `.A` among numbers is a special missing value"
     )
     member: Name | None = Field(default=None, description="name of the data set, if a transport file has several")
+    catalog: str | None = Field(
+        default=None,
+        description="name of the part with value labels: a sas7bcat, or a data set of CNTLOUT=",
+        examples=["formats"],
+    )
+    define: str | None = Field(
+        default=None, description="name of the part with a define.xml (CDISC Define-XML 2.0 or 2.1)"
+    )
     names: NameRule = Field(
         default="strict",
         description="for columns whose names SAS does not accept: refuse, send as name literals, or rename",
@@ -105,7 +113,14 @@ class DataSetDraft(Strict):
                 types=types,
             ),
             DataSetOverrides(label=self.label, names=self.names, variables=variables),
+            self.catalog,
+            self.define,
         )
+
+    @property
+    def companions(self) -> list[str]:
+        """The names of the parts that are given beside the file."""
+        return [part for part in (self.catalog, self.define) if part is not None]
 
 
 class ApplicationMessageDraft(Strict):
@@ -210,7 +225,19 @@ class MessageDraft(Strict):
         parts = [attachment.part for attachment in self.attachments]
         if len(set(parts)) < len(parts):
             raise ValueError("two attachments name the same part")
+        if both := self.companions & set(parts):
+            raise ValueError(f"the part {min(both)!r} is an attachment, and a catalog or define.xml")
         return self
+
+    @property
+    def companions(self) -> set[str]:
+        """The names of the parts that are given beside data sets and are no attachments."""
+        return {part for each in self.attachments if each.data_set for part in each.data_set.companions}
+
+    @property
+    def part_names(self) -> set[str]:
+        """The names of all parts."""
+        return {attachment.part for attachment in self.attachments} | self.companions
 
     def draft(self) -> drafts.MessageDraft:
         return drafts.MessageDraft(

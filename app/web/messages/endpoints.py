@@ -40,7 +40,8 @@ _REQUEST_BODY: dict[str, Any] = {
     "description": (
         f"Either the first part is `{MESSAGE}`, JSON that describes the message and names every other part; or a plain "
         "form: `destination`, optionally `description`, `kind`, `name` and `data_set` (JSON), and files. A data set's "
-        "file may be CSV, Parquet, Arrow, NDJSON, Dataset-JSON or a SAS transport file."
+        "file may be CSV, Parquet, Arrow, NDJSON, Dataset-JSON, a SAS transport file or sas7bdat. In a form, the file "
+        "`catalog` (value labels: a sas7bcat, or a data set of CNTLOUT=) and `define` (define.xml) describe data sets."
     ),
     "content": {
         "multipart/form-data": {
@@ -54,6 +55,8 @@ _REQUEST_BODY: dict[str, Any] = {
                     "name": {"type": "string"},
                     "data_set": {"$ref": "#/components/schemas/DataSetDraft"},
                     "file": {"type": "string", "format": "binary"},
+                    "catalog": {"type": "string", "format": "binary"},
+                    "define": {"type": "string", "format": "binary"},
                 },
                 "additionalProperties": {"type": "string", "format": "binary"},
             },
@@ -147,8 +150,9 @@ async def send_message(
 
     They are durably stored before the response is sent; the delivery shows their progress.
 
-    A data set is sent as CSV, Parquet, Arrow, NDJSON, Dataset-JSON or a SAS transport file. It is checked against every
-    limit of SAS and of the destination before anything is sent.
+    A data set is sent as CSV, Parquet, Arrow, NDJSON, Dataset-JSON, a SAS transport file or sas7bdat. It is checked
+    against every limit of SAS and of the destination before anything is sent. Value labels are sent as one more data
+    set, `FORMATS`, in the form that PROC FORMAT reads with CNTLIN=.
     """
     if gateway.draining:
         raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})

@@ -1,7 +1,7 @@
 """Conversion of an upload's parts to a message and the stored parts of its attachments."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -11,7 +11,7 @@ from app.model.attachment import AttachmentKind
 from app.service.sending import drafts
 from app.service.sending.parts import StoredPart
 from app.settings import Destination
-from app.web.messages.drafts import MessageDraft
+from app.web.messages.drafts import AttachmentDraft, MessageDraft
 from app.web.messages.upload import Form, PartHead
 from app.web.problems import Problem, field_errors
 
@@ -19,6 +19,8 @@ MESSAGE = "message"
 """Name of the part that describes the message."""
 
 _FORM_FIELDS = ("destination", "description", "kind", "name", "data_set")
+COMPANIONS = ("catalog", "define")
+"""Names of a form's files that are given beside data sets."""
 _TEXT_TYPES = re.compile(r"text/|application/(json|xml|javascript|yaml)\b")
 
 
@@ -69,12 +71,14 @@ class DescriptionReader:
         if self._draft is None:
             draft = _validated(lambda: _draft_of_form(form))
             self._check(draft)
-            parts = {str(number): part for number, part in enumerate(form.parts)}
+            parts = {part.name: part for part in form.parts if part.name in COMPANIONS}
+            parts |= {str(number): part for number, part in enumerate(_attached(form))}
             return Described(draft.draft(), parts, draft.fingerprint(form.parts))
         errors = [
-            {"pointer": f"#/attachments/{n}/part", "detail": f"there is no part {entry.part!r}"}
+            {"pointer": f"#/attachments/{n}/{field}", "detail": f"there is no part {part!r}"}
             for n, entry in enumerate(self._draft.attachments)
-            if entry.part not in self._seen
+            for field, part in _named_parts(entry)
+            if part not in self._seen
         ]
         if errors:
             raise Problem("invalid", "; ".join(error["detail"] for error in errors), errors=errors)
@@ -83,7 +87,7 @@ class DescriptionReader:
 
     def _expect(self, name: str) -> None:
         assert self._draft is not None
-        if name not in {entry.part for entry in self._draft.attachments}:
+        if name not in self._draft.part_names:
             raise _invalid("#/attachments", f"no attachment names the part {name!r}")
         if self._seen.count(name) > 1:
             raise _invalid("#/attachments", f"the part {name!r} comes twice")
@@ -107,8 +111,24 @@ def _validated(make: Callable[[], MessageDraft]) -> MessageDraft:
 
 def _draft_of_form(form: Form) -> MessageDraft:
     said: dict[str, object] = {key: form.fields[key] for key in ("destination", "description") if key in form.fields}
-    said["attachments"] = [_entry_of_form(form, number, part) for number, part in enumerate(form.parts)]
+    said["attachments"] = [_entry_of_form(form, number, part) for number, part in enumerate(_attached(form))]
     return MessageDraft.model_validate(said)
+
+
+def _attached(form: Form) -> list[StoredPart]:
+    """Return the files of a form that are attachments. Raises Problem for two catalogs, or two define.xml."""
+    beside = [part.name for part in form.parts if part.name in COMPANIONS]
+    if twice := next((name for name in COMPANIONS if beside.count(name) > 1), None):
+        raise _invalid(f"#/{twice}", f"the file {twice!r} comes twice")
+    return [part for part in form.parts if part.name not in COMPANIONS]
+
+
+def _named_parts(entry: AttachmentDraft) -> Iterator[tuple[str, str]]:
+    """Yield the parts that an attachment names, each with the member that names it."""
+    yield "part", entry.part
+    for field in COMPANIONS:
+        if entry.data_set is not None and (part := getattr(entry.data_set, field)) is not None:
+            yield f"data_set/{field}", part
 
 
 def _entry_of_form(form: Form, number: int, part: StoredPart) -> dict[str, object]:
@@ -118,6 +138,10 @@ def _entry_of_form(form: Form, number: int, part: StoredPart) -> dict[str, objec
         entry["name"] = entry["name"] or part.base_name
     if "data_set" in form.fields:
         entry["data_set"] = _json(form.fields["data_set"])
+    beside = {file.name: file.name for file in form.parts if file.name in COMPANIONS}
+    if beside and kind == AttachmentKind.DATA_SET.word:
+        said = entry.get("data_set", {})
+        entry["data_set"] = {**said, **beside} if isinstance(said, dict) else said
     return entry
 
 

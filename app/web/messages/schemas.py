@@ -137,6 +137,9 @@ class DataSetProposal(BaseModel):
     variables: list[VariableProposal]
     indexes: list[IndexView] = Field(description="the indexes that are sent")
     constraints: int = Field(description="bytes of integrity constraints, which are sent unchanged")
+    value_labels: dict[str, int] = Field(
+        description="number of value labels of each format that has some", examples=[{"$SEX": 2}]
+    )
     warnings: list[FieldError] = Field(description="changes by the conversion, and doubtful guesses")
 
     @classmethod
@@ -154,6 +157,7 @@ class DataSetProposal(BaseModel):
                 for each in definition.indexes
             ],
             constraints=len(definition.constraints),
+            value_labels={name: len(labels) for name, labels in definition.catalog.items()},
             warnings=[FieldError(**fault_members(fault)) for fault in definition.warnings],
         )
 

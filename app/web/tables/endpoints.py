@@ -96,6 +96,8 @@ def table_rows(
     the same within one version of the table, which the entity tag identifies. Supports If-Match and If-None-Match.
     """
     known = chosen_format(word, accept)
+    if options.labels:
+        raise invalid(OptionError("labels", "a table has no value labels; they belong to a message"))
     if known.name == "json" and options.limit is None:
         options = replace(options, limit=JSON_ROWS)
     opened = _opened(store, name)

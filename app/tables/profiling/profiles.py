@@ -1,0 +1,215 @@
+"""Profile a data set: each variable's missing values, different values, range, mean and most frequent values."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import fsum, isfinite
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.dataset import side_columns
+from app.dataset.contents import VariableContents, contents
+from app.tables.out import text
+from app.tables.profiling.distinct import SmallestHashes
+from app.tables.profiling.summary import COUNT, VALUE, Summary
+
+TOP = 10
+"""The number of most frequent values by default."""
+
+MOST_VALUES = 10_000
+"""The maximum number of different values of a variable that are counted exactly."""
+
+MEMORY = 64 << 20
+"""The maximum size in bytes of the counted values of all variables together."""
+
+MOST_HASHES = 2048
+_HASHES_OF_ALL = 4 << 20
+LONGEST_SHOWN = 200
+"""The maximum number of characters of a text that are shown."""
+
+Shown = float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Frequency:
+    """A value and the number of its occurrences."""
+
+    value: Shown
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class VariableProfile:
+    """The values of a variable.
+
+    `missing` counts missing values by kind: `.`, `._`, `.A` to `.Z`, `blank` and `null`. `distinct` counts different
+    values; without `is_exact` it is an estimate with a relative standard error of `distinct_error`. The counts of
+    `frequent` are at most `frequent_error` too low; values with lower counts than that are left out.
+    """
+
+    about: VariableContents
+    count: int
+    missing: dict[str, int]
+    distinct: int
+    is_exact: bool
+    distinct_error: float
+    minimum: Shown
+    maximum: Shown
+    mean: float | None
+    frequent: tuple[Frequency, ...]
+    frequent_error: int
+
+
+class Profile(NamedTuple):
+    """The profile of a data set."""
+
+    library: str
+    member: str
+    label: str
+    observations: int
+    variables: tuple[VariableProfile, ...]
+
+
+def profile(schema: pa.Schema, batches: Iterable[pa.RecordBatch], top: int = TOP) -> Profile:
+    """Return the profile of a data set as it is stored, with the `top` most frequent values of each variable."""
+    about = contents(schema, 0)
+    count = max(len(about.variables), 1)
+    counting = [_Counting(each, schema.field(each.column).type, count) for each in about.variables]
+    sides = {of: field.name for field in schema if (of := side_columns.missing_of(field)) is not None}
+    observations = 0
+    for batch in batches:
+        observations += batch.num_rows
+        for each in counting:
+            side = sides.get(each.about.column)
+            each.add(batch.column(each.about.column), None if side is None else batch.column(side))
+    return Profile(
+        about.library,
+        about.member,
+        about.label,
+        observations,
+        tuple(each.result(top) for each in counting),
+    )
+
+
+class _Counting:
+    """The counting of one variable of `variables`, which share the memory."""
+
+    def __init__(self, about: VariableContents, data_type: pa.DataType, variables: int) -> None:
+        self.about = about
+        self._type = data_type
+        self._summary = Summary(data_type, MOST_VALUES, max(1, MEMORY // variables))
+        self._hashes = SmallestHashes(min(MOST_HASHES, max(64, _HASHES_OF_ALL // variables)))
+        self._missing: dict[str, int] = {}
+        self._valid = 0
+        self._sums: list[float] = []
+        self._least: Any = None
+        self._greatest: Any = None
+
+    def add(self, column: pa.Array, side: pa.Array | None) -> None:
+        """Count the values of a batch."""
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(self._type)
+        self._count_missing(column, side)
+        values = column.drop_null()
+        if not self.about.is_numeric:
+            values = values.filter(pc.not_equal(values, ""))
+        if not len(values):
+            return
+        self._valid += len(values)
+        counted = pc.value_counts(values)
+        different = counted.field(0)
+        self._hashes.add(different)
+        self._summary.add(different, counted.field(1).cast(pa.int64()))
+        self._extend(values)
+
+    def _count_missing(self, column: pa.Array, side: pa.Array | None) -> None:
+        special = 0
+        if side is not None and side.null_count < len(side):
+            for each in pc.value_counts(side.drop_null()):
+                special += self._add_missing(each["values"].as_py(), each["counts"].as_py())
+        self._add_missing("." if self.about.is_numeric else "null", column.null_count - special)
+        if not self.about.is_numeric:
+            self._add_missing("blank", pc.sum(pc.equal(column, "")).as_py() or 0)
+
+    def _add_missing(self, kind: str, count: int) -> int:
+        if count:
+            self._missing[kind] = self._missing.get(kind, 0) + count
+        return count
+
+    def _extend(self, values: pa.Array) -> None:
+        least, greatest = (each.as_py() for each in pc.min_max(_ordered(values)).values())
+        self._least = least if self._least is None else min(self._least, least)
+        self._greatest = greatest if self._greatest is None else max(self._greatest, greatest)
+        if self._has_mean:
+            self._sums.append(pc.sum(values.cast(pa.float64())).as_py())
+
+    @property
+    def _has_mean(self) -> bool:
+        """Tell whether a mean makes sense: of numbers, but not of dates, times and texts."""
+        return bool(pa.types.is_floating(self._type) and not self.about.kind)
+
+    def result(self, top: int) -> VariableProfile:
+        """Return the profile, with the `top` most frequent values."""
+        exact = not self._summary.error
+        frequent = self._summary.most_frequent(top)
+        ends = pa.array([self._least, self._greatest], _ordered_type(self._type))
+        least, greatest = _shown(_restored(ends, self._type))
+        return VariableProfile(
+            about=self.about,
+            count=self._valid,
+            missing=dict(sorted(self._missing.items())),
+            distinct=len(self._summary) if exact else min(max(self._hashes.count, len(self._summary)), self._valid),
+            is_exact=exact,
+            distinct_error=0.0 if exact else self._hashes.relative_error,
+            minimum=least,
+            maximum=greatest,
+            mean=self._mean(),
+            frequent=tuple(
+                Frequency(value, count)
+                for value, count in zip(
+                    _shown(frequent[VALUE].combine_chunks()), frequent[COUNT].to_pylist(), strict=True
+                )
+                if count > self._summary.error
+            ),
+            frequent_error=self._summary.error,
+        )
+
+    def _mean(self) -> float | None:
+        """Return the mean; None if there is none or its sum is beyond a double."""
+        if not self._sums:
+            return None
+        mean = fsum(each / self._valid for each in self._sums)
+        return mean if isfinite(mean) else None
+
+
+def _ordered_type(data_type: pa.DataType) -> pa.DataType:
+    """Return the type in which the range of values is determined."""
+    if pa.types.is_temporal(data_type):
+        return pa.int32() if data_type.bit_width == 32 else pa.int64()
+    return data_type
+
+
+def _ordered(values: pa.Array) -> pa.Array:
+    ordered = _ordered_type(values.type)
+    return values if ordered == values.type else values.view(ordered)
+
+
+def _restored(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    return values if values.type == data_type else values.view(data_type)
+
+
+def _shown(values: pa.Array) -> Sequence[Shown]:
+    """Return values for people and for JSON: numbers, and texts in ISO 8601 for dates and times."""
+    if pa.types.is_floating(values.type):
+        return [_number(value) for value in values.to_pylist()]
+    texts = values if text.is_text(values.type) else text.written(values)
+    return [
+        value if value is None or len(value) <= LONGEST_SHOWN else value[:LONGEST_SHOWN] + "…"
+        for value in texts.to_pylist()
+    ]
+
+
+def _number(value: float | None) -> float | None:
+    """Return a whole number as an integer, which has no exponent in JSON."""
+    return int(value) if value is not None and value.is_integer() and abs(value) < 1 << 53 else value

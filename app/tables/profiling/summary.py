@@ -1,0 +1,67 @@
+"""Count the values of a variable in bounded memory.
+
+While there are few different values, all counts are exact. When there are too many, the least frequent are dropped, and
+the count of the most frequent dropped one is subtracted from those that stay. So a count is at most `error` too low,
+and a value that is missing had at most `error` occurrences. Sources: Misra and Gries, "Finding Repeated Elements"
+(1982); Agarwal et al., "Mergeable Summaries" (2012).
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+VALUE, COUNT = "value", "count"
+
+
+class Summary:
+    """The counts of the values of a variable: at most `most_values` values with `most_bytes` together.
+
+    `error` is 0 while all counts are exact.
+    """
+
+    def __init__(self, data_type: pa.DataType, most_values: int, most_bytes: int) -> None:
+        self._schema = pa.schema([(VALUE, data_type), (COUNT, pa.int64())])
+        self._counts = self._schema.empty_table()
+        self._most_values, self._most_bytes = most_values, most_bytes
+        self.error = 0
+
+    def add(self, values: pa.Array, counts: pa.Array) -> None:
+        """Add different values, without nulls, with their counts."""
+        added = pa.table([values, counts], schema=self._schema)
+        joined = pa.concat_tables([self._counts, added])
+        if self._counts.num_rows:
+            joined = joined.group_by(VALUE, use_threads=False).aggregate([(COUNT, "sum")])
+            joined = pa.table([joined[VALUE], joined[f"{COUNT}_sum"]], schema=self._schema)
+        self._counts = joined if self._fits(joined) else self._pruned(joined)
+
+    def __len__(self) -> int:
+        return int(self._counts.num_rows)
+
+    def most_frequent(self, most: int) -> pa.Table:
+        """Return values and counts, the most frequent first, equally frequent ones by value."""
+        ordered = self._counts.sort_by([(COUNT, "descending"), (VALUE, "ascending")])
+        return ordered.slice(0, most)
+
+    def _fits(self, counts: pa.Table) -> bool:
+        return bool(counts.num_rows <= self._most_values and counts.nbytes <= self._most_bytes)
+
+    def _pruned(self, counts: pa.Table) -> pa.Table:
+        """Return as many of the most frequent values as fit, at least one, with their counts reduced."""
+        ordered = counts.sort_by([(COUNT, "descending"), (VALUE, "ascending")])
+        sizes = _sizes(ordered[VALUE].combine_chunks())
+        kept = int(np.searchsorted(np.cumsum(sizes), self._most_bytes, "right"))
+        kept = max(1, min(kept, self._most_values))
+        dropped = ordered[COUNT][kept].as_py() if kept < ordered.num_rows else 0
+        self.error += dropped
+        stay = ordered.slice(0, kept)
+        reduced = stay.set_column(1, self._schema.field(COUNT), pc.subtract(stay[COUNT], dropped))
+        # A copy: a slice would hold the memory of all values.
+        return reduced.filter(pc.greater(reduced[COUNT], 0)).combine_chunks()
+
+
+def _sizes(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the memory that each value and its count take."""
+    if pa.types.is_string(values.type):
+        sizes: np.ndarray[tuple[int], np.dtype[np.int64]] = pc.binary_length(values).to_numpy().astype(np.int64) + 12
+        return sizes
+    return np.full(len(values), 16, np.int64)

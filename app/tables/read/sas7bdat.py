@@ -1,0 +1,206 @@
+"""Read SAS data sets as SAS itself stores them: sas7bdat files.
+
+pyreadstat parses them, with the C library ReadStat. The file is parsed once, some rows at a time. The rows go to a
+temporary file as plain doubles, texts and special missing values, and the types of dates and times are determined on
+the way. `batches` then reads the temporary file.
+"""
+
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import IO, Any, BinaryIO, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+
+from app.codecs.sas.constants import MessageKind
+from app.codecs.sas.dataset import DataSetDefinition, Variable
+from app.dataset import decode, formats, missing, schema
+from app.dataset.errors import BadValueError
+from app.dataset.numeric import Numbers
+from app.dataset.schema import Column
+from app.tables.read.request import Options, Reading, check_columns, unreadable
+
+MAGIC: Final = bytes.fromhex("000000000000000000000000c2ea8160b31411cfbd92080009c7318c181f1011")
+"""The first bytes of every sas7bdat file."""
+
+CELLS_A_CHUNK = 1 << 19
+"""The maximum number of cells that are parsed at once: about 60 bytes of memory each."""
+
+
+def read(file: BinaryIO, options: Options) -> Reading:
+    """Read a sas7bdat file. Raises InvalidInputError for a file that is damaged, cut off or encrypted.
+
+    Texts are in the character set that the file states, unless `options` state another one.
+    """
+    about = _parsed(file, options.encoding, metadataonly=True)[1]
+    if about.number_rows is None:
+        raise unreadable("the number of observations in its header is negative")
+    variables = _variables(about)
+    columns = list(schema.columns(variables, [0] * len(variables)))
+    spooled = _Spool()
+    rows = _spool(file, options.encoding, about, columns, spooled.file)
+    if rows != about.number_rows:
+        raise unreadable(f"it states {about.number_rows:,} observations, but has {rows:,}")
+    whole = schema.arrow_schema(columns, _metadata(about, variables))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        spooled.file.seek(0)
+        for raw in pa.ipc.open_stream(spooled.file):
+            arrays = [array for at, column in enumerate(columns) for array in _arrays(column, raw, at)[0]]
+            yield pa.RecordBatch.from_arrays(arrays, schema=whole)
+
+    return Reading(whole, batches)
+
+
+class _Spool:
+    """A temporary file that is closed when nothing refers to it any more."""
+
+    def __init__(self) -> None:
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - readings need it as long as they yield batches
+
+    def __del__(self) -> None:
+        self.file.close()
+
+
+def _parsed(file: Any, encoding: str | None, **how: Any) -> tuple[Mapping[str, list[Any]], Any]:
+    """Return columns as lists, and pyreadstat's metadata. Raises InvalidInputError."""
+    import pyreadstat  # noqa: PLC0415 - slow to import, and few processes read such files
+
+    file.seek(0)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # it warns of two variables with one name, and drops one of them
+            return pyreadstat.read_sas7bdat(
+                file,
+                encoding=encoding,
+                user_missing=True,
+                disable_datetime_conversion=True,
+                output_format="dict",
+                **how,
+            )
+    except MemoryError:
+        raise
+    except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError, Warning, ArithmeticError, ValueError) as error:
+        raise unreadable(f"not a sas7bdat file that can be read: {error}") from None
+    except (LookupError, TypeError, OSError) as error:
+        raise unreadable(f"a damaged sas7bdat file: {error}") from None
+
+
+def _variables(about: Any) -> list[Variable]:
+    """Return the variables of a file. Raises InvalidInputError."""
+    names: Sequence[str] = about.column_names
+    check_columns(len(names))
+    if not names:
+        raise unreadable("it has no variables")
+    if len(set(names)) < len(names) or not all(names):
+        raise unreadable("it has variables without a name or with the same name")
+    found = []
+    for name in names:
+        is_text = about.readstat_variable_types[name] == "string"
+        written, read_with = (
+            _reference(said.get(name)) for said in (about.original_variable_types, about.original_variable_informats)
+        )
+        found.append(
+            Variable(
+                name=name,
+                format=written.name,
+                informat=read_with.name,
+                label=about.column_names_to_labels[name] or "",
+                type=b"\2" if is_text else b"\1",
+                length=about.variable_storage_width[name] if is_text else min(about.variable_storage_width[name], 8),
+                format_length=written.width,
+                format_decimal=written.decimals,
+                informat_length=read_with.width,
+                informat_decimal=read_with.decimals,
+            )
+        )
+    return found
+
+
+def _reference(said: str | None) -> formats.Format:
+    """Return a format as pyreadstat names it: `DATE9`, `F8.2`; SAS itself writes a point."""
+    text = said or ""
+    return formats.parse(text if "." in text or not text else f"{text}.")
+
+
+def _metadata(about: Any, variables: Sequence[Variable]) -> dict[str, str]:
+    definition = DataSetDefinition(
+        MessageKind.DEFINITION,
+        label=about.file_label or "",
+        observations=about.number_rows,
+        variables=len(variables),
+        obs_length=sum(each.length for each in variables),
+    )
+    said = schema.data_set_metadata(definition, variables, "utf-8")
+    # ReadStat tells nothing else, so the definition's other values are no facts of this file.
+    said = {key: said[key] for key in ("sas.label", "sas.obs_length") if key in said}
+    named = {"sas.member": about.table_name or "", "sas.encoding": (about.file_encoding or "").casefold()}
+    return said | {key: value for key, value in named.items() if value}
+
+
+def _spool(file: BinaryIO, encoding: str | None, about: Any, columns: list[Column], spooled: IO[bytes]) -> int:
+    """Write all rows to a temporary file and return their number. Settle the columns as the values require."""
+    raw_schema = pa.schema(
+        [
+            field
+            for at, column in enumerate(columns)
+            for field in (
+                (pa.field(f"{at}", pa.float64()), pa.field(f"{at} missing", pa.string()))
+                if column.variable.is_numeric
+                else (pa.field(f"{at}", pa.string()),)
+            )
+        ]
+    )
+    step = max(1, CELLS_A_CHUNK // len(columns))
+    rows = 0
+    with pa.ipc.new_stream(spooled, raw_schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        while rows < about.number_rows:
+            found, _ = _parsed(file, encoding, row_offset=rows, row_limit=step)
+            arrays = [
+                array
+                for column, values in zip(columns, found.values(), strict=True)
+                for array in _raw(values, is_numeric=column.variable.is_numeric)
+            ]
+            del found
+            batch = pa.RecordBatch.from_arrays(arrays, schema=raw_schema)
+            if not batch.num_rows:
+                break
+            for at, column in enumerate(columns):
+                columns[at] = _arrays(column, batch, at, rows)[1]
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows
+
+
+def _raw(values: list[Any], *, is_numeric: bool) -> tuple[pa.Array, ...]:
+    """Return a list of pyreadstat as Arrow columns: texts; or numbers, and the letters among them as tags."""
+    if not is_numeric:
+        return (pa.array(["" if value is None else value for value in values], pa.string()),)
+    try:
+        return pa.array(values, pa.float64()), pa.nulls(len(values), pa.string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        numbers = pa.array([None if isinstance(value, str) else value for value in values], pa.float64())
+        return numbers, pa.array([f".{value}" if isinstance(value, str) else None for value in values], pa.string())
+
+
+def _arrays(column: Column, raw: pa.RecordBatch, at: int, first: int = 0) -> tuple[list[pa.Array], Column]:
+    """Return the column's array, its side column's if it has one, and the column as these values require it."""
+    values = raw.column(f"{at}")
+    if not column.variable.is_numeric:
+        return [values], column
+    said = raw.column(f"{at} missing")
+    try:
+        tags = missing.from_arrow(said) if said.null_count < len(said) else None
+    except BadValueError as error:
+        raise unreadable(f"variable {column.name}: {error.why}", first + error.row + 1) from None
+    doubles = np.array(values.to_numpy(zero_copy_only=False))
+    absent = ~np.isfinite(doubles)
+    if odd := int(np.count_nonzero(absent)) - values.null_count:
+        column = replace(column, odd=column.odd + odd)
+    if tags is not None and not column.has_side:
+        column = replace(column, has_side=True)
+    array, column = decode.counted(column, Numbers(doubles, absent if absent.any() else None, tags), first)
+    return [array, missing.to_arrow(tags, len(doubles))] if column.has_side else [array], column

@@ -1,0 +1,119 @@
+"""The JSON of a data set's profile."""
+
+from typing import Literal
+
+from fastapi import Request, Response
+from pydantic import BaseModel, Field
+
+from app.model.errors import DamagedError
+from app.model.records import AttachmentRecord
+from app.service.content.access import open_content
+from app.service.conversion import Slot, finished
+from app.service.conversion.jobs import profile_data_set
+from app.service.gateway import Gateway
+from app.tables.profiling import Profile, VariableProfile
+from app.web.disconnection import ClientLeft, conversions, while_connected
+from app.web.problems import Problem, damaged
+from app.web.schemas import shown
+
+MOST_FREQUENT = 100
+"""The maximum number of frequent values of each variable in a response."""
+
+Value = float | str | None
+
+
+class FrequencyView(BaseModel):
+    """A value and the number of its occurrences."""
+
+    value: Value = Field(examples=["F"])
+    count: int = Field(examples=[9])
+
+
+class VariableProfileView(BaseModel):
+    """The values of a variable. Dates and times are in ISO 8601; texts are cut after 200 characters."""
+
+    position: int = Field(examples=[2])
+    name: str = Field(examples=["Sex"])
+    column: str = Field(examples=["Sex"])
+    type: Literal["numeric", "character"] = Field(examples=["character"])
+    label: str = Field(examples=[""])
+    format: str = Field(examples=["$1."])
+    count: int = Field(description="number of values that are not missing", examples=[18])
+    missing: dict[str, int] = Field(
+        description="number of missing values by kind: `.`, `._`, `.A` to `.Z`, `blank`, `null`",
+        examples=[{"blank": 1}],
+    )
+    distinct: int = Field(description="number of different values", examples=[2])
+    is_exact: bool = Field(
+        description="whether `distinct` and the counts of `frequent` are exact; they are not if there are too many "
+        "different values",
+        examples=[True],
+    )
+    distinct_error: float = Field(description="relative standard error of `distinct`; 0 if exact", examples=[0])
+    minimum: Value = Field(examples=["F"])
+    maximum: Value = Field(examples=["M"])
+    mean: float | None = Field(description="of numbers without a date or time format", examples=[None])
+    frequent: list[FrequencyView] = Field(description="the most frequent values, the most frequent first")
+    frequent_error: int = Field(description="by how much a count of `frequent` may be too low", examples=[0])
+
+    @classmethod
+    def of(cls, found: VariableProfile) -> "VariableProfileView":
+        about = found.about
+        return cls(
+            position=about.position,
+            name=shown(about.name),
+            column=shown(about.column),
+            type="numeric" if about.is_numeric else "character",
+            label=shown(about.label),
+            format=shown(about.format),
+            count=found.count,
+            missing=found.missing,
+            distinct=found.distinct,
+            is_exact=found.is_exact,
+            distinct_error=found.distinct_error,
+            minimum=found.minimum,
+            maximum=found.maximum,
+            mean=found.mean,
+            frequent=[FrequencyView(value=each.value, count=each.count) for each in found.frequent],
+            frequent_error=found.frequent_error,
+        )
+
+
+class ProfileView(BaseModel):
+    """The profile of a data set."""
+
+    library: str = Field(examples=["WORK"])
+    member: str = Field(examples=["PUPILS"])
+    label: str = Field(examples=["Pupils"])
+    observations: int = Field(examples=[19])
+    variables: list[VariableProfileView]
+
+    @classmethod
+    def of(cls, found: Profile) -> "ProfileView":
+        return cls(
+            library=shown(found.library),
+            member=shown(found.member),
+            label=shown(found.label),
+            observations=found.observations,
+            variables=[VariableProfileView.of(each) for each in found.variables],
+        )
+
+
+async def profiled(request: Request, gateway: Gateway, record: AttachmentRecord, top: int) -> Response:
+    """Return the response with a data set's profile, made in a conversion slot. Raises Problem."""
+
+    def make(slot: Slot) -> bytes:
+        gateway.verified_content(record)
+        content = open_content(record, gateway.catalog, gateway.store, gateway.journal)
+        found = finished(slot.run(profile_data_set, content, top))
+        return ProfileView.of(found).model_dump_json().encode()
+
+    try:
+        async with while_connected(request.receive), conversions(request).slot(download=True) as slot:
+            return Response(await slot.within_time(lambda: make(slot)), media_type="application/json")
+    except ClientLeft:
+        return Response(status_code=204)  # nobody receives it
+    except KeyError:
+        raise Problem("gone", "the content has been deleted") from None
+    except DamagedError as error:
+        raise damaged(error) from error

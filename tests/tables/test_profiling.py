@@ -1,0 +1,123 @@
+"""Profiles of data sets, compared with what pandas counts."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from app.tables.profiling import Profile, VariableProfile, profile, profiles
+from app.tables.profiling.profiles import Frequency
+from tests.support.tables import field, visits
+
+
+def profiled(table: pa.Table, rows: int = 1000) -> Profile:
+    return profile(table.schema, table.to_batches(rows))
+
+
+def variable(found: Profile, name: str) -> VariableProfile:
+    return next(each for each in found.variables if each.about.name == name)
+
+
+def test_every_kind_of_column() -> None:
+    found = profiled(visits(), 2)
+    assert (found.library, found.member, found.label, found.observations) == ("CLINIC", "VISITS", "Who came", 5)
+    seen = {
+        each.about.name: (each.count, each.missing, each.minimum, each.maximum, each.mean) for each in found.variables
+    }
+    assert seen == {
+        "Name": (4, {"blank": 1}, " lead", "😀 雪 \\ \x1f", None),
+        "Age": (3, {".": 1, ".A": 1}, -0.125, 1e70, pytest.approx(1e70 / 3)),
+        "Seen": (4, {".": 1}, "1582-10-15", "9999-12-31", None),
+        "Stamp": (3, {".": 2}, "0001-01-01T00:00:00", "2026-11-21T08:30:00", None),
+        "Clock": (3, {".": 2}, "00:00:00", "23:59:59.999999", None),
+        "Stay": (4, {".": 1}, "-00:00:45", "2400:00:00", None),
+        "City": (4, {"blank": 1}, "Ki\ufffdl", "y", None),
+    }
+    assert all(each.is_exact and each.distinct == each.count for each in found.variables)
+
+
+def sample(rows: int) -> pa.Table:
+    dice = np.random.default_rng(1)
+    ages = dice.integers(0, 90, rows).astype(np.float64)
+    tags = dice.choice(np.array([None, "._", ".A"]), rows, p=[0.9, 0.04, 0.06])
+    gone = np.array([tag is not None for tag in tags]) | (dice.random(rows) < 0.02)
+    schema = pa.schema(
+        [
+            field("AGE", pa.float64()),
+            pa.field("AGE__missing", pa.string(), metadata={"sas.missing_of": "AGE"}),
+            field("SEX", pa.string()),
+            field("BORN", pa.date32(), format="DATE9.", kind="date"),
+        ]
+    )
+    days = dice.integers(-5000, 15000, rows).astype(np.int32)
+    sexes = dice.choice(["F", "M", ""], rows, p=[0.5, 0.4, 0.1])
+    columns = [
+        pa.array(ages, mask=gone),
+        pa.array(tags, pa.string()),
+        pa.array(sexes),
+        pa.array(days).cast(pa.date32()),
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def test_counts_are_those_of_pandas_whatever_the_batches() -> None:
+    table = sample(20_000)
+    frame = table.to_pandas()
+    found = profiled(table, 777)
+    ages = frame["AGE"].dropna()
+    age = variable(found, "AGE")
+    assert age.missing == {".": int(frame["AGE"].isna().sum() - frame["AGE__missing"].notna().sum())} | {
+        tag: int((frame["AGE__missing"] == tag).sum()) for tag in ("._", ".A")
+    }
+    assert (age.count, age.distinct, age.minimum, age.maximum) == (len(ages), ages.nunique(), ages.min(), ages.max())
+    assert age.mean == pytest.approx(ages.mean())
+    assert [each.count for each in age.frequent] == ages.value_counts().head(10).tolist()
+    sexes = frame["SEX"].value_counts()
+    assert variable(found, "SEX").frequent == (Frequency("F", sexes["F"]), Frequency("M", sexes["M"]))
+    assert variable(found, "SEX").missing == {"blank": sexes[""]}
+    assert variable(found, "BORN").minimum == str(frame["BORN"].min())
+
+
+def test_too_many_different_values_are_estimated_and_the_profile_says_so() -> None:
+    rows = 60_000
+    numbers = np.arange(rows, dtype=np.float64)
+    numbers[::3] = 7.5
+    texts = [f"text {number}" for number in numbers]
+    table = pa.table(
+        [pa.array(numbers), pa.array(texts)], schema=pa.schema([field("N", pa.float64()), field("C", pa.string())])
+    )
+    found = profiled(table, 5000)
+    for each, most in zip(found.variables, (7.5, "text 7.5"), strict=True):
+        assert not each.is_exact
+        assert each.distinct == pytest.approx(40_001, rel=5 * each.distinct_error)
+        assert 0 < each.distinct_error < 0.03
+        assert each.frequent[0].value == most
+        assert each.frequent[0].count <= rows // 3 <= each.frequent[0].count + each.frequent_error
+
+
+def test_memory_does_not_depend_on_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiles, "MEMORY", 1 << 20)
+    schema = pa.schema([field("C", pa.string())])
+    most = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal most
+        before = pa.total_allocated_bytes()
+        for n in range(60):
+            yield pa.RecordBatch.from_arrays([pa.array([f"{n} {i} {'x' * 1000}" for i in range(500)])], schema=schema)
+            most = max(most, pa.total_allocated_bytes() - before)
+
+    assert profile(schema, batches()).observations == 30_000, "30 MB of texts"
+    assert most < 8 << 20
+
+
+def test_values_are_shown_short() -> None:
+    schema = pa.schema([field("C", pa.string())])
+    (found,) = profiled(pa.table([["x" * 1000]], schema=schema)).variables
+    assert found.minimum == "x" * 200 + "…"
+
+
+def test_a_data_set_of_no_rows() -> None:
+    found = profiled(visits().slice(0, 0))
+    assert {(each.count, each.distinct, each.minimum, each.frequent) for each in found.variables} == {(0, 0, None, ())}
