@@ -9,6 +9,7 @@ are committed.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from heapq import heapreplace
 from itertools import chain
 from typing import Any
 
@@ -23,8 +24,9 @@ from app.pipeline.job import Job, Opened, open_job
 from app.pipeline.references import SCHEMA
 from app.pipeline.sources import register
 from app.pipeline.tables import TableTask, Written
-from app.pipeline.workers import in_task
+from app.pipeline.workers import at_task_start, in_task
 from app.ports import Catalog, Clock, ContentStore
+from app.service.threads import together
 
 BEGUN = "pipeline/batch"
 """The object of the content store that says how far a started batch reads its archive."""
@@ -35,6 +37,13 @@ ms."""
 
 TABLE_TASKS_HERE = 1
 """The largest number of tasks that run in the driver: so few are not worth a Spark job."""
+
+SHARES_PER_CORE = 2
+SMALL_TABLE = 1 << 20
+"""The size of the stored data sets up to which tables are written at the same time: their files wait for the disk, or
+for the object store."""
+TABLE_TASK_COST = 256 << 10
+"""The number of bytes that take about as long as the file of a table without rows."""
 
 
 def run(spark: SparkSession, job: Job, catalog: Catalog, clock: Clock) -> Committed | None:
@@ -110,17 +119,41 @@ def table_writer(spark: SparkSession, job: Job) -> Callable[[Sequence[TableTask]
 
     def write(tasks: Sequence[TableTask]) -> Iterable[Written]:
         if len(tasks) <= TABLE_TASKS_HERE:
-            return map(partial(_write, job), tasks)
-        written: list[Written] = spark.sparkContext.parallelize(tasks, len(tasks)).map(partial(_write, job)).collect()
-        return written
+            return write_tables(job, tasks)
+        context = spark.sparkContext
+        shares = in_shares(tasks, SHARES_PER_CORE * context.defaultParallelism)
+        run = partial(_write_in_task, job)
+        found = context.parallelize([[tasks[at] for at in share] for share in shares], len(shares)).map(run).collect()
+        by_task = dict(zip(chain(*shares), chain(*found), strict=True))
+        return [by_task[at] for at in range(len(tasks))]
 
     return write
 
 
-def _write(job: Job, task: TableTask) -> Written:
+def in_shares(tasks: Sequence[TableTask], shares: int) -> list[list[int]]:
+    """Return the numbers of the tasks in at most so many shares of about the same size."""
+    made: list[list[int]] = [[] for _ in range(min(shares, len(tasks)))]
+    loads = [(0, number) for number in range(len(made))]
+    for at in sorted(range(len(tasks)), key=lambda at: tasks[at].size, reverse=True):
+        load, number = loads[0]
+        made[number].append(at)
+        heapreplace(loads, (load + tasks[at].size + TABLE_TASK_COST, number))
+    return made
+
+
+def _write_in_task(job: Job, tasks: Sequence[TableTask]) -> list[Written]:
+    at_task_start()
+    return write_tables(job, tasks)
+
+
+def write_tables(job: Job, tasks: Sequence[TableTask]) -> list[Written]:
+    """Run table tasks in this process: large ones one after the other, and small ones many at a time."""
     opened = open_job(job)
     assert opened.tables is not None
-    return tables.write(task, opened.tables, opened.stores.store)
+    run = partial(tables.write, tables=opened.tables, content=opened.stores.store)
+    small = [task for task in tasks if task.size <= SMALL_TABLE]
+    done = iter(together(run, small))
+    return [next(done) if task.size <= SMALL_TABLE else run(task) for task in tasks]
 
 
 def _references(

@@ -85,17 +85,22 @@ def finish(outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive)
     yield from _finish(waiting, stores, archive)
 
 
-def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) -> Iterator[Result]:
+def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) -> list[Result]:
+    """Return the results of these outcomes, whose content is durable."""
     outcomes.sort(key=lambda outcome: outcome.position)
     wholes = [_whole(outcome) for outcome in outcomes]
     places = {place for outcome in outcomes for place in _asked_for(outcome)}
     fetched = fetch(archive, places | {whole.first for whole in wholes if whole and whole.first is not None})
-    for outcome, whole in zip(outcomes, wholes, strict=True):
-        result = _result(outcome, fetched)
-        if whole is not None:
-            first = None if whole.first is None else fetched.get(whole.first)
-            result = with_content(result, whole.record, whole.parts, stores, first)
-        yield result
+    results = []
+    with stores.store.together() as store:
+        writing = replace(stores, store=store)
+        for outcome, whole in zip(outcomes, wholes, strict=True):
+            result = _result(outcome, fetched)
+            if whole is not None:
+                first = None if whole.first is None else fetched.get(whole.first)
+                result = with_content(result, whole.record, whole.parts, writing, first)
+            results.append(result)
+    return results
 
 
 class _Whole(NamedTuple):
