@@ -30,7 +30,6 @@ from app.model.records import (
     RefusedContent,
 )
 from app.pipeline.core import Outcome
-from app.pipeline.references import messages
 from app.ports import JournalArchive
 from app.service.content.access import opened
 from app.service.context import Stores
@@ -131,12 +130,11 @@ def fetch(archive: JournalArchive, places: Collection[int]) -> dict[int, Physica
     for (segment, batch), together in groupby(map(Position.unpack, sorted(places)), lambda place: place[:2]):
         wanted = list(together)
         try:
-            record_batch = archive.record_batch(segment, batch)
+            read = archive.messages(segment, batch, [place.row for place in wanted])
         except (KeyError, DamagedError):
             log.warning("messages_missing", segment=segment, batch=batch, messages=len(wanted), where="journal")
             continue
-        rows = [place.row for place in wanted]
-        found.update(zip([place.pack() for place in wanted], messages(record_batch, rows), strict=True))
+        found.update(zip([place.pack() for place in wanted], read, strict=True))
     return found
 
 
