@@ -100,7 +100,7 @@ def outcomes_by_place(job: Job, shares: Sequence[int], known: int | None = None)
         while some := list(islice(found, OUTCOMES_A_BATCH)):
             segments = [Position.unpack(outcome.position).segment for outcome in some]
             numbers = [len(shares) - max(bisect_right(shares, segment), 1) for segment in segments]
-            values = pa.array(numbers, pa.int32()), pa.array([pack(outcome) for outcome in some], pa.binary())
+            values = [pa.array(numbers, pa.int32()), pa.array([pack(outcome) for outcome in some], pa.binary())]
             yield pa.RecordBatch.from_arrays(values, schema=PLACED)
 
     return step
