@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from random import Random
 from zlib import crc32
@@ -59,7 +60,7 @@ def sent_by_two(attachments: int) -> list[PhysicalMessage]:
         ]
         sent = [each for at in range(0, attachments, 2) for each in message(program, files[at : at + 2])]
         made.append([each._replace(source=f"sender-{sender}") for each in sent])
-    return [each for pair in zip(*made, strict=False) for each in pair]
+    return [each for pair in zip_longest(*made) for each in pair if each is not None]
 
 
 def test_a_batch_fetches_each_segment_less_than_twice(
