@@ -1,5 +1,6 @@
 """Reading and writing of files, for all adapters."""
 
+import ctypes
 import errno
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 READ_FAILURES = (errno.EIO,)
 """Error numbers of a disk that fails."""
 _BLOCK = 4096
+_libc = ctypes.CDLL(None, use_errno=True)
 _PAUSES = (0.01, 0.2)
 """Pauses in seconds before a failed read is tried again: a disk, or the network to it, may fail for a moment."""
 
@@ -18,6 +20,20 @@ def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file_system(folder: Path) -> None:
+    """Make everything durable that was written to the file system of a folder. Raises OSError.
+
+    For very many files this takes much less time than a flush of each.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if _libc.syncfs(descriptor):
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error), str(folder))
     finally:
         os.close(descriptor)
 

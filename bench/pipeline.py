@@ -2,12 +2,15 @@
 
     python -m bench.pipeline              about 1.4 GiB: 200 files of 4 MiB and 20,000 of 32 KiB, 1 % duplicates
     python -m bench.pipeline --scale 0.1  a tenth of it
+    python -m bench.pipeline --small 5000 instead, only the small attachments, and so many of them
     python -m bench.pipeline --large 3072 instead, one file of 3 GiB with a Java heap of 512 MiB: what memory it takes
 
 scan       Spark reads every physical message, bodies included, and adds up their sizes
 batch      the same journal put together by `pipeline batch`: content measured where it lies, catalog and tables written
 embedded   the same by the gateway's own assembler and finisher in one process, without any broker
 stream     the same in micro-batches, with Spark's state
+small      100,000 files of 1 to 32 KiB and 500 data sets among them: a batch that copies all content to the store,
+           the processor time of the driver for each attachment, and the gateway's one process
 
 Every figure is the best of the rounds, in MiB/s of the journal, with the page cache warm; Spark runs in a process of
 its own for each number of cores, and is asked once before the clock runs. Shuffled bytes are Spark's own count, memory
@@ -20,22 +23,17 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from itertools import chain, zip_longest
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
-from time import perf_counter, sleep
+from time import perf_counter, process_time, sleep
 from typing import Any
 
 from adapters.arrow_journal import ArrowJournal
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
-from app.codecs.sas.attachment import write_count
-from app.codecs.sas.correlid import join
 from app.main import SystemClock
-from app.model.message import PhysicalMessage
 from app.observe import Metrics, configure_logging
 from app.pipeline import batch, streaming
 from app.pipeline.job import Job
@@ -45,84 +43,12 @@ from app.ports import AttachmentFilter
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.settings import Settings
-from tests.support.sas_client import Attached, Program, binary_file, message
+from bench.pipeline_journals import one_file, small, traffic, unfinished, write
 
 MIB = 1 << 20
-LARGE, SMALL = 4 * MIB, 32 << 10
-SENDERS = 4
-TOGETHER = 4
-"""Attachments of one message."""
 OPEN = 1000
-OPEN_PARTS = 64
-GROUP = 256
-RECEIVED_AT = 1_750_000_000_000_000
+SMALL_ATTACHMENTS, SMALL_DATA_SETS = 100_000, 500
 SAMPLE_SECONDS = 0.1
-
-
-# --- journals ---------------------------------------------------------------------------------------------------------
-
-
-def traffic(large: int, small: int) -> Iterator[PhysicalMessage]:
-    """Yield large and small files of four senders with interleaved messages; one in a hundred messages comes twice."""
-    random = Random(1)
-    streams = [_sender(Random(number), large // SENDERS, small // SENDERS) for number in range(SENDERS)]
-    for number, turn in enumerate(zip_longest(*streams)):
-        for sender, each in enumerate(turn):
-            if each is not None:
-                sent = each._replace(source=f"sender-{sender}", received_at=RECEIVED_AT + number)
-                yield sent
-                if random.random() < 0.01:
-                    yield sent
-
-
-def _sender(random: Random, large: int, small: int) -> Iterator[PhysicalMessage]:
-    program = Program(random)
-    content = random.randbytes(LARGE)
-    sizes = [LARGE] * large + [SMALL] * small
-    random.shuffle(sizes)
-    for start in range(0, len(sizes), TOGETHER):
-        together: list[Attached] = []
-        for number, size in enumerate(sizes[start : start + TOGETHER], start):
-            at = random.randrange(LARGE - size + 1)
-            together.append(binary_file(program, f"file {number}", content[at : at + size]))
-        yield from message(program, together)
-
-
-def write(folder: Path, messages: Iterable[PhysicalMessage], segment_bytes: int = 64 * MIB) -> None:
-    journal = ArrowJournal(folder, segment_bytes=segment_bytes)
-    some: list[PhysicalMessage] = []
-    for each in messages:
-        some.append(each)
-        if len(some) == GROUP:
-            journal.append(some)
-            some = []
-    journal.append(some)
-    journal.close()
-
-
-def unfinished(attachments: int) -> Iterator[PhysicalMessage]:
-    """Yield half of the parts of each attachment, interleaved and out of order."""
-    random = Random(3)
-    program = Program(random, body_limit=1024)
-    made = [binary_file(program, f"file {n}", random.randbytes(OPEN_PARTS * 1000)) for n in range(attachments)]
-    sent = [message(program, [each]) for each in made]
-    headers = [each[0] for each in sent]
-    halves = [random.sample(each[2:-1], OPEN_PARTS // 2) for each in sent]
-    for each in chain(headers, *zip(*halves, strict=True)):
-        yield each._replace(source="open", received_at=RECEIVED_AT)
-
-
-def one_file(size: int) -> Iterator[PhysicalMessage]:
-    """Yield the messages of a file of about this size, with the same record repeated."""
-    program = Program(Random(1))
-    sample = binary_file(program, "large.bin", program.random.randbytes(MIB))
-    header, application, description, record, *_, count = message(program, [sample])
-    parts = 1 + size // len(record.body)
-    body = write_count(parts, program.dialect)
-    key = sample.definition.correl_id
-    numbered = (record._replace(correl_id=join(key, number)) for number in range(2, parts + 1))
-    for each in chain((header, application, description), numbered, (count._replace(body=body),)):
-        yield each._replace(source="large", received_at=RECEIVED_AT)
 
 
 # --- what is measured, in a process of its own ------------------------------------------------------------------------
@@ -209,12 +135,28 @@ def _scan(spark: Any, journal: Path) -> None:
     messages.selectExpr("sum(length(body))").collect()
 
 
-def _batch(spark: Any, journal: Path, folder: Path, *, in_place: bool = True) -> None:
+def _batch(spark: Any, journal: Path, folder: Path, *, in_place: bool = True) -> int:
+    """Run a batch and return the number of finished attachments."""
     settings = Settings.model_validate({"data": folder})
     with closing(SqlCatalog(settings.catalog_url)) as catalog:
         committed = batch.run(spark, Job.of(settings, str(journal), in_place=in_place), catalog, SystemClock())
         assert committed is not None
         assert committed.finished == catalog.counts()["attachments"]["finished"] > 0
+    return committed.finished
+
+
+def small_on_spark(journal: Path, cores: int, rounds: int) -> dict[str, Any]:
+    """Measure the batch of small attachments: its seconds, and the seconds of this process's processor time."""
+    with TemporaryDirectory() as folder:
+        spark = session("bench", SparkSettings(f"local[{cores}]", "1g"))
+        taken = []
+        for number in range(rounds + 1):
+            started, worked = perf_counter(), process_time()
+            count = _batch(spark, journal, Path(folder) / f"out-{number}", in_place=False)
+            taken.append((perf_counter() - started, process_time() - worked))
+        spark.stop()
+    seconds, driver = min(taken[1:])
+    return {"batch": seconds, "driver": driver, "attachments": count}
 
 
 def _shuffled(events: Path) -> int:
@@ -327,6 +269,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {
     "spark": lambda given: on_spark(given.journal, given.cores, given.rounds),
     "stream": lambda given: streamed(given.journal, given.open_journal),
     "embedded": lambda given: embedded(given.journal, given.rounds),
+    "small": lambda given: small_on_spark(given.journal, given.cores, given.rounds),
 }
 
 
@@ -339,10 +282,11 @@ def journals(scale: float) -> Iterator[tuple[Path, Path]]:
         yield journal, open_journal
 
 
-def measured(part: str, journal: Path, open_journal: Path, rounds: int, cores: int = 2) -> Any:
+def measured(part: str, journal: Path, rounds: int, cores: int = 2, open_journal: Path | None = None) -> Any:
     """Return the results of a part, which runs in a separate process."""
     command = [sys.executable, "-m", "bench.pipeline", "--part", part, "--journal", str(journal)]
-    command += ["--open-journal", str(open_journal), "--rounds", str(rounds), "--cores", str(cores)]
+    command += ["--rounds", str(rounds), "--cores", str(cores)]
+    command += ["--open-journal", str(open_journal)] if open_journal else []
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -351,6 +295,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="size of the journal, as a factor")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--small", type=int, metavar="NUMBER", help="only so many small attachments")
     parser.add_argument("--large", type=int, metavar="MIB", help="one file of this size, and nothing else")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     parser.add_argument("--journal", type=Path, help=argparse.SUPPRESS)
@@ -364,37 +309,57 @@ def main() -> None:
     if given.large:
         large(given.large)
         return
-    with journals(given.scale) as (journal, open_journal):
-        report(journal, open_journal, given.rounds)
+    ratios: dict[str, float] = {}
+    if not given.small:
+        with journals(given.scale) as (journal, open_journal):
+            ratios |= report(journal, open_journal, given.rounds)
+    ratios |= report_small(given.small or round(SMALL_ATTACHMENTS * given.scale))
+    print("ratios: " + " ".join(f"{name}={value:.4g}" for name, value in ratios.items()))
 
 
-def report(journal: Path, open_journal: Path, rounds: int) -> None:
+def report_small(attachments: int) -> dict[str, float]:
+    """Measure and print the case of small attachments. Return its ratios."""
+    with TemporaryDirectory(prefix="bench-pipeline-") as folder:
+        journal = Path(folder) / "journal"
+        write(journal, small(attachments, min(SMALL_DATA_SETS, attachments // 10)))
+        found = measured("small", journal, rounds=1)
+        seconds = measured("embedded", journal, rounds=1)
+    a_second = found["attachments"] / found["batch"]
+    driver = found["driver"] / found["attachments"] * 1000
+    print(
+        f"small     {found['attachments']:,} attachments in {found['batch']:.1f} s, {a_second:,.0f} a second; ", end=""
+    )
+    print(f"driver {driver:.3f} ms each, embedded {found['attachments'] / seconds:,.0f} a second")
+    return {"small_over_embedded": seconds / found["batch"], "small_per_second": a_second, "small_driver_ms": driver}
+
+
+def report(journal: Path, open_journal: Path, rounds: int) -> dict[str, float]:
+    """Measure and print everything but small attachments. Return the ratios."""
     size = sum(path.stat().st_size for path in journal.glob("*.arrows"))
     print(f"journal   {size / MIB:,.0f} MiB in {len(list(journal.glob('*.arrows')))} segments")
     by_cores = {}
     for cores in (1, 2):
-        found = by_cores[cores] = measured("spark", journal, open_journal, rounds, cores)
+        found = by_cores[cores] = measured("spark", journal, rounds, cores)
         scan, whole = size / MIB / found["scan"], size / MIB / found["batch"]
         print(f"{cores} core{'s' * (cores > 1)}    scan {scan:,.0f} MiB/s, batch {whole:,.0f} MiB/s")
     two = by_cores[2]
     print(f"shuffled  {two['shuffled'] / MIB:,.2f} MiB a batch")
     print(f"memory    scan: Java {two['scan_java']:,.0f} MiB, Python {two['scan_python']:,.0f} MiB; ", end="")
     print(f"with batch: Java {two['java']:,.0f} MiB, Python {two['python']:,.0f} MiB")
-    seconds = measured("embedded", journal, open_journal, rounds)
+    seconds = measured("embedded", journal, rounds)
     print(f"embedded  {size / MIB / seconds:,.0f} MiB/s")
-    stream = measured("stream", journal, open_journal, rounds)
+    stream = measured("stream", journal, rounds, open_journal=open_journal)
     shown = ", ".join(f"{each:.1f}" for each in stream["batches"])
     print(f"stream    micro-batches of {stream['bytes'] / MIB:,.0f} MiB in {shown} s")
     print(
         f"state     {stream['state'] / 1024:,.0f} KiB in {OPEN:,} rows, {stream['rocksdb'] / 1024:,.0f} KiB of RocksDB"
     )
-    ratios = {
+    return {
         "batch_over_scan": two["scan"] / two["batch"],
         "batch_over_embedded": seconds / two["batch"],
         "shuffled_share": two["shuffled"] / size,
         "state_kib_per_1000_open": stream["state"] / 1024 * 1000 / OPEN,
     }
-    print("ratios: " + " ".join(f"{name}={value:.4g}" for name, value in ratios.items()))
 
 
 if __name__ == "__main__":

@@ -5,11 +5,13 @@ import os
 from collections.abc import Iterator
 from os import pathsep
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import pytest
 
 from app.pipeline.session import SparkSettings, session
+from tests.support import object_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # which takes half a second to load, and most tests go without
@@ -48,7 +50,27 @@ def logging_restored() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+def object_store_port() -> int:
+    """The port at which obstore looks for S3. Spark's workers have the environment of the session's start."""
+    port = object_server.free_port()
+    os.environ.update(object_server.environment(port))
+    return port
+
+
+@pytest.fixture(scope="session")
+def object_store(object_store_port: int) -> Iterator[int]:
+    with object_server.serving(object_store_port):
+        yield object_store_port
+
+
+@pytest.fixture
+def bucket(object_store: int) -> object_server.Bucket:
+    """An empty bucket of a server of S3."""
+    return object_server.Bucket(object_store, f"bucket-{token_hex(4)}")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, object_store_port: int) -> "Iterator[SparkSession]":
     """A session of two cores and two partitions. A test that needs a data source registers it."""
     folder = tmp_path_factory.mktemp("spark")
     settings = SparkSettings(

@@ -5,7 +5,7 @@ segment is looked up when it is asked for. Segments must appear whole and in the
 copies one into a folder must give it another name until it is complete.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -108,6 +108,9 @@ class ArrowArchive:
 
     def record_batch(self, segment: int, batch: int) -> pa.RecordBatch:
         return self._reader.segment(segment).record_batch(batch)
+
+    def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
+        return self._reader.segment(segment).messages(batch, rows)
 
     def _open(self, state: SegmentState) -> ReadFile:
         path = self._storage.path(state.number)

@@ -3,7 +3,7 @@
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from threading import Lock
 from typing import TypeVar
@@ -132,18 +132,24 @@ class OpenSegment:
         begin, end = start + offsets[row], start + offsets[row + 1]
         return Piece(self, batch, row, begin, end, crcs[row], begin, end)
 
-    def messages(self, batch: int) -> list[PhysicalMessage]:
-        """Return the messages of a batch. A message with a damaged body has no body and is marked unreadable.
+    def messages(self, batch: int, rows: Sequence[int] | None = None) -> list[PhysicalMessage]:
+        """Return the messages of a batch, or of these rows of it. A message with a damaged body has no body and is
+        marked unreadable.
 
-        Raises the same errors as `layout`.
+        Raises the same errors as `layout`, and KeyError for a row that the batch does not have.
         """
         head = self.head(batch)
-        found = list(fetch(self.piece(batch, row, head.layout) for row in range(head.rows)))
+        columns = self.columns(head)
+        if rows is not None:
+            if not all(0 <= row < head.rows for row in rows):
+                raise KeyError((self.state.number, batch, rows))
+            columns = _rows_of(columns, rows)
+        found = list(fetch(self.piece(batch, row, head.layout) for row in (range(head.rows) if rows is None else rows)))
         bodies = [_EMPTY if isinstance(each, Damage) else each for each in found]
-        messages = messages_of(self.columns(head), bodies)
-        for row, each in enumerate(found):
+        messages = messages_of(columns, bodies)
+        for at, each in enumerate(found):
             if isinstance(each, Damage):
-                messages[row] = messages[row].unreadable(DAMAGED_MESSAGE, str(each))
+                messages[at] = messages[at].unreadable(DAMAGED_MESSAGE, str(each))
         return messages
 
     def message(self, batch: int, row: int) -> PhysicalMessage:
@@ -219,6 +225,11 @@ def _keep(cache: "OrderedDict[int, T]", key: int, value: T, limit: int) -> None:
 
 def _batch_of(message: memoryview, schema: pa.Schema) -> pa.RecordBatch:
     return pa.ipc.read_record_batch(pa.ipc.read_message(pa.py_buffer(message)), schema)
+
+
+def _rows_of(columns: pa.RecordBatch, rows: Sequence[int]) -> pa.RecordBatch:
+    """Return some rows of a batch, whose bodies are invalid and are left out."""
+    return columns.drop_columns(["body"]).take(pa.array(rows, pa.int64()))
 
 
 def _segment(number: int, state: SegmentState) -> Segment:

@@ -43,6 +43,12 @@ class Bucket:
         with explained():
             return obstore.head(self._store, path)["size"]
 
+    def has(self, path: str) -> bool:
+        with explained(), suppress(FileNotFoundError):
+            obstore.head(self._store, path)
+            return True
+        return False
+
     def put_new(self, path: str, data: bytes) -> bool:
         with explained():
             try:

@@ -58,6 +58,9 @@ class LocalFolder:
         with explained():
             return (self._folder / path).stat().st_size
 
+    def has(self, path: str) -> bool:
+        return (self._folder / path).exists()
+
     def put_new(self, path: str, data: bytes) -> bool:
         target = self._folder / path
         partial = target.with_name(_PARTIAL + token_hex(16))

@@ -10,8 +10,10 @@ Source: Delta transaction log protocol, "Delta Log Entries" and "Actions".
 
 import json
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 from uuid import uuid4
@@ -28,7 +30,11 @@ from app.ports import TableFile
 Action = Mapping[str, Mapping[str, Any]]
 
 _METADATA = "attachment_gateway.metadata"
-_CONFIGURATION = {"delta.logRetentionDuration": "interval 7 days"}
+_RETENTION = "delta.logRetentionDuration"
+_CONFIGURATION = {_RETENTION: "interval 1 hours"}
+"""The time after which versions that a checkpoint includes are deleted from the log. A stream adds a version every few
+seconds, and everyone who opens the table lists them all."""
+_FORMER_RETENTION = "interval 7 days"
 _FEATURES = frozenset(columns.PROTOCOL["writerFeatures"])
 _ENGINE = "attachment-gateway"
 
@@ -60,6 +66,11 @@ class Snapshot:
             raise GatewayError(
                 f"the table {name!r} has unsupported features: {', '.join(sorted(features - _FEATURES))}"
             )
+
+    def update(self) -> None:
+        """Read the versions that were added since."""
+        with _explained(self._name):
+            self.delta.update_incremental()
 
     @property
     def version(self) -> int:
@@ -99,6 +110,30 @@ class Snapshot:
         self.delta = _opened(self._location, self._name)
         with _explained(self._name):
             return ask()
+
+
+class KeptSnapshots:
+    """The newest versions of tables as they were last read, at most `limit`; those used longest ago are dropped."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: OrderedDict[str, Snapshot] = OrderedDict()
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type["KeptSnapshots"], tuple[int]]:
+        return KeptSnapshots, (self._limit,)
+
+    def take(self, name: str) -> Snapshot | None:
+        """Return the version of a table, which is no longer kept then."""
+        with self._lock:
+            return self._kept.pop(name, None)
+
+    def put(self, name: str, snapshot: Snapshot | None) -> None:
+        with self._lock:
+            if snapshot is not None:
+                self._kept[name] = snapshot
+            if len(self._kept) > self._limit:
+                self._kept.popitem(last=False)
 
 
 def _opened(location: str, name: str) -> DeltaTable:
@@ -167,7 +202,7 @@ def metadata(name: str, schema: pa.Schema, known: Snapshot | None) -> Action | N
     ours = {_METADATA: json.dumps(said, ensure_ascii=False, sort_keys=True)} if said else {}
     fields = columns.delta_schema(schema)
     before = None if known is None else known.delta.metadata()
-    configuration = _CONFIGURATION | ours if before is None else dict(before.configuration) | ours
+    configuration = _CONFIGURATION | ours if before is None else _renewed(before.configuration) | ours
     if known is not None and before is not None:
         _check_widens(name, known.delta_schema(), fields)
         if fields == known.delta_schema() and configuration == before.configuration:
@@ -185,17 +220,33 @@ def metadata(name: str, schema: pa.Schema, known: Snapshot | None) -> Action | N
     }
 
 
-def added(file: TableFile, at: int = 0, *, is_new: bool = True) -> Action:
-    """Return the action that adds a file; `is_new` says whether its rows are new or only moved.
+def _renewed(configuration: Mapping[str, str]) -> dict[str, str]:
+    """Return a table's configuration, with the present default where it has a former one."""
+    is_former = configuration.get(_RETENTION) == _FORMER_RETENTION
+    return {**configuration, **(_CONFIGURATION if is_former else {})}
+
+
+def added(file: TableFile, at: int = 0) -> Action:
+    """Return the action that adds a file with new rows.
 
     `at` is its place in the version: actions have no order, so its time is later by this number of milliseconds.
     """
+    return _add(file, _now() + at, is_new=True)
+
+
+def moved(file: TableFile, last: Active) -> Action:
+    """Return the action that adds a file with the rows of other files, `last` being the last of them. It takes the
+    place of that one."""
+    return _add(file, last.modified_at // 1000, is_new=False)
+
+
+def _add(file: TableFile, modified_at: int, *, is_new: bool) -> Action:
     return {
         "add": {
             "path": quote(file.path),
             "partitionValues": {},
             "size": file.size,
-            "modificationTime": _now() + at,
+            "modificationTime": modified_at,
             "dataChange": is_new,
             "stats": file.statistics,
         }

@@ -25,6 +25,8 @@ class Place(Protocol):
 
     def size(self, path: str) -> int: ...
 
+    def has(self, path: str) -> bool: ...
+
     def put_new(self, path: str, data: bytes) -> bool:
         """Create a complete and durable file in one step. Return False, and change nothing, if the name exists."""
 

@@ -10,13 +10,15 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import structlog
 from deltalake.exceptions import DeltaError
 from pyarrow.dataset import Dataset, FileSystemDataset
 
 from adapters.delta_tables import columns, folders, log
 from adapters.delta_tables.bucket import Bucket
+from adapters.delta_tables.joining import last_files, neighbours
 from adapters.delta_tables.local import LocalFolder
-from adapters.delta_tables.log import Active, Snapshot
+from adapters.delta_tables.log import Active, KeptSnapshots, Snapshot
 from adapters.delta_tables.place import Place
 from adapters.delta_tables.statistics import COLUMNS, statistics
 from app.model.errors import GatewayError
@@ -33,9 +35,16 @@ ATTEMPTS = 100
 """How often a commit is tried again after another process has committed first."""
 CHECKPOINT_EVERY = 20
 """Versions between two checkpoints of the log, so that a reader reads few of its files."""
+JOIN_EVERY = 32
+"""Versions between two looks for small files at the end of a table, which are joined."""
+KEPT_SNAPSHOTS = 1024
+"""The number of tables whose newest version stays in memory between two commits."""
 RECEIVED_AT = "received_at"
 
 _REMOTE_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
+
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 class DeltaTables:
@@ -50,13 +59,19 @@ class DeltaTables:
 
     def __init__(self, url: str | Path) -> None:
         self._place = _place(url)
+        self._kept = KeptSnapshots(KEPT_SNAPSHOTS)
 
     def names(self) -> list[str]:
         found = ((folder, self._name(folder)) for folder in self._place.folders())
         return sorted(name for folder, name in found if name is not None and folders.folder(name) == folder)
 
     def schema(self, name: str) -> pa.Schema:
-        return self._snapshot(name).schema()
+        known = self._newest(name)
+        if known is None:
+            raise KeyError(name)
+        schema = known.schema()
+        self._kept.put(name, known)
+        return schema
 
     def describe(self, name: str) -> TableVersion:
         snapshot = self._snapshot(name)
@@ -65,8 +80,10 @@ class DeltaTables:
         return TableVersion(name, snapshot.version, rows, len(files), size, modified)
 
     def reached(self, name: str, application: str) -> int | None:
-        known = self._known(name)
-        return None if known is None else self._reached(name, known, application)
+        known = self._newest(name)
+        reached = None if known is None else self._reached(name, known, application)
+        self._kept.put(name, known)
+        return reached
 
     def location(self, name: str) -> str:
         self._snapshot(name)
@@ -90,7 +107,7 @@ class DeltaTables:
         self, name: str, schema: pa.Schema, files: Sequence[TableFile], application: str, transaction: int
     ) -> bool:
         for _ in range(ATTEMPTS):
-            known = self._known(name)
+            known = self._newest(name)
             reached = None if known is None else self._reached(name, known, application)
             if reached is not None and reached >= transaction:
                 return False
@@ -103,6 +120,9 @@ class DeltaTables:
             ]
             data = log.entry("WRITE", {"mode": "Append", "partitionBy": "[]"}, actions, appends=True)
             if self._put(name, known, data):
+                if known is not None and known.version % JOIN_EVERY == JOIN_EVERY - 1:
+                    self._join_last(name)
+                self._kept.put(name, known)
                 return True
         raise _busy(name)
 
@@ -128,18 +148,33 @@ class DeltaTables:
         for _ in range(ATTEMPTS):
             snapshot = self._snapshot(name)
             schema = snapshot.schema()
-            joined = list(_neighbours([file for file in snapshot.files() if file.size < SMALL_FILE]))
+            joined = list(neighbours([file for file in snapshot.files() if file.size < SMALL_FILE], 2 * SMALL_FILE))
             if not joined:
                 return 0
-            went = [file for files in joined for file in files]
-            written = [self.write(name, schema, self._read(name, schema, files)) for files in joined]
-            actions = [
-                *(log.removed(file, is_change=False) for file in went),
-                *(log.added(file, at, is_new=False) for at, file in enumerate(written)),
-            ]
-            if self._replaced(name, went, "OPTIMIZE", actions):
-                return len(went)
+            if self._join(name, schema, joined):
+                return sum(map(len, joined))
         raise _busy(name)
+
+    def _join(self, name: str, schema: pa.Schema, joined: Sequence[Sequence[Active]]) -> bool:
+        """Replace each of these groups of files by one file in its place. Return False when another process has
+        replaced one of them before."""
+        went = [file for files in joined for file in files]
+        written = [self.write(name, schema, self._read(name, schema, files)) for files in joined]
+        actions = [
+            *(log.removed(file, is_change=False) for file in went),
+            *(log.moved(file, files[-1]) for file, files in zip(written, joined, strict=True)),
+        ]
+        return self._replaced(name, went, "OPTIMIZE", actions)
+
+    def _join_last(self, name: str) -> None:
+        """Join the small files at the end of a table. A later call tries again if another process is at it too, or if
+        it fails: the table is whole without it."""
+        try:
+            snapshot = self._snapshot(name)
+            if len(last := last_files(snapshot.files(), SMALL_FILE)) > 1:
+                self._join(name, snapshot.schema(), [last])
+        except (GatewayError, KeyError) as error:
+            _log.warning("files_not_joined", table=name, reason=str(error))
 
     def retain(self, name: str, received_from: int) -> int:
         """Remove rows received before a time (µs) and return their number. A table without the column `received_at`
@@ -194,11 +229,20 @@ class DeltaTables:
             return Snapshot(self._place.location(folder), folder).name
         return None
 
-    def _known(self, name: str) -> Snapshot | None:
-        try:
+    def _newest(self, name: str) -> Snapshot | None:
+        """Return the newest version; None if there is no such table.
+
+        One that was kept reads only the versions after it. It is kept again by the caller, so that no two threads use
+        the same one.
+        """
+        kept = self._kept.take(name)
+        with suppress(GatewayError, KeyError):
+            if kept is not None and self._place.has(log.version_path(folders.folder(name), kept.version)):
+                kept.update()
+                return kept
+        with suppress(KeyError):
             return self._snapshot(name)
-        except KeyError:
-            return None
+        return None
 
     def _snapshot(self, name: str) -> Snapshot:
         return Snapshot(self._place.location(folders.folder(name)), name)
@@ -287,18 +331,6 @@ def _with_nans(table: pa.Table) -> Iterator[str]:
     for field in list(table.schema)[:COLUMNS]:
         if pa.types.is_floating(field.type) and pc.any(pc.is_nan(table[field.name])).as_py():
             yield field.name
-
-
-def _neighbours(files: Sequence[Active]) -> Iterator[list[Active]]:
-    """Yield groups of neighbouring files to join."""
-    gathered: list[Active] = []
-    for file in files:
-        gathered.append(file)
-        if sum(each.size for each in gathered) >= 2 * SMALL_FILE:
-            yield gathered
-            gathered = []
-    if len(gathered) > 1:
-        yield gathered
 
 
 def _received_from(batches: Iterable[pa.RecordBatch], time: int) -> Iterator[pa.RecordBatch]:

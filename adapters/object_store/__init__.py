@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from pathlib import Path
 
 from adapters.object_store.local import LocalObjects
@@ -30,6 +31,13 @@ class ObjectStore:
 
     def create(self, name: str) -> AbstractContextManager[ObjectWriter]:
         return self._objects.create(_checked(name))
+
+    @contextmanager
+    def together(self) -> "Iterator[ObjectStore]":
+        with self._objects.together() as objects:
+            store = copy(self)
+            store._objects = objects
+            yield store
 
     def size(self, name: str) -> int:
         return self._objects.size(_checked(name))

@@ -2,11 +2,12 @@
 
 obstore's own local store names a file without flushing it to disk, so that after a power failure a named object may be
 empty. Here a file is written in `.partial`, flushed, renamed, and the folder flushed. A writer holds a lock on its
-partial file. Opening the store deletes unlocked partial files, which killed processes have left.
+partial file. Opening the store deletes unlocked partial files, which killed processes have left, and their folders.
 """
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +15,16 @@ from secrets import token_hex
 from stat import S_ISREG
 from typing import BinaryIO
 
-from adapters.disk import NO_SPACE, READ_FAILURES, ReadFile, UnreadableError, make_folders, sync_folder
+from adapters.disk import (
+    NO_SPACE,
+    READ_FAILURES,
+    ReadFile,
+    UnreadableError,
+    make_folders,
+    sync_file_system,
+    sync_folder,
+)
+from adapters.object_store.pending import PendingObjects
 from app.model.errors import DamagedError, GatewayError, StoreFull
 
 PIECE = 1 << 20
@@ -27,7 +37,11 @@ virtual machine fresh memory costs more than the writing."""
 AHEAD = 4 << 20
 """The number of bytes that the system is asked to read in advance."""
 
+FLUSHED_TOGETHER = 32
+"""The number of objects from which on their whole file system is flushed, instead of each file."""
+
 _PARTIAL = ".partial"
+_FOLDER = ".d"
 
 
 class LocalObjects:
@@ -51,6 +65,17 @@ class LocalObjects:
                 partial.name(path)
         finally:
             partial.close()
+
+    @contextmanager
+    def together(self) -> Iterator[PendingObjects]:
+        with _explained():
+            waiting = _WaitingFiles(self._folder, self._partial)
+        try:
+            yield PendingObjects(self, waiting)
+            with _explained():
+                waiting.name()
+        finally:
+            waiting.close()
 
     def size(self, name: str) -> int:
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -100,8 +125,13 @@ class LocalObjects:
 
     def _sweep(self) -> None:
         for path in self._partial.iterdir():
+            if path.suffix == _FOLDER:
+                if not path.with_suffix("").exists():
+                    shutil.rmtree(path, ignore_errors=True)
+                continue
             with suppress(FileNotFoundError), path.open("r+b") as file, suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path.with_suffix(_FOLDER), ignore_errors=True)
                 path.unlink()
 
 
@@ -140,6 +170,67 @@ class PartialFile:
             self.path.unlink(missing_ok=True)
         with suppress(OSError):
             self._file.close()
+
+
+class _WaitingFiles:
+    """Small objects as files of a folder of their own, beside a partial file that this process has locked."""
+
+    def __init__(self, folder: Path, partial: Path) -> None:
+        self._folder = folder
+        self._path, self._lock = _new_locked_file(partial)
+        self._own = self._path.with_suffix(_FOLDER)
+        self._own.mkdir()
+        self._files: dict[str, str] = {}
+        self._made = 0
+
+    def put(self, name: str, data: bytes) -> None:
+        with _explained():
+            path = f"{self._own}/{self._made}"
+            self._made += 1
+            with open(path, "xb", buffering=0) as file:  # noqa: PTH123 - a Path for each takes as long as the file
+                view = memoryview(data)
+                while view:
+                    view = view[file.write(view) :]
+            self._files[name] = path
+
+    def drop(self, name: str) -> None:
+        self._files.pop(name, None)
+
+    def get(self, name: str) -> bytes | None:
+        path = self._files.get(name)
+        return None if path is None else Path(path).read_bytes()
+
+    def name(self) -> None:
+        """Make all of them durable, then visible."""
+        if len(self._files) >= FLUSHED_TOGETHER:
+            sync_file_system(self._own)
+        else:
+            for path in self._files.values():
+                _flush(path)
+        folders = set()
+        for name, path in self._files.items():
+            target = f"{self._folder}/{name}"
+            folder = os.path.dirname(target)  # noqa: PTH120
+            if folder not in folders:
+                make_folders(Path(folder))
+                folders.add(folder)
+            os.rename(path, target)  # noqa: PTH104
+        for folder in folders:
+            sync_folder(Path(folder))
+
+    def close(self) -> None:
+        """Discard what has not been named."""
+        shutil.rmtree(self._own, ignore_errors=True)
+        self._path.unlink(missing_ok=True)
+        self._lock.close()
+
+
+def _flush(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _new_locked_file(folder: Path) -> tuple[Path, BinaryIO]:

@@ -1,12 +1,15 @@
 """Objects in a bucket, through obstore."""
 
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
+from adapters.object_store.pending import PendingObjects
 from app.model.errors import DamagedError, GatewayError
 
 PIECE = 1 << 20
@@ -14,6 +17,9 @@ PIECE = 1 << 20
 _PART = 8 << 20
 _PARTS_AT_ONCE = 4
 DELETED_AT_ONCE = 1000
+PUT_AT_ONCE = 32
+"""The number of small objects that are uploaded at the same time. A request takes some tens of milliseconds, most of
+them waiting."""
 
 
 class RemoteObjects:
@@ -32,6 +38,16 @@ class RemoteObjects:
         upload = _Upload(name, writer)
         yield upload
         upload.complete()
+
+    @contextmanager
+    def together(self) -> Iterator[PendingObjects]:
+        with ThreadPoolExecutor(PUT_AT_ONCE, "put") as pool:
+            uploads = _Uploads(self._store, pool)
+            try:
+                yield PendingObjects(self, uploads)
+                uploads.complete()
+            finally:
+                pool.shutdown(cancel_futures=True)
 
     def size(self, name: str) -> int:
         with _explained(name):
@@ -73,6 +89,37 @@ class RemoteObjects:
         with _explained(prefix):
             for page in obstore.list(self._store, folder or None):
                 yield from (found["path"] for found in page if found["path"].startswith(prefix))
+
+
+class _Uploads:
+    """Small objects that are being uploaded, in the order in which they came."""
+
+    def __init__(self, store: ObjectStore, pool: ThreadPoolExecutor) -> None:
+        self._store, self._pool = store, pool
+        self._running: OrderedDict[str, Future[None]] = OrderedDict()
+
+    def put(self, name: str, data: bytes) -> None:
+        self.drop(name)
+        if len(self._running) >= 2 * PUT_AT_ONCE:
+            self._running.popitem(last=False)[1].result()
+        self._running[name] = self._pool.submit(self._put, name, data)
+
+    def drop(self, name: str) -> None:
+        """Wait for the upload of an object that is replaced or deleted next."""
+        if (upload := self._running.pop(name, None)) is not None:
+            upload.result()
+
+    def get(self, name: str) -> None:
+        """Wait until the object can be read from the store."""
+        self.drop(name)
+
+    def complete(self) -> None:
+        while self._running:
+            self._running.popitem(last=False)[1].result()
+
+    def _put(self, name: str, data: bytes) -> None:
+        with _explained(name):
+            obstore.put(self._store, name, data, use_multipart=False)
 
 
 class _Upload:

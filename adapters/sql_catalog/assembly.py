@@ -175,7 +175,7 @@ class Assembly(CatalogPart):
         _FORGET_RUNS.run(connection, {"attachment": checkpoint.without_parts})
         _add_runs(connection, {each: added for each, added in checkpoint.part_runs.items() if each not in no_more})
         finish(connection, [found for each, found in finished.items() if each in before])
-        place(connection, [*finished.values()])
+        place(connection, [*finished.values()], before)
         refuse(connection, [each for each in checkpoint.refused if each.id not in missed])
         expired = {each for each, state in said.items() if state is AttachmentState.EXPIRED and each not in to_close}
         return missed, {each for each in expired if follow(before.get(each, _RECEIVING), Input.SILENCE) is None}

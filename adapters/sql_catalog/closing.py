@@ -1,6 +1,6 @@
 """Closing of complete attachments as finished or quarantined, one or very many in a transaction."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, literal_column, select, update
 
@@ -96,9 +96,13 @@ def finish(connection: Connection, finished: Sequence[Finished]) -> None:
     _FINISH.run(connection, {"attachment": columns["id"], **found})
 
 
-def place(connection: Connection, finished: Sequence[Finished]) -> None:
-    """Save where finished content is. Content in the content store needs neither parts nor extents any more."""
-    forget_pieces(connection, [each.id for each in finished if each.storage == "store"])
+def place(connection: Connection, finished: Sequence[Finished], known: Container[str] | None = None) -> None:
+    """Save where finished content is. Content in the content store needs neither parts nor extents any more.
+
+    Attachments that are not `known` have none. None means that all are known.
+    """
+    stored = [each.id for each in finished if each.storage == "store"]
+    forget_pieces(connection, stored if known is None else [each for each in stored if each in known])
     in_journal = [each for each in finished if each.storage == "journal"]
     packed = [pack_triplets(each.extents) for each in in_journal]
     _ADD_EXTENTS.run(connection, {"attachment_id": [each.id for each in in_journal], "extents": packed})

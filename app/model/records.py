@@ -115,6 +115,10 @@ class AttachmentRecord:
     reason_code: str | None = None
     reason: str | None = None
 
+    def __reduce__(self) -> tuple[type["AttachmentRecord"], tuple[Any, ...]]:
+        """Return the values alone: a pipeline's tasks send very many records, and dataclasses ask for their names."""
+        return AttachmentRecord, _VALUES(self)
+
 
 NOTHING_CAME: Mapping[str, Any] = MappingProxyType(
     {
@@ -384,3 +388,10 @@ class Finished:
     record_length: int | None = None
     announced_size: int | None = None
     warnings: tuple[str, ...] = ()
+
+    def __reduce__(self) -> tuple[type["Finished"], tuple[Any, ...]]:
+        """Return the values alone, like `AttachmentRecord.__reduce__`."""
+        return Finished, _FINISHED_VALUES(self)
+
+
+_FINISHED_VALUES = attrgetter(*(each.name for each in fields(Finished)))

@@ -6,10 +6,12 @@ committed it already get the same data. An archive that has grown since is read 
 are committed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
+from heapq import heapreplace
 from itertools import chain
+from math import ceil
 from typing import Any
 
 import orjson
@@ -20,21 +22,28 @@ from app.model.message import Position
 from app.pipeline import steps, tables
 from app.pipeline.commit import Committed, Committer
 from app.pipeline.job import Job, Opened, open_job
-from app.pipeline.references import SCHEMA
+from app.pipeline.references import SCHEMA, What
 from app.pipeline.sources import register
 from app.pipeline.tables import TableTask, Written
-from app.pipeline.workers import in_task
+from app.pipeline.workers import at_task_start, in_task
 from app.ports import Catalog, Clock, ContentStore
+from app.service.threads import together
 
 BEGUN = "pipeline/batch"
 """The object of the content store that says how far a started batch reads its archive."""
 
-HEADER_PARTITION_BYTES = 1 << 30
-"""The size of the journal that a task reads when it only looks for headers. It reads little of it, and a task costs 40
-ms."""
+MOST_SHARES = 4096
+"""The largest number of tasks that finish the attachments of an archive in an object store."""
 
 TABLE_TASKS_HERE = 1
 """The largest number of tasks that run in the driver: so few are not worth a Spark job."""
+
+SHARES_PER_CORE = 2
+SMALL_TABLE = 1 << 20
+"""The size of the stored data sets up to which tables are written at the same time: their files wait for the disk, or
+for the object store."""
+TABLE_TASK_COST = 256 << 10
+"""The number of bytes that take about as long as the file of a table without rows."""
 
 
 def run(spark: SparkSession, job: Job, catalog: Catalog, clock: Clock) -> Committed | None:
@@ -53,7 +62,8 @@ def _run_to(last: int, spark: SparkSession, job: Job, catalog: Catalog, clock: C
     with opened.stores.store.create(BEGUN) as target:
         target.write(orjson.dumps({"journal": job.journal, "last_segment": last}))
     committer = Committer(opened, catalog, clock, table_writer(spark, job))
-    results = steps.results_of(assembled(spark, job, last, _known(committer.progress, last)).toArrow())
+    with assembled(spark, job, last, _known(committer.progress, last)) as rows:
+        results = steps.results_of(rows.toArrow())
     committed = committer.commit(results)
     opened.stores.store.delete(BEGUN)
     return committed
@@ -82,27 +92,61 @@ def _together(runs: Sequence[Committed]) -> Committed | None:
     )
 
 
-def assembled(spark: SparkSession, job: Job, last_segment: int | None = None, known: int | None = None) -> DataFrame:
-    """Return the results of all attachments up to a segment, in rows of `steps.RESULTS`.
+@contextmanager
+def assembled(
+    spark: SparkSession, job: Job, last_segment: int | None = None, known: int | None = None
+) -> Iterator[DataFrame]:
+    """Compute the results of all attachments up to a segment, in rows of `steps.RESULTS`, within the block.
 
-    With the packed position `known`, return only attachments with messages after it.
+    With the packed position `known`, compute only those of attachments with messages after it. Every segment is read
+    once for all references, which Spark keeps during the block.
     """
     register(spark)
+    references = _references(spark, job, last_segment).persist()
+    try:
+        yield _results(spark, job, references, last_segment, known)
+    finally:
+        references.unpersist()
+
+
+def _results(
+    spark: SparkSession, job: Job, references: DataFrame, last_segment: int | None, known: int | None
+) -> DataFrame:
     in_spark = from_arrow_schema(SCHEMA)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
+    is_header = references.what == int(What.HEADER)
     headers = (
-        _references(spark, job, "headers", last_segment, HEADER_PARTITION_BYTES)
+        references.filter(is_header)
         .repartition(partitions, "source")
         .sortWithinPartitions("source", "position")
         .mapInArrow(in_task(steps.headers(job)), in_spark)
     )
-    return (
-        _references(spark, job, "others", last_segment)
+    by_key = (
+        references.filter(~is_header)
         .unionByName(headers)
         .repartition(partitions, "source", "key")
         .sortWithinPartitions("source", "key")
-        .mapInArrow(in_task(steps.assemble_all(job, known)), from_arrow_schema(steps.RESULTS))
     )
+    results = from_arrow_schema(steps.RESULTS)
+    if job.is_local:
+        return by_key.mapInArrow(in_task(steps.assemble_all(job, known)), results)
+    shares = _shares(job, last_segment)
+    return (
+        by_key.mapInArrow(in_task(steps.outcomes_by_place(job, shares, known)), from_arrow_schema(steps.PLACED))
+        .repartitionById(len(shares), "share")
+        .mapInArrow(in_task(steps.finish_all(job)), results)
+    )
+
+
+def _shares(job: Job, last_segment: int | None) -> list[int]:
+    """Return the first segments of the shares of an archive by which its attachments are finished.
+
+    A segment of an object store is fetched as a whole. So attachments that begin in the same segments are finished by
+    the same task.
+    """
+    numbers = [segment.number for segment in open_job(job).archive.segments()]
+    numbers = [number for number in numbers if last_segment is None or number <= last_segment]
+    return numbers[:: ceil(len(numbers) / MOST_SHARES)] or [0]
 
 
 def table_writer(spark: SparkSession, job: Job) -> Callable[[Sequence[TableTask]], Iterable[Written]]:
@@ -110,25 +154,45 @@ def table_writer(spark: SparkSession, job: Job) -> Callable[[Sequence[TableTask]
 
     def write(tasks: Sequence[TableTask]) -> Iterable[Written]:
         if len(tasks) <= TABLE_TASKS_HERE:
-            return map(partial(_write, job), tasks)
-        written: list[Written] = spark.sparkContext.parallelize(tasks, len(tasks)).map(partial(_write, job)).collect()
-        return written
+            return write_tables(job, tasks)
+        context = spark.sparkContext
+        shares = in_shares(tasks, SHARES_PER_CORE * context.defaultParallelism)
+        run = partial(_write_in_task, job)
+        found = context.parallelize([[tasks[at] for at in share] for share in shares], len(shares)).map(run).collect()
+        by_task = dict(zip(chain(*shares), chain(*found), strict=True))
+        return [by_task[at] for at in range(len(tasks))]
 
     return write
 
 
-def _write(job: Job, task: TableTask) -> Written:
+def in_shares(tasks: Sequence[TableTask], shares: int) -> list[list[int]]:
+    """Return the numbers of the tasks in at most so many shares of about the same size."""
+    made: list[list[int]] = [[] for _ in range(min(shares, len(tasks)))]
+    loads = [(0, number) for number in range(len(made))]
+    for at in sorted(range(len(tasks)), key=lambda at: tasks[at].size, reverse=True):
+        load, number = loads[0]
+        made[number].append(at)
+        heapreplace(loads, (load + tasks[at].size + TABLE_TASK_COST, number))
+    return made
+
+
+def _write_in_task(job: Job, tasks: Sequence[TableTask]) -> list[Written]:
+    at_task_start()
+    return write_tables(job, tasks)
+
+
+def write_tables(job: Job, tasks: Sequence[TableTask]) -> list[Written]:
+    """Run table tasks in this process: large ones one after the other, and small ones many at a time."""
     opened = open_job(job)
     assert opened.tables is not None
-    return tables.write(task, opened.tables, opened.stores.store)
+    run = partial(tables.write, tables=opened.tables, content=opened.stores.store)
+    small = [task for task in tasks if task.size <= SMALL_TABLE]
+    done = iter(together(run, small))
+    return [next(done) if task.size <= SMALL_TABLE else run(task) for task in tasks]
 
 
-def _references(
-    spark: SparkSession, job: Job, only: str, last_segment: int | None, partition_bytes: int | None = None
-) -> DataFrame:
-    reader = spark.read.format("attachment_references").option("only", only)
-    if partition_bytes is not None:
-        reader = reader.option("partition_bytes", str(partition_bytes))
+def _references(spark: SparkSession, job: Job, last_segment: int | None) -> DataFrame:
+    reader = spark.read.format("attachment_references")
     if last_segment is not None:
         reader = reader.option("last_segment", str(last_segment))
     return reader.load(job.journal)

@@ -30,7 +30,6 @@ from app.model.records import (
     RefusedContent,
 )
 from app.pipeline.core import Outcome
-from app.pipeline.references import messages
 from app.ports import JournalArchive
 from app.service.content.access import opened
 from app.service.context import Stores
@@ -85,17 +84,22 @@ def finish(outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive)
     yield from _finish(waiting, stores, archive)
 
 
-def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) -> Iterator[Result]:
+def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) -> list[Result]:
+    """Return the results of these outcomes, whose content is durable."""
     outcomes.sort(key=lambda outcome: outcome.position)
     wholes = [_whole(outcome) for outcome in outcomes]
     places = {place for outcome in outcomes for place in _asked_for(outcome)}
     fetched = fetch(archive, places | {whole.first for whole in wholes if whole and whole.first is not None})
-    for outcome, whole in zip(outcomes, wholes, strict=True):
-        result = _result(outcome, fetched)
-        if whole is not None:
-            first = None if whole.first is None else fetched.get(whole.first)
-            result = with_content(result, whole.record, whole.parts, stores, first)
-        yield result
+    results = []
+    with stores.store.together() as store:
+        writing = replace(stores, store=store)
+        for outcome, whole in zip(outcomes, wholes, strict=True):
+            result = _result(outcome, fetched)
+            if whole is not None:
+                first = None if whole.first is None else fetched.get(whole.first)
+                result = with_content(result, whole.record, whole.parts, writing, first)
+            results.append(result)
+    return results
 
 
 class _Whole(NamedTuple):
@@ -126,12 +130,11 @@ def fetch(archive: JournalArchive, places: Collection[int]) -> dict[int, Physica
     for (segment, batch), together in groupby(map(Position.unpack, sorted(places)), lambda place: place[:2]):
         wanted = list(together)
         try:
-            record_batch = archive.record_batch(segment, batch)
+            read = archive.messages(segment, batch, [place.row for place in wanted])
         except (KeyError, DamagedError):
             log.warning("messages_missing", segment=segment, batch=batch, messages=len(wanted), where="journal")
             continue
-        rows = [place.row for place in wanted]
-        found.update(zip([place.pack() for place in wanted], messages(record_batch, rows), strict=True))
+        found.update(zip([place.pack() for place in wanted], read, strict=True))
     return found
 
 

@@ -43,6 +43,11 @@ class Job:
         )
 
     @property
+    def is_local(self) -> bool:
+        """Return whether the journal is in a folder, and not in an object store."""
+        return is_folder(self.journal)
+
+    @property
     def limits(self) -> Limits:
         return Limits(self.settings.limits.parts, self.settings.limits.attachments_a_message)
 
@@ -98,3 +103,8 @@ def _conventions(settings: Settings) -> Settings:
         for name, source in settings.sources.items()
     }
     return Settings.model_construct(text=settings.text, limits=settings.limits, sources=dict(sources))
+
+
+def is_folder(place: str) -> bool:
+    """Tell whether a path or URL names a folder."""
+    return "://" not in place or place.startswith("file:")

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ByteSize, ConfigDict, Field, NonNegativeInt, Pos
 from pyspark.sql.datasource import InputPartition
 
 from app import plugins
+from app.pipeline.job import is_folder
 from app.ports import JournalArchive, Segment
 
 
@@ -52,7 +53,7 @@ class SourceOptions(BaseModel):
     @property
     def is_local(self) -> bool:
         """Return whether segments are read in place."""
-        return "://" not in self.path or self.path.startswith("file:")
+        return is_folder(self.path)
 
 
 class Piece(NamedTuple):

@@ -2,8 +2,7 @@
 
 Sequenced parts of one attachment that lie in consecutive rows with consecutive numbers are one reference. Their framing
 finds them in the columns of the whole batch. All other messages (a header, a count, a part of a group, a message with a
-wrong framing) are read one by one. A header is only referred to by its position: the headers of a source are read
-later, in order.
+wrong framing) are read one by one. A header is only carried along: the headers of a source are read later, in order.
 """
 
 import pickle
@@ -14,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from app.codecs.sas import dialect
 from app.framing.events import is_header, read_event
@@ -53,7 +51,7 @@ class What(IntEnum):
     EVENT = 2
     """Another message of an attachment or group; its event."""
     HEADER = 3
-    """An attachment header; without detail."""
+    """An attachment header; its message, whose body is small."""
     REFUSED = 4
     """A message without a valid meaning; code, row, byte and reason."""
     ADDRESS = 5
@@ -132,17 +130,6 @@ def references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
     return pa.concat_batches([parts, _read_rows(batch, first_position, others)]) if others else parts
 
 
-def header_references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
-    """Return the headers among the messages of a journal batch, as rows of `SCHEMA`."""
-    return _read_rows(batch, first_position, _columns(batch).headers.tolist())
-
-
-def other_references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
-    """Return the same as `references`, of all messages but headers."""
-    read = references(batch, first_position)
-    return read.filter(pc.not_equal(read.column("what"), int(What.HEADER)))
-
-
 def _read_rows(batch: pa.RecordBatch, first_position: int, rows: Sequence[int]) -> pa.RecordBatch:
     read = (_read(first_position + row, message) for row, message in zip(rows, messages(batch, rows), strict=True))
     return to_batch([reference for some in read for reference in some])
@@ -160,7 +147,8 @@ def _read(position: int, message: PhysicalMessage) -> list[Reference]:
     sizes, received_at = (len(message.body),), (message.received_at,)
     source = message.source
     if is_header(message):
-        return [Reference(source, b"", position, What.HEADER, 0, sizes, received_at)]
+        whole = message._replace(body=bytes(message.body))
+        return [Reference(source, b"", position, What.HEADER, 0, sizes, received_at, whole)]
     try:
         event = read_event(message, dialect.ALL)
     except InvalidInputError as error:

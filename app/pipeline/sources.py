@@ -15,7 +15,7 @@ with the option `bodies`. `attachment_references` returns the meaning of the mes
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
 import numpy as np
@@ -44,7 +44,7 @@ from app.model.message import Position
 from app.observe import logger
 from app.pipeline.partitions import Share, SourceOptions, admitted, shares
 from app.pipeline.references import SCHEMA as REFERENCES_SCHEMA
-from app.pipeline.references import header_references, other_references, references
+from app.pipeline.references import references
 from app.pipeline.workers import at_task_start
 from app.ports import JOURNAL_SCHEMA, Segment
 
@@ -262,19 +262,8 @@ def _messages(columns: pa.Schema, batch: pa.RecordBatch, first_position: int) ->
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
-class ReferenceOptions(SourceOptions):
-    """Options with `only`, which selects attachment headers or all other messages."""
-
-    only: Literal["all", "headers", "others"] = "all"
-
-
-_REFERENCES: Mapping[str, Rows] = {"all": references, "headers": header_references, "others": other_references}
-
-
 class ReferenceSource(SegmentSource):
     """References: the meaning of physical messages for assembly, and their positions."""
-
-    options_model = ReferenceOptions
 
     @classmethod
     def name(cls) -> str:
@@ -284,9 +273,7 @@ class ReferenceSource(SegmentSource):
         return REFERENCES_SCHEMA
 
     def rows(self) -> Rows:
-        options = self.checked
-        assert isinstance(options, ReferenceOptions)
-        return _REFERENCES[options.only]
+        return references
 
 
 _registered: WeakSet["SparkSession"] = WeakSet()

@@ -5,15 +5,16 @@ They do not depend on Spark. A step gets the job and opens what it needs in the 
 
 import pickle
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby, islice
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
 
 from app.model.errors import GatewayError
-from app.model.message import Position
+from app.model.message import PhysicalMessage, Position
 from app.pipeline.core import Outcome, assemble_news, by_key
 from app.pipeline.finishing import Result, fetch, finish
 from app.pipeline.headers import HeaderPass, Memory, Remembered
@@ -27,9 +28,14 @@ RESULTS_A_ROW = 64
 """The number of results that go to the driver together."""
 
 OUTCOMES = pa.schema([pa.field("outcome", pa.binary(), nullable=False)])
+PLACED = pa.schema([pa.field("share", pa.int32(), nullable=False), *OUTCOMES])
+"""Outcomes with the number of the share of the journal that they begin in. The last share has number 0: the newest
+segments have been read last, and are still in the cache of an object store's segments."""
 RESULTS = pa.schema([pa.field("results", pa.binary(), nullable=False)])
 """One column of a pickled `Outcome`, or of pickled lists of `Result`: the job that reads them has written them. The
 lists are compressed, because the driver holds all of them and Spark limits it to `spark.driver.maxResultSize`."""
+
+OUTCOMES_A_BATCH = 1024
 
 Step = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -38,10 +44,11 @@ def headers(job: Job) -> Step:
     """Return the step from header references, sorted by source and position, to references to the headers' content."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        opened = open_job(job)
+        described = open_job(job).stores.described
         rows = (row for batch in batches for row in from_batch(batch))
         for source, together in groupby(rows, attrgetter("source")):
-            found = read_headers(job, opened, source, (row.position for row in together), Remembered())
+            header_pass = _header_pass(job, described, source, Remembered())
+            found = chain.from_iterable(header_pass.read(row.position, row.detail) for row in together)
             while some := list(islice(found, HEADERS_AT_ONCE)):
                 yield to_batch(some)
 
@@ -56,7 +63,7 @@ def read_headers(
     Raises GatewayError when a header is no longer in the journal: without it, attachments would be assembled wrongly
     and the fault would stay unknown.
     """
-    header_pass = HeaderPass(memory, opened.stores.described, job.limits.attachments, job.configured_dialects(source))
+    header_pass = _header_pass(job, opened.stores.described, source, memory)
     coming = iter(positions)
     while some := list(islice(coming, HEADERS_AT_ONCE)):
         fetched = fetch(opened.archive, some)
@@ -66,18 +73,43 @@ def read_headers(
             yield from header_pass.read(position, message)
 
 
+def _header_pass(
+    job: Job, described: Callable[[PhysicalMessage], PhysicalMessage], source: str, memory: Memory
+) -> HeaderPass:
+    return HeaderPass(memory, described, job.limits.attachments, job.configured_dialects(source))
+
+
 def assemble_all(job: Job, known: int | None = None) -> Step:
     """Return the step from all references, sorted by source and key, to results of those after the packed position
     `known`."""
 
     def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        opened = open_job(job)
-        rows = (row for batch in batches for row in from_batch(batch))
-        limits = job.limits
-        outcomes = (outcome for key, some in by_key(rows) for outcome in assemble_news(key, some, known, limits))
-        return _results(outcomes, opened)
+        return _results(_outcomes(job, known, batches), open_job(job))
 
     return step
+
+
+def outcomes_by_place(job: Job, shares: Sequence[int], known: int | None = None) -> Step:
+    """Return the step from all references, sorted by source and key, to outcomes, as rows of `PLACED`.
+
+    `shares` are the first segments of the shares of the journal, in order.
+    """
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = _outcomes(job, known, batches)
+        while some := list(islice(found, OUTCOMES_A_BATCH)):
+            segments = [Position.unpack(outcome.position).segment for outcome in some]
+            numbers = [len(shares) - max(bisect_right(shares, segment), 1) for segment in segments]
+            values = [pa.array(numbers, pa.int32()), pa.array([pack(outcome) for outcome in some], pa.binary())]
+            yield pa.RecordBatch.from_arrays(values, schema=PLACED)
+
+    return step
+
+
+def _outcomes(job: Job, known: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[Outcome]:
+    rows = (row for batch in batches for row in from_batch(batch))
+    limits = job.limits
+    return (outcome for key, some in by_key(rows) for outcome in assemble_news(key, some, known, limits))
 
 
 def finish_all(job: Job) -> Step:

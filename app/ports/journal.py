@@ -75,6 +75,13 @@ class JournalArchive(JournalReader, Protocol):
         """Return a record batch as written, with the columns of JOURNAL_SCHEMA. Raises KeyError if there is none, and
         DamagedError."""
 
+    def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
+        """Return the messages in these rows of a record batch, without reading the bodies of others.
+
+        A message whose body is damaged comes without it, as `unreadable("damaged-message", why)`. Raises KeyError if
+        there is no such batch, and DamagedError if it is lost.
+        """
+
     def open_segment(self) -> OpenSegment | None:
         """Return the segment that a journal in this folder is writing, or None if it has no durable message."""
 

@@ -1,10 +1,18 @@
 """The threads of a process: workers, how they wake each other, and how often Python collects garbage."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from threading import Condition, Event, Thread, current_thread
+from typing import TypeVar
 
 from app.observe import Recurring, logger
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+AT_ONCE = 16
+"""The number of threads that wait for disks or for the network at the same time."""
 
 log = logger(__name__)
 
@@ -46,6 +54,17 @@ def repeat(every: float, stop: Event, work: Callable[[], None]) -> None:
             fault.failed(error)
         else:
             fault.worked()
+
+
+def together(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Return the result of `work` for each item, in their order, from several threads.
+
+    Use it for work that waits for disks or for the network. The first error is raised after all work has ended.
+    """
+    if len(items) <= 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(len(items), AT_ONCE), "together") as pool:
+        return list(pool.map(work, items))
 
 
 class Notifier:

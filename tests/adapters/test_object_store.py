@@ -1,14 +1,17 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from adapters.object_store import ObjectStore
+from adapters.object_store import ObjectStore, local
 from app.model.errors import DamagedError, GatewayError, StoreFull
 from tests.contracts.store import StoreContract, content, put
 from tests.support.disk import bad_blocks, small_disk
+from tests.support.object_server import Bucket
 
 __all__ = ["small_disk"]
 
@@ -58,6 +61,59 @@ class TestLocalFolder(StoreContract):
         with pytest.raises(DamagedError, match=r"the object a cannot be read: .* cannot be read: Input/output error"):
             content(store, "a")
 
+    def test_names_nothing_of_a_block_that_raises(self, store: ObjectStore, tmp_path: Path) -> None:
+        def fail() -> None:
+            with store.together() as writing:
+                put(writing, "a", b"x")
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        assert list(store.names()) == []
+        assert list((tmp_path / "content/.partial").iterdir()) == []
+
+    @pytest.mark.parametrize("count", [3, 40])
+    def test_objects_are_on_disk_before_they_have_names(
+        self, store: ObjectStore, count: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: list[str] = []
+        for module, name in ((local, "sync_file_system"), (os, "fsync"), (os, "rename")):
+            real = getattr(module, name)
+            monkeypatch.setattr(module, name, partial(_noting, calls, name, real))
+        with store.together() as writing:
+            for n in range(count):
+                put(writing, f"{n}", b"x")
+            assert "rename" not in calls
+        named = calls.index("rename")
+        assert calls[:named] == (["fsync"] * count if count == 3 else ["sync_file_system"])
+        assert calls[named:] == ["rename"] * count + ["fsync"]
+
+
+def _noting(calls: list[str], name: str, real: Callable[..., object], *given: object) -> object:
+    calls.append(name)
+    return real(*given)
+
+
+class TestBucket(StoreContract):
+    @pytest.fixture
+    def store(self, bucket: Bucket) -> ObjectStore:
+        return ObjectStore(bucket.url)
+
+    def test_uploads_small_objects_at_the_same_time(self, store: ObjectStore, bucket: Bucket) -> None:
+        bucket.delay(0.2)
+        try:
+            with store.together() as writing:
+                for n in range(32):
+                    put(writing, f"{n}", b"x")
+            assert bucket.at_once() > 8
+        finally:
+            bucket.delay(0)
+
+    def test_an_upload_that_fails_fails_the_block(self, bucket: Bucket) -> None:
+        missing = ObjectStore(f"{bucket.url}-missing")
+        with pytest.raises(GatewayError, match="failed for object a"), missing.together() as writing:
+            put(writing, "a", b"x")
+
 
 class TestMemory(StoreContract):
     @pytest.fixture
@@ -77,21 +133,34 @@ with ObjectStore(sys.argv[1]).create("a") as writer:
     print("written", flush=True)
     sys.stdin.read()
 """
+WRITES_TOGETHER_FOR_EVER = """
+import sys
+from adapters.object_store import ObjectStore
+with ObjectStore(sys.argv[1]).together() as store:
+    for name in "abc":
+        with store.create(name) as writer:
+            writer.write(b"x")
+    print("written", flush=True)
+    sys.stdin.read()
+"""
 
 
-def test_sweeps_away_what_a_killed_process_was_writing_and_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("program", "left"), [(WRITES_FOR_EVER, 1), (WRITES_TOGETHER_FOR_EVER, 5)])
+def test_sweeps_away_what_a_killed_process_was_writing_and_nothing_else(
+    tmp_path: Path, program: str, left: int
+) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", WRITES_FOR_EVER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"written\n"
-        partial = tmp_path / ".partial"
+        partials = tmp_path / ".partial"
         ObjectStore(tmp_path)
-        assert len(list(partial.iterdir())) == 1
+        assert len(list(partials.rglob("*"))) == left
         other.kill()
         other.wait()
         store = ObjectStore(tmp_path)
-        assert list(partial.iterdir()) == []
+        assert list(partials.iterdir()) == []
         assert list(store.names()) == []
 
 

@@ -79,6 +79,16 @@ class ArchiveContract:
             with pytest.raises(KeyError):
                 nothing()
 
+    def test_reads_some_messages_of_a_batch(self, archived: Archived) -> None:
+        messages = messages_of([5, 0, 70_000, 1, 2])
+        number, batch, _ = archived.append(messages)[0]
+        archive = archived.open()
+        for rows in ([0, 2, 4], [3], [4, 1], []):
+            assert archive.messages(number, batch, rows) == [messages[row] for row in rows]
+        for at in ((number, batch, [5]), (number, batch, [-1]), (number, batch + 1, [0]), (number + 1, batch, [0])):
+            with pytest.raises(KeyError):
+                archive.messages(*at)
+
     def test_lists_what_is_sealed_and_only_that(self, archived: Archived) -> None:
         archive = archived.open()
         assert archive.segments() == []

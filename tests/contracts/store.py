@@ -125,3 +125,39 @@ class StoreContract:
         for ask in (store.size, store.read, store.local_path, store.delete):
             with pytest.raises(ValueError, match="name"):
                 ask(name)
+
+    def test_writes_many_objects_together(self, store: ContentStore) -> None:
+        put(store, "a/0", b"old")
+        contents = {f"a/{n}": os.urandom(n) for n in range(100)} | {"large": os.urandom(3_000_000)}
+        with store.together() as writing:
+            for name, data in contents.items():
+                put(writing, name, data[: len(data) // 2], data[len(data) // 2 :])
+                assert writing.size(name) == len(data)
+                assert content(writing, name, 1, 5) == data[1:6]
+            assert content(writing, "a/7") == contents["a/7"]
+            put(writing, "a/9", b"again")
+            put(writing, "gone", b"gone")
+            writing.delete("gone")
+        assert {name: content(store, name) for name in store.names()} == contents | {"a/9": b"again"}
+
+    def test_forgets_an_object_whose_block_raises_among_others(self, store: ContentStore) -> None:
+        def fail(writing: ContentStore, name: str, size: int) -> None:
+            with writing.create(name) as writer:
+                writer.write(bytes(size))
+                raise ZeroDivisionError
+
+        with store.together() as writing:
+            put(writing, "a", b"a")
+            for name, size in (("small", 10), ("large", 3_000_000)):
+                with pytest.raises(ZeroDivisionError):
+                    fail(writing, name, size)
+            put(writing, "b", b"b")
+        assert sorted(store.names()) == ["a", "b"]
+
+    def test_replaces_a_small_object_by_a_large_one_and_back(self, store: ContentStore) -> None:
+        with store.together() as writing:
+            for name, sizes in (("a", (1, 3_000_000)), ("b", (3_000_000, 1))):
+                for size in sizes:
+                    put(writing, name, bytes(size))
+                    assert writing.size(name) == size
+        assert (store.size("a"), store.size("b")) == (3_000_000, 1)

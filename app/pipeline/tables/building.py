@@ -13,6 +13,7 @@ from app.pipeline.tables.evolution import FIXED, Mapping, evolve
 from app.pipeline.tables.naming import table_name
 from app.ports import ContentStore, TableFile, TableStore
 from app.service.content.access import opened
+from app.service.threads import together
 
 TASK_BYTES = 128 << 20
 """The size of the stored data sets that one task reads and writes to one file. A larger data set is a task by
@@ -53,12 +54,14 @@ class Part(NamedTuple):
 
 
 class TableTask(NamedTuple):
-    """The data sets that go to one file of a table. `schema` is the table's, in the form of Arrow IPC."""
+    """The data sets that go to one file of a table. `schema` is the table's, in the form of Arrow IPC. `size` is that
+    of the stored data sets, in bytes."""
 
     table: str
     schema: bytes
     mappings: tuple[Mapping, ...]
     parts: tuple[Part, ...]
+    size: int = 0
 
 
 class TablePlan(NamedTuple):
@@ -90,11 +93,13 @@ def plan(tables: TableStore, data_sets: Iterable[DataSet], application: str, tra
     by_table: dict[str, list[DataSet]] = {}
     for each in data_sets:
         by_table.setdefault(table_name(each.library, each.member), []).append(each)
-    return [
-        _planned(tables, table, sorted(found, key=lambda each: (each.received_at, each.attachment)))
-        for table, found in sorted(by_table.items())
-        if not _has_reached(tables, table, application, transaction)
-    ]
+
+    def planned(table: str) -> TablePlan | None:
+        if _has_reached(tables, table, application, transaction):
+            return None
+        return _planned(tables, table, sorted(by_table[table], key=lambda each: (each.received_at, each.attachment)))
+
+    return [each for each in together(planned, sorted(by_table)) if each is not None]
 
 
 def write(task: TableTask, tables: TableStore, content: ContentStore) -> Written:
@@ -112,12 +117,14 @@ def commit(
     for each in written:
         if each.file.rows:
             files.setdefault(each.table, []).append(each.file)
-    done = []
-    for table, schema, _, warnings in plans:
-        added = files.get(table, [])
-        if tables.commit(table, _schema(schema), added, application, transaction):
-            done.append(Committed(table, sum(file.rows for file in added), warnings))
-    return done
+
+    def committed(plan: TablePlan) -> Committed | None:
+        added = files.get(plan.table, [])
+        if not tables.commit(plan.table, _schema(plan.schema), added, application, transaction):
+            return None
+        return Committed(plan.table, sum(file.rows for file in added), plan.warnings)
+
+    return [each for each in together(committed, list(plans)) if each is not None]
 
 
 def append(tables: TableStore, table: str, rows: pa.Table, application: str, transaction: int) -> Committed | None:
@@ -167,7 +174,7 @@ def _task(table: str, schema: bytes, mapped: Sequence[tuple[DataSet, Mapping]]) 
         Part(each.attachment, each.message, each.source, each.received_at, each.object_name, numbers[mapping])
         for each, mapping in mapped
     )
-    return TableTask(table, schema, tuple(numbers), parts)
+    return TableTask(table, schema, tuple(numbers), parts, sum(each.size for each, _ in mapped))
 
 
 def _batches(task: TableTask, schema: pa.Schema, content: ContentStore) -> Iterator[pa.RecordBatch]:

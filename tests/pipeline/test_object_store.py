@@ -1,0 +1,124 @@
+"""Archives and content in an object store: what a batch fetches from it, and that its results are the same."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from random import Random
+from zlib import crc32
+
+import obstore
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from obstore.store import from_url
+from pyspark.sql import SparkSession
+
+from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal.archive import ArrowArchive
+from adapters.object_store import ObjectStore
+from adapters.sql_catalog import SqlCatalog
+from app.main import SystemClock
+from app.model.message import PhysicalMessage
+from app.model.segment_names import segment_name
+from app.pipeline import batch, steps
+from app.pipeline.finishing import Result
+from app.pipeline.job import Job, open_job
+from app.pipeline.references import What, references
+from app.settings import Settings
+from tests.support import mixed_journal
+from tests.support.object_server import Bucket
+from tests.support.references import batches
+from tests.support.sas_client import Program, binary_file, message
+
+SEGMENT_BYTES = 256 << 10
+PARTITIONS = 4
+
+
+def archived(bucket: Bucket, folder: Path, messages: list[PhysicalMessage]) -> str:
+    """Write messages to a journal, and copy its segments to the bucket. Return their URL."""
+    with closing(ArrowJournal(folder, segment_bytes=SEGMENT_BYTES)) as journal:
+        for at in range(0, len(messages), 16):
+            journal.append(messages[at : at + 16])
+        journal.seal()
+    url = f"{bucket.url}/journal"
+    store = from_url(url)
+    for path in folder.glob("*.arrows"):
+        obstore.put(store, path.name, path.read_bytes())
+    return url
+
+
+def sent_by_two(attachments: int) -> list[PhysicalMessage]:
+    """The messages of files of 20 to 60 KiB, of two interleaved senders."""
+    made = []
+    for sender in range(2):
+        random = Random(sender)
+        program = Program(random, body_limit=16_000)
+        files = [
+            binary_file(program, f"{n}", random.randbytes(random.randint(20_000, 60_000))) for n in range(attachments)
+        ]
+        sent = [each for at in range(0, attachments, 2) for each in message(program, files[at : at + 2])]
+        made.append([each._replace(source=f"sender-{sender}") for each in sent])
+    return [each for pair in zip_longest(*made) for each in pair if each is not None]
+
+
+def test_a_batch_fetches_each_segment_less_than_twice(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = archived(bucket, tmp_path / "journal", sent_by_two(150))
+    segments = ArrowArchive(url, tmp_path / "none").segments()
+    assert len(segments) >= 35
+    archive = ArrowArchive(url, tmp_path / "cache", sum(segment.size for segment in segments) // 10)
+    job = Job.of(Settings.model_validate({"data": tmp_path}), url, in_place=False)
+    opened = open_job(job)
+    small = opened._replace(stores=replace(opened.stores, journal=archive), archive=archive)
+    for module in (steps, batch):
+        monkeypatch.setattr(module, "open_job", lambda _: small)
+    results = list(_as_spark_does(job, archive))
+    assert sum(result.finished is not None for result in results) == 300
+    fetched = bucket.counts("GET", "journal")
+    assert fetched.keys() == {segment_name(segment.number) for segment in segments}
+    assert fetched.total() < 2 * len(segments)
+
+
+def _as_spark_does(job: Job, archive: ArrowArchive) -> Iterator[Result]:
+    """Run the steps of a batch one task after the other, with partitions like Spark's between them."""
+    read = pa.Table.from_batches([references(each, first) for first, each in batches(archive)])
+    is_header = pc.equal(read["what"], int(What.HEADER))
+    headers = read.filter(is_header).sort_by([("source", "ascending"), ("position", "ascending")])
+    rows = [read.filter(pc.invert(is_header)), *map(_table, steps.headers(job)(headers.to_batches()))]
+    together = pa.concat_tables(rows).sort_by([("source", "ascending"), ("key", "ascending")])
+    partition = pa.array([crc32(key) % PARTITIONS for key in together["key"].to_pylist()])
+    shares = batch._shares(job, None)
+    place = steps.outcomes_by_place(job, shares)
+    outcomes = pa.Table.from_batches(
+        [
+            each
+            for number in range(PARTITIONS)
+            for each in place(together.filter(pc.equal(partition, number)).to_batches())
+        ]
+    )
+    for share in range(len(shares)):
+        mine = outcomes.filter(pc.equal(outcomes["share"], share))
+        yield from steps.results_of(pa.Table.from_batches(steps.finish_all(job)(mine.to_batches()), steps.RESULTS))
+
+
+def _table(rows: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([rows])
+
+
+def test_a_batch_from_and_to_a_bucket_finds_the_same(bucket: Bucket, tmp_path: Path, spark: SparkSession) -> None:
+    url = archived(bucket, tmp_path / "journal", mixed_journal.traffic(Random(5), 6, 300_000))
+    near = Settings.model_validate({"data": tmp_path / "near"})
+    far = Settings.model_validate({"data": tmp_path / "far", "content": {"url": f"{bucket.url}/content"}})
+    for settings, journal in ((near, str(tmp_path / "journal")), (far, url)):
+        with closing(SqlCatalog(settings.catalog_url)) as catalog:
+            assert batch.run(spark, Job.of(settings, journal, in_place=False), catalog, SystemClock()) is not None
+    found, expected = (_objects(ObjectStore(settings.content_url)) for settings in (far, near))
+    assert len(expected) >= 6
+    assert found == expected
+
+
+def _objects(store: ObjectStore) -> dict[str, bytes]:
+    return {name: b"".join(store.read(name)) for name in store.names()}

@@ -1,0 +1,145 @@
+"""An S3 server in a process of its own, which counts requests and can delay its answers.
+
+python -m tests.support.object_server PORT
+"""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from socket import socket
+from threading import Lock
+from time import sleep
+from typing import Any
+from urllib.request import Request, urlopen
+
+import orjson
+
+COUNTS, AT_ONCE, DELAY = "/-/counts", "/-/at-once", "/-/delay/"
+"""The addresses that return the counted requests, and the most that waited at the same time, and that set the seconds
+before each answer."""
+START_SECONDS = 30
+
+
+class Counting:
+    """An application that counts requests by method and path, answers late, and passes them on."""
+
+    def __init__(self, served: Callable[..., Iterable[bytes]]) -> None:
+        self._served = served
+        self._counts: Counter[str] = Counter()
+        self._delay = 0.0
+        self._running = self._at_once = 0
+        self._lock = Lock()
+
+    def __call__(self, environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        path = environment["PATH_INFO"]
+        if path == COUNTS:
+            start("200 OK", [])
+            return [orjson.dumps(self._counts)]
+        if path == AT_ONCE:
+            start("200 OK", [])
+            return [orjson.dumps(self._at_once)]
+        if path.startswith(DELAY):
+            self._at_once = 0
+            self._delay = float(path.removeprefix(DELAY))
+            start("200 OK", [])
+            return []
+        with self._lock:
+            self._counts[f"{environment['REQUEST_METHOD']} {path}"] += 1
+            self._running += 1
+            self._at_once = max(self._at_once, self._running)
+        sleep(self._delay)
+        with self._lock:
+            self._running -= 1
+        return self._served(environment, start)
+
+
+def environment(port: int) -> dict[str, str]:
+    """Return the environment variables by which obstore finds the server."""
+    return {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+    }
+
+
+def free_port() -> int:
+    with socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+class Bucket:
+    """A bucket of a server."""
+
+    def __init__(self, port: int, name: str) -> None:
+        self._server = f"http://127.0.0.1:{port}"
+        self.name = name
+        self.ask(f"/{name}", "PUT")
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self.name}"
+
+    def ask(self, path: str, method: str = "GET") -> bytes:
+        with urlopen(Request(self._server + path, method=method)) as answer:
+            body: bytes = answer.read()
+        return body
+
+    def delay(self, seconds: float) -> None:
+        self.ask(f"{DELAY}{seconds}")
+
+    def at_once(self) -> int:
+        """Return the largest number of requests that waited for their answers since the delay was set."""
+        at_once: int = orjson.loads(self.ask(AT_ONCE))
+        return at_once
+
+    def counts(self, method: str, folder: str) -> Counter[str]:
+        """Return the number of requests for each object below a folder."""
+        begin = f"{method} /{self.name}/{folder}/"
+        counted = orjson.loads(self.ask(COUNTS))
+        return Counter({key.removeprefix(begin): count for key, count in counted.items() if key.startswith(begin)})
+
+
+@contextmanager
+def serving(port: int) -> Iterator[None]:
+    """Serve at a port, until the block ends."""
+    command = [sys.executable, "-m", "tests.support.object_server", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+        try:
+            _wait(port)
+            yield
+        finally:
+            server.kill()
+
+
+def _wait(port: int) -> None:
+    for _ in range(START_SECONDS * 10):
+        with suppress(OSError), urlopen(f"http://127.0.0.1:{port}{COUNTS}"):
+            return
+        sleep(0.1)
+    raise TimeoutError(f"no object server at port {port}")
+
+
+def main(port: int) -> None:
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415
+    from werkzeug.serving import WSGIRequestHandler, run_simple  # noqa: PLC0415
+
+    class Quiet(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_request(self, *_: object) -> None:
+            """Log nothing."""
+
+    os.environ["MOTO_PORT"] = str(port)
+    application = Counting(DomainDispatcherApplication(create_backend_app))
+    run_simple("127.0.0.1", port, application, threaded=True, request_handler=Quiet)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
