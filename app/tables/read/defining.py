@@ -67,6 +67,9 @@ def define(reading: Reading, wishes: DataSetOverrides, target: Target) -> Defini
     library = wishes.library or said.get("library") or "WORK"
     member = wishes.member or said.get("member") or checks.valid_name(wishes.file_stem.upper()) or "DATA"
     label = wishes.label if wishes.label is not None else said.get("label", "")
+    odd_label = [Fault(None, "label", "control characters in the label are sent as blanks")]
+    label_warnings = odd_label if checks.has_controls(label) else []
+    label = checks.without_controls(label)
     besides = define_beside(said, making, target)
     errors = chain(
         checks.data_set_name_faults(library, member, target.charset),
@@ -77,7 +80,10 @@ def define(reading: Reading, wishes: DataSetOverrides, target: Target) -> Defini
         _told(reading.remarks, making, wrong=True),
     )
     warnings = chain(
-        besides.warnings, chain.from_iterable(each.warnings() for each in making), _told(reading.remarks, making)
+        label_warnings,
+        besides.warnings,
+        chain.from_iterable(each.warnings() for each in making),
+        _told(reading.remarks, making),
     )
     names = {"library": library, "member": member, "label": label}
     schema = _schema(making, {**said, **names, **besides.metadata}, target)

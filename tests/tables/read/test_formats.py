@@ -102,7 +102,7 @@ def test_bytes_of_no_known_format_are_refused(data: bytes) -> None:
         (b"", "x.csv", "the file is empty"),
         (b"a,b\n1\n", "x.csv", "Expected 2 columns, got 1"),
         (b"a\n\xff\n", "x.csv", "not in character set"),
-        (b'a,b\n1,"' + b"x\n" * (2 << 20), "x.csv", "or a quote is not closed"),
+        (b'a,b\n1,"' + b"x\n" * (2 << 20), "x.csv", "row 1: the quote that opens at byte 6 is never closed"),
         (b"no", "x.parquet", "not a Parquet file"),
         (b"PAR1 and no footer", "", "not a Parquet file"),
         (b"ARROW1 and nothing", "", "not an Arrow IPC file"),
@@ -175,7 +175,7 @@ def test_parquet_with_a_damaged_page_is_refused() -> None:
 
 def test_objects_with_different_members_make_one_table() -> None:
     lines = [{"a": 1, "b": "2024-01-31"}, {"c": True, "a": 2.5}, {"b": None, "d": "x", "é": "7"}]
-    reading = opened("\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode())
+    reading = opened("".join(json.dumps(line, ensure_ascii=False) + "\n\n" for line in lines).encode())
     table = table_of(reading)
     assert [str(field.type) for field in table.schema] == ["double", "date32[day]", "bool", "string", "string"]
     assert table["a"].to_pylist() == [1.0, 2.5, None]
@@ -195,7 +195,7 @@ def test_integers_keep_every_digit() -> None:
     table = table_of(opened(b'{"a": 18446744073709551615, "b": -9223372036854775808}\n{"a": -1}'))
     assert [int(value) for value in table["a"].to_pylist()] == [18446744073709551615, -1]
     assert table["b"].to_pylist() == [-9223372036854775808, None]
-    (remark,) = opened(b'{"a": 1.0}\n{"a": 36893488147419103232}').remarks
+    (remark,) = opened(b'{"a": 1.0}\n{"a": 36893488147419103232}\n').remarks
     assert (remark.column, remark.row) == ("a", 2)
 
 
@@ -230,7 +230,7 @@ def test_a_wide_and_sparse_table_is_defined() -> None:
 
 
 def test_nested_values_are_wrong() -> None:
-    (remark,) = opened(b'{"a": 1}\n{"a": [1]}').remarks
+    (remark,) = opened(b'{"a": 1}\n{"a": [1]}\n').remarks
     assert (remark.column, remark.row, remark.wrong) == ("a", 2, True)
 
 
