@@ -87,8 +87,7 @@ class _Array:
                 cut = _end(_without_escapes(held))
                 rows = _parsed(held[:cut], count, self._kind) if cut >= 0 else None
                 if rows is None:
-                    why = f"it or a row soon after it is not a JSON {self._kind.word} of plain values"
-                    raise unreadable(why, count + 1)
+                    raise unreadable(self._wrong, count + 1)
                 if rows:
                     yield rows
                 self.tail = self._rest(held[cut:])
@@ -99,7 +98,13 @@ class _Array:
                 held = held[cut:]
             if len(held) > LONGEST_LINE:
                 raise unreadable(f"it is longer than {LONGEST_LINE} bytes", count + 1)
+        if _end(_without_escapes(held)) >= 0:
+            raise unreadable(self._wrong, count + 1)
         raise unreadable("the file is cut off in its rows")
+
+    @property
+    def _wrong(self) -> str:
+        return f"it or a row soon after it is not a JSON {self._kind.word} of plain values"
 
     def _may_go_on(self, held: bytes, cut: int) -> bool:
         """Tell whether the array may go on behind a piece: the end of an array of objects is no end of a row."""
