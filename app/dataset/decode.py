@@ -54,7 +54,8 @@ class Plan:
             column if column.variable.is_numeric else replace(column, has_side=False) for column in self.columns
         )
         metadata = _warned(self.metadata, why) | {"sas.encoding": charset}
-        return replace(self, columns=columns, how=self.how._replace(charset=charset), metadata=metadata)
+        how = self.how._replace(charset=charset)
+        return replace(self, columns=columns, how=how, metadata=metadata, surveyed=False)
 
 
 class Unforeseen(Exception):
