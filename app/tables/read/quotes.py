@@ -106,6 +106,10 @@ class _Scan:
 
     def see(self, lines: bytes) -> None:
         """Add whole lines."""
+        if self.opened is None and _QUOTE not in lines and _are_plain(lines):
+            self._rows += lines.count(b"\n")
+            self._bytes += len(lines)
+            return
         data = np.frombuffer(lines, np.uint8)
         quotes = np.flatnonzero(data == _QUOTE) if _QUOTE in lines else np.zeros(0, np.intp)
         if self._are_regular(data, quotes):
@@ -177,6 +181,13 @@ class _Scan:
     def _place(self, at: int, ends: Places) -> Place | None:
         """Return the place of a quote in these lines; that of the quote that was open before for -1."""
         return self.opened if at < 0 else Place(self._bytes + at, self._rows + int(np.searchsorted(ends, at)))
+
+
+def _are_plain(lines: bytes) -> bool:
+    """Tell whether every line ends in LF or CR LF and none is blank."""
+    if lines.startswith((b"\n", b"\r")) or b"\n\n" in lines or b"\n\r" in lines:
+        return False
+    return b"\r" not in lines or lines.count(b"\r") == lines.count(b"\r\n")
 
 
 def _has_line_end(lines: bytes, opened: int, end: int) -> bool:
