@@ -371,7 +371,11 @@ def test_zones_in_dataset_json_are_converted_and_told() -> None:
         {"name": "DTM", "dataType": "datetime", "targetDataType": "integer"},
         {"name": "TM", "dataType": "time", "targetDataType": "integer"},
     ]
-    rows = [["2024-01-31T10:30:00", None], [None, "10:30"], ["2024-01-31T00:30:00+01:00", "00:30:00+01:00"]]
+    rows: list[list[Any]] = [
+        ["2024-01-31T10:30:00", None],
+        [None, "10:30"],
+        ["2024-01-31T00:30:00+01:00", "00:30:00+01:00"],
+    ]
     reading = opened(json.dumps(dataset_json(rows, *columns)).encode())
     table = table_of(reading)
     assert list(map(str, table["DTM"].to_pylist())) == ["2024-01-31 10:30:00", "None", "2024-01-30 23:30:00"]
