@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from app.tables.read.request import unreadable
 
-PIECE_BYTES: Final = 4 << 20
+PIECE_BYTES: Final = 512 << 10
 LONGEST_LINE: Final = 64 << 20
 """The maximum size in bytes of a line, far beyond that of a row."""
 
