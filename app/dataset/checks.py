@@ -5,7 +5,7 @@ Interface's attachment option ATTACH_VERSION=VERSION_8, without which a SAS of v
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from app.dataset import formats, text
@@ -27,8 +27,19 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FORMAT_NAME = re.compile(r"\$?(?:[A-Za-z_](?:[A-Za-z0-9_]*[A-Za-z_])?)?")
 # Texts may contain TAB, LF and CR; other control characters make messages unreadable.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_ANY_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _INTEGER = re.compile(r"-?[0-9]{1,5}")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_]")
+
+
+_RESERVED_DATA_SETS = ("_NULL_", "_DATA_", "_LAST_", "_ALL_")
+_AUTOMATIC = ("_CHARACTER_", "_CHAR_", "_CMD_", "_ERROR_", "_FILE_", "_INFILE_", "_IORC_", "_MSG_", "_N_", "_NUMERIC_")
+
+RESERVED_MEMBERS = frozenset(_RESERVED_DATA_SETS)
+"""Names that no data set can have."""
+
+RESERVED_VARIABLES = frozenset((*_RESERVED_DATA_SETS, *_AUTOMATIC))
+"""Names of automatic variables, of lists of variables and of data sets, which no variable can have."""
 
 
 class Fault(NamedTuple):
@@ -47,7 +58,7 @@ def name_faults(names: Iterable[str], charset: str, *, literals: bool = False) -
     """Yield the faults in variables' names. With `literals`, any name is allowed, as with VALIDVARNAME=ANY."""
     taken: set[str] = set()
     for name in names:
-        if (why := _name_fault(name, charset, LONGEST_NAME, literals=literals)) is not None:
+        if (why := _name_fault(name, charset, LONGEST_NAME, RESERVED_VARIABLES, literals=literals)) is not None:
             yield Fault(name, "name", why)
         if name.upper() in taken:
             yield Fault(name, "name", "another variable has this name; upper and lower case are the same")
@@ -56,19 +67,24 @@ def name_faults(names: Iterable[str], charset: str, *, literals: bool = False) -
 
 def data_set_name_faults(library: str, member: str, charset: str) -> Iterator[Fault]:
     """Yield the faults in the name `library.member`."""
-    for code, word, longest in (("library", library, LONGEST_LIBRARY), ("member", member, LONGEST_NAME)):
-        if (why := _name_fault(word, charset, longest, literals=False)) is not None:
+    for code, word, longest, reserved in (
+        ("library", library, LONGEST_LIBRARY, frozenset[str]()),
+        ("member", member, LONGEST_NAME, RESERVED_MEMBERS),
+    ):
+        if (why := _name_fault(word, charset, longest, reserved, literals=False)) is not None:
             yield Fault(None, code, f"{code} {word!r}: {why}")
 
 
-def _name_fault(name: str, charset: str, longest: int, *, literals: bool) -> str | None:
+def _name_fault(name: str, charset: str, longest: int, reserved: Container[str], *, literals: bool) -> str | None:
     size = _size(name, charset)
     if size is None:
         return f"not in character set {charset}"
     if not 1 <= size <= longest or not name.strip():
         return f"a name has 1 to {longest} bytes, this one {size}"
-    if _CONTROL.search(name):
-        return "a name must not have control characters"
+    if _ANY_CONTROL.search(name):
+        return "a name must not have control characters or line ends"
+    if name.upper() in reserved:
+        return "SAS reserves this name; choose another one"
     if not literals and not _NAME.fullmatch(name):
         return "a name must have only letters, digits and _, and must not begin with a digit"
     return None
@@ -88,9 +104,17 @@ def label_fault(label: str, charset: str) -> str | None:
     size = _size(label, charset)
     if size is None:
         return f"the label has characters that character set {charset} lacks"
-    if _CONTROL.search(label):
-        return "the label has control characters"
     return None if size <= LONGEST_LABEL else f"a label has at most {LONGEST_LABEL} bytes, this one {size}"
+
+
+def has_controls(label: str) -> bool:
+    """Tell whether a label has control characters other than TAB, LF and CR, with which messages are unreadable."""
+    return _CONTROL.search(label) is not None
+
+
+def without_controls(label: str) -> str:
+    """Return a label with blanks in place of such control characters."""
+    return _CONTROL.sub(" ", label)
 
 
 def format_fault(reference: Format, version: DataSetVersion, *, is_numeric: bool) -> str | None:
@@ -129,7 +153,7 @@ def reference(written: str) -> Format:
 
 def renamed(names: Iterable[str]) -> list[str]:
     """Return names that SAS accepts, each as close to the given name as possible."""
-    taken: set[str] = set()
+    taken = set(RESERVED_VARIABLES)
     found = []
     for number, name in enumerate(names, 1):
         base = valid_name(name) or f"VAR{number}"

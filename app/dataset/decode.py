@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.codecs.sas.dataset import DataSetDefinition, Variable
-from app.dataset import layout, missing, numeric, schema, temporal, text
+from app.dataset import checks, layout, missing, numeric, schema, temporal, text
 from app.dataset.layout import Representation
 from app.dataset.numeric import Bytes, Numbers
 from app.dataset.schema import MOMENTS, Column
@@ -49,12 +49,13 @@ class Plan:
         return any(column.has_side and not column.variable.is_numeric for column in self.columns)
 
     def in_charset(self, charset: str, why: str) -> "Plan":
-        """Return the same plan for a character set that decodes all bytes, with a warning that states the reason."""
+        """Return the same plan for a character set that should decode all bytes, with the reason as a warning."""
         columns = tuple(
             column if column.variable.is_numeric else replace(column, has_side=False) for column in self.columns
         )
         metadata = _warned(self.metadata, why) | {"sas.encoding": charset}
-        return replace(self, columns=columns, how=self.how._replace(charset=charset), metadata=metadata)
+        how = self.how._replace(charset=charset)
+        return replace(self, columns=columns, how=how, metadata=metadata, surveyed=False)
 
 
 class Unforeseen(Exception):
@@ -95,8 +96,16 @@ def first_plan(
         definition.observations,
         definition.obs_length,
         how,
-        _warned(said, *warnings, *filter(None, [doubt])),
+        _warned(said, *warnings, *filter(None, [doubt]), *_label_warnings(definition, variables)),
     )
+
+
+def _label_warnings(definition: DataSetDefinition, variables: Sequence[Variable]) -> Iterator[str]:
+    labels = {"the data set": definition.label} | {variable.name: variable.label for variable in variables}
+    found = [name for name, label in labels.items() if checks.has_controls(label)]
+    if found:
+        more = f" and {len(found) - 5} more" if found[5:] else ""
+        yield f"labels with control characters: of {', '.join(found[:5])}{more}"
 
 
 def _warned(metadata: Mapping[str, str], *warnings: str) -> dict[str, str]:

@@ -189,7 +189,8 @@ def encode(
 def _to_ibm(doubles: Doubles, absent: NDArray[np.bool_]) -> Words:
     """Return the bits of IBM floats, normalised: the fraction's first hexadecimal digit is not 0.
 
-    The conversion is exact, as the 53 bits of IEEE always fit the 56 of IBM.
+    The conversion is exact, as the 53 bits of IEEE always fit the 56 of IBM. A negative zero becomes zero: readers take
+    a sign with a fraction of zero for a missing value.
     """
     words = doubles.view(np.uint64)
     exponent = words >> _IEEE_FRACTION_BITS
@@ -206,7 +207,7 @@ def _to_ibm(doubles: Doubles, absent: NDArray[np.bool_]) -> Words:
     if unusual.any():
         zero = doubles == 0
         refuse_any(unusual & ~(zero | absent), "the value is beyond the range of IBM floats (5.4e-79 to 7.2e75)")
-        ibm[zero] = words[zero]
+        ibm[zero] = 0
     return ibm
 
 

@@ -18,11 +18,10 @@ from app.codecs.sas.numbered import message_name
 from app.codecs.sas.rendezvous import RendezvousDefinition
 from app.codecs.sas.rendezvous_observations import Shape, read_observations
 from app.dataset import beside, decode, schema
-from app.dataset.decode import Unforeseen
 from app.dataset.layout import Representation
 from app.dataset.numeric import Bytes
 from app.framing.protocol import Body, DataSetFacts, FileContent, PartReader, Received, Span, StoreTable
-from app.framing.sas_charsets import charsets
+from app.framing.sas_charsets import charsets, store_table
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.records import AttachmentRecord
@@ -179,11 +178,7 @@ def _stored(
     definition = replace(said.definition, obs_length=blocks.length)
     how = Representation("big", "ieee", said.charset)
     plan = decode.first_plan(definition, said.variables, how, lambda: blocks, metadata, told)
-    try:
-        return store(plan.schema, decode.batches(plan, blocks))
-    except Unforeseen as unforeseen:
-        plan = unforeseen.plan
-        return store(plan.schema, decode.batches(plan, blocks))
+    return store_table(plan, blocks, received.first, store)
 
 
 class _Blocks:

@@ -1,11 +1,19 @@
 """The character sets in which the text of a SAS message is read and written."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from app.codecs.ibm_mq.encodings import EBCDIC, is_ebcdic
 from app.codecs.ibm_mq.encodings import charset as named_charset
+from app.dataset import decode
+from app.dataset.decode import Blocks, Plan, Unforeseen
+from app.framing.protocol import StoreTable
 from app.model.message import PhysicalMessage
 from app.model.records import FramingOptions
+
+GUESSES: Final = ("cp1252", "latin-1")
+"""The character sets of texts that are not UTF-8, if none is declared: Windows Latin 1, as in transport files and CSV.
+It has no characters for five bytes; Latin-1 reads any bytes."""
 
 
 def charsets(message: PhysicalMessage) -> Iterator[str]:
@@ -15,7 +23,28 @@ def charsets(message: PhysicalMessage) -> Iterator[str]:
     character set without a codec, code page 500 has the capitals, digits and blanks.
     """
     named = named_charset(message.ccsid, message.encoding) or (EBCDIC if is_ebcdic(message.ccsid) else None)
-    yield from dict.fromkeys(name for name in (named, "utf-8", "latin-1") if name)
+    yield from dict.fromkeys(name for name in (named, "utf-8", *GUESSES) if name)
+
+
+def store_table(plan: Plan, blocks: Blocks, message: PhysicalMessage, store: StoreTable) -> int:
+    """Store the observations of a data set whose first message is given; return their number.
+
+    If values do not fit the plan, they are stored by one that fits. If texts do not decode and no character set is
+    declared, it is guessed for all of them. Raises as `decode.batches` does, except Unforeseen.
+    """
+    try:
+        return store(plan.schema, decode.batches(plan, blocks))
+    except Unforeseen as unforeseen:
+        fitting = unforeseen.plan
+    if fitting.has_damaged_texts and named_charset(message.ccsid, message.encoding) is None:
+        for charset in GUESSES:
+            why = f"no character set is declared, and the texts are not {plan.how.charset}: they were read as {charset}"
+            guessed = fitting.in_charset(charset, why)
+            try:
+                return store(guessed.schema, decode.batches(guessed, blocks))
+            except Unforeseen:
+                continue
+    return store(fitting.schema, decode.batches(fitting, blocks))
 
 
 def charset_of(options: FramingOptions) -> str:

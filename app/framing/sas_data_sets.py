@@ -10,18 +10,14 @@ from app.codecs.sas.constants import MessageKind
 from app.codecs.sas.dataset import DataSetDefinition, Variable
 from app.codecs.sas.entries import TYPE_SIZE
 from app.dataset import beside, decode, missing, schema
-from app.dataset.decode import Unforeseen
 from app.dataset.layout import Representation
 from app.dataset.numeric import FloatFormat
 from app.framing.protocol import DataSetFacts, Received, StoreTable
-from app.framing.sas_charsets import charsets
+from app.framing.sas_charsets import charsets, store_table
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.wire import WireError
-
-ANY_BYTES = "latin-1"
-"""The character set in which any bytes can be read as text."""
 
 
 class _Bodies:
@@ -61,13 +57,7 @@ def read_data_set(record: AttachmentRecord, received: Received, store: StoreTabl
     how, warnings = _representation(received, said)
     metadata = _names(record, first, said) | _beside(said, messages, warnings)
     plan = decode.first_plan(said.definition, said.variables, how, lambda: blocks, metadata, warnings)
-    try:
-        rows = store(plan.schema, decode.batches(plan, blocks))
-    except Unforeseen as unforeseen:
-        plan = unforeseen.plan
-        if plan.has_damaged_texts and named_charset(first.ccsid, first.encoding) is None:
-            plan = plan.in_charset(ANY_BYTES, f"no character set is declared, and the texts are not {how.charset}")
-        rows = store(plan.schema, decode.batches(plan, blocks))
+    rows = store_table(plan, blocks, first, store)
     return DataSetFacts(rows, len(said.variables), said.dialects)
 
 

@@ -72,7 +72,7 @@ class Said(NamedTuple):
     @property
     def charsets(self) -> list[str]:
         """The character sets to try; Latin-1, the last, can decode any bytes."""
-        return list(dict.fromkeys(name for name in (self.charset, "utf-8", "latin-1") if name))
+        return list(dict.fromkeys(name for name in (self.charset, "utf-8", "cp1252", "latin-1") if name))
 
 
 Explain = Callable[[memoryview, Said], list[Frame]]

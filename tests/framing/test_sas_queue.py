@@ -112,12 +112,12 @@ def test_names_are_read_as_the_descriptor_says_or_as_they_can_be(name: str, char
 @pytest.mark.parametrize(
     ("ccsid", "encoding", "tried"),
     [
-        (1208, 0, ["utf-8", "latin-1"]),
-        (819, 0, ["latin-1", "utf-8"]),
-        (37, 785, ["cp037", "utf-8", "latin-1"]),
-        (1200, 546, ["utf-16-le", "utf-8", "latin-1"]),
-        (0, 0, ["utf-8", "latin-1"]),
-        (99_999, 0, ["utf-8", "latin-1"]),
+        (1208, 0, ["utf-8", "cp1252", "latin-1"]),
+        (819, 0, ["latin-1", "utf-8", "cp1252"]),
+        (37, 785, ["cp037", "utf-8", "cp1252", "latin-1"]),
+        (1200, 546, ["utf-16-le", "utf-8", "cp1252", "latin-1"]),
+        (0, 0, ["utf-8", "cp1252", "latin-1"]),
+        (99_999, 0, ["utf-8", "cp1252", "latin-1"]),
     ],
 )
 def test_the_character_sets_that_are_tried(ccsid: int, encoding: int, tried: list[str]) -> None:

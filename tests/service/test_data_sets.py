@@ -157,8 +157,23 @@ def test_texts_of_no_declared_character_set_are_read_as_some(tmp_path: Path) -> 
         table, _ = stored(context, messages(context, bodies_of(rows), ccsid=0))
     assert table["customer"].to_pylist() == ["Ångström", "Ada"]
     assert "customer__bytes" not in table.column_names
-    assert said(table, "encoding") == "latin-1"
+    assert said(table, "encoding") == "cp1252"
     assert "character set" in said(table, "warnings")
+
+
+def test_texts_that_windows_latin_1_lacks_are_read_as_latin_1(tmp_path: Path) -> None:
+    rows = [row("3FF8000000000000", 0, 0, b"\x80\x81      ")]
+    with service_context(tmp_path) as context:
+        table, _ = stored(context, messages(context, bodies_of(rows), ccsid=0))
+    assert (table["customer"].to_pylist(), said(table, "encoding")) == (["\x80\x81"], "latin-1")
+
+
+def test_control_characters_in_labels_are_kept_and_told(tmp_path: Path) -> None:
+    rows = [row("3FF8000000000000", 0, 0, b"Ada     ")]
+    with service_context(tmp_path) as context:
+        table, _ = stored(context, messages(context, bodies_of(rows, label="Sales\x07")))
+    assert said(table, "label") == "Sales\x07"
+    assert said(table, "warnings") == "labels with control characters: of the data set"
 
 
 def test_ebcdic_without_a_codec_is_read_as_far_as_all_of_it_agrees(tmp_path: Path) -> None:

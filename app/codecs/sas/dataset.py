@@ -5,13 +5,14 @@ are then one stream. Indexes and integrity constraints are in `app.codecs.sas.in
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Protocol
 
 from app.codecs.sas import message_reader
 from app.codecs.sas.constants import Byte4, Char, Int, Long, LongString, LongStringOrOne, MessageKind, Short
 from app.codecs.sas.dialect import Dialect, frames, furthest, members, survey
 from app.codecs.sas.entries import MESSAGE_LIMIT, TYPE_SIZE, read_entries, write_entries
-from app.codecs.sas.message_reader import INT_LIMIT, Fault, control_in, outside
+from app.codecs.sas.message_reader import INT_LIMIT, Check, Fault, control_in, outside, without_controls
 from app.wire import Context, Layout, Many, Rest, WireError, row
 from app.wire.kinds import Buffer, least_size
 
@@ -103,14 +104,17 @@ def read_definition(body: Buffer, mask: int, charset: str = "latin-1") -> tuple[
     header's. Raises WireError.
     """
 
-    def attempt(dialect: Dialect) -> DataSetDefinition | None:
-        return message_reader.attempt(DataSetDefinition, body, dialect.context(charset), definition_fault)
+    def attempt(dialect: Dialect, check: Check[DataSetDefinition] = definition_fault) -> DataSetDefinition | None:
+        return message_reader.attempt(DataSetDefinition, body, dialect.context(charset), check)
+
+    def attempt_with_odd_label(dialect: Dialect) -> DataSetDefinition | None:
+        return attempt(dialect, partial(definition_fault, strict=False))
 
     def explain(dialect: Dialect) -> tuple[int, WireError]:
         return message_reader.explain(DataSetDefinition, body, dialect.context(charset), definition_fault)
 
     possible = frames(mask)
-    found = survey(attempt, possible, known=mask)
+    found = survey(attempt, possible, known=mask) or survey(attempt_with_odd_label, possible, known=mask)
     if found is None:
         raise furthest(explain, possible, known=mask)
     return found
@@ -131,7 +135,15 @@ def read_variables(
     total = sum(map(len, bodies)) - TYPE_SIZE * len(bodies)
     if not 0 <= least <= total <= count * LONGEST_VARIABLE:
         raise WireError("VariableMessage.variables", 0, f"{count} variables in {max(0, total)} bytes")
-    return read_entries(VariableMessage, "variables", bodies, mask, charset, _variables_fault, count)
+    try:
+        return read_entries(VariableMessage, "variables", bodies, mask, charset, _variables_fault, count)
+    except WireError as error:
+        refusal = error
+    try:
+        lenient = partial(_variables_fault, strict=False)
+        return read_entries(VariableMessage, "variables", bodies, mask, charset, lenient, count)
+    except WireError:
+        raise refusal from None
 
 
 def write_variables(
@@ -230,7 +242,11 @@ def _holds(size: int, definition: DataSetDefinition) -> bool:
     return size == 0 if not definition.obs_length else size >= 0 and size % definition.obs_length == 0
 
 
-def definition_fault(definition: DataSetDefinition) -> Fault | None:
+def definition_fault(definition: DataSetDefinition, *, strict: bool = True) -> Fault | None:
+    """Return what shows that a definition was not read as it was meant, or None.
+
+    A label may have control characters if it is not read strictly: they are a sender's, and do not cost a data set.
+    """
     return (
         outside("type", definition.type, MessageKind.DEFINITION, MessageKind.DEFINITION + 1)
         or outside("observations", definition.observations, -1, OBSERVATION_LIMIT)
@@ -239,7 +255,7 @@ def definition_fault(definition: DataSetDefinition) -> Fault | None:
         or outside("sort_variables", definition.sort_variables, 0, definition.variables + 1)
         or control_in(
             data_set_type=definition.data_set_type,
-            label=definition.label,
+            label=definition.label if strict else without_controls(definition.label),
             compress=definition.compress,
             encrypt=definition.encrypt,
             collating=definition.collating,
@@ -247,16 +263,17 @@ def definition_fault(definition: DataSetDefinition) -> Fault | None:
     )
 
 
-def _variables_fault(message: VariableMessage) -> Fault | None:
+def _variables_fault(message: VariableMessage, *, strict: bool = True) -> Fault | None:
     fault = outside("type", message.type, MessageKind.VARIABLES, MessageKind.VARIABLES + 1)
     for index, variable in enumerate(message.variables):
         if fault is not None:
             break
-        fault = variable_fault(f"variables[{index}].", variable)
+        fault = variable_fault(f"variables[{index}].", variable, strict=strict)
     return fault
 
 
-def variable_fault(path: str, variable: Variable) -> Fault | None:
+def variable_fault(path: str, variable: Variable, *, strict: bool = True) -> Fault | None:
+    """Return what shows that a variable was not read as it was meant, or None; see `definition_fault`."""
     if not variable.name.strip():
         return f"{path}name", "a variable without a name"
     return (
@@ -270,7 +287,7 @@ def variable_fault(path: str, variable: Variable) -> Fault | None:
                 f"{path}name": variable.name,
                 f"{path}format": variable.format,
                 f"{path}informat": variable.informat,
-                f"{path}label": variable.label,
+                f"{path}label": variable.label if strict else without_controls(variable.label),
             }
         )
     )

@@ -25,6 +25,11 @@ def control_in(**texts: str) -> Fault | None:
     return row, f"control character {ord(found[0]):02X} in the text"
 
 
+def without_controls(text: str) -> str:
+    """Return a text without the control characters that `control_in` finds, except NUL: a NUL is a wrong reading."""
+    return _CONTROL.sub(lambda found: found[0] if found[0] == "\0" else "", text)
+
+
 def outside(row: str, value: int, low: int, high: int) -> Fault | None:
     """Return a fault for a number outside low <= value < high."""
     if low <= value < high:

@@ -155,7 +155,7 @@ def read_definition(body: Buffer, charset: str = "latin-1") -> RendezvousDefinit
     reader = Reader(body, charset)
     definition = reader.table(RendezvousDefinition, "DAT.")
     reader.end("DAT")
-    _refuse(definition_fault(definition), reader, "DAT")
+    _refuse(definition_fault(definition, strict=False), reader, "DAT")
     return definition
 
 
@@ -212,7 +212,7 @@ def _variables_as(reader: Reader, numbers: int, entries: int) -> list[Variable]:
         path = f"VAR[{index}]."
         _numbers(reader, path, numbers, MessageKind.VARIABLES, first="count" if numbers == 2 else "record")
         variable = reader.table(Variable, path)
-        _refuse(variable_fault("", variable), reader, path.rstrip("."))
+        _refuse(variable_fault("", variable, strict=False), reader, path.rstrip("."))
         found.append(variable)
     return found
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -10,11 +10,22 @@ import pyarrow.parquet as pq
 
 from app.dataset import side_columns
 from app.tables.read import sharing
-from app.tables.read.inflation import ARROW_MAGIC, check_inflation
-from app.tables.read.request import Options, Reading, check_columns, rows_a_batch, unreadable
+from app.tables.read.inflation import ARROW_MAGIC, check_messages
+from app.tables.read.request import Options, Reading, Remark, check_columns, rows_a_batch, unreadable
 
 Batches = Callable[[], Iterator[pa.RecordBatch]]
-Open = Callable[[BinaryIO], tuple[pa.Schema, Batches]]
+
+
+class _Opened(NamedTuple):
+    """The schema of a file, its batches, the number of rows that it states (None: none), and a remark for people."""
+
+    schema: pa.Schema
+    batches: Batches
+    rows: int | None = None
+    remark: str = ""
+
+
+Open = Callable[[BinaryIO], _Opened]
 
 _ERRORS = (pa.ArrowException, OSError)
 
@@ -35,7 +46,8 @@ def read_arrow(file: BinaryIO, options: Options) -> Reading:
 
 def _reading(file: BinaryIO, what: str, open_: Open) -> Reading:
     try:
-        schema, open_batches = open_(file)
+        opened = open_(file)
+        schema = opened.schema
         check_columns(len(schema))
         _check_texts(schema)
     except UnicodeDecodeError:
@@ -44,14 +56,18 @@ def _reading(file: BinaryIO, what: str, open_: Open) -> Reading:
         raise unreadable(f"not {what}: {error}") from None
 
     def batches() -> Iterator[pa.RecordBatch]:
+        rows = 0
         try:
-            for batch in open_batches():
+            for batch in opened.batches():
                 _validate(batch)
+                rows += batch.num_rows
                 yield from sharing.slices(batch, rows_a_batch(len(schema)))
         except _ERRORS as error:
-            raise unreadable(f"it is damaged: {error}") from None
+            raise unreadable(f"it is damaged: {error}", rows + 1) from None
+        if opened.rows is not None and rows != opened.rows and len(schema):
+            raise unreadable(f"it is damaged: it announces {opened.rows:,} rows, but {rows:,} came")
 
-    return Reading(schema, batches)
+    return Reading(schema, batches, (Remark(None, opened.remark),) if opened.remark else ())
 
 
 def _check_texts(schema: pa.Schema) -> None:
@@ -72,13 +88,18 @@ def _validate(batch: pa.RecordBatch) -> None:
             raise unreadable(f"column {field.name} is damaged: {error}") from None
 
 
-def _open_parquet(file: BinaryIO) -> tuple[pa.Schema, Batches]:
+def _open_parquet(file: BinaryIO) -> _Opened:
     opened = _parquet(file)
     schema = opened.schema_arrow
     rows = rows_a_batch(len(schema))
     longest = sharing.longest_of_dictionaries(partial(_parquet, file), opened) if len(schema) else 0
     step = sharing.rows_of(longest, rows)
-    return schema, lambda: _parquet(file).iter_batches(step, use_threads=False)
+    groups = sum(opened.metadata.row_group(number).num_rows for number in range(opened.num_row_groups))
+    if groups != opened.metadata.num_rows:
+        raise unreadable(
+            f"it is damaged: it announces {opened.metadata.num_rows:,} rows, but its row groups {groups:,}"
+        )
+    return _Opened(schema, lambda: _parquet(file).iter_batches(step, use_threads=False), groups)
 
 
 def _parquet(file: BinaryIO, read_dictionary: list[str] | None = None) -> pq.ParquetFile:
@@ -86,10 +107,10 @@ def _parquet(file: BinaryIO, read_dictionary: list[str] | None = None) -> pq.Par
     return pq.ParquetFile(source, read_dictionary=read_dictionary, page_checksum_verification=True)
 
 
-def _open_arrow(file: BinaryIO, *, is_file: bool) -> tuple[pa.Schema, Batches]:
+def _open_arrow(file: BinaryIO, *, is_file: bool) -> _Opened:
+    remark = check_messages(file, is_file=is_file)
     schema = (_file(file) if is_file else _stream(file)).schema
-    check_inflation(file, is_file=is_file)
-    return schema, lambda: _file_batches(file) if is_file else iter(_stream(file))
+    return _Opened(schema, lambda: _file_batches(file) if is_file else iter(_stream(file)), remark=remark)
 
 
 def _file_batches(file: BinaryIO) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,8 @@
-"""Read CSV: texts between delimiters; each column may be numbers, dates or times (`app.tables.read.texts`)."""
+"""Read CSV: texts between delimiters; each column may be numbers, dates or times (`app.tables.read.texts`).
+
+The first pass reads texts and determines the types of columns. Each later pass has pyarrow convert plain numbers while
+it parses. Blocks grow with the width of rows, so that each call on a column has many cells.
+"""
 
 import csv
 import io
@@ -14,12 +18,24 @@ from app.dataset import side_columns
 from app.model.errors import InvalidInputError
 from app.tables.read import texts
 from app.tables.read.charsets import charset_of
-from app.tables.read.request import MISSING_SUFFIX, Options, Reading, Remark, check_columns, unreadable
+from app.tables.read.quotes import check_quotes
+from app.tables.read.request import (
+    MISSING_SUFFIX,
+    NO_LINE_END,
+    Options,
+    Reading,
+    Remark,
+    check_columns,
+    unreadable,
+)
 
 BLOCK_BYTES = 1 << 20
-"""The number of bytes read at once, and the maximum size of a row."""
+"""The least number of bytes read at once, and the maximum size of a row."""
 
+LARGEST_BLOCK = 8 << 20
+ROWS_A_BLOCK = 1024
 
+_LINE_ENDS, _RAW_LINE_ENDS = ("\n", "\r"), (b"\n", b"\r")
 _DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE = 1 << 20
 _SAMPLE_ROWS = 200
@@ -32,17 +48,20 @@ def read(file: BinaryIO, options: Options) -> Reading:
     """
     form = _form(file, options)
     columns = list(_columns(form.names, options))
+    rows = 0
     for cells in _cells(file, form):
         for column, cell in zip(columns, cells.columns, strict=True):
             column.see(cell)
-    fields = list(_fields(form.names, columns))
+        rows += cells.num_rows
+    schema = pa.schema(list(_fields(form.names, columns)))
+    types = [_parsed_type(column) for column in columns]
 
     def batches() -> Iterator[pa.RecordBatch]:
-        schema = pa.schema(fields)
-        for cells in _cells(file, form):
+        for cells in _cells(file, form, types):
             yield pa.RecordBatch.from_arrays(list(_values(cells.columns, columns)), schema=schema)
 
-    return Reading(pa.schema(fields), batches, tuple(_remarks(form, columns, options)))
+    remarks = [*_remarks(form, columns, options), *_end_remarks(file, form, rows)]
+    return Reading(schema, batches, tuple(remarks))
 
 
 class _Form(NamedTuple):
@@ -53,6 +72,7 @@ class _Form(NamedTuple):
     blank_lines: int
     has_header: bool
     has_rows: bool
+    block_bytes: int
 
 
 def _form(file: BinaryIO, options: Options) -> _Form:
@@ -72,7 +92,20 @@ def _form(file: BinaryIO, options: Options) -> _Form:
     check_columns(len(first))
     names = tuple(first) if options.header else tuple(f"VAR{number}" for number in range(1, len(first) + 1))
     has_rows = has_more or not options.header
-    return _Form(charset.name, charset.guessed, delimiter, names, blank_lines, options.header, has_rows)
+    row_bytes = len(sample) // max(1, sample.count("\n"), sample.count("\r"))
+    block_bytes = max(BLOCK_BYTES, min(LARGEST_BLOCK, ROWS_A_BLOCK * row_bytes))
+    form = _Form(charset.name, charset.guessed, delimiter, names, blank_lines, options.header, has_rows, block_bytes)
+    _check_quotes(file, form)
+    return form
+
+
+def _check_quotes(file: BinaryIO, form: _Form) -> None:
+    try:
+        check_quotes(file, form.charset, form.delimiter, has_header=form.has_header)
+    except UnicodeDecodeError as error:
+        raise unreadable(f"byte {error.start} is not in character set {form.charset}") from None
+    except UnicodeError as error:
+        raise unreadable(f"it is not in character set {form.charset}: {error}") from None
 
 
 def _has_another(rows: Iterator[list[str]]) -> bool:
@@ -129,18 +162,22 @@ def _sniff(sample: str) -> str:
     return max(_DELIMITERS, key=rank)
 
 
-def _cells(file: BinaryIO, form: _Form) -> Iterator[pa.RecordBatch]:
-    """Yield the file's cells as texts. Columns are named by their number, since their own names may be any text."""
+def _cells(file: BinaryIO, form: _Form, types: Sequence[pa.DataType] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the file's cells, as texts or in these types.
+
+    Columns are named by their number, since their own names may be any text.
+    """
     if not form.has_rows:
         return
     numbers = [str(number) for number in range(len(form.names))]
+    wanted = dict(zip(numbers, types, strict=True)) if types else dict.fromkeys(numbers, pa.string())
     file.seek(0)
     try:
         with pa_csv.open_csv(
             _Unclosed(file),
             pa_csv.ReadOptions(
                 use_threads=False,
-                block_size=BLOCK_BYTES,
+                block_size=form.block_bytes,
                 column_names=numbers,
                 skip_rows=form.blank_lines,
                 skip_rows_after_names=int(form.has_header),
@@ -149,14 +186,15 @@ def _cells(file: BinaryIO, form: _Form) -> Iterator[pa.RecordBatch]:
             pa_csv.ParseOptions(
                 delimiter=form.delimiter, newlines_in_values=True, ignore_empty_lines=len(form.names) > 1
             ),
-            pa_csv.ConvertOptions(column_types=dict.fromkeys(numbers, pa.string())),
+            pa_csv.ConvertOptions(
+                column_types=wanted, null_values=list(texts.MISSING_WORDS), strings_can_be_null=False
+            ),
         ) as reader:
-            for batch in reader:
-                yield batch.cast(pa.schema([(number, pa.string()) for number in numbers]))
+            yield from reader
     except pa.ArrowInvalid as error:
         why = str(error).removeprefix("CSV parse error: ")
         if "straddling" in why:
-            why = f"a row is longer than {BLOCK_BYTES} bytes, or a quote is not closed"
+            why = f"a row is longer than {form.block_bytes} bytes"
         raise unreadable(why) from None
     except UnicodeError as error:
         raise unreadable(f"it is not in character set {form.charset}: {error}") from None
@@ -174,7 +212,13 @@ def _columns(names: Sequence[str], options: Options) -> Iterator[texts.Column]:
             yield texts.Column(())
         else:
             has_side = name.casefold() + MISSING_SUFFIX in folded
-            yield texts.Column(tags=options.tags, decimal=options.decimal, numbers=has_side)
+            is_numeric = options.type_of(name) == "numeric"
+            yield texts.Column(tags=options.tags, decimal=options.decimal, numbers=has_side, grouped=is_numeric)
+
+
+def _parsed_type(column: texts.Column) -> pa.DataType:
+    """Return the type in which pyarrow reads a column: numbers that it reads as `texts` does, or text."""
+    return pa.float64() if column.kind is texts.NUMBER and column.is_plain and not _has_side(column) else pa.string()
 
 
 def _fields(names: Sequence[str], columns: Sequence[texts.Column]) -> Iterator[pa.Field]:
@@ -187,7 +231,7 @@ def _fields(names: Sequence[str], columns: Sequence[texts.Column]) -> Iterator[p
 
 def _values(cells: Sequence[pa.StringArray], columns: Sequence[texts.Column]) -> Iterator[pa.Array]:
     for cell, column in zip(cells, columns, strict=True):
-        yield column.values(cell)
+        yield cell if pa.types.is_float64(cell.type) else column.values(cell)
         if _has_side(column):
             yield column.tags(cell)
 
@@ -200,10 +244,19 @@ def _remarks(form: _Form, columns: Sequence[texts.Column], options: Options) -> 
     if form.is_guessed:
         yield Remark(None, f"it is not UTF-8 and was read as {form.charset}; state its encoding")
     for name, column in zip(form.names, columns, strict=True):
-        if column.kind.remark:
-            yield Remark(name, column.kind.remark)
-        if column.kind is texts.NUMBER and column.rounded is not None:
-            yield Remark(name, "the number has more digits than a double holds", column.rounded)
+        yield from (Remark(name, why, row) for why, row in column.told())
         if options.type_of(name) == "numeric" and column.kind.data_type == pa.string() and column.odd:
             row, text = column.odd
             yield Remark(name, f"{text!r} is not a number, ISO date or ISO time", row, wrong=True)
+
+
+def _end_remarks(file: BinaryIO, form: _Form, rows: int) -> Iterator[Remark]:
+    """Yield a remark if the last line has no end, as in a file that was cut off."""
+    size = file.seek(0, 2)
+    file.seek(max(0, size - 4))
+    tail = file.read()
+    ends = tail.decode(form.charset, "replace").endswith(_LINE_ENDS) or tail.replace(b"\0", b"").endswith(
+        _RAW_LINE_ENDS
+    )
+    if rows and not ends:
+        yield Remark(None, NO_LINE_END, rows)

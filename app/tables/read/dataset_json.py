@@ -1,5 +1,7 @@
 """Read CDISC Dataset-JSON 1.1: one JSON document, NDJSON (metadata, then a row per line), or that compressed (DSJC).
 
+The metadata promise a number of rows, `records`. A file with another number of rows is refused.
+
 Source: CDISC, "Dataset-JSON v1.1": columns have a dataType. A date, datetime or time that is a number in SAS has the
 targetDataType `integer`. Decimals are strings with the targetDataType `decimal`. Null is a missing value.
 """
@@ -17,6 +19,9 @@ from app.tables.read.request import Options, Reading, Remark, check_columns, unr
 
 Rows = list[list[Any]]
 
+_NO_TEXT = pa.scalar(None, pa.string())
+_WRONG_VALUES = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+
 
 def read(file: BinaryIO, options: Options) -> Reading:
     """Read one JSON document. Its rows are read piece by piece, at any position in the document."""
@@ -32,7 +37,7 @@ def read_lines(file: BinaryIO, options: Options) -> Reading:
 
 
 def read_compressed(file: BinaryIO, options: Options) -> Reading:
-    """Read DSJC: NDJSON as a zlib stream."""
+    """Read DSJC: NDJSON as a zlib stream, or as a gzip file."""
     del options
     return _of_lines(lambda: lines.inflated(file))
 
@@ -50,6 +55,8 @@ def _of_lines(stream: Callable[[], Iterator[bytes]]) -> Reading:
         metadata = orjson.loads(first)
     except orjson.JSONDecodeError as error:
         raise unreadable(f"its first line is not JSON: {error}") from None
+    if isinstance(metadata, dict) and "rows" in metadata:
+        raise unreadable("its first line has rows; in NDJSON each row is a line of its own")
     return _reading(metadata, rows)
 
 
@@ -84,7 +91,25 @@ def _decimals(values: list[Any]) -> pa.Array:
     return texts.NUMBER.convert(pc.utf8_trim_whitespace(pa.array(values, pa.string())))
 
 
-_DATES, _DATETIMES, _, _TIMES, _ = texts.MOMENTS
+def _datetimes(values: list[Any]) -> pa.Array:
+    """Return ISO 8601 datetimes, in UTC if they state a zone."""
+    written = pa.array(values, pa.string())
+    zoned = texts.are_zoned(written)
+    if not pc.any(zoned).as_py():
+        return texts.DATETIMES.convert(written)
+    local = texts.DATETIMES.convert(pc.if_else(zoned, _NO_TEXT, written))
+    utc = texts.ZONED_DATETIMES.convert(pc.if_else(zoned, written, _NO_TEXT))
+    return pc.coalesce(local, utc.cast(local.type))
+
+
+def _times(values: list[Any]) -> pa.Array:
+    """Return ISO 8601 times of day, in UTC if they state a zone."""
+    written = pa.array(values, pa.string())
+    zoned = texts.are_zoned(written)
+    local = texts.TIMES.convert(pc.if_else(zoned, _NO_TEXT, written))
+    return pc.coalesce(local, texts.ZONED_TIMES.convert(pc.if_else(zoned, written, _NO_TEXT)))
+
+
 _TEXT = _plain(pa.string())
 _TYPES: Mapping[str, _Type] = {
     "string": _TEXT,
@@ -99,9 +124,9 @@ _TYPES: Mapping[str, _Type] = {
     "time": _TEXT,
 }
 _NUMBERS_IN_SAS: Mapping[str, _Type] = {
-    "date": _moments(_DATES),
-    "datetime": _moments(_DATETIMES),
-    "time": _moments(_TIMES),
+    "date": _moments(texts.DATES),
+    "datetime": _Type(pa.timestamp("us"), _datetimes),
+    "time": _Type(pa.time64("us"), _times),
 }
 
 
@@ -111,25 +136,49 @@ class _Column(NamedTuple):
     field: pa.Field
     is_decimal: bool
 
+    @property
+    def may_have_zones(self) -> bool:
+        """Tell whether its texts are times that may state a zone, which SAS does not have."""
+        data_type = self.type.data_type
+        return bool(pa.types.is_timestamp(data_type) or pa.types.is_time(data_type))
+
 
 def _reading(metadata: Any, rows: Callable[[], Iterator[Rows]]) -> Reading:
     columns = _columns(metadata)
+    promised = _promised(metadata)
     schema = pa.schema([column.field for column in columns], _data_set(metadata))
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        first = 1
+    def numbered() -> Iterator[tuple[int, Rows]]:
+        """Yield the rows, many at a time, and the number of the first; raise for rows that are not as promised."""
+        count = 0
         for block in rows():
-            _check_widths(block, len(columns), first)
+            _check_widths(block, len(columns), count + 1)
+            yield count + 1, block
+            count += len(block)
+        if promised is not None and count != promised:
+            raise unreadable(f"its metadata promise {promised:,} rows (`records`), but {count:,} came")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for first, block in numbered():
             arrays = [_array(column, [row[at] for row in block], first) for at, column in enumerate(columns)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-            first += len(block)
 
-    return Reading(schema, batches, tuple(_remarks(columns, rows)))
+    return Reading(schema, batches, tuple(_remarks(columns, numbered)))
+
+
+def _promised(metadata: Mapping[str, Any]) -> int | None:
+    """Return the number of rows that the metadata state, or None if they state none."""
+    records = metadata.get("records")
+    if records is not None and (type(records) is not int or records < 0):
+        raise unreadable(f"`records` is {records!r:.40}, not a number of rows")
+    if metadata.get("rows"):
+        raise unreadable("its member `rows` is not an array of rows, or there are two of them")
+    return records
 
 
 def _columns(metadata: Any) -> list[_Column]:
     if isinstance(metadata, list):
-        raise unreadable("a JSON array is not supported; write one object per line (NDJSON)")
+        raise unreadable("a JSON array of anything but objects is not supported")
     described = metadata.get("columns") if isinstance(metadata, dict) else None
     if not isinstance(described, list) or not described:
         raise unreadable("it is not Dataset-JSON: it has no columns")
@@ -168,28 +217,45 @@ def _check_widths(rows: Rows, width: int, first: int) -> None:
 def _array(column: _Column, values: list[Any], first: int) -> pa.Array:
     try:
         return column.type.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-        row, value = next((n, v) for n, v in enumerate(values, first) if not _is_one(column.type, v))
-        raise unreadable(f"{value!r} is not a value of column {column.name}", row) from None
+    except _WRONG_VALUES as error:
+        for row, value in enumerate(values, first):
+            if not _is_one(column.type, value):
+                raise unreadable(f"{value!r:.60} is not a value of column {column.name}", row) from None
+        raise unreadable(f"its values of column {column.name} cannot be read together: {error}", first) from None
 
 
 def _is_one(kind: _Type, value: Any) -> bool:
     try:
         kind.array([value])
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+    except _WRONG_VALUES:
         return False
     return True
 
 
-def _remarks(columns: list[_Column], rows: Callable[[], Iterator[Rows]]) -> Iterator[Remark]:
-    """Yield a remark for each column of decimals, which are strings, with a number that a double cannot hold."""
-    decimals = [(at, column.name) for at, column in enumerate(columns) if column.is_decimal]
-    if not decimals:
-        return
-    seen = {name: texts.Column((texts.NUMBER,)) for _, name in decimals}
-    for block in rows():
-        for at, name in decimals:
-            seen[name].see(pa.array([row[at] for row in block], pa.string()))
-    for name, column in seen.items():
-        if column.rounded is not None:
-            yield Remark(name, "the number has more digits than a double holds", column.rounded)
+def _remarks(columns: list[_Column], numbered: Callable[[], Iterator[tuple[int, Rows]]]) -> Iterator[Remark]:
+    """Yield remarks on columns of texts that are values in SAS: a decimal that a double cannot hold, and a zone."""
+    decimals = [(at, column, texts.Column((texts.NUMBER,))) for at, column in enumerate(columns) if column.is_decimal]
+    moments = [(at, column) for at, column in enumerate(columns) if column.may_have_zones]
+    zoned: dict[int, int] = {}
+    for first, block in numbered() if decimals or moments else ():
+        for at, column, seen in decimals:
+            seen.see(_strings(column, block, at, first))
+        for at, column in moments:
+            if (
+                at not in zoned
+                and (row := texts.first(texts.are_zoned(_strings(column, block, at, first)))) is not None
+            ):
+                zoned[at] = first + row
+    for _, column, seen in decimals:
+        if seen.rounded is not None:
+            yield Remark(column.name, texts.ROUNDED, seen.rounded)
+    for at, column in moments:
+        if at in zoned:
+            yield Remark(column.name, texts.IN_UTC, zoned[at])
+
+
+def _strings(column: _Column, block: Rows, at: int, first: int) -> pa.StringArray:
+    """Return a block's values of a column of texts. Raises InvalidInputError for one that is not of its type."""
+    values = [row[at] for row in block]
+    _array(column, values, first)
+    return pa.array(values, pa.string())

@@ -72,6 +72,9 @@ def define(reading: Reading, wishes: DataSetOverrides, target: Target, catalog: 
     library = wishes.library or said.get("library") or "WORK"
     member = wishes.member or said.get("member") or checks.valid_name(wishes.file_stem.upper()) or "DATA"
     label = wishes.label if wishes.label is not None else said.get("label", "")
+    odd_label = [Fault(None, "label", "control characters in the label are sent as blanks")]
+    label_warnings = odd_label if checks.has_controls(label) else []
+    label = checks.without_controls(label)
     besides = define_beside(said, making, target)
     used, label_faults = _used_catalog(making, catalog or {})
     errors = chain(
@@ -83,6 +86,7 @@ def define(reading: Reading, wishes: DataSetOverrides, target: Target, catalog: 
         _told(reading.remarks, making, wrong=True),
     )
     warnings = chain(
+        label_warnings,
         besides.warnings,
         label_faults,
         chain.from_iterable(each.warnings() for each in making),

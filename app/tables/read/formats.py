@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import BinaryIO, NamedTuple
 
 from app.tables.read import columnar, csv, dataset_json, inflation, ndjson, sas7bdat, transport
+from app.tables.read.lines import GZIP_MAGIC, ZLIB_OR_GZIP
 from app.tables.read.request import Options, Reading, unreadable
 
 _LOOKED_AT = 1 << 20
 _DATASET_JSON = re.compile(rb'"datasetJSONVersion"\s*:')
+_ARRAY_OF_OBJECTS = re.compile(rb"\s*\[\s*(?:\{|\]\s*\Z)")
 _ZLIB_FIRST = b"\x78"
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -25,10 +27,10 @@ class Format(NamedTuple):
 
 
 def _is_dsjc(head: bytes) -> bool:
-    if not head.startswith(_ZLIB_FIRST):
+    if not head.startswith((_ZLIB_FIRST, GZIP_MAGIC)):
         return False
     try:
-        return zlib.decompressobj().decompress(head, 1) == b"{"
+        return zlib.decompressobj(ZLIB_OR_GZIP).decompress(head, 1) == b"{"
     except zlib.error:
         return False
 
@@ -76,6 +78,7 @@ FORMATS: Mapping[str, Format] = {
     "ndjson": Format(
         ("ndjson", "jsonl"), ("application/x-ndjson",), lambda head: head.lstrip().startswith(b"{"), ndjson.read
     ),
+    "json": Format((), (), lambda head: bool(_ARRAY_OF_OBJECTS.match(head)), ndjson.read_array),
     "csv": Format(("csv", "tsv", "tab", "txt"), ("text/csv", "text/tab-separated-values"), bool, csv.read),
 }
 """The formats by name, the most certain to recognise first."""

@@ -1,7 +1,8 @@
-"""Check how much memory the messages of an Arrow IPC file or stream need after decompression.
+"""Check the messages of an Arrow IPC file or stream: that they are whole, and how much memory they need.
 
-A compressed buffer states its length in advance, and Arrow allocates that much memory at once: a small file could ask
-for all memory. The layout is that of "Arrow Columnar Format: Serialization and Interprocess Communication"; its
+A message states its length in advance, and so does a compressed buffer in it. Arrow allocates that much memory at once:
+a small file could ask for all memory. Arrow also ends a stream without an error where bytes are missing, and ignores
+bytes behind the end. The layout is that of "Arrow Columnar Format: Serialization and Interprocess Communication"; its
 metadata are Flatbuffers.
 """
 
@@ -15,7 +16,10 @@ MOST_INFLATED = 256 << 20
 """The maximum size in bytes of the decompressed buffers of one message, a batch or a dictionary."""
 
 ARROW_MAGIC = b"ARROW1"
+_FILE_BEGINS = 8
 _CONTINUATION = b"\xff\xff\xff\xff"
+_OLD_END = bytes(4)
+_END = _CONTINUATION + _OLD_END
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _COMPRESSED_IN_V4 = b"ARROW:experimental_compression"
 
@@ -23,6 +27,15 @@ _COMPRESSED_IN_V4 = b"ARROW:experimental_compression"
 class _Message(NamedTuple):
     metadata: bytes
     body: int
+
+    @property
+    def end(self) -> int:
+        """The byte behind its body."""
+        return self.body + max(_root(self.metadata).number("q", 3), 0)
+
+    @property
+    def is_batch(self) -> bool:
+        return _root(self.metadata).number("B", 1) == _RECORD_BATCH
 
 
 class _Table(NamedTuple):
@@ -64,29 +77,61 @@ def _root(data: bytes) -> _Table:
     return _Table(data, struct.unpack_from("<I", data)[0])
 
 
-def check_inflation(file: BinaryIO, *, is_file: bool) -> None:
-    """Check every message's metadata, without its data. Raises InvalidInputError for a message that needs too much
-    memory."""
+def check_messages(file: BinaryIO, *, is_file: bool) -> str:
+    """Check every message's metadata, without its data. Return a remark for people, or "".
+
+    Raises InvalidInputError for a message that is cut off or needs too much memory, for bytes behind the end of a
+    stream, and for a file whose footer lists fewer batches than the file has.
+    """
     try:
-        for message in _of_file(file) if is_file else _of_stream(file):
-            size = _inflated(file, message)
-            if size > MOST_INFLATED:
-                raise unreadable(
-                    f"a batch has {size:,} bytes after decompression; at most {MOST_INFLATED:,} are read:"
-                    " write smaller batches"
-                )
+        return _checked_file(file) if is_file else _checked_stream(file)
     except struct.error as error:
-        raise unreadable(f"it is damaged: {error}") from None
+        raise unreadable(f"not an Arrow IPC file or stream, or a damaged one: {error}") from None
 
 
-def _of_stream(file: BinaryIO) -> Iterator[_Message]:
+def _checked_file(file: BinaryIO) -> str:
+    listed = 0
+    for message in _of_file(file):
+        _check_size(file, message)
+        listed += message.is_batch
+    found = sum(message.is_batch for message in _of_stream(file, _FILE_BEGINS))
+    if found > listed:
+        raise unreadable(f"it is damaged: its footer lists {listed:,} batches, but it has {found:,}")
+    return ""
+
+
+def _checked_stream(file: BinaryIO) -> str:
+    size = file.seek(0, 2)
     at = 0
+    for message in _of_stream(file, 0):
+        _check_size(file, message)
+        at = message.end
+    file.seek(at)
+    marker = file.read(len(_END))
+    if not marker:
+        return "the stream has no end-of-stream marker; if it was cut off there, rows are missing"
+    end = at + (len(_END) if marker == _END else len(_OLD_END))
+    if end != size or not _END.endswith(marker):
+        raise unreadable(f"it is damaged: {size - at:,} bytes from byte {at:,} on are not a message")
+    return ""
+
+
+def _check_size(file: BinaryIO, message: _Message) -> None:
+    size = _inflated(file, message)
+    if size > MOST_INFLATED:
+        raise unreadable(
+            f"a batch has {size:,} bytes after decompression; at most {MOST_INFLATED:,} are read: write smaller batches"
+        )
+
+
+def _of_stream(file: BinaryIO, at: int) -> Iterator[_Message]:
+    """Yield the messages from byte `at` on, up to the first bytes that are not one."""
     while True:
-        metadata, body = _metadata(file, at)
-        if not metadata:
+        message = _message(file, at)
+        if message is None:
             return
-        yield _Message(metadata, body)
-        at = body + max(_root(metadata).number("q", 3), 0)
+        yield message
+        at = message.end
 
 
 def _of_file(file: BinaryIO) -> Iterator[_Message]:
@@ -101,27 +146,35 @@ def _of_file(file: BinaryIO) -> Iterator[_Message]:
     for field in (2, 3):
         for offset, metadata_length, body_length in footer.structs("qi4xq", field):
             del body_length
-            if offset < 0:
+            message = _message(file, offset) if offset >= 0 else None
+            if message is None:
                 raise struct.error("an offset leads out of the file")
-            yield _Message(_metadata(file, offset)[0], offset + metadata_length)
+            yield _Message(message.metadata, offset + metadata_length)
 
 
-def _metadata(file: BinaryIO, at: int) -> tuple[bytes, int]:
-    """Return a message's metadata (empty at the end) and the position after them.
+def _message(file: BinaryIO, at: int) -> _Message | None:
+    """Return the message at a byte, or None if there are too few bytes or a length of 0, which marks the end.
 
-    Before Arrow 0.15, no marker preceded their length.
+    Before Arrow 0.15, no marker preceded the length.
     """
+    size = file.seek(0, 2)
     file.seek(at)
     head = file.read(4)
     if head == _CONTINUATION:
         head = file.read(4)
     length = int.from_bytes(head, "little", signed=True)
-    return (file.read(length) if length > 0 else b""), file.tell()
+    body = file.tell() + length
+    if len(head) < 4 or length <= 0:
+        return None
+    if body > size:
+        raise struct.error(f"the message at byte {at:,} is cut off")
+    message = _Message(file.read(length), body)
+    if message.end > size:
+        raise struct.error(f"the message at byte {at:,} is cut off")
+    return message
 
 
 def _inflated(file: BinaryIO, message: _Message) -> int:
-    if not message.metadata:
-        return 0
     root = _root(message.metadata)
     kind, batch = root.number("B", 1), root.table(2)
     if batch is not None and kind == _DICTIONARY_BATCH:

@@ -1,5 +1,6 @@
 """Determine the Arrow type of a column from all its JSON values."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,16 +14,20 @@ from app.tables.read.request import Remark, VariableType
 _INT64 = range(-(1 << 63), 1 << 63)
 _BEYOND_INTEGERS = float(1 << 64)
 _NESTED = frozenset({list, dict})
+_TAG = re.compile(r"\.[A-Za-z_]")
 
 
 class Column:
     """Determines the type of a column. Pass it all values, then read `data_type`."""
 
-    def __init__(self, wanted: VariableType | None = None) -> None:
-        self._wanted = wanted
+    def __init__(self, wanted: VariableType | None = None, *, tags: bool = False) -> None:
+        """Prepare for a column. With `tags`, a string such as `.A` is a missing value of a column that is not text."""
+        self._wanted, self._allows_tags = wanted, tags
+        self._has_tags = False
         self._types: set[type] = set()
         self._texts = texts.Column(texts.MOMENTS)
         self._texts_seen = 0
+        self._text_rows: dict[int, int] = {}
         self._odd: tuple[int, str] | None = None
         self._least = self._most = 0
         self._nested: int | None = None
@@ -30,6 +35,10 @@ class Column:
 
     def see(self, values: Sequence[Any], rows: Sequence[int]) -> None:
         """Add values with the numbers of their rows. A row without a value may be left out."""
+        if self._allows_tags:
+            tagged = [_is_tag(value) for value in values]
+            self._has_tags = self._has_tags or any(tagged)
+            values = [None if is_tag else value for value, is_tag in zip(values, tagged, strict=True)]
         types = set(map(type, values))
         self._types |= types
         if types & _NESTED:
@@ -46,10 +55,13 @@ class Column:
     def _see_texts(self, values: Sequence[Any], rows: Sequence[int]) -> None:
         found = [v for v in values if type(v) is str]
         self._texts.see(pa.array(found, pa.string()))
-        if self._texts.odd is not None:
-            number, text = self._texts.odd
+        told = [number for _, number in self._texts.told() if number is not None and number > self._texts_seen]
+        if self._texts.odd is not None or told:
             of_texts = [row for row, v in zip(rows, values, strict=True) if type(v) is str]
-            self._odd = of_texts[number - 1 - self._texts_seen], text
+            self._text_rows |= {number: of_texts[number - 1 - self._texts_seen] for number in told}
+            if self._texts.odd is not None:
+                number, text = self._texts.odd
+                self._odd = of_texts[number - 1 - self._texts_seen], text
         self._texts_seen += len(found)
 
     @property
@@ -62,13 +74,26 @@ class Column:
         if found == {int}:
             fits = self._least in _INT64 and self._most in _INT64
             return pa.int64() if fits else pa.decimal128(20)
-        return pa.float64() if float in found else pa.bool_() if bool in found else pa.null()
+        if float in found or (not found and self._has_tags):
+            return pa.float64()
+        return pa.bool_() if bool in found else pa.null()
+
+    @property
+    def has_side(self) -> bool:
+        """Tell whether it has special missing values, which need a column beside it."""
+        return self._has_tags and self.data_type != pa.string()
+
+    def tags(self, values: Sequence[Any]) -> pa.StringArray:
+        """Return the special missing values among these values."""
+        return pa.array([value.upper() if _is_tag(value) else None for value in values], pa.string())
 
     def values(self, values: Sequence[Any]) -> pa.Array:
         """Return the values as an array of the column's type."""
         data_type = self.data_type
         if data_type == pa.string():
-            return pa.array([v if v is None or type(v) is str else orjson.dumps(v).decode() for v in values], data_type)
+            return pa.array([v if v is None or type(v) is str else _written(v) for v in values], data_type)
+        if self._has_tags:
+            values = [None if _is_tag(value) else value for value in values]
         if self._found == {str}:
             return self._texts.values(pa.array(values, pa.string()))
         return pa.array(values, data_type)
@@ -83,6 +108,8 @@ class Column:
         elif self._wanted == "numeric" and self.data_type == pa.string() and self._odd is not None:
             row, text = self._odd
             yield Remark(name, f"{text!r} is not a number, ISO date or ISO time", row, wrong=True)
+        elif self._found == {str} and self.data_type != pa.string():
+            yield from (Remark(name, why, self._text_rows.get(number or 0)) for why, number in self._texts.told())
         if self._vast is not None:
             yield Remark(name, "a number beyond 2^64 is read as the nearest double", self._vast)
 
@@ -97,3 +124,12 @@ class Column:
         if found == {int, float}:
             return self._least < -MAX_EXACT or self._most > MAX_EXACT
         return len(found) > 1 or bool(found & _NESTED)
+
+
+def _is_tag(value: Any) -> bool:
+    return type(value) is str and _TAG.fullmatch(value) is not None
+
+
+def _written(value: Any) -> str:
+    """Return a value as text; a nested one is refused in any case, and may be nested too deeply to be written."""
+    return "" if type(value) in _NESTED else orjson.dumps(value).decode()

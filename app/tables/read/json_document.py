@@ -1,12 +1,13 @@
-"""Read one JSON object whose member `rows` is an array too long for memory: piece by piece, as often as needed.
+"""Read a JSON array of rows that is too long for memory: piece by piece, as often as needed.
 
-Members may be in any order, and strings may contain any text, so brackets are searched for outside strings only. A
-piece of the rows ends at the last `]` that was read: as rows are arrays of plain values, it ends a row, or all of them.
+It is the whole document, or the member `rows` of one JSON object, whose other members may be in any order. Strings may
+contain any text, so brackets are searched for outside strings only. A piece of the rows ends at the last bracket of a
+row that was read: as rows are arrays or objects of plain values, it ends a row, or all of them.
 """
 
 import re
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import orjson
 
@@ -16,10 +17,23 @@ from app.tables.read.request import MOST_COLUMNS, unreadable
 LONGEST_METADATA = 64 << 20
 """The maximum size in bytes of the document without its rows."""
 
+_ARRAY = re.compile(rb"\s*\[")
 _TOKEN = re.compile(rb'"[^"]*"|[\[\]{}]')
 _OPENING = re.compile(rb"\s*:\s*\[")
 
-Rows = list[list[Any]]
+Rows = list[Any]
+
+
+class _Kind(NamedTuple):
+    """A kind of rows: their type in Python, the bracket that ends one, and its name in JSON."""
+
+    type: type
+    closing: bytes
+    word: str
+
+
+_ARRAYS: Final = _Kind(list, b"]", "array")
+_OBJECTS: Final = _Kind(dict, b"}", "object")
 
 
 class Document:
@@ -27,36 +41,56 @@ class Document:
 
     def __init__(self, file: BinaryIO) -> None:
         """Read the whole file once. Raises InvalidInputError if it is not JSON."""
-        self._file = file
-        self._tail = b""
-        head, self._has_rows = _head(file)
-        self._start = len(head)
+        head, has_rows = _head(file)
+        self._rows = _Array(file, len(head), _ARRAYS) if has_rows else None
         for _ in self.rows():
             pass
         try:
-            self.metadata = orjson.loads(head + self._tail)
+            self.metadata = orjson.loads(head + (self._rows.tail if self._rows else b""))
         except orjson.JSONDecodeError as error:
             raise unreadable(f"it is not JSON: {error}") from None
 
     def rows(self) -> Iterator[Rows]:
         """Yield its rows, many at a time."""
-        if not self._has_rows:
-            return
+        return iter(()) if self._rows is None else self._rows.rows()
+
+
+def objects(file: BinaryIO) -> Iterator[list[dict[str, Any]]]:
+    """Yield the objects of a JSON array, many at a time. Raises InvalidInputError if the file is anything else."""
+    file.seek(0)
+    opening = _ARRAY.match(file.read(BLOCK_BYTES))
+    if opening is None:
+        raise unreadable("it is not a JSON array")
+    array = _Array(file, opening.end(), _OBJECTS)
+    yield from array.rows()
+    if array.tail.strip() != b"]":
+        raise unreadable("there is something after the end of the JSON array")
+
+
+class _Array:
+    """An array of rows that begins behind byte `start`; `tail` is the file from its end on, once it was read."""
+
+    def __init__(self, file: BinaryIO, start: int, kind: _Kind) -> None:
+        self._file, self._start, self._kind = file, start, kind
+        self.tail = b""
+
+    def rows(self) -> Iterator[Rows]:
+        """Yield the rows, many at a time."""
         self._file.seek(self._start)
-        held, count, brackets = b"", 0, _Brackets()
+        held, count, brackets = b"", 0, _Brackets(self._kind.closing)
         while piece := self._file.read(BLOCK_BYTES):
             end = brackets.last(piece)
             cut = len(held) + end + 1 if end >= 0 else 0
             held += piece
-            rows = _parsed(held[:cut], count)
+            rows = _parsed(held[:cut], count, self._kind) if self._may_go_on(held, cut) else None
             if rows is None:
                 cut = _end(_without_escapes(held))
-                rows = _parsed(held[:cut], count) if cut >= 0 else None
+                rows = _parsed(held[:cut], count, self._kind) if cut >= 0 else None
                 if rows is None:
-                    raise unreadable("it or a row soon after it is not a JSON array", count + 1)
+                    raise unreadable(self._wrong, count + 1)
                 if rows:
                     yield rows
-                self._tail = self._rest(held[cut:])
+                self.tail = self._rest(held[cut:])
                 return
             if rows:
                 yield rows
@@ -64,7 +98,17 @@ class Document:
                 held = held[cut:]
             if len(held) > LONGEST_LINE:
                 raise unreadable(f"it is longer than {LONGEST_LINE} bytes", count + 1)
+        if _end(_without_escapes(held)) >= 0:
+            raise unreadable(self._wrong, count + 1)
         raise unreadable("the file is cut off in its rows")
+
+    @property
+    def _wrong(self) -> str:
+        return f"it or a row soon after it is not a JSON {self._kind.word} of plain values"
+
+    def _may_go_on(self, held: bytes, cut: int) -> bool:
+        """Tell whether the array may go on behind a piece: the end of an array of objects is no end of a row."""
+        return self._kind is _ARRAYS or not held[cut:].lstrip().startswith(b"]")
 
     def _rest(self, held: bytes) -> bytes:
         while piece := self._file.read(BLOCK_BYTES):
@@ -108,31 +152,32 @@ class _Brackets:
     No piece is searched twice.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, closing: bytes) -> None:
+        self._closing = closing
         self._in_string = False
         self._escape = b""
 
     def last(self, piece: bytes) -> int:
-        """Return the position in the next piece of the last `]` outside a string, or -1."""
+        """Return the position in the next piece of the last bracket outside a string, or -1."""
         before = len(self._escape)
         text = _without_escapes(self._escape + piece)
         self._escape = b"\\" if text.endswith(b"\\") else b""
         self._in_string ^= bool(text.count(b'"') % 2)
-        bracket = _last_bracket(text, ends_in_string=self._in_string)
+        bracket = _last_bracket(text, self._closing, ends_in_string=self._in_string)
         return bracket - before if bracket >= 0 else -1
 
 
-def _last_bracket(text: bytes, *, ends_in_string: bool) -> int:
-    """Return the position of the last `]` outside a string, or -1."""
+def _last_bracket(text: bytes, closing: bytes, *, ends_in_string: bool) -> int:
+    """Return the position of the last bracket outside a string, or -1."""
     end = max(text.rfind(b'"'), 0) if ends_in_string else len(text)
-    bracket = text.rfind(b"]", 0, end)
+    bracket = text.rfind(closing, 0, end)
     while bracket >= 0:
         quote = text.rfind(b'"', 0, end)
         if bracket > quote:
             break
         end = max(text.rfind(b'"', 0, quote), 0)
         if bracket >= end:
-            bracket = text.rfind(b"]", 0, end)
+            bracket = text.rfind(closing, 0, end)
     return bracket
 
 
@@ -146,7 +191,7 @@ def _end(outside: bytes) -> int:
     return -1
 
 
-def _parsed(text: bytes, count: int) -> Rows | None:
+def _parsed(text: bytes, count: int, kind: _Kind) -> Rows | None:
     """Return the rows of a text, which have commas between them; None if it is anything else.
 
     A comma must precede the first row if other rows came before. `count` is their number.
@@ -162,7 +207,7 @@ def _parsed(text: bytes, count: int) -> Rows | None:
         rows: Rows = orjson.loads(b"[" + text + b"]")
     except orjson.JSONDecodeError:
         return None
-    if not set(map(type, rows)) <= {list}:
+    if not set(map(type, rows)) <= {kind.type}:
         return None
     if max(map(len, rows), default=0) > MOST_COLUMNS:
         number, width = next((at, len(row)) for at, row in enumerate(rows, count + 1) if len(row) > MOST_COLUMNS)

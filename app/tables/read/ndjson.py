@@ -1,18 +1,19 @@
-"""Read NDJSON: a JSON object per line, whose names are columns.
+"""Read JSON objects whose names are columns: one per line (NDJSON), or the elements of one array.
 
-A name that a line does not have is missing, as null is.
+A name that an object does not have is missing, as null is.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from app.tables.read import lines
+from app.dataset import side_columns
+from app.tables.read import json_document, lines
 from app.tables.read.json_columns import Column
-from app.tables.read.request import Options, Reading, check_columns, rows_a_batch
+from app.tables.read.request import NO_LINE_END, Options, Reading, Remark, check_columns, rows_a_batch
 
 RARE = 8
 """A name is rare if fewer than one row in this number has it."""
@@ -21,6 +22,9 @@ Row = dict[str, Any]
 Cells = tuple[str, Sequence[Any], Sequence[int]]
 """A column's name, its values, and the numbers of their rows."""
 
+Rows = Callable[[], Iterator[tuple[int, list[Row]]]]
+"""A function that yields all objects, many at a time, and the number of the first, from 1."""
+
 
 def read(file: BinaryIO, options: Options) -> Reading:
     """Read a file of JSON objects, one per line.
@@ -28,31 +32,53 @@ def read(file: BinaryIO, options: Options) -> Reading:
     A column has the type of all its values; it is text if they are of several types. Raises InvalidInputError for
     lines that are not objects.
     """
+    return _reading(lambda: _numbered(_of_lines(file)), options, () if lines.ends_whole(file) else (NO_LINE_END,))
+
+
+def read_array(file: BinaryIO, options: Options) -> Reading:
+    """Read one JSON array of objects, in the same way."""
+    return _reading(lambda: _numbered(json_document.objects(file)), options)
+
+
+def _reading(blocks: Rows, options: Options, at_the_end: Sequence[str] = ()) -> Reading:
     columns: dict[str, Column] = {}
-    for first, rows in _rows(file):
+    last = 0
+    for first, rows in blocks():
+        last = first + len(rows) - 1
         counts = Counter(chain.from_iterable(rows))
         check_columns(len(columns.keys() | counts.keys()))
         for name, values, numbers in _cells(rows, counts, first):
             if name not in columns:
-                columns[name] = Column(options.type_of(name))
+                columns[name] = Column(options.type_of(name), tags=options.tags)
             columns[name].see(values, numbers)
-    schema = pa.schema([(name, column.data_type) for name, column in columns.items()])
+    schema = pa.schema(list(_fields(columns)))
     types = dict.fromkeys(schema.types)
 
     def arrays(rows: list[Row]) -> Iterator[pa.Array]:
         there = set(chain.from_iterable(rows))
         nulls = {data_type: pa.nulls(len(rows), data_type) for data_type in types}
-        for (name, column), data_type in zip(columns.items(), schema.types, strict=True):
-            yield column.values([row.get(name) for row in rows]) if name in there else nulls[data_type]
+        for name, column in columns.items():
+            cells = [row.get(name) for row in rows] if name in there else None
+            yield nulls[column.data_type] if cells is None else column.values(cells)
+            if column.has_side:
+                yield nulls[pa.string()] if cells is None else column.tags(cells)
 
     def batches() -> Iterator[pa.RecordBatch]:
         step = rows_a_batch(len(columns))
-        for _, block in _rows(file):
+        for _, block in blocks():
             for at in range(0, len(block), step):
                 yield pa.RecordBatch.from_arrays(list(arrays(block[at : at + step])), schema=schema)
 
     remarks = chain.from_iterable(column.remarks(name) for name, column in columns.items())
-    return Reading(schema, batches, tuple(remarks))
+    return Reading(schema, batches, (*remarks, *(Remark(None, why, last) for why in at_the_end)))
+
+
+def _fields(columns: Mapping[str, Column]) -> Iterator[pa.Field]:
+    taken = {name.casefold() for name in columns}
+    for name, column in columns.items():
+        yield pa.field(name, column.data_type)
+        if column.has_side:
+            yield side_columns.missing_field(name, taken)
 
 
 def _cells(rows: list[Row], counts: Mapping[str, int], first: int) -> Iterator[Cells]:
@@ -75,9 +101,15 @@ def _cells(rows: list[Row], counts: Mapping[str, int], first: int) -> Iterator[C
             yield name, [row.get(name) for row in rows], everywhere
 
 
-def _rows(file: BinaryIO) -> Iterator[tuple[int, list[Row]]]:
-    """Yield the file's objects, many at a time, and the number of the first, from 1."""
+def _of_lines(file: BinaryIO) -> Iterator[list[Row]]:
     first = 1
     for block in lines.blocks(lines.pieces(file)):
-        yield first, lines.parsed(block, dict, first)
+        yield lines.parsed(block, dict, first)
+        first += len(block)
+
+
+def _numbered(blocks: Iterator[list[Row]]) -> Iterator[tuple[int, list[Row]]]:
+    first = 1
+    for block in blocks:
+        yield first, block
         first += len(block)

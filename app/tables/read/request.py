@@ -19,6 +19,8 @@ MOST_COLUMNS = 2 * MOST_VARIABLES
 MISSING_SUFFIX = "__missing"
 """The suffix of a column that holds the special missing values of another."""
 
+NO_LINE_END = "the last line has no line end; if the file was cut off there, it or rows after it are not complete"
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterator, Mapping
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,6 +35,14 @@ _MOMENT_KINDS: Mapping[pa.DataType, frozenset[Kind]] = {
     pa.time64("us"): frozenset({"time", "time-of-day"}),
     pa.duration("us"): frozenset({"time", "time-of-day"}),
 }
+_LEAST_YEAR, _GREATEST_YEAR = 1582, 19_900
+"""The years of SAS dates."""
+
+_DATE_RANGE = tuple(np.datetime64(f"{year}-01-01", "us") for year in (_LEAST_YEAR, _GREATEST_YEAR + 1))
+_BEYOND_DATES = (
+    f"SAS has dates from {_LEAST_YEAR} to {_GREATEST_YEAR}; it keeps this value but does not show it as a date"
+)
+_CONTROLS = "control characters in the label are sent as blanks"
 _REPLACED = "bytes that are not in the file's character set are sent as U+FFFD"
 _MOMENT_WORDS: Mapping[pa.DataType, str] = {
     pa.date32(): "dates",
@@ -62,6 +71,11 @@ class VariableBuilder:
             checks.reference(self._chosen(word, given, None if retyped else self._said.get(word)))
             for word, given in (("format", wish.format), ("informat", wish.informat))
         )
+        if as_text or columns.is_text(field.type):
+            self._format, self._informat = (
+                _of_characters(reference) if self._origins[word] == "file" else reference
+                for word, reference in (("format", self._format), ("informat", self._informat))
+            )
         self._conversion = conversion(field.type, kind_of(self._format.name), as_text=as_text)
         self._origins["type"] = "given" if wish.type else "file" if "type" in self._said else "inferred"
         if self._origins["format"] == "inferred" and self._conversion is not None:
@@ -71,6 +85,7 @@ class VariableBuilder:
         self._needed = 0
         self._value_error: Fault | None = None
         self._value_warning: Fault | None = None
+        self._first_value: int | None = None
         self.has_side = False
 
     @property
@@ -163,12 +178,16 @@ class VariableBuilder:
         except BadValueError as bad:
             self._value_error = Fault(self.name, "value", bad.why, first + bad.row + 1)
             return
+        if self._first_value is None and self._conversion.warning:
+            self._first_value = first + pc.index(column.is_valid(), pa.scalar(value=True)).as_py() + 1 or None
         if self._value_warning is not None:
             return
         if (row := self._conversion.loses(column)) is not None:
             self._value_warning = Fault(self.name, "rounded", self._conversion.loss, first + row + 1)
         elif (row := self._replaced(batch, beside)) is not None:
             self._value_warning = Fault(self.name, "damaged", _REPLACED, first + row + 1)
+        elif (row := _first_beyond_dates(values)) is not None:
+            self._value_warning = Fault(self.name, "range", _BEYOND_DATES, first + row + 1)
 
     def arrays(self, batch: pa.RecordBatch, beside: int | None) -> Iterator[pa.Array]:
         """Yield the variable's columns of a batch: its own, and its side column if it has one."""
@@ -228,13 +247,13 @@ class VariableBuilder:
             self.length,
             str(self._format),
             str(self._informat),
-            self._label,
+            checks.without_controls(self._label),
             self._origins,
         )
 
     def field(self, position: int) -> pa.Field:
         """Return the field of its column in the data set's table."""
-        said = {"label": self._label, "informat": str(self._informat), "nsort": self._nsort}
+        said = {"label": checks.without_controls(self._label), "informat": str(self._informat), "nsort": self._nsort}
         settled = {
             "type": self._word,
             "length": str(self.length),
@@ -275,7 +294,9 @@ class VariableBuilder:
 
     def warnings(self) -> Iterator[Fault]:
         if self._conversion is not None and self._conversion.warning:
-            yield Fault(self.name, "conversion", self._conversion.warning)
+            yield Fault(self.name, "conversion", self._conversion.warning, self._first_value)
+        if checks.has_controls(self._label):
+            yield Fault(self.name, "label", _CONTROLS)
         if self._value_warning is not None:
             yield self._value_warning
         if self._wish.length is None and self._length is not None and self._needed > self._length:
@@ -299,6 +320,28 @@ class VariableBuilder:
         if kind is None or kind in _MOMENT_KINDS.get(data_type, {kind}):
             return None
         return f"{self._format} is a format of {kind}s, but the values are {_MOMENT_WORDS[data_type]}"
+
+
+def _first_beyond_dates(values: pa.Array) -> int | None:
+    """Return the first row of dates or datetimes that are not in the years of SAS."""
+    if pa.types.is_date(values.type):
+        unit, stored = "D", pa.int32()
+    elif pa.types.is_timestamp(values.type):
+        unit, stored = "us", pa.int64()
+    else:
+        return None
+    least, greatest = (int(moment.astype(f"datetime64[{unit}]").astype(np.int64)) for moment in _DATE_RANGE)
+    ticks = values.cast(stored)
+    found = pc.min_max(ticks).as_py()
+    if found["min"] is None or (found["min"] >= least and found["max"] < greatest):
+        return None
+    beyond = pc.or_(pc.less(ticks, least), pc.greater_equal(ticks, greatest))
+    return int(pc.index(beyond, pa.scalar(value=True)).as_py())
+
+
+def _of_characters(reference: Format) -> Format:
+    """Return the format `$8.` for `8.`, which transport files of SAS also have for character variables."""
+    return reference._replace(name="$") if reference.width and not reference.name else reference
 
 
 def _first_longer(values: pa.StringArray, damaged: pa.Array | None, room: int, charset: str) -> int:

@@ -28,6 +28,7 @@ from app.tables.xpt.records import Records
 NUMERIC: Final = 1
 CHARACTER: Final = 2
 
+_PADDING = b" \0"
 _TYPES = {NUMERIC: b"\1", CHARACTER: b"\2"}
 
 
@@ -112,6 +113,13 @@ def _end(records: Records, names: Parts, at: int, count: int | None, row_size: i
     if end > records.size:
         why = f"{count} observations of {row_size} bytes do not fit in the remaining {records.size - at} bytes"
         raise InvalidInputError("xpt-truncated", names.observations, at, why)
+    behind = at + count * row_size
+    if records.take(behind, end - behind, names.observations).strip(_PADDING):
+        why = f"bytes that are not padding follow the {count} observations that the file announces"
+        raise InvalidInputError("xpt-observations", names.observations, behind, why)
+    if end < records.size and not records.is_header(names.member, end):
+        why = f"{records.size - end} bytes follow the {count} observations that the file announces"
+        raise InvalidInputError("xpt-observations", names.observations, end, why)
     return end
 
 

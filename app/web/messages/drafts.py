@@ -67,7 +67,7 @@ class DataSetDraft(Strict):
     decimal: Literal[".", ","] = Field(default=".", description="decimal separator of a CSV file")
     header: bool = Field(default=True, description="whether a CSV file's first row names the columns")
     missing: Literal["null", "tag"] = Field(
-        default="null", description="`tag`: a CSV cell `.A` among numbers is a special missing value"
+        default="null", description="`tag`: `.A` among numbers or dates of CSV and JSON is a special missing value"
     )
     member: Name | None = Field(default=None, description="name of the data set, if a transport file has several")
     catalog: str | None = Field(

@@ -87,6 +87,16 @@ def test_an_unlikely_definition_is_named(definition: DataSetDefinition, where: s
 
 
 @pytest.mark.parametrize("dialect", PACKED, ids=lambda dialect: dialect.name)
+def test_control_characters_in_labels_do_not_cost_a_data_set(dialect: Dialect) -> None:
+    definition = DataSetDefinition(1, label="a\x07b\x1f", variables=2, obs_length=16)
+    variables = (Variable("FIRST", label="bell\x07"), Variable("SECOND", label="\x01"))
+    found, dialects = read_definition(write_definition(definition, dialect), ALL)
+    assert (found, bool(dialects & mask_of(dialect))) == (definition, True)
+    found_variables, dialects = read_variables(list(write_variables(variables, dialect)), 2, dialects)
+    assert (found_variables, bool(dialects & mask_of(dialect))) == (variables, True)
+
+
+@pytest.mark.parametrize("dialect", PACKED, ids=lambda dialect: dialect.name)
 def test_an_absent_collating_sequence_may_have_the_length_one(dialect: Dialect) -> None:
     definition = DataSetDefinition(1, label="L", sort_flags=1)
     context = dialect.context()

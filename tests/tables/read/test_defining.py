@@ -174,7 +174,6 @@ LONG = "ä" * 17_000
         ({"x": ["a", LONG]}, Target(), {}, "value", 2, "more than 32767 bytes"),
         ({"x": [1.0]}, LATIN, {"label": "l" * 257}, "label", None, "at most 256 bytes"),
         ({"x": [1.0]}, LATIN, {"label": "€"}, "label", None, "lacks"),
-        ({"x": [1.0]}, LATIN, {"label": "a\0b"}, "label", None, "control characters"),
         ({"x": [1.0]}, LATIN, {"format": "F" + "9" * 5000 + "."}, "format", None, "is not a format"),
         ({"x": [1.0]}, LATIN, {"format": "F" * 33 + "."}, "format", None, "at most 32 bytes"),
         ({"x": [1.0]}, Target(version="V8"), {"format": "NLDATMYMS."}, "format", None, "at most 8 bytes"),
@@ -223,7 +222,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("column", "why", "row"),
     [
-        (pa.array([MOMENT], pa.timestamp("us", "Europe/Berlin")), "sent in UTC", None),
+        (pa.array([MOMENT], pa.timestamp("us", "Europe/Berlin")), "sent in UTC", 1),
         (pa.array([0, 1500], pa.timestamp("ns")), "fractions of a microsecond are lost", 2),
         (pa.array([Decimal("0.1"), Decimal("12345678901234567.89")]), "more digits than a double holds", 2),
     ],
@@ -317,3 +316,65 @@ def test_a_length_that_is_none_is_not_believed(length: str) -> None:
         field = pa.field("x", pa.array(values).type, metadata={"sas.type": kind, "sas.length": length})
         (variable,) = defined(whole(pa.table([values], schema=pa.schema([field])))).variables
         assert (variable.length, variable.origins["length"]) == (expected, "inferred")
+
+
+# --- limits of SAS ------------------------------------------------------------------------------------------------
+
+
+def test_dates_that_sas_does_not_show_are_told() -> None:
+    far = pa.array([-141_714, 6_549_162], pa.int32())  # 1582-01-01 and 19900-12-31
+    table = pa.table(
+        {
+            "good": far.cast(pa.date32()),
+            "early": pa.array([None, date(1581, 12, 31)]),
+            "late": pa.array([0, 6_549_163], pa.int32()).cast(pa.date32()),
+            "stamp": pa.array([datetime(1500, 1, 1), None]),
+        }
+    )
+    definition = defined(whole(table))
+    found = [(fault.variable, fault.code, fault.row) for fault in definition.warnings]
+    assert found == [("early", "range", 2), ("late", "range", 2), ("stamp", "range", 1)]
+    assert definition.errors == ()
+
+
+@pytest.mark.parametrize("name", ["_N_", "_all_", "_NULL_", "_Last_", "_ERROR_", "a\nb", "a\tb", "a\rb"])
+@pytest.mark.parametrize("rule", ["strict", "literal"])
+def test_names_that_sas_reserves_and_line_ends_in_names_are_refused(name: str, rule: str) -> None:
+    table = pa.table({name: [1.0]})
+    assert [fault.code for fault in defined(whole(table), names=rule).errors] == ["name"]
+    assert defined(whole(table), names="rename").errors == ()
+
+
+@pytest.mark.parametrize("member", ["_NULL_", "_last_", "_DATA_"])
+def test_names_that_no_data_set_can_have_are_refused(member: str) -> None:
+    assert [fault.code for fault in defined(whole(pa.table({"x": [1.0]})), member=member).errors] == ["member"]
+
+
+def test_control_characters_in_labels_are_sent_as_blanks() -> None:
+    schema = pa.schema([pa.field("x", pa.float64(), metadata={"sas.label": "a\x07b\tc"})], {"sas.label": "d\x00e"})
+    definition = defined(whole(pa.table([[1.0]], schema=schema)))
+    assert (definition.errors, definition.label, definition.variables[0].label) == ((), "d e", "a b\tc")
+    assert [(fault.variable, fault.code) for fault in definition.warnings] == [(None, "label"), ("x", "label")]
+    assert (
+        sent(definition).schema.metadata[b"sas.label"],
+        sent(definition).schema.field("x").metadata[b"sas.label"],
+    ) == (
+        b"d e",
+        b"a b\tc",
+    )
+
+
+def test_a_format_of_characters_without_a_name_is_theirs() -> None:
+    said = {"sas.format": "8.", "sas.informat": "200."}
+    schema = pa.schema([pa.field("c", pa.string(), metadata=said), pa.field("n", pa.float64(), metadata=said)])
+    first, second = defined(whole(pa.table([["x"], [1.0]], schema=schema))).variables
+    assert [(each.format, each.informat) for each in (first, second)] == [("$8.", "$200."), ("8.", "200.")]
+    given = defined(whole(pa.table({"c": ["x"]})), variables={"c": VariableOverrides(format="8.")})
+    assert [fault.code for fault in given.errors] == ["format"]
+
+
+def test_the_first_row_with_a_zone_is_told() -> None:
+    moments = pa.array([None, None, MOMENT], pa.timestamp("us", "UTC"))
+    assert [(fault.code, fault.row) for fault in defined(whole(pa.table({"t": moments}))).warnings] == [
+        ("conversion", 3)
+    ]

@@ -86,7 +86,9 @@ def test_inference_never_loses_a_value(cells: list[str]) -> None:
             assert value is None
         elif column.type == pa.float64():
             assert math.copysign(1, value) == (-1 if text.startswith("-") else 1)
-            assert Decimal(repr(value)) == Decimal(text) or any(known is not None and known <= row for known in told)
+            assert Decimal(repr(value)) == Decimal(text.replace(",", "")) or any(
+                known is not None and known <= row for known in told
+            )
         else:
             assert value == MEANINGS[column.type](text)
 
@@ -110,6 +112,13 @@ def test_inference_never_loses_a_value(cells: list[str]) -> None:
         (["10:30:00", "-30:00:00"], pa.duration("us")),
         (["31.01.2024", "01/31/2024"], pa.string()),
         (["TRUE", "false"], pa.bool_()),
+        (["1,234.5", "7"], pa.float64()),
+        (["1,234", "-1,234,567"], pa.float64()),
+        (["1,234", "12,500"], pa.string()),
+        (["1,234.5", "12,34"], pa.string()),
+        (["0,123.5", "1"], pa.string()),
+        (["10:30:00Z", "10:30:00+02:00"], pa.time64("us")),
+        (["10:30:00Z", "10:30:00"], pa.string()),
     ],
 )
 def test_what_a_column_is(cells: list[str], data_type: pa.DataType) -> None:
@@ -144,3 +153,44 @@ def test_with_a_decimal_comma_a_point_makes_no_number() -> None:
     assert table["x"].to_pylist() == [1.5, -2.0, 1500.0]
     assert table["y"].to_pylist() == ["1.234", "12.500", "7"]
     assert table["z"].type == pa.time64("us")
+
+
+def test_separators_of_thousands_are_removed_and_told() -> None:
+    reading = opened(as_csv(["7", "1,234.5", "-12,345,678"]), "x.csv")
+    assert table_of(reading)["x"].to_pylist() == [7.0, 1234.5, -12345678.0]
+    assert [(remark.column, remark.row, remark.wrong) for remark in reading.remarks] == [("x", 2, False)]
+    comma = opened(b"x;n\n1.234,5;1\n", "x.csv", decimal=",")
+    assert table_of(comma)["x"].to_pylist() == [1234.5]
+
+
+def test_a_comma_that_may_be_either_is_told() -> None:
+    cells = as_csv(["7", "1,234"])
+    (remark,) = opened(cells, "x.csv").remarks
+    assert (remark.column, remark.row) == ("x", 2)
+    assert "may separate thousands or decimals" in remark.why
+    assert table_of(opened(cells, "x.csv", types={"x": "numeric"}))["x"].to_pylist() == [7.0, 1234.0]
+
+
+def test_missing_values_that_are_words_are_told() -> None:
+    reading = opened(as_csv(["1", "", " NA", "NA", "."]), "x.csv")
+    assert table_of(reading)["x"].to_pylist() == [1.0, None, None, None, None]
+    assert [(remark.column, remark.row, remark.why) for remark in reading.remarks] == [
+        ("x", 3, "'NA' is read as a missing value")
+    ]
+    assert opened(as_csv(["NA", "Ada"]), "x.csv").remarks == ()
+
+
+def test_times_with_zones_are_in_utc_and_told() -> None:
+    reading = opened(as_csv(["", "10:30:00Z", "01:00:00.5+02:00", "23:23-05:00"]), "x.csv")
+    assert list(map(str, table_of(reading)["x"].to_pylist())) == ["None", "10:30:00", "23:00:00.500000", "04:23:00"]
+    assert [(remark.column, remark.row) for remark in reading.remarks] == [("x", 2)]
+
+
+def test_a_file_of_many_columns_is_read_in_few_blocks() -> None:
+    cells = ",".join(f"{number}.25" for number in range(1_000))
+    data = "\n".join([",".join(f"V{number}" for number in range(1_000)), *[cells] * 1_000, ""]).encode()
+    reading = opened(data, "x.csv")
+    batches = list(reading.batches())
+    assert len(batches) == 1
+    assert batches[0].num_rows == 1_000
+    assert batches[0].column(999)[999].as_py() == 999.25

@@ -164,7 +164,7 @@ def changed(version: Version, old: bytes, new: bytes) -> bytes:
         (changed(5, b"!!!!!!!0000000003", b"!!!!!!!00000000-3"), "xpt-header"),
         (changed(8, b"!!!!!!!              5", b"!!!!!!!999999999999999"), "xpt-truncated"),
         (changed(8, b"!!!!!!!              5", b"!!!!!!!              x"), "xpt-header"),
-        (changed(8, b"!!!!!!!              5", b"!!!!!!!              3"), "xpt-header"),
+        (changed(8, b"!!!!!!!              5", b"!!!!!!!              3"), "xpt-observations"),
         (changed(5, b"0000000140", b"0000000141"), "xpt-header"),
         (changed(5, b"\0\2\0\0\0\7", b"\0\2\0\0\x80\0"), "xpt-variable"),
         (changed(5, b"\0\2\0\0\0\7", b"\0\2\0\0\0\0"), "xpt-variable"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from app.model.errors import InvalidInputError
 from app.tables.xpt.parts import Version
+from tests.tables.read.reading import defined
 from tests.tables.xpt.tables import VERSIONS, character, file_of, missing, numeric, table, table_of
 
 LEAST, GREATEST = 5.4e-79, 7.2e75
@@ -142,3 +143,27 @@ def test_the_same_table_makes_the_same_bytes(version: Version) -> None:
     data = file_of(written, version)
     assert data == file_of(written, version)
     assert b"02JAN26:03:04:05" in file_of(written, version, created=datetime(2026, 1, 2, 3, 4, 5))
+
+
+@versions
+def test_a_negative_zero_is_written_as_zero(version: Version) -> None:
+    data = file_of(table([numeric("X")], [[-0.0, 1.0]]), version)
+    assert bytes([0x80]) + bytes(7) not in data
+    found = table_of(data)["X"].to_pylist()
+    assert (found, math.copysign(1, found[0])) == ([0.0, 1.0], 1.0)
+
+
+@versions
+def test_the_format_8_of_characters_is_sent(version: Version) -> None:
+    data = file_of(table([character("C", 8, format="$8.")], [["x"]]), version)
+    assert b"$       " in data
+    definition = defined(data.replace(b"$       ", b" " * 8))
+    assert (definition.errors, definition.variables[0].format) == ((), "$8.")
+
+
+def test_rows_behind_those_that_version_8_announces_are_refused() -> None:
+    data = file_of(table([character("C", 8)], [["x"] * 5]), 8)
+    fewer = data.replace(b"!!!!!!!              5", b"!!!!!!!              4")
+    assert fewer != data
+    with pytest.raises(InvalidInputError, match="bytes that are not padding follow the 4 observations"):
+        table_of(fewer)
