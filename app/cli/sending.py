@@ -17,13 +17,7 @@ from app.cli.client import DEFAULT_URL, Client, Url, connect
 from app.cli.console import Failure, bars, err
 from app.cli.listing import KindWord
 
-_LOOKED_AT = 1 << 16
-_PARQUET = b"PAR1"
-_MEDIA_TYPES = {
-    "data-set": "application/octet-stream",
-    "text-file": "text/plain; charset=utf-8",
-    "binary-file": "application/octet-stream",
-}
+_MEDIA_TYPE = "application/octet-stream"
 _DATA_SET = re.compile(r"[^.]+\.[^.]+")
 _KINDS = [kind.value for kind in KindWord]
 _LOOK_SECONDS = 0.2
@@ -32,20 +26,23 @@ _LOOK_SECONDS = 0.2
 class Outgoing:
     """One file to send.
 
-    `kind` is the word for an attachment kind, `name` a data set's `LIBRARY.MEMBER`, `wanted` the options of a data set.
+    `kind` is the word for an attachment kind, None for the gateway to recognise it. `name` is a data set's
+    `LIBRARY.MEMBER`, `wanted` the options of a data set.
     """
 
     def __init__(
         self, path: Path, kind: str | None = None, name: str | None = None, wanted: dict[str, Any] | None = None
     ) -> None:
-        self.path, self.kind = path, kind or guess(path)
-        self._name, self._wanted = name, wanted or {}
+        self.path = path
+        self._kind, self._name, self._wanted = kind, name, wanted or {}
 
     def entry(self, part: str) -> dict[str, Any]:
         """Return its entry in the description of the message."""
-        if self.kind != "data-set":
-            return {"part": part, "kind": self.kind, "name": self.path.name}
-        return {"part": part, "kind": self.kind, "name": self._name, "data_set": self._wanted}
+        if self._kind is None:
+            return {"part": part}
+        if self._kind != "data-set":
+            return {"part": part, "kind": self._kind, "name": self.path.name}
+        return {"part": part, "kind": self._kind, "name": self._name, "data_set": self._wanted}
 
 
 def send(
@@ -140,20 +137,6 @@ def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tup
     return "data-set", said
 
 
-def guess(path: Path) -> str:
-    """Return the kind of a file by its beginning: Parquet, text in UTF-8, or binary. Raises Failure."""
-    with _reading(path) as file:
-        head = file.read(_LOOKED_AT)
-    if head.startswith(_PARQUET):
-        return "data-set"
-    try:
-        head.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(head) - 3 or len(head) < _LOOKED_AT:
-            return "binary-file"
-    return "binary-file" if b"\0" in head else "text-file"
-
-
 def post(
     client: Client,
     to: str,
@@ -181,7 +164,7 @@ def post(
         for number, file in enumerate(outgoing):
             bar = progress.add_task(file.path.name, total=file.path.stat().st_size if file.path.exists() else None)
             source = _Counted(stack.enter_context(_reading(file.path)), partial(progress.advance, bar))
-            parts.append((f"file-{number}", (file.path.name, source, _MEDIA_TYPES[file.kind])))
+            parts.append((f"file-{number}", (file.path.name, source, _MEDIA_TYPE)))
         headers = {"Idempotency-Key": key} if key else {}
         parameters = {"dry_run": "true"} if dry_run else {}
         answer: dict[str, Any] = client.request(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from app.tables.out.binary import write_arrow, write_parquet
+from app.tables.out.binary import write_arrow, write_arrow_file, write_parquet
 from app.tables.out.dataset_json import write_dataset_json, write_dataset_ndjson, write_dsjc
 from app.tables.out.delimited import write_csv
 from app.tables.out.options import OptionError, Options
@@ -44,6 +44,16 @@ _ALL = (
         ".arrows",
         "Arrow IPC stream",
         write_arrow,
+        missing=("column", "null"),
+        options=_TYPED,
+        keeps_bytes=True,
+    ),
+    TableFormat(
+        "arrow-file",
+        "application/vnd.apache.arrow.file",
+        ".arrow",
+        "Arrow IPC file (Feather version 2)",
+        write_arrow_file,
         missing=("column", "null"),
         options=_TYPED,
         keeps_bytes=True,

@@ -1,6 +1,7 @@
-"""Write Parquet and the Arrow IPC stream: all data is kept, including `sas.*` metadata."""
+"""Write Parquet, and Arrow IPC streams and files: all data is kept, including `sas.*` metadata."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,8 +13,17 @@ from app.tables.out.table import Outgoing
 
 def write_arrow(table: Outgoing, _options: Options) -> Iterator[Piece]:
     """Yield an Arrow IPC stream, as `pyarrow.ipc.open_stream` reads it."""
+    return _written(pa.ipc.new_stream, table)
+
+
+def write_arrow_file(table: Outgoing, _options: Options) -> Iterator[Piece]:
+    """Yield an Arrow IPC file (Feather version 2), as `pyarrow.ipc.open_file` reads it."""
+    return _written(pa.ipc.new_file, table)
+
+
+def _written(open_writer: Callable[[Pieces, pa.Schema], Any], table: Outgoing) -> Iterator[Piece]:
     target = Pieces()
-    with pa.ipc.new_stream(target, table.schema) as writer:
+    with open_writer(target, table.schema) as writer:
         yield from target.rest()
         for batch in table.batches:
             writer.write_batch(batch)

@@ -16,7 +16,7 @@ MOST_INFLATED = 256 << 20
 
 ARROW_MAGIC = b"ARROW1"
 _CONTINUATION = b"\xff\xff\xff\xff"
-_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_SCHEMA, _DICTIONARY_BATCH, _RECORD_BATCH = 1, 2, 3
 _COMPRESSED_IN_V4 = b"ARROW:experimental_compression"
 
 
@@ -62,6 +62,17 @@ class _Table(NamedTuple):
 
 def _root(data: bytes) -> _Table:
     return _Table(data, struct.unpack_from("<I", data)[0])
+
+
+def is_stream(head: bytes) -> bool:
+    """Tell whether a file's first bytes are those of an Arrow IPC stream: its first message is a schema."""
+    if not head.startswith(_CONTINUATION):
+        return False
+    length = int.from_bytes(head[4:8], "little", signed=True)
+    try:
+        return length > 0 and _root(head[8 : 8 + length]).number("B", 1) == _SCHEMA
+    except struct.error:
+        return False
 
 
 def check_inflation(file: BinaryIO, *, is_file: bool) -> None:

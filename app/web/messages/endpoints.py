@@ -40,7 +40,8 @@ _REQUEST_BODY: dict[str, Any] = {
     "description": (
         f"Either the first part is `{MESSAGE}`, JSON that describes the message and names every other part; or a plain "
         "form: `destination`, optionally `description`, `kind`, `name` and `data_set` (JSON), and files. A data set's "
-        "file may be CSV, Parquet, Arrow, NDJSON, Dataset-JSON or a SAS transport file."
+        "file may be CSV, Parquet, Arrow, NDJSON, Dataset-JSON or a SAS transport file. An attachment without a kind "
+        "is a data set if its content is one of these (CSV excepted), a text file if it is text, else a binary file."
     ),
     "content": {
         "multipart/form-data": {
