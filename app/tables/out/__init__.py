@@ -22,6 +22,7 @@ from app.tables.out.transport import write_xpt, write_xpt_5
 __all__ = ["FORMATS", "OptionError", "Options", "Outgoing", "Piece", "TableFormat", "outgoing"]
 
 _TYPED = frozenset({"dates", "names"})
+_COLUMNAR = _TYPED | {"times"}
 _TEXT = frozenset({"dates", "names", "blank"})
 _TRANSPORT = frozenset({"rename"})
 _XPT = "application/x-sas-xport"
@@ -35,7 +36,7 @@ _ALL = (
         "Apache Parquet",
         write_parquet,
         missing=("column", "null"),
-        options=_TYPED,
+        options=_COLUMNAR | {"attrs"},
         keeps_bytes=True,
     ),
     TableFormat(
@@ -45,7 +46,7 @@ _ALL = (
         "Arrow IPC stream",
         write_arrow,
         missing=("column", "null"),
-        options=_TYPED,
+        options=_COLUMNAR,
         keeps_bytes=True,
     ),
     TableFormat(
@@ -55,7 +56,7 @@ _ALL = (
         "Arrow IPC file (Feather version 2)",
         write_arrow_file,
         missing=("column", "null"),
-        options=_TYPED,
+        options=_COLUMNAR,
         keeps_bytes=True,
     ),
     TableFormat("csv", "text/csv", ".csv", "CSV", write_csv, options=_TEXT | {"formulas"}),

@@ -8,6 +8,7 @@ Dates = Literal["iso", "sas"]
 Names = Literal["keep", "lower"]
 Blank = Literal["empty", "null"]
 Formulas = Literal["keep", "escape"]
+Times = Literal["time", "duration"]
 
 
 class OptionError(ValueError):
@@ -30,7 +31,9 @@ class Options:
     - `names`: column names unchanged, or in lower case;
     - `blank`: blank character values as empty text or as null;
     - `formulas`: CSV cells that spreadsheets take for formulas unchanged, or with an apostrophe before them;
-    - `rename`: names that the format cannot hold are changed.
+    - `rename`: names that the format cannot hold are changed;
+    - `times`: times of day in their own type, or as durations since midnight, which more programs read;
+    - `attrs`: labels and formats also where pandas finds them, as `DataFrame.attrs`.
     """
 
     columns: tuple[str, ...] | None = None
@@ -42,6 +45,8 @@ class Options:
     blank: Blank | None = None
     rename: bool | None = None
     formulas: Formulas | None = None
+    times: Times | None = None
+    attrs: bool | None = None
 
     def given(self) -> dict[str, object]:
         """Return the options that were given, by name."""
