@@ -1,7 +1,7 @@
 """Commands that list attachments, deliveries and quarantine."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -150,8 +150,9 @@ def show(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DE
 def replay(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
     """Process a quarantined message again, e.g. after correcting the source's settings."""
     with connect(url) as client:
-        client.request("POST", f"quarantine/{identifier}/replay")
-    err.print(f"{identifier} was replayed")
+        outcome = client.request("POST", f"quarantine/{identifier}/replay").json()["outcome"]
+    for line in _became(outcome):
+        err.print(line, markup=False, highlight=False)
 
 
 @quarantine.command()
@@ -160,6 +161,26 @@ def dismiss(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url =
     with connect(url) as client:
         client.request("DELETE", f"quarantine/{identifier}")
     err.print(f"{identifier} was dismissed")
+
+
+def _became(outcome: dict[str, Any]) -> Iterator[str]:
+    """Yield sentences on what became of a replayed message."""
+    if outcome["result"] == "pending":
+        yield "written to the journal; it is not assembled yet"
+    elif outcome["result"] == "quarantined":
+        yield f"quarantined again as {outcome['entry']['id']}: {outcome['entry']['why']}"
+    elif not outcome["attachments"]:
+        yield "processed; no attachment is known to which it belongs"
+    for attachment in outcome["attachments"]:
+        yield f"attachment {attachment['id']} {attachment['name']} {_now(attachment)}".replace("  ", " ")
+
+
+def _now(attachment: dict[str, Any]) -> str:
+    if attachment["state"] == "receiving":
+        expected = attachment["parts_expected"]
+        return f"is waiting: {attachment['parts_received']} of {expected or 'an unknown number of'} parts have arrived"
+    reason = attachment["reason"]
+    return f"is {attachment['state']}" + (f": {reason['text']}" if reason else "")
 
 
 def _remark(item: dict[str, Any]) -> str:
