@@ -19,6 +19,9 @@ KEPT = Kept("kept")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, in the format of REST.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows.")]
 
+SUBSCRIBERS = {"none": "nobody was subscribed", "unknown": "subscribers unknown"}
+"""What deliveries say of the subscribers of their destination, in words."""
+
 quarantine = typer.Typer(no_args_is_help=True, help="List and handle messages that the gateway cannot read.")
 
 
@@ -89,7 +92,7 @@ def deliveries(
                 f"{item['messages_sent']}/{'?' if item['messages_total'] is None else item['messages_total']}",
                 str(item["attempts"]),
                 time(item["created_at"]),
-                escape(item["reason"] or ""),
+                escape(item["reason"] or SUBSCRIBERS.get(item["subscribers"], "")),
             )
     _show(grid, "no deliveries")
     return None

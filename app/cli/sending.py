@@ -15,7 +15,7 @@ from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextCol
 from app.cli import data_sets
 from app.cli.client import DEFAULT_URL, Client, Url, connect
 from app.cli.console import Failure, bars, err
-from app.cli.listing import KindWord
+from app.cli.listing import SUBSCRIBERS, KindWord
 
 _MEDIA_TYPE = "application/octet-stream"
 _DATA_SET = re.compile(r"[^.]+\.[^.]+")
@@ -117,7 +117,8 @@ def send(
         err.print(f"delivery {delivery['id']} to {to} is {delivery['state']}", highlight=False)
         if wait:
             delivery = follow(client, delivery)
-            err.print(f"sent: {delivery['messages_sent']} messages", highlight=False)
+            told = SUBSCRIBERS.get(delivery["subscribers"])
+            err.print(f"sent: {delivery['messages_sent']} messages" + (f" ({told})" if told else ""), highlight=False)
     return typer.echo(delivery["id"])
 
 
