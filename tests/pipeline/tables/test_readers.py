@@ -76,7 +76,7 @@ def test_parquet_with_times_of_day_as_durations_is_read_by_all(tmp_path: Path, s
     schema = expected.schema
     found = {
         "polars": polars.read_parquet(path).to_arrow(),
-        "DuckDB": duckdb.sql(f"SELECT * FROM '{path}'").to_arrow_table(),
+        "DuckDB": duckdb.read_parquet(str(path)).to_arrow_table(),
         "pandas": pa.Table.from_pandas(pandas.read_parquet(path), visits_with_durations(), preserve_index=False),
         "Spark": spark.read.parquet(str(path)).toArrow(),
     }

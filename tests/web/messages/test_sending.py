@@ -150,10 +150,12 @@ def test_a_kind_that_is_not_stated_is_recognised(
     stock: Stock, http: httpx.Client, content: bytes, media_type: str, expected: tuple[str, str]
 ) -> None:
     description = json.dumps({"destination": "partner", "attachments": [{"part": "a"}]})
-    for files in (
-        [("message", (None, description, "application/json")), ("a", ("a.dat", content, media_type))],
-        [("destination", (None, b"partner")), ("file", ("a.dat", content, media_type))],
-    ):
+    first: Files = [
+        ("message", (None, description.encode(), "application/json")),
+        ("a", ("a.dat", content, media_type)),
+    ]
+    second: Files = [("destination", (None, b"partner")), ("file", ("a.dat", content, media_type))]
+    for files in (first, second):
         (entry,) = delivery(stock, http.post("/v1/messages", files=files)).attachments
         assert (entry.kind.word, entry.qualifier_2) == expected
 
