@@ -116,7 +116,11 @@ def _told(problem: dict[str, Any]) -> str:
         details = [str(error["detail"]) for error in errors[:SHOWN_ERRORS]]
         return "\n  ".join([f"{problem['title']}:", *details, *more])
     said = [str(problem.get("detail") or problem["title"])]
-    said += [f"{error.get('parameter') or error.get('pointer')}: {error['detail']}" for error in errors]
+    said += [
+        f"{error.get('parameter') or error.get('pointer')}: {error['detail']}"
+        for error in errors
+        if str(error["detail"]) not in said[0]
+    ]
     return "; ".join(said)
 
 

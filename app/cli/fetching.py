@@ -33,6 +33,7 @@ Missing = StrEnum("Missing", {"NULL": "null", "TAG": "tag", "COLUMN": "column"})
 Dates = StrEnum("Dates", {"ISO": "iso", "SAS": "sas"})
 Names = StrEnum("Names", {"KEEP": "keep", "LOWER": "lower"})
 Blank = StrEnum("Blank", {"EMPTY": "empty", "NULL": "null"})
+Times = StrEnum("Times", {"TIME": "time", "DURATION": "duration"})
 Formulas = StrEnum("Formulas", {"KEEP": "keep", "ESCAPE": "escape"})
 XptVersion = StrEnum("XptVersion", {"FIVE": "5", "EIGHT": "8"})
 
@@ -84,6 +85,13 @@ def get(
         bool | None,
         typer.Option("--labels", help="Value labels in place of values.", rich_help_panel=_PANEL),
     ] = None,
+    times: Annotated[
+        Times | None,
+        typer.Option(help="Times of day in their own type, or as durations since midnight.", rich_help_panel=_PANEL),
+    ] = None,
+    attrs: Annotated[
+        bool | None, typer.Option("--attrs", help="Labels also as DataFrame.attrs of pandas.", rich_help_panel=_PANEL)
+    ] = None,
     xpt_version: Annotated[
         XptVersion | None, typer.Option(help="Version of transport files (default 8).", rich_help_panel=_PANEL)
     ] = None,
@@ -102,6 +110,8 @@ def get(
         "rename": rename,
         "formulas": formulas,
         "labels": labels,
+        "times": times,
+        "attrs": attrs,
     }
     with connect(url) as client:
         attachment = find(client, identifier)

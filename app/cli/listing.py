@@ -1,7 +1,7 @@
 """Commands that list attachments, deliveries and quarantine."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -18,6 +18,9 @@ KEPT = Kept("kept")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, in the format of REST.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows.")]
+
+SUBSCRIBERS = {"none": "nobody was subscribed", "unknown": "subscribers unknown"}
+"""What deliveries say of the subscribers of their destination, in words."""
 
 quarantine = typer.Typer(no_args_is_help=True, help="List and handle messages that the gateway cannot read.")
 
@@ -89,7 +92,7 @@ def deliveries(
                 f"{item['messages_sent']}/{'?' if item['messages_total'] is None else item['messages_total']}",
                 str(item["attempts"]),
                 time(item["created_at"]),
-                escape(item["reason"] or ""),
+                escape(item["reason"] or SUBSCRIBERS.get(item["subscribers"], "")),
             )
     _show(grid, "no deliveries")
     return None
@@ -150,8 +153,9 @@ def show(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DE
 def replay(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
     """Process a quarantined message again, e.g. after correcting the source's settings."""
     with connect(url) as client:
-        client.request("POST", f"quarantine/{identifier}/replay")
-    err.print(f"{identifier} was replayed")
+        outcome = client.request("POST", f"quarantine/{identifier}/replay").json()["outcome"]
+    for line in _became(outcome):
+        err.print(line, markup=False, highlight=False)
 
 
 @quarantine.command()
@@ -160,6 +164,26 @@ def dismiss(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url =
     with connect(url) as client:
         client.request("DELETE", f"quarantine/{identifier}")
     err.print(f"{identifier} was dismissed")
+
+
+def _became(outcome: dict[str, Any]) -> Iterator[str]:
+    """Yield sentences on what became of a replayed message."""
+    if outcome["result"] == "pending":
+        yield "written to the journal; it is not assembled yet"
+    elif outcome["result"] == "quarantined":
+        yield f"quarantined again as {outcome['entry']['id']}: {outcome['entry']['why']}"
+    elif not outcome["attachments"]:
+        yield "processed; no attachment is known to which it belongs"
+    for attachment in outcome["attachments"]:
+        yield f"attachment {attachment['id']} {attachment['name']} {_now(attachment)}".replace("  ", " ")
+
+
+def _now(attachment: dict[str, Any]) -> str:
+    if attachment["state"] == "receiving":
+        expected = attachment["parts_expected"]
+        return f"is waiting: {attachment['parts_received']} of {expected or 'an unknown number of'} parts have arrived"
+    reason = attachment["reason"]
+    return f"is {attachment['state']}" + (f": {reason['text']}" if reason else "")
 
 
 def _remark(item: dict[str, Any]) -> str:

@@ -16,17 +16,9 @@ from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextCol
 from app.cli import data_sets
 from app.cli.client import DEFAULT_URL, Client, Url, connect
 from app.cli.console import Failure, bars, err
-from app.cli.listing import KindWord
-from app.tables.read import sas7bdat
+from app.cli.listing import SUBSCRIBERS, KindWord
 
-_LOOKED_AT = 1 << 16
-_DATA_SETS = (b"PAR1", sas7bdat.MAGIC)
-"""The first bytes of files that can only be data sets."""
-_MEDIA_TYPES = {
-    "data-set": "application/octet-stream",
-    "text-file": "text/plain; charset=utf-8",
-    "binary-file": "application/octet-stream",
-}
+_MEDIA_TYPE = "application/octet-stream"
 _DATA_SET = re.compile(r"[^.]+\.[^.]+")
 _KINDS = [kind.value for kind in KindWord]
 _LOOK_SECONDS = 0.2
@@ -35,21 +27,24 @@ _LOOK_SECONDS = 0.2
 class Outgoing:
     """One file to send.
 
-    `kind` is the word for an attachment kind, `name` a data set's `LIBRARY.MEMBER`, `wanted` the options of a data set.
+    `kind` is the word for an attachment kind, None for the gateway to recognise it. `name` is a data set's
+    `LIBRARY.MEMBER`, `wanted` the options of a data set.
     """
 
     def __init__(
         self, path: Path, kind: str | None = None, name: str | None = None, wanted: dict[str, Any] | None = None
     ) -> None:
-        self.path, self.kind = path, kind or guess(path)
-        self._name, self._wanted = name, wanted or {}
+        self.path = path
+        self._kind, self._name, self._wanted = kind, name, wanted or {}
 
     def entry(self, part: str, beside: Iterable[str] = ()) -> dict[str, Any]:
         """Return its entry in the description of the message; `beside` are parts that describe data sets."""
-        if self.kind != "data-set":
-            return {"part": part, "kind": self.kind, "name": self.path.name}
         wanted = self._wanted | {word: word for word in beside}
-        return {"part": part, "kind": self.kind, "name": self._name, "data_set": wanted}
+        if self._kind is None:
+            return {"part": part} | ({"data_set": wanted} if wanted else {})
+        if self._kind != "data-set":
+            return {"part": part, "kind": self._kind, "name": self.path.name}
+        return {"part": part, "kind": self._kind, "name": self._name, "data_set": wanted}
 
 
 def send(
@@ -119,8 +114,8 @@ def send(
     beside = {word: path for word, path in (("catalog", catalog), ("define", define)) if path is not None}
     kind, name = _meaning(as_, files, wanted)
     outgoing = [Outgoing(path, kind, name, wanted) for path in files]
-    if beside and all(file.kind != "data-set" for file in outgoing):
-        raise Failure(f"--{min(beside)} describes data sets, but no file is one", "add --as data-set")
+    if beside and kind not in (None, "data-set"):
+        raise Failure(f"--{min(beside)} describes data sets, not a {kind}", "leave --as out, or give --as data-set")
     with connect(url) as client:
         if dry_run:
             rehearsal = post(
@@ -131,7 +126,8 @@ def send(
         err.print(f"delivery {delivery['id']} to {to} is {delivery['state']}", highlight=False)
         if wait:
             delivery = follow(client, delivery)
-            err.print(f"sent: {delivery['messages_sent']} messages", highlight=False)
+            told = SUBSCRIBERS.get(delivery["subscribers"])
+            err.print(f"sent: {delivery['messages_sent']} messages" + (f" ({told})" if told else ""), highlight=False)
     return typer.echo(delivery["id"])
 
 
@@ -149,20 +145,6 @@ def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tup
     if len(files) > 1:
         raise Failure(f"--as {said} names one data set, but there are {len(files)} files")
     return "data-set", said
-
-
-def guess(path: Path) -> str:
-    """Return the kind of a file by its beginning: Parquet or sas7bdat, text in UTF-8, or binary. Raises Failure."""
-    with _reading(path) as file:
-        head = file.read(_LOOKED_AT)
-    if head.startswith(_DATA_SETS):
-        return "data-set"
-    try:
-        head.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(head) - 3 or len(head) < _LOOKED_AT:
-            return "binary-file"
-    return "binary-file" if b"\0" in head else "text-file"
 
 
 def post(
@@ -195,9 +177,9 @@ def post(
         for number, file in enumerate(outgoing):
             bar = progress.add_task(file.path.name, total=file.path.stat().st_size if file.path.exists() else None)
             source = _Counted(stack.enter_context(_reading(file.path)), partial(progress.advance, bar))
-            parts.append((f"file-{number}", (file.path.name, source, _MEDIA_TYPES[file.kind])))
+            parts.append((f"file-{number}", (file.path.name, source, _MEDIA_TYPE)))
         for word, path in beside.items():
-            parts.append((word, (path.name, stack.enter_context(_reading(path)), "application/octet-stream")))
+            parts.append((word, (path.name, stack.enter_context(_reading(path)), _MEDIA_TYPE)))
         headers = {"Idempotency-Key": key} if key else {}
         parameters = {"dry_run": "true"} if dry_run else {}
         answer: dict[str, Any] = client.request(

@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -12,9 +11,8 @@ from typing import Any
 
 from app import plugins
 from app.assembly.states import Input, follow
-from app.framing.registry import FRAMINGS
 from app.model.attachment import AttachmentState
-from app.model.errors import CatalogTaken, InvalidInputError, StoreFull
+from app.model.errors import CatalogTaken, StoreFull
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage
 from app.model.records import (
@@ -39,6 +37,7 @@ from app.service.intake import Journaler
 from app.service.quarantine import quarantined_message
 from app.service.repair.recording import Recorder
 from app.service.repair.scrubbing import Scrubber
+from app.service.replaying import Replayed, attachment_of, outcome, settled
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.deliveries import Deliveries
@@ -255,45 +254,37 @@ class Gateway:
         """Return a quarantined physical message. Raises KeyError when its segment is gone."""
         return quarantined_message(record, self.catalog, self.store, self.journal)
 
-    def replay_quarantine(self, quarantine_id: str) -> bool:
-        """Process a quarantined message, or the attachment whose content it spoilt, again. Return False when there is
-        none.
+    def replay_quarantine(self, quarantine_id: str) -> Replayed | None:
+        """Process a quarantined message, or the attachment whose content it spoilt, again. Return a function that waits
+        for the outcome, or None when there is no such entry.
 
         Raises KeyError when its segment is gone, and JournalFull when it cannot be processed at present.
         """
         record = self.catalog.quarantine_entry(quarantine_id)
         if record is None:
-            return False
+            return None
         if record.code == DAMAGED_PART:
             return self._finish_damaged(record)
+        since = self.catalog.last_event()
         message = quarantined_message(record, self.catalog, self.store, self.journal)
-        spoilt = self._attachment_of(message)
+        spoilt = attachment_of(message, self.catalog)
         mark = partial(self.catalog.set_quarantine_state, quarantine_id, "replayed")
         if spoilt is not None and follow(spoilt.state, Input.REPLAY) is AttachmentState.COMPLETE:
             mark()
             self.catalog.set_state([spoilt.id], AttachmentState.COMPLETE)
             self._assembling.finish_again(spoilt.id)
-        else:
-            journal_again(self._journaler, message, mark)
-        return True
+            return partial(settled, self._context, [spoilt.id])
+        journal_again(self._journaler, message, mark)
+        return partial(outcome, self._context, message, since)
 
-    def _finish_damaged(self, entry: QuarantineRecord) -> bool:
+    def _finish_damaged(self, entry: QuarantineRecord) -> Replayed:
         """Have an attachment read again of which a part could not be read back, as its disk may work again."""
         attachment = self.catalog.attachment(identify(entry.source, entry.correl_id))
         self.catalog.set_quarantine_state(entry.id, "replayed")
         if attachment is not None and follow(attachment.state, Input.REPLAY) is AttachmentState.COMPLETE:
             self.catalog.set_state([attachment.id], AttachmentState.COMPLETE)
             self._assembling.finish_again(attachment.id)
-        return True
-
-    def _attachment_of(self, message: PhysicalMessage) -> AttachmentRecord | None:
-        """Return the attachment that a message is a part of; None if there is none."""
-        framing = FRAMINGS.get(message.framing)
-        if framing is None:
-            return None
-        with suppress(InvalidInputError):
-            return self.catalog.attachment(identify(message.source, framing.attachment_key(message)))
-        return None
+        return partial(settled, self._context, [] if attachment is None else [attachment.id])
 
     def check_room(self, wanted: int = 0) -> None:
         """Raise StoreFull when storing `wanted` bytes would use disk space that is reserved for messages from

@@ -18,7 +18,9 @@ from paho.mqtt import publish
 
 from tests.cli.conftest import Run
 from tests.support.mosquitto import Mosquitto, free_port
+from tests.support.tables import visits
 from tests.support.waiting import until
+from tests.tables.out.making import made
 
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 
@@ -67,6 +69,21 @@ def test_files_go_out_and_come_back(run: Run, arrived: Any, in_folder: Path) -> 
     came = pq.read_table("came.parquet")
     assert came.to_pydict() == {"NAME": ["a", "b"], "AGE": [1.0, None]}
     assert table["id"] in run("ls").out
+
+
+def test_a_transport_file_arrives_as_a_data_set(run: Run, arrived: Any, in_folder: Path) -> None:
+    Path("visits.xpt").write_bytes(made(visits(), "xpt"))
+    assert run("send", "visits.xpt", "--to", "loop", "--wait").code == 0
+    assert arrived("VISITS")["kind"] == "data-set"
+    assert run("send", "visits.xpt", "--as", "binary-file", "--to", "loop", "--wait").code == 0
+    assert arrived("visits.xpt")["kind"] == "binary-file"
+
+
+def test_an_error_is_printed_once(run: Run, url: str, in_folder: Path) -> None:
+    Path("a.txt").write_text("a")
+    wrong = run("send", "a.txt", "--to", "loop", "--description", "\0")
+    assert wrong.code == 1
+    assert wrong.err.count("pattern") == 1, wrong.err
 
 
 def test_an_interrupted_fetch_goes_on_where_it_ended(run: Run, arrived: Any, in_folder: Path) -> None:

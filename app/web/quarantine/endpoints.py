@@ -9,7 +9,7 @@ from app.model.records import QuarantineRecord, QuarantineState
 from app.service.gateway import Gateway
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.problems import Problem, responses
-from app.web.quarantine.schemas import QuarantineView
+from app.web.quarantine.schemas import QuarantineView, ReplayedView
 from app.web.schemas import PageView, page_view
 
 PREVIEW = 256
@@ -68,19 +68,23 @@ def get_quarantined_body(quarantine_id: str, gateway: GatewayDep) -> Response:
     operation_id="replay_quarantined",
     responses=responses("not-found", "gone", "storage-full"),
 )
-def replay_quarantined(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
+def replay_quarantined(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -> ReplayedView:
     """Process a quarantined message again, e.g. after correcting the source's settings.
 
-    It is written to the journal as if it arrived now. If it still cannot be read, a new entry is created.
+    It is written to the journal as if it arrived now. If it still cannot be read, a new entry is created. `outcome`
+    says what became of it.
     """
     _entry(gateway, quarantine_id)
     try:
-        gateway.replay_quarantine(quarantine_id)
+        replayed = gateway.replay_quarantine(quarantine_id)
     except KeyError:
         raise Problem("gone", _GONE) from None
     except JournalFull as full:
         raise Problem("storage-full", str(full)) from None
-    return QuarantineView.of(_entry(gateway, quarantine_id), base)
+    if replayed is None:
+        raise Problem("not-found", "there is no quarantine entry with this identifier")
+    outcome = replayed()
+    return ReplayedView.of_outcome(_entry(gateway, quarantine_id), outcome, base)
 
 
 @router.delete(
