@@ -13,6 +13,7 @@ from app.service.sending.upload_conversion import Run
 from app.web.attachments.schemas import AttachmentSummary
 from app.web.deliveries.schemas import AcceptedDelivery, DeliveryView
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.identifiers import Identifier, whole
 from app.web.messages.errors import located
 from app.web.messages.form import MESSAGE
 from app.web.messages.schemas import MessageSummary, MessageView, Rehearsal
@@ -79,10 +80,10 @@ def list_messages(
     return page_view(page, lambda record: MessageSummary.of(record, base))
 
 
-@router.get("/{message_id}", operation_id="get_message", responses=responses("not-found"))
-def get_message(message_id: str, gateway: GatewayDep, base: BaseDep) -> MessageView:
+@router.get("/{message_id}", operation_id="get_message", responses=responses("not-found", "ambiguous"))
+def get_message(message_id: Identifier, gateway: GatewayDep, base: BaseDep) -> MessageView:
     """Return one message: its header's fields, its application message and its attachments."""
-    record = gateway.catalog.message(message_id)
+    record = gateway.catalog.message(whole(gateway, "messages", message_id))
     if record is None:
         raise Problem("not-found", "there is no message with this identifier")
     attachments = [
