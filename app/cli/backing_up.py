@@ -8,7 +8,8 @@ import typer
 
 from app import plugins
 from app.cli.configuring import Config, read
-from app.cli.console import Failure, err, out, size, table
+from app.cli.console import Failure, err, out, size
+from app.cli.lists import Column, List, numbers
 from app.cli.repairing import FOUND, Json, failures, shown
 from app.model.errors import GatewayError
 from app.ports import ContentStore
@@ -85,7 +86,7 @@ def restore(
 def _list(place: ContentStore) -> None:
     from app.service.repair import manifests  # noqa: PLC0415 - a second of imports
 
-    grid = table("Backup", ">Files", ">Size")
+    grid = List((Column("Backup"), *numbers("Files", "Size")))
     for each in manifests.backups(place):
         _, files = manifests.read(place, each)
         grid.add_row(each, f"{len(files):,}", size(sum(file.size for file in files)))

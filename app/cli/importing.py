@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
 from app import plugins
 from app.capture.entries import Refused, Skipped
 from app.capture.recognising import FORMATS
 from app.cli.captures import Capture, Wanted, shown
-from app.cli.console import Failure, bars, err, out, size, table
+from app.cli.console import Failure, bars, err, out, size
+from app.cli.lists import Column, List, numbers
 from app.codecs.mqtt.packets import Version
 from app.framing.arrivals import ArrivalsBySource
 from app.framing.registry import FRAMINGS, default_framing
@@ -35,6 +36,19 @@ if TYPE_CHECKING:
 else:
     FramingName = Literal[tuple(FRAMINGS)]
 
+_SEGMENTS = (
+    *numbers("Segment", "Messages", "Bytes"),
+    Column("Received from", order=1),
+    Column("to", order=2),
+    Column("Sources", least=12),
+)
+_CAPTURES = (
+    Column("Capture", least=12),
+    Column("Format", order=1),
+    Column("Framing", order=2),
+    *numbers("Messages", "Bytes", "Unreadable"),
+    Column("Skipped", least=8, order=3),
+)
 _BATCH_BYTES = 4 << 20
 _DEFAULTS = ", ".join(f"{default_framing(each)} for {each}" for each in FORMATS)
 _MOST_TOLD = 20
@@ -80,8 +94,7 @@ def import_(
         with closing(plugins.journal()(to)) as target:
             before = {segment.number for segment in target.segments()}
             importer = Importer(target, lambda: time_ns() // 1000, keep_going=keep_going)
-            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-            with bars(*columns) as progress:
+            with bars(DownloadColumn, TransferSpeedColumn) as progress:
                 told = [importer.take(capture, progress) for capture in found]
             target.seal()
             written = [segment for segment in target.segments() if segment.number not in before]
@@ -115,7 +128,7 @@ def segments(
         for held in found:
             typer.echo(json.dumps(held._asdict(), ensure_ascii=False))
         return
-    grid = table(">Segment", ">Messages", ">Bytes", "Received from", "to", "Sources")
+    grid = List(_SEGMENTS)
     for held in found:
         sources = ", ".join(f"{name} {count:,}" for name, count in held.sources.items())
         moments = (_moment(held.received_from), _moment(held.received_to))
@@ -183,7 +196,7 @@ class Count:
 
 
 def _report(captures: Iterable[Capture], counts: Iterable[Count]) -> None:
-    grid = table("Capture", "Format", "Framing", ">Messages", ">Bytes", ">Unreadable", "Skipped")
+    grid = List(_CAPTURES)
     for capture, count in zip(captures, counts, strict=True):
         grid.add_row(escape(shown(capture.path)), capture.format, capture.framing, *count.cells())
     out.print(grid)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn, TransferSpeedColumn
+from rich.markup import escape
+from rich.progress import DownloadColumn, MofNCompleteColumn, TransferSpeedColumn
 
 from app.cli import data_sets
 from app.cli.client import DEFAULT_URL, Client, Url, connect
@@ -175,11 +176,11 @@ def post(
     }
     if message is not None:
         draft["application_message"] = {"text": message}
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with ExitStack() as stack, bars(*columns) as progress:
+    with ExitStack() as stack, bars(DownloadColumn, TransferSpeedColumn) as progress:
         parts: list[tuple[str, Any]] = [("message", (None, json.dumps(draft), "application/json"))]
         for number, file in enumerate(outgoing):
-            bar = progress.add_task(file.path.name, total=file.path.stat().st_size if file.path.exists() else None)
+            total = file.path.stat().st_size if file.path.exists() else None
+            bar = progress.add_task(escape(file.path.name), total=total)
             source = _Counted(stack.enter_context(_reading(file.path)), partial(progress.advance, bar))
             parts.append((f"file-{number}", (file.path.name, source, _MEDIA_TYPES[file.kind])))
         headers = {"Idempotency-Key": key} if key else {}
@@ -192,11 +193,10 @@ def post(
 
 def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
     """Wait, with a progress bar, until a delivery is sent. Raises Failure when it has failed."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with bars(*columns) as progress:
+    with bars(MofNCompleteColumn) as progress:
         bar = progress.add_task("sending", total=None)
         while delivery["state"] in {"queued", "sending"}:
-            text = f"sending ({delivery['reason']})" if delivery["reason"] else "sending"
+            text = f"sending ({escape(delivery['reason'])})" if delivery["reason"] else "sending"
             progress.update(
                 bar, description=text, completed=delivery["messages_sent"], total=delivery["messages_total"]
             )
