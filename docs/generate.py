@@ -119,7 +119,17 @@ def states() -> str:
     )
 
 
-PAGES = {"layouts.md": layouts, "problems.md": problems.table, "states.md": states}
+def example() -> str:
+    """Return the configuration file with every setting, which the command `config example` prints."""
+    return (FOLDER / "gateway.toml").read_text()
+
+
+PAGES = {
+    "layouts.md": layouts,
+    "problems.md": problems.table,
+    "states.md": states,
+    "../app/settings/example.toml": example,
+}
 
 if __name__ == "__main__":
     for name, write in PAGES.items():

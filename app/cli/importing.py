@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from re import fullmatch
 from time import time_ns
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from rich.markup import escape
@@ -79,6 +79,7 @@ def import_(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Import unreadable pieces for quarantine, and continue.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per capture.")] = False,
 ) -> None:
     """Convert captures to journal segments: unloaded queues, message files, MQTT and Rendezvous in hexadecimal."""
     if not fullmatch(_SOURCE, source):
@@ -100,7 +101,11 @@ def import_(
             written = [segment for segment in target.segments() if segment.number not in before]
     except (GatewayError, OSError, plugins.PluginError) as error:
         raise Failure(str(error)) from error
-    _report(found, told)
+    if as_json:
+        for capture, count in zip(found, told, strict=True):
+            typer.echo(json.dumps(count.facts(capture), ensure_ascii=False))
+    else:
+        _report(found, told)
     new = f"{len(written)} new segment{'' if len(written) == 1 else 's'}"
     err.print(f"{new}, {size(sum(each.size for each in written))}, in {to}", markup=False, highlight=False)
 
@@ -193,6 +198,12 @@ class Count:
     def cells(self) -> tuple[str, str, str, str]:
         skipped = ", ".join(f"{count:,} {what}" for what, count in sorted(self.skipped.items()))
         return f"{self.messages:,}", size(self.bytes), f"{self.refused:,}", skipped
+
+    def facts(self, capture: Capture) -> dict[str, Any]:
+        """Return the result as JSON has it."""
+        about = {"capture": shown(capture.path), "format": capture.format, "framing": capture.framing}
+        counts = {"messages": self.messages, "bytes": self.bytes, "unreadable": self.refused}
+        return {**about, **counts, "skipped": dict(self.skipped)}
 
 
 def _report(captures: Iterable[Capture], counts: Iterable[Count]) -> None:

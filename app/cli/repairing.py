@@ -63,6 +63,8 @@ def rebuild(path: Config = None, *, yes: Yes = False) -> None:
 
     settings = read(path)
     configure_logging(settings.log.level, settings.log.format)
+    if not settings.data.exists() and not settings.journal_folder.exists():
+        raise Failure(f"nothing to rebuild from: no folder {settings.journal_folder}", code=UNCHECKED)
     with failures(UNCHECKED), opened(settings, write=True) as estate:
         if estate.database.exists():
             confirm(f"The catalog {estate.database.place} will be set aside, and a new one made.", yes=yes)

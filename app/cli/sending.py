@@ -2,11 +2,14 @@
 
 import json
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, BinaryIO
 
 import typer
@@ -28,6 +31,7 @@ _MEDIA_TYPES = {
 _DATA_SET = re.compile(r"[^.]+\.[^.]+")
 _KINDS = [kind.value for kind in KindWord]
 _LOOK_SECONDS = 0.2
+_INPUT = Path("-")
 
 
 class Outgoing:
@@ -50,7 +54,7 @@ class Outgoing:
 
 
 def send(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files; - is standard input.")],
     to: Annotated[str, typer.Option("--to", help="The destination's name.")],
     *,
     as_: Annotated[
@@ -61,6 +65,9 @@ def send(
             help=f"Send as this kind ({', '.join(_KINDS)}), or as a data set of this name. Default: by content.",
         ),
     ] = None,
+    input_name: Annotated[
+        str, typer.Option("--name", help="Name of the file that standard input is sent as.")
+    ] = "stdin",
     description: Annotated[str, typer.Option(help="The attachments' description.")] = "",
     message: Annotated[str | None, typer.Option(help="Text of the application message.")] = None,
     key: Annotated[
@@ -112,8 +119,8 @@ def send(
         label=title,
     )
     kind, name = _meaning(as_, files, wanted)
-    outgoing = [Outgoing(path, kind, name, wanted) for path in files]
-    with connect(url) as client:
+    with connect(url) as client, ExitStack() as stack:
+        outgoing = [Outgoing(path, kind, name, wanted) for path in _with_input(files, input_name, stack)]
         if dry_run:
             rehearsal = post(client, to, outgoing, description=description, message=message, dry_run=True)
             return typer.echo(json.dumps(rehearsal)) if as_json else data_sets.show(rehearsal)
@@ -123,6 +130,26 @@ def send(
             delivery = follow(client, delivery)
             err.print(f"sent: {delivery['messages_sent']} messages", highlight=False)
     return typer.echo(delivery["id"])
+
+
+def _with_input(files: list[Path], name: str, stack: ExitStack) -> list[Path]:
+    """Return the files, with one of all that standard input brings in place of `-`. Raises Failure.
+
+    The gateway must know a file's size before its content, so standard input is read to its end first.
+    """
+    if _INPUT not in files:
+        return files
+    if files.count(_INPUT) > 1:
+        raise Failure("standard input can be sent only once")
+    if name in ("", ".", "..") or "/" in name:
+        raise Failure(f"--name {name!r} is not the name of a file")
+    spooled = Path(stack.enter_context(TemporaryDirectory(prefix="attachment-gateway-"))) / name
+    try:
+        with spooled.open("wb") as file:
+            copyfileobj(sys.stdin.buffer, file)
+    except OSError as error:
+        raise Failure(f"cannot keep standard input in {spooled}: {error.strerror}") from error
+    return [spooled if path == _INPUT else path for path in files]
 
 
 def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tuple[str | None, str | None]:

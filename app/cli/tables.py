@@ -14,6 +14,7 @@ from rich.markup import escape
 from app import plugins
 from app.cli.configuring import Config, read
 from app.cli.console import Failure, err, out, size, table
+from app.cli.files import require_folder
 from app.cli.lists import Column, List
 from app.model.errors import GatewayError
 from app.ports import TableStore, TableVersion
@@ -223,6 +224,8 @@ def _notes(variable: "VariableContents") -> Iterator[str]:
 @contextmanager
 def _opened(config: Path | None, place: str | None) -> Iterator[TableStore]:
     """Open the tables of the configuration, or those at another place. Their errors become a Failure."""
+    if place is not None:
+        require_folder(place)
     url = place or read(config).tables_url
     try:
         yield plugins.table_store()(url)

@@ -8,7 +8,6 @@ from app.web.identifiers import CANDIDATES, SHORTEST
 from tests.web.stock import Stock
 
 
-
 def test_the_first_digits_do_in_every_route(http: httpx.Client, stock: Stock) -> None:
     message = stock.message([])
     attachment = stock.stored(b"some bytes", id="ab12" + "7" * 28, message_id=message.id)

@@ -148,7 +148,9 @@ def attachment_content(
     response_model=SchemaView,
     responses={
         200: {"description": "the variables", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **responses("not-found", "ambiguous", "not-ready", "unreadable", "gone", "not-a-data-set", "invalid", "damaged"),
+        **responses(
+            "not-found", "ambiguous", "not-ready", "unreadable", "gone", "not-a-data-set", "invalid", "damaged"
+        ),
     },
 )
 def data_set_schema(
