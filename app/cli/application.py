@@ -23,7 +23,7 @@ from app.cli import (
     tracing,
     watching,
 )
-from app.cli.console import Failure, err
+from app.cli.console import Failure, err, tell
 from app.cli.demo.command import demo
 from app.model.errors import GatewayError
 from app.plugins import PluginError
@@ -77,10 +77,7 @@ def run() -> None:
 
 
 def _end(failure: Failure) -> NoReturn:
-    err.print("[bold red]error:[/] ", end="")
-    err.print(str(failure), markup=False, highlight=False)
-    if failure.hint:
-        err.print(failure.hint, style="dim", markup=False, highlight=False)
+    tell(failure, err)
     sys.exit(failure.code)
 
 

@@ -1,5 +1,6 @@
 """Output of commands: results on standard output, everything else on standard error."""
 
+import re
 import sys
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -57,12 +58,24 @@ _STYLES = {
 }
 
 
+_OF_PROGRAMS = re.compile(r"\[Errno -?\d+\] |\s*\n+Debug source:\n.*", re.DOTALL)
+"""What libraries write into errors for programs: the number of an OSError, and the inside of an error of obstore."""
+
+
 class Failure(Exception):
     """An error for a command that cannot do what was asked: a sentence for people, and perhaps a hint."""
 
     def __init__(self, why: str, hint: str = "", code: int = FAILED) -> None:
-        super().__init__(why)
+        super().__init__(_OF_PROGRAMS.sub("", why))
         self.hint, self.code = hint, code
+
+
+def tell(failure: Failure, console: Console) -> None:
+    """Print a failure and its hint."""
+    console.print("[bold red]error:[/] ", end="")
+    console.print(str(failure), markup=False, highlight=False)
+    if failure.hint:
+        console.print(failure.hint, style="dim", markup=False, highlight=False)
 
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

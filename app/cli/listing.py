@@ -82,20 +82,25 @@ def attachments(
         )
         if as_json:
             return _lines(found)
-        grid = List(_ATTACHMENTS)
-        for item in found:
-            grid.add_row(
-                item["id"],
-                state(item["state"]),
-                item["kind"] or "-",
-                escape(item["name"]),
-                size(item["progress"]["bytes_received"] if item["size"] is None else item["size"]),
-                item["source"],
-                time(item["first_received_at"]),
-                escape(_remark(item)),
-            )
-    _show(grid, "no attachments")
+        _show(attachment_list(found), "no attachments")
     return None
+
+
+def attachment_list(items: Iterable[dict[str, Any]]) -> List:
+    """Return attachments of the REST interface as a list for people."""
+    grid = List(_ATTACHMENTS)
+    for item in items:
+        grid.add_row(
+            item["id"],
+            state(item["state"]),
+            item["kind"] or "-",
+            escape(item["name"]),
+            size(item["progress"]["bytes_received"] if item["size"] is None else item["size"]),
+            item["source"],
+            time(item["first_received_at"]),
+            escape(_remark(item)),
+        )
+    return grid
 
 
 def deliveries(
