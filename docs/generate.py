@@ -37,6 +37,7 @@ from app.tables.xpt.layouts import (
 )
 from app.web import problems
 from app.wire import Layout
+from docs import pictures
 
 FOLDER = Path(__file__).parent
 
@@ -129,8 +130,10 @@ PAGES = {
     "problems.md": problems.table,
     "states.md": states,
     "../app/settings/example.toml": example,
+    **pictures.pages(),
 }
 
 if __name__ == "__main__":
     for name, write in PAGES.items():
+        (FOLDER / name).parent.mkdir(exist_ok=True)
         (FOLDER / name).write_text(write())

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Iterator
 from enum import Enum
 from io import BytesIO
 from pathlib import Path
@@ -88,10 +89,16 @@ def _print(frame: Frame, line: int, *, is_first: bool) -> None:
     if text := frame.decoded.get("trace"):
         typer.echo("\n" * (not is_first) + "\n".join(text))
         return
+    for each in frame_lines(frame, line, out.width):
+        typer.echo(each)
+
+
+def frame_lines(frame: Frame, line: int, room: int) -> Iterator[str]:
+    """Yield a frame and its cells as lines, of at most `room` characters a cell."""
     where = f"line {line}, byte {frame.offset}" if line else f"byte {frame.offset}"
-    typer.echo(f"{frame.format} at {where}" + (f"  ({frame.note})" if frame.note else ""))
+    yield f"{frame.format} at {where}" + (f"  ({frame.note})" if frame.note else "")
     for cell in frame.cells:
-        typer.echo(_line(cell, out.width))
+        yield _line(cell, room)
 
 
 def _line(cell: Cell, room: int) -> str:

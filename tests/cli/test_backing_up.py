@@ -206,6 +206,8 @@ def test_a_bucket_takes_backups_as_a_folder_does(kept: Kept, run: Run, tmp_path:
         assert run("backup", "--config", kept.configuration, "--to", place, "--keep", 1).code == 0
     listed = run("restore", "--from", place, "--list")
     assert len(listed.out.splitlines()) == 2
+    (told,) = run("restore", "--from", place, "--list", "--json").out.splitlines()
+    assert json.loads(told)["id"] in listed.out
     assert run("restore", "--from", place, "--data", tmp_path / "elsewhere").code == 0
     restored = Kept(tmp_path / "elsewhere")
     restored.sent = kept.sent
