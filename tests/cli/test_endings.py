@@ -8,9 +8,15 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+from typer.main import get_command
 
+from app.cli import INTERRUPTED
+from app.cli.application import application
+from app.cli.console import BROKEN_PIPE, FAILED, UNREACHABLE
+from app.cli.repairing import UNCHECKED
 from tests.cli.conftest import Run
 from tests.support.disk import SMALL_DISK, small_disk
 from tests.support.mosquitto import free_port
@@ -168,3 +174,20 @@ def test_a_gateway_without_a_broker_runs_and_says_so(tmp_path: Path) -> None:
             serving.kill()
     assert "Connection refused" in log.read_text()
     assert "Traceback" not in log.read_text()
+
+
+def test_the_page_has_every_command_and_every_exit_status() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    names = set(get_command(application).commands)  # type: ignore[attr-defined]
+    rows = re.findall(r"^\| (`.*?) \|", page.partition("\n## ")[0], re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == names
+    statuses = {int(found) for found in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    assert statuses == {0, FAILED, UNCHECKED, UNREACHABLE, INTERRUPTED, BROKEN_PIPE}
+
+
+def test_pictures_of_the_page_are_there() -> None:
+    folder = Path(__file__).parents[2] / "docs"
+    shown = set(re.findall(r"\]\((pictures/[\w-]+\.svg)\)", (folder / "cli.md").read_text()))
+    assert shown == {str(path.relative_to(folder)) for path in (folder / "pictures").iterdir()}
+    for path in shown:
+        assert ElementTree.parse(folder / path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
