@@ -89,8 +89,10 @@ def _opened(what: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) 
         raise GatewayError(f"the {what} cannot be opened: {why}") from error
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, started: Callable[[int], None] = lambda _port: None) -> None:
     """Run the gateway and its REST interface until a signal ends it. Raises GatewayError and PluginError.
+
+    `started` is called with the port when the gateway receives and REST is about to answer.
 
     The port is bound first: a second gateway, started by mistake, must not take the broker's session from the first.
     """
@@ -99,8 +101,9 @@ def serve(settings: Settings) -> None:
         gateway = build(settings)
         gc.collect()
         collect_seldom()
-        gateway.start()
         try:
+            gateway.start()
+            started(listener.getsockname()[1])
             _Server(gateway).run([listener])
         finally:
             gateway.stop()

@@ -25,13 +25,17 @@ _APPEND_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5
 _QUIET_BELOW_WARNING = ("alembic", "httpx", "httpcore", "amqtt", "py4j", "transitions")
 
 
+def is_for_people(style: str, stream: TextIO | None = None) -> bool:
+    """Return whether the log in this style is for people, not for programs; see `configure_logging`."""
+    return (sys.stderr if stream is None else stream).isatty() if style == "auto" else style == "console"
+
+
 def configure_logging(level: str = "info", style: str = "auto", stream: TextIO | None = None) -> None:
     """Send records of structlog and the standard library to one stream (standard error), one record a line.
 
     `style` is "json", "console" (for people) or "auto": console when the stream is a terminal.
     """
     to = sys.stderr if stream is None else stream
-    for_people = to.isatty() if style == "auto" else style == "console"
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -41,7 +45,7 @@ def configure_logging(level: str = "info", style: str = "auto", stream: TextIO |
     ]
     rendering: list[Any] = (
         [structlog.dev.ConsoleRenderer(colors=to.isatty(), exception_formatter=structlog.dev.plain_traceback)]
-        if for_people
+        if is_for_people(style, to)
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
     )
     structlog.configure(

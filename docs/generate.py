@@ -37,6 +37,7 @@ from app.tables.xpt.layouts import (
 )
 from app.web import problems
 from app.wire import Layout
+from docs import pictures
 
 FOLDER = Path(__file__).parent
 
@@ -119,8 +120,20 @@ def states() -> str:
     )
 
 
-PAGES = {"layouts.md": layouts, "problems.md": problems.table, "states.md": states}
+def example() -> str:
+    """Return the configuration file with every setting, which the command `config example` prints."""
+    return (FOLDER / "gateway.toml").read_text()
+
+
+PAGES = {
+    "layouts.md": layouts,
+    "problems.md": problems.table,
+    "states.md": states,
+    "../app/settings/example.toml": example,
+    **pictures.pages(),
+}
 
 if __name__ == "__main__":
     for name, write in PAGES.items():
+        (FOLDER / name).parent.mkdir(exist_ok=True)
         (FOLDER / name).write_text(write())

@@ -3,21 +3,31 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import httpx
 import typer
 
-from app.cli.console import UNREACHABLE, Failure
+from app.cli.console import FAILED, UNREACHABLE, Failure
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 SHOWN_ERRORS = 50
 PAGE = 100
 """Maximum number of items in one request."""
 
+_TEMPORARY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 _UNSUITABLE = "/problems/unsuitable"
 
 Url = Annotated[str, typer.Option("--url", envvar="ATTACHMENT_GATEWAY_URL", help="URL of the gateway.")]
+
+
+class Refused(Failure):
+    """An error response of the gateway; `status` is that of HTTP."""
+
+    def __init__(self, why: str, hint: str, code: int, status: int) -> None:
+        super().__init__(why, hint, code)
+        self.status = status
 
 
 class Client:
@@ -50,8 +60,13 @@ class Client:
         return response
 
     @contextmanager
-    def stream(self, path: str, headers: dict[str, str] | None = None, **parameters: Any) -> Iterator[httpx.Response]:
-        """Open a response whose body is read piece by piece, without a time limit."""
+    def stream(
+        self, path: str, headers: dict[str, str] | None = None, silence: float | None = None, **parameters: Any
+    ) -> Iterator[httpx.Response]:
+        """Open a response whose body is read piece by piece.
+
+        `silence` is the number of seconds without a byte after which the connection counts as broken (None: never).
+        """
         with (
             _failures(self.url),
             self._http.stream(
@@ -59,7 +74,7 @@ class Client:
                 path.lstrip("/"),
                 params=_given(parameters),
                 headers=headers,
-                timeout=httpx.Timeout(30, read=None),
+                timeout=httpx.Timeout(30, read=silence),
             ) as response,
         ):
             if response.is_error:
@@ -105,7 +120,8 @@ def _require_success(response: httpx.Response) -> None:
     except (ValueError, KeyError, TypeError, AttributeError):
         said = f"{response.status_code} {response.reason_phrase} for {response.url}"
     hints = {401: "set ATTACHMENT_GATEWAY_TOKEN to a token that the gateway accepts"}
-    raise Failure(said, hints.get(response.status_code, ""))
+    code = UNREACHABLE if response.status_code in _TEMPORARY else FAILED
+    raise Refused(said, hints.get(response.status_code, ""), code, response.status_code)
 
 
 def _told(problem: dict[str, Any]) -> str:

@@ -12,14 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    FileSizeColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.markup import escape
+from rich.progress import DownloadColumn, FileSizeColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from app.cli.client import DEFAULT_URL, Client, Url, connect
 from app.cli.console import Failure, bars, err, size
@@ -191,12 +185,11 @@ def _get_made(client: Client, attachment: dict[str, Any], output: str | None, na
 
 
 def _receive_made(client: Client, attachment: dict[str, Any], file: BinaryIO, name: str, query: dict[str, Any]) -> None:
-    columns = (TextColumn("{task.description}"), BarColumn(), FileSizeColumn(), TransferSpeedColumn())
     with (
         client.stream(f"attachments/{attachment['id']}/content", **query) as response,
-        bars(*columns) as progress,
+        bars(FileSizeColumn, TransferSpeedColumn) as progress,
     ):
-        bar = progress.add_task(name, total=None)
+        bar = progress.add_task(escape(name), total=None)
         for piece in response.iter_raw(_PIECE):
             file.write(piece)
             progress.advance(bar, len(piece))
@@ -208,23 +201,16 @@ def _receive_made(client: Client, attachment: dict[str, Any], file: BinaryIO, na
 
 def _receive(client: Client, attachment: dict[str, Any], file: BinaryIO, digest: Any, have: int) -> None:
     headers = {"If-Range": f'"{attachment["sha256"]}"', "Range": f"bytes={have}-"} if have else {}
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
     with (
         client.stream(f"attachments/{attachment['id']}/content", headers) as response,
-        bars(*columns) as progress,
+        bars(DownloadColumn, TransferSpeedColumn, TimeRemainingColumn) as progress,
     ):
         if have and response.status_code != 206:
             raise Failure(
                 "the content has changed since the first part was fetched",
                 f"delete {getattr(file, 'name', 'the .part file')}",
             )
-        bar = progress.add_task(attachment["file_name"], total=attachment["size"], completed=have)
+        bar = progress.add_task(escape(attachment["file_name"]), total=attachment["size"], completed=have)
         for piece in response.iter_raw(_PIECE):
             file.write(piece)
             digest.update(piece)

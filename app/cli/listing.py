@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from app.cli.client import DEFAULT_URL, Url, connect
 from app.cli.console import err, out, size, state, table, time
+from app.cli.lists import IDENTIFIER, STATE, Column, List, without_zeros
 from app.model.attachment import AttachmentState, DeliveryState
 
 KindWord = StrEnum("KindWord", {"DATA_SET": "data-set", "TEXT_FILE": "text-file", "BINARY_FILE": "binary-file"})
@@ -21,6 +22,37 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number
 
 SUBSCRIBERS = {"none": "nobody was subscribed", "unknown": "subscribers unknown"}
 """What deliveries say of the subscribers of their destination, in words."""
+
+_ATTACHMENTS = (
+    IDENTIFIER,
+    STATE,
+    Column("Kind", order=4),
+    Column("Name", least=12),
+    Column("Size", is_number=True, order=1),
+    Column("Source", least=6, order=5),
+    Column("Received", order=3),
+    Column("", least=12, order=2),
+)
+_DELIVERIES = (
+    IDENTIFIER,
+    STATE,
+    Column("Destination", least=8, order=1),
+    Column("Attachments", least=12),
+    Column("Messages", is_number=True),
+    Column("Attempts", is_number=True, order=4),
+    Column("Created", order=3),
+    Column("", least=12, order=2),
+)
+_QUARANTINE = (
+    Column("ID", shorten=without_zeros),
+    Column("State", order=5),
+    Column("Source", least=6, order=3),
+    Column("Code", order=1),
+    Column("Size", is_number=True, order=6),
+    Column("Received", order=4),
+    Column("Where", least=12, order=2),
+    Column("Why", least=16),
+)
 
 quarantine = typer.Typer(no_args_is_help=True, help="List and handle messages that the gateway cannot read.")
 
@@ -53,20 +85,25 @@ def attachments(
         )
         if as_json:
             return _lines(found)
-        grid = table("ID", "State", "Kind", "Name", ">Size", "Source", "Received", "")
-        for item in found:
-            grid.add_row(
-                item["id"],
-                state(item["state"]),
-                item["kind"] or "-",
-                escape(item["name"]),
-                size(item["progress"]["bytes_received"] if item["size"] is None else item["size"]),
-                item["source"],
-                time(item["first_received_at"]),
-                escape(_remark(item)),
-            )
-    _show(grid, "no attachments")
+        _show(attachment_list(found), "no attachments")
     return None
+
+
+def attachment_list(items: Iterable[dict[str, Any]]) -> List:
+    """Return attachments of the REST interface as a list for people."""
+    grid = List(_ATTACHMENTS)
+    for item in items:
+        grid.add_row(
+            item["id"],
+            state(item["state"]),
+            item["kind"] or "-",
+            escape(item["name"]),
+            size(item["progress"]["bytes_received"] if item["size"] is None else item["size"]),
+            item["source"],
+            time(item["first_received_at"]),
+            escape(_remark(item)),
+        )
+    return grid
 
 
 def deliveries(
@@ -82,7 +119,7 @@ def deliveries(
         found = client.pages("deliveries", limit, state=state_, destination=destination)
         if as_json:
             return _lines(found)
-        grid = table("ID", "State", "Destination", "Attachments", ">Messages", ">Attempts", "Created", "")
+        grid = List(_DELIVERIES)
         for item in found:
             grid.add_row(
                 item["id"],
@@ -112,7 +149,7 @@ def quarantined(
         found = client.pages("quarantine", limit, state=state_, source=source)
         if as_json:
             return _lines(found)
-        grid = table("ID", "State", "Source", "Code", ">Size", "Received", "Where", "Why")
+        grid = List(_QUARANTINE)
         for item in found:
             where = item["row"] if item["at"] is None else f"{item['row']} at byte {item['at']}"
             grid.add_row(
@@ -130,10 +167,14 @@ def quarantined(
 
 
 @quarantine.command()
-def show(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
+def show(
+    identifier: Annotated[str, typer.Argument(metavar="ID")], *, as_json: Json = False, url: Url = DEFAULT_URL
+) -> None:
     """Show one entry with its first bytes."""
     with connect(url) as client:
         entry = client.get(f"quarantine/{identifier}")
+    if as_json:
+        return _lines([entry])
     preview = bytes.fromhex(entry.pop("preview") or "")
     entry.pop("links")
     grid = table("", "")
@@ -147,6 +188,7 @@ def show(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DE
         piece = preview[at : at + 16]
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
         out.print(f"{at:6d}  {piece.hex(' '):47}  {text}", markup=False, highlight=False)
+    return None
 
 
 @quarantine.command()
@@ -195,8 +237,8 @@ def _remark(item: dict[str, Any]) -> str:
     return f"{item['observations']:,} observations" if item["observations"] is not None else item["description"]
 
 
-def _show(grid: Any, nothing: str) -> None:
-    if grid.row_count:
+def _show(grid: List, nothing: str) -> None:
+    if grid.rows:
         out.print(grid)
     else:
         err.print(nothing)

@@ -16,8 +16,9 @@ from rich.markup import escape
 from app import plugins
 from app.cli import tables
 from app.cli.configuring import Config, read
-from app.cli.console import Failure, err, out, table
+from app.cli.console import Failure, err, out
 from app.cli.demo.command import demo as gateway_demo
+from app.cli.lists import IDENTIFIER, Column, List, numbers
 from app.model.errors import GatewayError
 from app.observe import configure_logging, logger
 from app.plugins import PluginError
@@ -260,7 +261,7 @@ def _show(committed: "Committed", report: "Report") -> None:
 def _show_incomplete(report: "Report") -> None:
     if not report.incomplete:
         return
-    grid = table("ID", "Name", ">Parts", ">Expected", "Missing")
+    grid = List((IDENTIFIER, Column("Name", least=12), *numbers("Parts", "Expected"), Column("Missing", least=8)))
     for record, missing in report.incomplete[:_MOST_SHOWN]:
         expected = "-" if record.parts_expected is None else f"{record.parts_expected:,}"
         name = escape(record.qualifier_2) if record.kind else "[dim]no header arrived[/]"

@@ -2,16 +2,20 @@
 
 import json
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Annotated, Any, BinaryIO
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn, TransferSpeedColumn
+from rich.markup import escape
+from rich.progress import DownloadColumn, MofNCompleteColumn, TransferSpeedColumn
 
 from app.cli import data_sets
 from app.cli.client import DEFAULT_URL, Client, Url, connect
@@ -22,6 +26,7 @@ _MEDIA_TYPE = "application/octet-stream"
 _DATA_SET = re.compile(r"[^.]+\.[^.]+")
 _KINDS = [kind.value for kind in KindWord]
 _LOOK_SECONDS = 0.2
+_INPUT = Path("-")
 
 
 class Outgoing:
@@ -48,7 +53,7 @@ class Outgoing:
 
 
 def send(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files; - is standard input.")],
     to: Annotated[str, typer.Option("--to", help="The destination's name.")],
     *,
     as_: Annotated[
@@ -59,6 +64,9 @@ def send(
             help=f"Send as this kind ({', '.join(_KINDS)}), or as a data set of this name. Default: by content.",
         ),
     ] = None,
+    input_name: Annotated[
+        str, typer.Option("--name", help="Name of the file that standard input is sent as.")
+    ] = "stdin",
     description: Annotated[str, typer.Option(help="The attachments' description.")] = "",
     message: Annotated[str | None, typer.Option(help="Text of the application message.")] = None,
     key: Annotated[
@@ -113,10 +121,10 @@ def send(
     )
     beside = {word: path for word, path in (("catalog", catalog), ("define", define)) if path is not None}
     kind, name = _meaning(as_, files, wanted)
-    outgoing = [Outgoing(path, kind, name, wanted) for path in files]
     if beside and kind not in (None, "data-set"):
         raise Failure(f"--{min(beside)} describes data sets, not a {kind}", "leave --as out, or give --as data-set")
-    with connect(url) as client:
+    with connect(url) as client, ExitStack() as stack:
+        outgoing = [Outgoing(path, kind, name, wanted) for path in _with_input(files, input_name, stack)]
         if dry_run:
             rehearsal = post(
                 client, to, outgoing, description=description, message=message, dry_run=True, beside=beside
@@ -129,6 +137,26 @@ def send(
             told = SUBSCRIBERS.get(delivery["subscribers"])
             err.print(f"sent: {delivery['messages_sent']} messages" + (f" ({told})" if told else ""), highlight=False)
     return typer.echo(delivery["id"])
+
+
+def _with_input(files: list[Path], name: str, stack: ExitStack) -> list[Path]:
+    """Return the files, with one of all that standard input brings in place of `-`. Raises Failure.
+
+    The gateway must know a file's size before its content, so standard input is read to its end first.
+    """
+    if _INPUT not in files:
+        return files
+    if files.count(_INPUT) > 1:
+        raise Failure("standard input can be sent only once")
+    if name in ("", ".", "..") or "/" in name:
+        raise Failure(f"--name {name!r} is not the name of a file")
+    spooled = Path(stack.enter_context(TemporaryDirectory(prefix="attachment-gateway-"))) / name
+    try:
+        with spooled.open("wb") as file:
+            copyfileobj(sys.stdin.buffer, file)
+    except OSError as error:
+        raise Failure(f"cannot keep standard input in {spooled}: {error.strerror}") from error
+    return [spooled if path == _INPUT else path for path in files]
 
 
 def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tuple[str | None, str | None]:
@@ -171,11 +199,11 @@ def post(
     }
     if message is not None:
         draft["application_message"] = {"text": message}
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with ExitStack() as stack, bars(*columns) as progress:
+    with ExitStack() as stack, bars(DownloadColumn, TransferSpeedColumn) as progress:
         parts: list[tuple[str, Any]] = [("message", (None, json.dumps(draft), "application/json"))]
         for number, file in enumerate(outgoing):
-            bar = progress.add_task(file.path.name, total=file.path.stat().st_size if file.path.exists() else None)
+            total = file.path.stat().st_size if file.path.exists() else None
+            bar = progress.add_task(escape(file.path.name), total=total)
             source = _Counted(stack.enter_context(_reading(file.path)), partial(progress.advance, bar))
             parts.append((f"file-{number}", (file.path.name, source, _MEDIA_TYPE)))
         for word, path in beside.items():
@@ -190,11 +218,10 @@ def post(
 
 def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
     """Wait, with a progress bar, until a delivery is sent. Raises Failure when it has failed."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with bars(*columns) as progress:
+    with bars(MofNCompleteColumn) as progress:
         bar = progress.add_task("sending", total=None)
         while delivery["state"] in {"queued", "sending"}:
-            text = f"sending ({delivery['reason']})" if delivery["reason"] else "sending"
+            text = f"sending ({escape(delivery['reason'])})" if delivery["reason"] else "sending"
             progress.update(
                 bar, description=text, completed=delivery["messages_sent"], total=delivery["messages_total"]
             )

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -12,7 +13,7 @@ from typing import Any
 from app import plugins
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
-from app.model.errors import CatalogTaken, StoreFull
+from app.model.errors import CatalogError, CatalogTaken, StoreFull
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage
 from app.model.records import (
@@ -31,6 +32,7 @@ from app.service.content.access import Content, open_content
 from app.service.content.damage import Damages, WatchedContent
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
+from app.service.event_log import EventLog
 from app.service.events import deletion_event
 from app.service.finishing.parts import missing_ranges
 from app.service.intake import Journaler
@@ -48,6 +50,7 @@ log = logger(__name__)
 SWEEP_SECONDS = 1.0
 STEP_SECONDS = 1.0
 ARCHIVE_SECONDS = 1.0
+LOG_SECONDS = 0.5
 RECORD_SECONDS = 1.0
 EVENTS_AT_ONCE = 500
 STOP_SECONDS = 20.0
@@ -93,6 +96,7 @@ class Gateway:
         self._opening_tables = Lock()
         self._assembling, self._journaler = _assembling(context)
         self._archiver = None if archive is None else Archiver(context, archive)
+        self._event_log = EventLog(context.catalog)
         self._recorder = Recorder(context.catalog, context.store)
         self._damages = Damages(context)
         self._context = context
@@ -114,6 +118,7 @@ class Gateway:
             "record": Worker("record", lambda: repeat(RECORD_SECONDS, self._stop, self._recorder.attempt)),
             "scrub": Worker("scrub", self._scrubber.run if context.settings.scrub.enabled else lambda: None),
             "sweep": Worker("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
+            "event log": Worker("event log", lambda: repeat(LOG_SECONDS, self._stop, self._event_log.write)),
             "lock": Worker("lock", self._keep_lock),
             "settle": Worker("settle", lambda: repeat(SWEEP_SECONDS, self._stop, self._settler.settle)),
             **{f"send {name}": Worker(f"send {name}", outbox.run) for name, outbox in self.deliveries.outboxes.items()},
@@ -163,6 +168,8 @@ class Gateway:
         for worker in self._workers.values():
             worker.join(STOP_SECONDS)
         self._save_times()
+        with suppress(CatalogError):  # the event log's worker has told of it
+            self._event_log.write()
         self.journal.close()
         self.catalog.close()
 

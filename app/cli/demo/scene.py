@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import pyarrow.parquet as pq
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import MofNCompleteColumn
 
 from app.cli.client import Client
-from app.cli.console import Failure, size, table
+from app.cli.console import Failure, progress, size, table
 from app.cli.demo import content
 from app.cli.fetching import fetch
 from app.cli.sending import Outgoing, post
@@ -70,9 +70,8 @@ def eventually(what: str, look: Callable[[], T | None]) -> T:
 
 def _arrival(client: Client, delivery: dict[str, Any], count: int, console: Console) -> list[dict[str, Any]]:
     """Show the attachments arriving, and return them when finished, in the message's order."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, console=console) as progress:
-        board = Board(progress)
+    with progress(console, MofNCompleteColumn) as bars:
+        board = Board(bars)
 
         def look() -> list[dict[str, Any]] | None:
             found = _attachments(client, delivery)
@@ -92,9 +91,9 @@ def _attachments(client: Client, delivery: dict[str, Any]) -> list[dict[str, Any
 
 
 def _bar(item: dict[str, Any]) -> tuple[str, int, int | None]:
-    progress = item["progress"]
+    parts = item["progress"]
     name = item["name"] or item["correl_id"]
-    return f"  {item['state']:9} {name}", progress["parts_received"], progress["parts_expected"]
+    return f"  {item['state']:9} {name}", parts["parts_received"], parts["parts_expected"]
 
 
 def _compare(client: Client, sent: Path, attachment: dict[str, Any], folder: Path) -> Compared:
