@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from app.model.errors import GatewayError
 from app.pipeline import jvm
+from app.plugins import how_to_install
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -112,8 +113,7 @@ def active() -> "SparkSession | None":
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415
     except ModuleNotFoundError as missing:
-        how = "pip install 'attachment-gateway[pipeline]'"
-        raise GatewayError(f"Spark needs the library {missing.name!r}: {how}") from missing
+        raise GatewayError(f"Spark needs the library {missing.name!r}: {how_to_install('pyspark')}") from missing
     return SparkSession.getActiveSession()
 
 
