@@ -66,7 +66,7 @@ def test_a_proxy_that_cannot_be_used_is_said_without_its_password(
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(Failure) as failed:
         connect("http://gateway.example:8080")
-    assert str(failed.value).startswith("http") == said.startswith("cannot") and said in str(failed.value)
+    assert said in str(failed.value)
     assert "ALL_PROXY" in failed.value.hint
     assert "swordfish" not in f"{failed.value} {failed.value.hint}"
 
