@@ -1,10 +1,83 @@
-"""Generated pages are up to date with the code."""
+"""Generated pages are up to date with the code, and the lists that they are made of are complete."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from app.model.attachment import DeliveryState
 from docs.generate import FOLDER, PAGES
+from docs.references import EVENTS, QUARANTINED_ATTACHMENTS, QUARANTINED_MESSAGES
+
+ROOT = FOLDER.parent
+RECEIVING = (
+    *("app/assembly", "app/capture", "app/cli/captures.py", "app/codecs", "app/dataset", "app/framing"),
+    *("app/model", "app/service", "adapters"),
+)
+SENDING = {"encode.py", "writing.py", "describing.py", "sas_bodies.py", "rendezvous_bodies.py", "upload_conversion.py"}
+"""Modules whose codes are errors of an upload."""
+
+CALLS = {"InvalidInputError", "Contradiction", "Refused", "refuse", "_refuse", "refused", "unreadable"}
+OF_SENDING_ALONE = {"no-data-set", "too-large"}
+
+
+def trees(*places: str) -> Iterator[tuple[Path, ast.AST]]:
+    for place in places:
+        path = ROOT / place
+        for module in [path] if path.is_file() else path.rglob("*.py"):
+            yield module, ast.walk(ast.parse(module.read_text()))  # type: ignore[misc]
+
+
+def codes() -> set[str]:
+    """Every code with which received messages and attachments are refused, by the code of this project."""
+    found = set()
+    for module, nodes in trees(*RECEIVING):
+        for node in nodes:  # type: ignore[attr-defined]
+            if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in CALLS:
+                words = [str(each.value) for each in node.args[:2] if isinstance(each, ast.Constant)]
+                if module.name not in SENDING:
+                    found |= {word for word in words if re.fullmatch(r"[a-z]+(-[a-z]+)+", word)}
+    return found - OF_SENDING_ALONE
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_generated_page_is_up_to_date(name: str) -> None:
     assert (FOLDER / name).read_text() == PAGES[name](), "run: python -m docs.generate"
+
+
+def test_every_code_of_quarantine_is_explained() -> None:
+    explained = {**QUARANTINED_MESSAGES, **QUARANTINED_ATTACHMENTS}
+    assert len(explained) == len(QUARANTINED_MESSAGES) + len(QUARANTINED_ATTACHMENTS)
+    assert list(QUARANTINED_MESSAGES) == sorted(QUARANTINED_MESSAGES)
+    assert list(QUARANTINED_ATTACHMENTS) == sorted(QUARANTINED_ATTACHMENTS)
+    of_constants = {
+        "damaged-message",
+        "damaged-part",
+        "damaged-content",
+        "parts-gone",
+        "content-lost",
+        "retention",
+        "unwritable",
+    }
+    assert codes() | of_constants == set(explained)
+
+
+def test_every_event_is_explained() -> None:
+    made = {
+        node.args[0].value
+        for _, nodes in trees("app", "adapters")
+        for node in nodes  # type: ignore[attr-defined]
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") == "NewEvent"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert made | {f"delivery.{state}" for state in DeliveryState} == set(EVENTS)
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (FOLDER / "index.md").read_text()
+    pages = [path.name for path in FOLDER.glob("*.md") if path.name != "index.md"]
+    assert [page for page in pages if f"({page})" not in index] == []
