@@ -2,10 +2,12 @@
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -69,22 +71,27 @@ def test_nothing_of_the_environment_is_used(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "nothing is left, and nothing is in the configured folder"
 
 
-def test_ports_that_are_taken_are_passed_over() -> None:
-    with ExitStack() as taken:
-        for port in range(8080, 8100):
-            listener = taken.enter_context(socket.socket())
-            try:
-                listener.bind(("127.0.0.1", port))
-                listener.listen()
-            except OSError:
-                listener.close()  # another program has it
-        done = demo()
-    assert_went_well(done)
-    found = re.search(r"gateway +http://127.0.0.1:(\d+)", done.stdout)
-    assert found is not None
-    assert int(found[1]) not in range(8080, 8100)
+def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        monkeypatch.setattr(command, "_PORTS", (taken.getsockname()[1], 0))
+        with closing(command._listener()) as listener:
+            assert listener.getsockname()[1] != taken.getsockname()[1]
+            with socket.create_connection(listener.getsockname()):
+                pass
 
 
+@pytest.fixture
+def signals_restored() -> Iterator[None]:
+    """The demo handles signals, and in a test it is this process that it handles them for."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+@pytest.mark.usefixtures("signals_restored")
 def test_a_full_disk_is_said_before_anything_starts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "disk_usage", lambda _: SimpleNamespace(free=100 << 20))
     done = run("demo", "--once", "--data", tmp_path / "data")
