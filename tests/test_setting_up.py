@@ -90,7 +90,7 @@ def test_a_full_disk_is_said(checkout: Path) -> None:
     try:
         with mounted(disk, 1 << 20):
             (checkout / ".venv").symlink_to(disk)
-            command = [checkout / ".ci" / "virtual-environment", sys.executable, disk / "venv", "requirements.lock"]
+            command = [f"{checkout}/.ci/virtual-environment", sys.executable, f"{disk}/venv", "requirements.lock"]
             done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
     except PermissionError as refused:
         pytest.skip(str(refused))
