@@ -226,24 +226,21 @@ def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
 def test_a_wheel_works_by_itself(wheel: Path, tmp_path: Path) -> None:
     """Installed into a folder of its own, which comes before the checkout, it runs the demo through all adapters."""
     installed = tmp_path / "installed"
-    command = [
+    pip = [
         sys.executable,
         "-m",
         "pip",
         "install",
         "--quiet",
-        "--no-index",
-        "--no-deps",
-        "--target",
-        installed,
-        wheel,
+        "--disable-pip-version-check",
+        "--root-user-action=ignore",
     ]
-    subprocess.run([*command, "--disable-pip-version-check", "--root-user-action=ignore"], check=True)
+    subprocess.run([*pip, "--no-index", "--no-deps", "--target", str(installed), str(wheel)], check=True)
     environment = {"PYTHONPATH": str(installed), "PATH": os.defpath, "TMPDIR": str(tmp_path)}
     where = [sys.executable, "-c", "import app, adapters; print(app.__file__, adapters.__file__)"]
     found = subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
     assert found.count(str(installed)) == 2
-    demo = [installed / "bin" / "attachment-gateway", "demo", "--once"]
+    demo = [f"{installed}/bin/attachment-gateway", "demo", "--once"]
     done = subprocess.run(demo, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count("equal, ")) == (0, 3), done.stderr
 
