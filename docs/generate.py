@@ -1,5 +1,6 @@
 """Generated pages of this folder. Write them with `python -m docs.generate`."""
 
+from inspect import getdoc
 from pathlib import Path
 
 from app.assembly.states import TRANSITIONS, Input, diagram
@@ -37,7 +38,7 @@ from app.tables.xpt.layouts import (
 )
 from app.web import problems
 from app.wire import Layout
-from docs import pictures
+from docs import pictures, references
 
 FOLDER = Path(__file__).parent
 
@@ -95,7 +96,7 @@ def layouts() -> str:
     for specification, tables in LAYOUTS.items():
         pages.append(f"## {specification}\n")
         for layout in tables:
-            pages += [f"### {layout.__name__}\n", f"{(layout.__doc__ or '').strip()}\n", f"{layout.table()}\n"]
+            pages += [f"### {layout.__name__}\n", f"{getdoc(layout)}\n", f"{layout.table()}\n"]
     return "\n".join(pages)
 
 
@@ -126,7 +127,11 @@ def example() -> str:
 
 
 PAGES = {
+    "codes.md": references.codes,
+    "dialects.md": references.dialects,
+    "events.md": references.events,
     "layouts.md": layouts,
+    "metrics.md": references.metrics,
     "problems.md": problems.table,
     "states.md": states,
     "../app/settings/example.toml": example,

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import Annotated, Any
 
 import httpx
@@ -31,16 +32,23 @@ class Refused(Failure):
 
 
 class Client:
-    """A client whose errors are `Failure`s. The bearer token is in `ATTACHMENT_GATEWAY_TOKEN`."""
+    """A client whose errors are `Failure`s. It sends the bearer token, if there is one.
 
-    def __init__(self, url: str) -> None:
-        token = os.environ.get("ATTACHMENT_GATEWAY_TOKEN")
+    The proxies of the environment are used, except for a gateway on this machine. Raises Failure for a URL or a proxy
+    that cannot be used.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
         self.url = url.rstrip("/")
-        self._http = httpx.Client(
-            base_url=self.url + "/v1/",
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            timeout=httpx.Timeout(30, read=300),
-        )
+        with _unusable(self.url):
+            base = httpx.URL(self.url + "/v1/")
+            self._http = httpx.Client(
+                base_url=base,
+                headers={"Authorization": f"Bearer {token}"} if token else {},
+                timeout=httpx.Timeout(30, read=300),
+                # With a transport of its own the client takes no proxy of the environment.
+                transport=httpx.HTTPTransport() if is_loopback(base.host) else None,
+            )
 
     def __enter__(self) -> "Client":
         return self
@@ -95,10 +103,34 @@ class Client:
 
 
 def connect(url: str) -> Client:
-    """Return a client of the gateway at this URL. Raises Failure for an invalid URL."""
+    """Return a client of the gateway at this URL, with the token of `ATTACHMENT_GATEWAY_TOKEN`.
+
+    Raises Failure for an invalid URL.
+    """
     if not url.startswith(("http://", "https://")):
         raise Failure(f"{url!r} is not the URL of a gateway", "write for example --url http://127.0.0.1:8080")
-    return Client(url)
+    return Client(url, os.environ.get("ATTACHMENT_GATEWAY_TOKEN"))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a URL's host is this machine, which no proxy reaches."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    return address.is_loopback or address.is_unspecified
+
+
+@contextmanager
+def _unusable(url: str) -> Iterator[None]:
+    """Raise Failure for a proxy of the environment that httpx refuses. Its URL may hold a password: it is not shown."""
+    hint = "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names it; NO_PROXY lists hosts that need none"
+    try:
+        yield
+    except ImportError as error:
+        raise Failure(f"{url} cannot be reached by a SOCKS proxy without the library 'socksio'", hint) from error
+    except (httpx.InvalidURL, ValueError) as error:
+        raise Failure(f"the client for {url} cannot be made: its URL or the proxy's is invalid", hint) from error
 
 
 @contextmanager

@@ -116,7 +116,8 @@ def demo(*, master: Master = None, memory: Memory = None) -> None:
     with tempfile.TemporaryDirectory(prefix="attachment-gateway-") as folder:
         gateway_demo(once=True, data=Path(folder) / "gateway")
         out.print("\n[bold]the same journal, on Spark[/]\n")
-        settings = _settings(None, Path(folder) / "pipeline")
+        settings = Settings(data=Path(folder) / "pipeline")
+        configure_logging(settings.log.level, settings.log.format)
         with _session(_spark_settings(master, memory, None, None)) as spark:
             journal = str(Path(folder) / "gateway" / "journal")
             committed, report = _run_batch(spark, settings, journal, in_place=False, tables=True)

@@ -145,10 +145,10 @@ def test_a_library_is_missing(run: Run, shown: Built, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "duckdb", None)
     result = run("tables", "sql", "SELECT 1")
     assert (result.code, result.out) == (1, "")
-    assert "SQL needs the library 'duckdb'\npip install 'attachment-gateway[tables]'" in result.err
+    assert "SQL needs the library 'duckdb'\npip install 'deltalake<2,>=1.6' 'duckdb<3,>=2'" in result.err
     without_deltalake(monkeypatch)
     result = run("tables", "ls")
-    assert (result.code, "pip install 'attachment-gateway[tables]'" in result.err) == (1, True)
+    assert (result.code, "pip install 'deltalake<2,>=1.6'" in result.err) == (1, True)
 
 
 # --- SQL ----------------------------------------------------------------------------------------------------------

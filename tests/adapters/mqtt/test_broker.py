@@ -318,12 +318,15 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
 
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority")
+    signs = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+    openssl("req", "-x509", *key, *signs, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority")
     for name in ("broker", "gateway"):
         openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"]
+        extensions = "subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n"
+        (folder / "extensions").write_text(f"{extensions}subjectKeyIdentifier=hash\n")
+        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "extensions"]
         openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed)
+        openssl("verify", "-x509_strict", "-CAfile", "ca.pem", f"{name}.pem")  # as Python 3.13 and newer do
     return folder
 
 
