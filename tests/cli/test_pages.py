@@ -22,7 +22,9 @@ from app.cli.demo import content
 from app.codecs.ibm_mq.image import write_image
 from tests.support.built import shop
 from tests.support.captures import in_hexadecimal, packet, unloaded
+from tests.support.define_xml import define_xml
 from tests.support.pages import ROOT, Command, commands
+from tests.support.readstat import Written, write_sas7bcat, write_sas7bdat
 from tests.support.sas_client import Program, message, text_file
 from tests.support.terminal import InTerminal
 from tests.support.waiting import until
@@ -44,9 +46,16 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     (".*", r"(.|\n)*k8s://(.|\n)*", "needs Kubernetes"),
     (".*", r"attachment-gateway pipeline (batch|stream) .*", "needs Java; tests/cli/test_pipelining.py runs both"),
     ("README.md", "attachment-gateway tables sql .* --tables result/tables", "needs the result of the batch before it"),
-    (".*", "docker build .*", "needs Docker, and a registry with its images"),
+    (".*", r"docker (build|run) (.|\n)*", "needs Docker, and a registry with its images"),
+    ("README.md", "make wheel", "installs everything; tests/test_packaging.py builds the package and installs it"),
+    ("README.md", "python3.11 -m venv /opt/gateway", "writes outside of the test's folder"),
+    (
+        "README.md",
+        "/opt/gateway/bin/pip install .*",
+        "needs a package index; tests/test_packaging.py installs the package",
+    ),
     (".*", "(mkdir -p /opt/mqm && )?tar -xzf .*-IBM-MQC-Redist-LinuxX64.*", "needs IBM's MQ client"),
-    (".*", "(MQ_FILE_PATH=/opt/mqm )?pip install 'attachment-gateway.*", "needs IBM's MQ client, and a package index"),
+    (".*", "(MQ_FILE_PATH=/opt/mqm )?pip install (pymqi|ibmmq)", "needs IBM's MQ client, and a package index"),
     (".*", "export LD_LIBRARY_PATH=/opt/mqm/lib64", "needs IBM's MQ client"),
     (".*", "(setmqaut|dmpmqmsg) .*", "a command of IBM MQ"),
     ("docs/conformance-ibm-mq.md", "export MQ_.*", "needs a queue manager"),
@@ -58,18 +67,32 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     ("README.md", "attachment-gateway serve --config rendezvous.toml &", "tests/cli/test_readme.py runs these"),
     ("README.md", "attachment-gateway send README.md --to rv .*", "tests/cli/test_readme.py runs these"),
     ("docs/tables.md", "attachment-gateway tables .*", "tests/cli/test_tables_docs.py runs these and compares"),
+    ("docs/tutorial.md", r"(.|\n)*", "tests/cli/test_tutorials.py runs these and compares"),
+    ("docs/python-client.md", "python client.py", "tests/cli/test_tutorials.py runs this and compares"),
+    ("docs/events.md", "curl -N .*", "never ends; tests/web/test_events.py reads the events after a number"),
+    (
+        "docs/formats.md",
+        "attachment-gateway get .* --labels .*",
+        "needs value labels; tests/cli/test_profiling.py has some",
+    ),
 )
 
 IN_PLACE_OF = {
     "9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19": "$ID",
     "--to replies": "--to demo",
+    "destination=replies": "destination=demo",
+    "http://gateway.example:8080": "http://127.0.0.1:8080",
+    "/etc/gateway/tokens": "tokens",
     "s3://backups/gateway": "backups",
     "/var/lib/new": "new",
     "curl ": "curl --fail -sS --max-time 60 ",
 }
 """What the examples name, and what is there in place of it."""
 
-FAILING = {"attachment-gateway journal import broken.txt --to other": 1}
+FAILING = {
+    "attachment-gateway journal import broken.txt --to other": 1,
+    "attachment-gateway get $ID -o pupils.xlsx": 1,
+}
 """Exit statuses of the commands that pages show to fail."""
 
 STOPPED = ("attachment-gateway fsck --repair", "attachment-gateway rebuild")
@@ -101,6 +124,10 @@ class Demo(NamedTuple):
     def identifier(self, name: str) -> str:
         items = httpx.get(f"{self.url}/v1/attachments", params={"name": name, "state": "finished"}).json()["items"]
         return str(items[-1]["id"])
+
+    def transport_file(self, name: str) -> bytes:
+        url = f"{self.url}/v1/attachments/{self.identifier(name)}/content"
+        return httpx.get(url, params={"format": "xpt-v5"}, timeout=60).raise_for_status().content
 
     def stop(self) -> None:
         if self.process.poll() is None:
@@ -135,7 +162,12 @@ def folder(tmp_path: Path) -> Path:
     assert table.name == "stations.parquet"
     shutil.copy(ROOT / "README.md", tmp_path)
     (tmp_path / "sales.csv").write_text("DT,C,X,ZIP\n2026-11-21,abc,1.5,007\n2026-11-22,de,.A,08001\n")
-    (tmp_path / "packets.hex").write_text("")
+    variables = [Written("NAME", 8), Written("SEX", 1), Written("AGEGR", format="AGEF.")]
+    write_sas7bdat(tmp_path / "adsl.sas7bdat", variables, [("Ann", "F", 1.0), ("Bob", "M", ".A")], table="ADSL")
+    write_sas7bcat(tmp_path / "formats.sas7bcat", {"AGEF": {1.0: "under 12", 2.0: "12 and older"}})
+    (tmp_path / "define.xml").write_text(define_xml().replace("PUPILS", "ADSL"))
+    iris = [Written("Sepal_Length"), Written("Species", 6)]
+    write_sas7bdat(tmp_path / "iris.sas7bdat", iris, [(5.1, "setosa"), (7.0, "versic")], table="IRIS")
     program = Program(Random(3))
     messages = message(program, [text_file(program, "notes.txt", b"one\ntwo\n")])
     (tmp_path / "queue.unl").write_bytes(unloaded(messages))
@@ -184,6 +216,8 @@ def test_the_commands_of_a_page_work_as_printed(demo: Demo, folder: Path, page: 
     known = environment(page, demo)
     if page == "README.md":
         (folder / "packets.hex").write_text(order_packets())
+    if page == "docs/sas.md":
+        (folder / "stations.xpt").write_bytes(demo.transport_file("STATIONS"))
     done = subprocess.run(
         ["sh", "-e", "-c", script(page, demo.url)],
         cwd=folder,

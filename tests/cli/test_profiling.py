@@ -88,6 +88,10 @@ def test_a_profile_of_another_file_is_refused_with_a_sentence(run: Run, in_folde
 
 def test_what_describes_data_sets_needs_one(run: Run, url: str, in_folder: Path) -> None:
     Path("note.txt").write_text("text")
-    refused = run("send", "note.txt", "--define", "note.txt", "--to", "loop")
+    refused = run("send", "note.txt", "--as", "text-file", "--define", "note.txt", "--to", "loop")
     assert refused.code == 1
-    assert "--define describes data sets, but no file is one" in refused.err
+    assert "--define describes data sets, not a text-file" in refused.err
+    Path("define.xml").write_text(define_xml())
+    said = run("send", "note.txt", "--define", "define.xml", "--to", "loop", "--dry-run")
+    assert said.code == 0, said.err
+    assert said.out.startswith("WORK.NOTE of csv"), "a define.xml states that the file is a data set"

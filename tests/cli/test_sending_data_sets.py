@@ -57,7 +57,7 @@ def test_warnings_and_renamed_columns_are_shown(run: Run, url: str, in_folder: P
     shown = run("send", "--as", "data-set", "--names", "rename", "odd.csv", "--to", "loop", "--dry-run")
     assert shown.code == 0, shown.err
     assert "warning: it is not UTF-8" in shown.err
-    assert "warning: order_no: digits with leading zeros" in shown.err
+    assert "warning: order_no in row 1: digits with leading zeros" in shown.err
     assert "order no" in shown.out
 
 

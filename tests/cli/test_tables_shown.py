@@ -244,16 +244,19 @@ def test_sql_for_people(run: Run, shown: Built) -> None:
 
 def test_sql_into_files(run: Run, shown: Built, in_folder: Path) -> None:
     query = "SELECT Name, Born, Age FROM work.pupils ORDER BY attachment, row"
-    for name in ("x.parquet", "x.csv", "x.json", "x.ndjson", "x.arrow"):
+    written = ["x.arrow", "x.arrows", "x.csv", "x.json", "x.ndjson", "x.parquet"]
+    for name in written:
         assert run("tables", "sql", query, "-o", name).code == 0
-    assert sorted(path.name for path in in_folder.iterdir()) == ["x.arrow", "x.csv", "x.json", "x.ndjson", "x.parquet"]
+    assert sorted(path.name for path in in_folder.iterdir()) == written
     expected = pupils().select(["Name", "Born", "Age"]).to_pydict()
     expected = {name: values * 2 for name, values in expected.items()}
     assert pq.read_table("x.parquet").to_pydict() == expected
+    assert pa.ipc.open_file("x.arrow").read_all().to_pydict() == expected
+    assert pa.ipc.open_stream(Path("x.arrows").read_bytes()).read_all().to_pydict() == expected
     assert [row["Name"] for row in json.loads(Path("x.json").read_text())] == expected["Name"]
     assert pa.csv.read_csv("x.csv")["Age"].to_pylist() == expected["Age"]
     refused = run("tables", "sql", query, "-o", "x.xpt")
-    assert (refused.code, "known formats: parquet, arrow, csv, json, ndjson" in refused.err) == (1, True)
+    assert (refused.code, "known formats: parquet, arrow, arrow-file, csv, json, ndjson" in refused.err) == (1, True)
     assert run("tables", "sql", query, "-o", "nowhere/x.csv").code == 1
     assert run("tables", "sql", query, "-o", "x.csv", "--json").code == 1
 
