@@ -15,6 +15,8 @@ GroupedAs = Literal["messages", "segments"]
 DEFAULT_FRAMING = "sas_queue"
 """The framing of sources and destinations that name none."""
 
+DAMAGED_MESSAGE = "damaged-message"
+"""Reason code of a message, or of a batch of messages, that the journal cannot read back."""
 DAMAGED_PART, DAMAGED_CONTENT = "damaged-part", "damaged-content"
 """Reason codes of an attachment: its parts could not be read back and finished; its finished content cannot be."""
 PARTS_GONE, CONTENT_LOST = "parts-gone", "content-lost"

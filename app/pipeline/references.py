@@ -23,6 +23,7 @@ from app.framing.registry import FRAMINGS
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Pieces
 from app.model.message import PhysicalMessage
+from app.model.records import DAMAGED_MESSAGE
 from app.ports import messages_of
 
 Numbers = npt.NDArray[np.int64]
@@ -141,6 +142,11 @@ def other_references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBat
     """Return the same as `references`, of all messages but headers."""
     read = references(batch, first_position)
     return read.filter(pc.not_equal(read.column("what"), int(What.HEADER)))
+
+
+def lost_batch(first_position: int, why: str) -> Reference:
+    """Return the reference to a journal batch whose messages cannot be read back; nobody knows their sources."""
+    return Reference("", b"", first_position, What.REFUSED, detail=(DAMAGED_MESSAGE, "", -1, why))
 
 
 def _read_rows(batch: pa.RecordBatch, first_position: int, rows: Sequence[int]) -> pa.RecordBatch:

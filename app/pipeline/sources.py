@@ -44,7 +44,7 @@ from app.model.message import Position
 from app.observe import logger
 from app.pipeline.partitions import Share, SourceOptions, admitted, shares
 from app.pipeline.references import SCHEMA as REFERENCES_SCHEMA
-from app.pipeline.references import header_references, other_references, references
+from app.pipeline.references import header_references, lost_batch, other_references, references, to_batch
 from app.pipeline.workers import at_task_start
 from app.ports import JOURNAL_SCHEMA, Segment
 
@@ -105,25 +105,32 @@ class SegmentSource(DataSource):
     def read(self, share: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share with the columns of `schema`, in Spark's types. Raises GatewayError."""
         at_task_start()
-        rows = self.rows()
         wanted = to_arrow_schema(schema, timezone="UTC")
-        for first, batch in self._record_batches(share):
-            yield from map(partial(_cast, wanted), _pieces(rows(batch, first).select(wanted.names)))
+        for rows in self._rows_of(share):
+            yield from map(partial(_cast, wanted), _pieces(rows.select(wanted.names)))
 
-    def _record_batches(self, share: InputPartition) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the record batches of a share, each with the packed position of its first row."""
+    def lost(self, first_position: int, error: DamagedError) -> pa.RecordBatch | None:  # noqa: ARG002
+        """Return the rows that stand for a batch that is lost; None for no rows."""
+        return None
+
+    def _rows_of(self, share: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of each record batch of a share."""
+        rows = self.rows()
         options = self.checked
         archive = options.open()
         for piece in share.pieces if isinstance(share, Share) else ():
             number = piece.segment
             try:
                 for batch in piece.batches(archive.batch_sizes(number)):
+                    first = Position(number, batch, 0).pack()
                     try:
                         found = archive.record_batch(number, batch)
                     except DamagedError as error:
                         log.error("segment_damaged", segment=number, batch=batch, reason=str(error))  # noqa: TRY400
-                        continue
-                    yield Position(number, batch, 0).pack(), found
+                        if (lost := self.lost(first, error)) is not None:
+                            yield lost
+                    else:
+                        yield rows(found, first)
             except KeyError:
                 raise GatewayError(f"journal segment {number} of {options.path} is gone") from None
 
@@ -284,9 +291,16 @@ class ReferenceSource(SegmentSource):
         return REFERENCES_SCHEMA
 
     def rows(self) -> Rows:
+        return _REFERENCES[self._only()]
+
+    def lost(self, first_position: int, error: DamagedError) -> pa.RecordBatch | None:
+        """Return a reference to the batch, for quarantine. The pass over headers leaves it to the pass over others."""
+        return None if self._only() == "headers" else to_batch([lost_batch(first_position, str(error))])
+
+    def _only(self) -> str:
         options = self.checked
         assert isinstance(options, ReferenceOptions)
-        return _REFERENCES[options.only]
+        return options.only
 
 
 _registered: WeakSet["SparkSession"] = WeakSet()
