@@ -1,33 +1,27 @@
 """Batch processing of a whole archive: every sealed segment of a journal.
 
-Spark shuffles references twice, headers by source and all references by attachment, and never a body. The end of the
-run is saved before it starts. A run that was killed is repeated over the very same messages, so that tables that have
-committed it already get the same data. An archive that has grown since is read as a whole, and only its new messages
-are committed.
+Spark shuffles references twice, headers by source and all references by attachment, and never a body. An archive that
+has grown since an earlier run is read as a whole, and only its new messages are committed (`app.pipeline.runs`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
-from itertools import chain
-from typing import Any
 
-import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from app.model.message import Position
-from app.pipeline import steps, tables
-from app.pipeline.commit import Committed, Committer
-from app.pipeline.job import Job, Opened, open_job
+from app.pipeline import runs, steps, tables
+from app.pipeline.commit import Committed, WriteTables
+from app.pipeline.finishing import Result
+from app.pipeline.intent import Window
+from app.pipeline.job import Job, open_job
 from app.pipeline.references import SCHEMA
-from app.pipeline.sources import register
+from app.pipeline.runs import Again
+from app.pipeline.sources import cache_options, register
+from app.pipeline.steps import Step
 from app.pipeline.tables import TableTask, Written
 from app.pipeline.workers import in_task
-from app.ports import Catalog, Clock, ContentStore
-
-BEGUN = "pipeline/batch"
-"""The object of the content store that says how far a started batch reads its archive."""
+from app.ports import Catalog, Clock
 
 HEADER_PARTITION_BYTES = 1 << 30
 """The size of the journal that a task reads when it only looks for headers. It reads little of it, and a task costs 40
@@ -37,56 +31,32 @@ TABLE_TASKS_HERE = 1
 """The largest number of tasks that run in the driver: so few are not worth a Spark job."""
 
 
-def run(spark: SparkSession, job: Job, catalog: Catalog, clock: Clock) -> Committed | None:
-    """Assemble, finish and commit everything in a job's archive. Return None when it has no segment.
-
-    Raises GatewayError and PluginError.
-    """
-    opened = open_job(job)
-    done = [_run_to(last, spark, job, catalog, clock) for last in _ends(job, opened)]
-    return _together([committed for committed in done if committed is not None])
+def run(spark: SparkSession, job: Job, catalog: Catalog, clock: Clock, again: Again | None = None) -> Committed | None:
+    """Assemble, finish and commit everything in a job's archive, as `app.pipeline.runs.run`."""
+    return runs.run(SparkPasses(spark), job, catalog, clock, again)
 
 
-def _run_to(last: int, spark: SparkSession, job: Job, catalog: Catalog, clock: Clock) -> Committed | None:
-    """Process everything up to and including a segment."""
-    opened = open_job(job)
-    with opened.stores.store.create(BEGUN) as target:
-        target.write(orjson.dumps({"journal": job.journal, "last_segment": last}))
-    committer = Committer(opened, catalog, clock, table_writer(spark, job))
-    results = steps.results_of(assembled(spark, job, last, _known(committer.progress, last)).toArrow())
-    committed = committer.commit(results)
-    opened.stores.store.delete(BEGUN)
-    return committed
+class SparkPasses:
+    """`app.pipeline.runs.Passes` by Spark's workers."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def news(self, job: Job, last: int, known: int | None) -> list[Result]:
+        return self._results(job, last, steps.assemble_all(job, known))
+
+    def again(self, job: Job, last: int, window: Window) -> list[Result]:
+        return self._results(job, last, steps.assemble_again(job, window))
+
+    def table_writer(self, job: Job) -> WriteTables:
+        return table_writer(self._spark, job)
+
+    def _results(self, job: Job, last: int, step: Step) -> list[Result]:
+        return steps.results_of(assembled(self._spark, job, last, step).toArrow())
 
 
-def _known(progress: int | None, last: int) -> int | None:
-    """Return the catalog's progress, if it is before the last segment.
-
-    A run that had reached its end is repeated as a whole: it may have been killed right after.
-    """
-    return progress if progress is not None and Position.unpack(progress).segment < last else None
-
-
-def _together(runs: Sequence[Committed]) -> Committed | None:
-    if not runs:
-        return None
-    return Committed(
-        reached=max(each.reached for each in runs),
-        finished=sum(each.finished for each in runs),
-        refused=sum(each.refused for each in runs),
-        quarantined=sum(each.quarantined for each in runs),
-        duplicates=sum(each.duplicates for each in runs),
-        conflicts=sum(each.conflicts for each in runs),
-        tables=tuple(chain.from_iterable(each.tables for each in runs)),
-        was_known=all(each.was_known for each in runs),
-    )
-
-
-def assembled(spark: SparkSession, job: Job, last_segment: int | None = None, known: int | None = None) -> DataFrame:
-    """Return the results of all attachments up to a segment, in rows of `steps.RESULTS`.
-
-    With the packed position `known`, return only attachments with messages after it.
-    """
+def assembled(spark: SparkSession, job: Job, last_segment: int, step: Step) -> DataFrame:
+    """Return the results, in rows of `steps.RESULTS`, of a step over all references up to a segment."""
     register(spark)
     in_spark = from_arrow_schema(SCHEMA)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
@@ -101,7 +71,7 @@ def assembled(spark: SparkSession, job: Job, last_segment: int | None = None, kn
         .unionByName(headers)
         .repartition(partitions, "source", "key")
         .sortWithinPartitions("source", "key")
-        .mapInArrow(in_task(steps.assemble_all(job, known)), from_arrow_schema(steps.RESULTS))
+        .mapInArrow(in_task(step), from_arrow_schema(steps.RESULTS))
     )
 
 
@@ -124,26 +94,10 @@ def _write(job: Job, task: TableTask) -> Written:
 
 
 def _references(
-    spark: SparkSession, job: Job, only: str, last_segment: int | None, partition_bytes: int | None = None
+    spark: SparkSession, job: Job, only: str, last_segment: int, partition_bytes: int | None = None
 ) -> DataFrame:
     reader = spark.read.format("attachment_references").option("only", only)
     if partition_bytes is not None:
         reader = reader.option("partition_bytes", str(partition_bytes))
-    if last_segment is not None:
-        reader = reader.option("last_segment", str(last_segment))
+    reader = reader.options(last_segment=str(last_segment), **cache_options(job))
     return reader.load(job.journal)
-
-
-def _ends(job: Job, opened: Opened) -> list[int]:
-    """Return the last segments of the runs to make: of this archive's unfinished run, and the newest segment."""
-    begun = _begun(opened.stores.store)
-    ends = [begun["last_segment"]] if begun is not None and begun["journal"] == job.journal else []
-    newest = [segment.number for segment in opened.archive.segments()[-1:]]
-    return ends + [number for number in newest if not ends or number > ends[0]]
-
-
-def _begun(store: ContentStore) -> dict[str, Any] | None:
-    with suppress(KeyError):
-        found: dict[str, Any] = orjson.loads(b"".join(store.read(BEGUN)))
-        return found
-    return None

@@ -54,7 +54,7 @@ class Result(NamedTuple):
 
     `fresh` are part runs of an unfinished attachment, and all of its runs if it `has_less` than before. `schema` is the
     serialized schema of a finished data set. `state` is the size in bytes of the state kept for unfinished ones, if it
-    is counted.
+    is counted. `beside` is the object with the content, if it is not the one that has the attachment's name.
     """
 
     reached: int
@@ -71,6 +71,7 @@ class Result(NamedTuple):
     schema: bytes | None = None
     has_less: bool = False
     state: int = 0
+    beside: str | None = None
 
 
 def finish(outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive) -> Iterator[Result]:

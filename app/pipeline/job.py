@@ -65,11 +65,12 @@ class Job:
 
 
 class Opened(NamedTuple):
-    """The open stores that a job's tasks use."""
+    """The open stores that a job's tasks use. `place` is the folder or URL of the archive."""
 
     stores: Stores
     archive: JournalArchive
     tables: TableStore | None
+    place: str
 
 
 def open_job(job: Job) -> Opened:
@@ -77,7 +78,7 @@ def open_job(job: Job) -> Opened:
     archive, store = _archive(job.journal, job.cache, job.cache_bytes, job.run), _content_store(job.content)
     tables = None if job.tables is None else _table_store(job.tables)
     stores = Stores(settings=job.settings, journal=archive, store=store, in_place=job.in_place)
-    return Opened(stores, archive, tables)
+    return Opened(stores, archive, tables, job.journal)
 
 
 @lru_cache(maxsize=2)

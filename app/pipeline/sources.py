@@ -42,6 +42,7 @@ from pyspark.sql.types import StructType
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import Position
 from app.observe import logger
+from app.pipeline.job import Job
 from app.pipeline.partitions import Share, SourceOptions, admitted, shares
 from app.pipeline.references import SCHEMA as REFERENCES_SCHEMA
 from app.pipeline.references import header_references, lost_batch, other_references, references, to_batch
@@ -301,6 +302,12 @@ class ReferenceSource(SegmentSource):
         options = self.checked
         assert isinstance(options, ReferenceOptions)
         return options.only
+
+
+def cache_options(job: Job) -> dict[str, str]:
+    """Return the options of a source that say where a job keeps segments of an object store."""
+    cache = {} if job.cache is None else {"cache": job.cache}
+    return {"cache_bytes": str(job.cache_bytes), **cache}
 
 
 _registered: WeakSet["SparkSession"] = WeakSet()

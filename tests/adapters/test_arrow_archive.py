@@ -201,7 +201,10 @@ class TestBucket(ArchiveContract):
         """Three archives in turn: two URLs with one cache folder, then other objects of equal size at one URL."""
         sizes = set()
         for turn, name in enumerate(("first", "second", "second")):
-            url, message = f"memory://{tmp_path.name}-{name}", PhysicalMessage("s", "sas_queue", body=b"%d" % turn * 999)
+            url, message = (
+                f"memory://{tmp_path.name}-{name}",
+                PhysicalMessage("s", "sas_queue", body=b"%d" % turn * 999),
+            )
             data = segment_bytes(tmp_path / str(turn), [message])
             sizes.add(len(data))
             obstore.put(bucket(url), "0000000001.arrows", data)

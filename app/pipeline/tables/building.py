@@ -87,14 +87,31 @@ class Committed(NamedTuple):
 
 def plan(tables: TableStore, data_sets: Iterable[DataSet], application: str, transaction: int) -> list[TablePlan]:
     """Return the plans, by table, that add these data sets to the tables."""
+    return [
+        _planned(tables, table, found)
+        for table, found in _by_table(data_sets).items()
+        if not _has_reached(tables, table, application, transaction)
+    ]
+
+
+def _by_table(data_sets: Iterable[DataSet]) -> dict[str, list[DataSet]]:
+    """Return data sets by table in the order of the names, those of a table in the order of their reception."""
     by_table: dict[str, list[DataSet]] = {}
     for each in data_sets:
         by_table.setdefault(table_name(each.library, each.member), []).append(each)
-    return [
-        _planned(tables, table, sorted(found, key=lambda each: (each.received_at, each.attachment)))
+    return {
+        table: sorted(found, key=lambda each: (each.received_at, each.attachment))
         for table, found in sorted(by_table.items())
-        if not _has_reached(tables, table, application, transaction)
-    ]
+    }
+
+
+def plan_again(tables: TableStore, data_sets: Iterable[DataSet]) -> list[TablePlan]:
+    """Return the plans, by table, that add these data sets to the tables whatever transactions these have reached.
+
+    For `TableStore.replace`, which adds the same rows only once.
+    """
+    by_table = _by_table(data_sets)
+    return [_planned(tables, table, found) for table, found in by_table.items()]
 
 
 def write(task: TableTask, tables: TableStore, content: ContentStore) -> Written:
