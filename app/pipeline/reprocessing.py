@@ -279,11 +279,15 @@ def _has_counted(record: AttachmentRecord, old: AttachmentRecord | None) -> bool
 
 
 def _is_finished(result: Result, changed: set[str], known: Records) -> bool:
-    """Tell whether the catalog has an attachment as finished after this commit, with the content of the result."""
+    """Tell whether the catalog has an attachment as finished after this commit, with the content of the result.
+
+    Tables do not show whether they have a data set without rows, so this is left out unless it has changed.
+    """
     if result.record is None or result.finished is None:
         return False
     old = known.get(result.record.id)
-    return result.record.id in changed or (old is not None and old.state is AttachmentState.FINISHED)
+    was_finished = old is not None and old.state is AttachmentState.FINISHED
+    return result.record.id in changed or (was_finished and result.finished.observations != 0)
 
 
 def _is_within(record: AttachmentRecord, window: Window, present: Container[int]) -> bool:
