@@ -50,8 +50,8 @@ WriteTables = Callable[[Sequence[TableTask]], Iterable[Written]]
 class Committed(NamedTuple):
     """The outcome of a batch.
 
-    `reached` is the packed position that it ended at. It `was_known` when an earlier run had committed it. `damaged` are
-    the numbers of segments with damaged messages, and `missing` the gaps in the archive's numbers.
+    `reached` is the packed position that it ended at. It `was_known` when an earlier run had committed it. `damaged`
+    are the numbers of segments with damaged messages, and `missing` the gaps in the archive's numbers.
     """
 
     reached: int

@@ -245,7 +245,7 @@ def _finished_differs(result: Result, record: AttachmentRecord, old: AttachmentR
     return old.reason_code is not None or _has_changed(result.finished, record, old)
 
 
-def _quarantined_differs(result: Result, record: AttachmentRecord, old: AttachmentRecord) -> bool:  # noqa: ARG001
+def _quarantined_differs(result: Result, record: AttachmentRecord, old: AttachmentRecord) -> bool:
     if result.refused is not None:
         return (result.refused.code, result.refused.reason) != (old.reason_code, old.reason)
     return result.finished is not None or old.reason_code in _LOST_PARTS or record.parts_received > old.parts_received
