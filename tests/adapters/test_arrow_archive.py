@@ -248,7 +248,7 @@ class TestBucket(ArchiveContract):
         data[data.index(bytes(messages[0].body)) + 10_000] ^= 1
         archived.put(1, bytes(data))
         archive = archived.open()
-        copies = set()
+        copies: set[int] = set()
         for _ in range(3):
             assert archive.record_batch(1, 0)["framing"].to_pylist() == [UNREADABLE]
             copies.update(path.stat().st_ctime_ns for path in (tmp_path / "cache").iterdir())

@@ -601,7 +601,7 @@ class CatalogContract:
     def test_what_is_reprocessed_begins_anew_unless_it_is_deleted(self, catalog: Catalog, state: State) -> None:
         keep(catalog, attachment(1, State.COMPLETE if state is State.FINISHED else state))
         if state is State.FINISHED:
-            catalog.finish(finished(1), [])
+            catalog.finish([finished(1)], [])
         before = known(catalog, 1)
         record = replace(
             attachment(1, State.COMPLETE), first_received_at=before.first_received_at - 5, parts_received=7
