@@ -80,9 +80,10 @@ class Reprocessor:
         healed = self._heal(asked, entries)
         self._complete(news, changed)
         self._opened.stores.store.delete_all([result.beside for result in asked if result.beside is not None])
-        found = summary([result for result in news if result in changed or result.quarantine], self._progress or 0, ())
+        reached = self._progress or 0
+        found = summary([_counted(result, _ids(changed)) for result in news], reached, tuple(replaced))
         is_same = not (changed or removed or replaced or healed or found.quarantined)
-        return found._replace(tables=tuple(replaced), was_known=is_same, reached=self._progress or 0)
+        return found._replace(was_known=is_same, damaged=summary(asked, reached, ()).damaged)
 
     # --- the catalog --------------------------------------------------------------------------------------------------
 
@@ -105,7 +106,7 @@ class Reprocessor:
                         target.write(piece)
 
     def _save(self, news: Sequence[Result], changed: Sequence[Result], known: Records) -> None:
-        ids = {result.record.id for result in changed if result.record is not None}
+        ids = _ids(changed)
         now = self._clock.now()
         for start in range(0, len(news), AT_ONCE):
             some = [self._for_catalog(result, ids, known) for result in news[start : start + AT_ONCE]]
@@ -191,7 +192,7 @@ class Reprocessor:
         store = self._opened.tables
         if store is None:
             return []
-        ids = {result.record.id for result in changed if result.record is not None}
+        ids = _ids(changed)
         finished = [result for result in asked if _is_finished(result, ids, known)]
         gone = _tables_before(changed, known)
         done = self._replace_data_sets(store, list(data_sets(finished)), ids, gone)
@@ -229,6 +230,17 @@ class Reprocessor:
             for name in sorted(present)
             if name in plans or removed[name]
         ]
+
+
+def _ids(results: Iterable[Result]) -> set[str]:
+    return {result.record.id for result in results if result.record is not None}
+
+
+def _counted(result: Result, changed: Container[str]) -> Result:
+    """Return what a result adds to the summary of a run: nothing but quarantine if its attachment is unchanged."""
+    if result.record is not None and result.record.id in changed:
+        return result
+    return result._replace(quality=Increment(result.quality.source, 0), finished=None, refused=None)
 
 
 def differs(result: Result, known: Records) -> bool:
