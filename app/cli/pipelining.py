@@ -6,6 +6,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,10 +17,11 @@ from rich.markup import escape
 from app import plugins
 from app.cli import tables
 from app.cli.configuring import Config, read
-from app.cli.console import Failure, err, out, table
+from app.cli.console import FAILED, Failure, err, out, table
 from app.cli.demo.command import demo as gateway_demo
 from app.model.errors import GatewayError
 from app.observe import configure_logging, logger
+from app.pipeline.gaps import spoken
 from app.plugins import PluginError
 from app.service.threads import collect_seldom
 from app.settings import CatalogSettings, ContentSettings, Settings, TableSettings
@@ -29,10 +31,12 @@ if TYPE_CHECKING:
 
     from app.pipeline.commit import Committed
     from app.pipeline.report import Report
+    from app.pipeline.runs import Again
     from app.pipeline.session import SparkSettings
 
 _MOST_SHOWN = 20
 _LOOK_SECONDS = 1
+_TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 _OURS = re.compile(r"(?:GatewayError|PluginError|JournalFull|StoreFull): (.+)")
 _WHEN_SEALED = "a gateway seals its journal when it ends, and by size and age"
 
@@ -65,22 +69,39 @@ def batch(
         typer.Option("--in-place", help="Leave the content of binary files in the journal; the journal must be kept."),
     ] = False,
     tables: MakeTables = True,
+    again_from: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="SEGMENT", help="Process messages from this segment on again, and commit changes."),
+    ] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(formats=_TIMES, metavar="TIME", help="Process messages received since then again (UTC)."),
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Process only messages of this source again.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
     master: Master = None,
     memory: Memory = None,
     partitions: Partitions = None,
     conf: Conf = None,
 ) -> None:
-    """Assemble and decode all messages of an archive of segments, and write tables."""
+    """Assemble and decode all messages of an archive of segments, and write tables.
+
+    With --again-from, --since or --source, messages that were processed before are processed again, e.g. after missing
+    or damaged segments were replaced. Exit status: 0 all is processed, 1 some messages are damaged.
+    """
     settings = _settings(path, to)
+    again = _again(again_from, since, source)
     with _session(_spark_settings(master, memory, partitions, conf)) as spark:
-        committed, report = _run_batch(spark, settings, journal, in_place=in_place, tables=tables)
+        committed, report = _run_batch(spark, settings, journal, in_place=in_place, tables=tables, again=again)
     if committed is None:
         raise Failure(f"no sealed segment in {journal}", _WHEN_SEALED)
     if as_json:
         typer.echo(json.dumps(_as_json(committed, report), indent=2, ensure_ascii=False))
     else:
         _show(committed, report)
+    _show_damage(committed)
+    if committed.damaged:
+        raise typer.Exit(FAILED)
 
 
 @pipeline.command()
@@ -198,8 +219,24 @@ def _why(error: Exception) -> str:
     return (raised if of_java else said).partition("\n")[0]
 
 
+def _again(from_segment: int | None, since: datetime | None, source: str | None) -> "Again | None":
+    """Return the messages to process again; None for no messages."""
+    from app.pipeline.runs import Again  # noqa: PLC0415
+
+    if from_segment is None and since is None and source is None:
+        return None
+    micros = None if since is None else int(since.replace(tzinfo=UTC).timestamp() * 1e6)
+    return Again(from_segment, micros, source)
+
+
 def _run_batch(
-    spark: "SparkSession", settings: Settings, journal: str, *, in_place: bool, tables: bool
+    spark: "SparkSession",
+    settings: Settings,
+    journal: str,
+    *,
+    in_place: bool,
+    tables: bool,
+    again: "Again | None" = None,
 ) -> tuple["Committed | None", "Report"]:
     from app.main import SystemClock  # noqa: PLC0415
     from app.pipeline.batch import run  # noqa: PLC0415
@@ -210,7 +247,7 @@ def _run_batch(
     job = Job.of(settings, journal, in_place=in_place, tables=tables)
     with closing(plugins.catalog()(settings.catalog_url)) as catalog:
         with progress(spark, "assembling", err):
-            committed = run(spark, job, catalog, SystemClock())
+            committed = run(spark, job, catalog, SystemClock(), again)
         return committed, report(catalog, open_job(job).archive)
 
 
@@ -250,11 +287,22 @@ def _show(committed: "Committed", report: "Report") -> None:
     reasons = ", ".join(f"{count:,} {escape(code)}" for code, count in report.reasons.items())
     out.print(f"quarantine    {reasons or 'empty'}", highlight=False)
     if committed.was_known:
-        out.print("all of it had been processed before", style="dim")
+        out.print("no change: all of it had been processed before", style="dim")
     _show_incomplete(report)
     for each in committed.tables:
         for warning in each.warnings:
             err.print(f"{escape(each.table)}: {escape(warning)}", style="yellow", highlight=False)
+
+
+def _show_damage(committed: "Committed") -> None:
+    """Print on standard error what could not be read, and how to recover it."""
+    hint = "put {} back and run the same command with --again-from {}"
+    if committed.missing:
+        said = f"missing segments: {spoken(committed.missing)} (deleted by retention, or lost)"
+        err.print(f"{said}; if they were lost, {hint.format('them', committed.missing[0][0])}", style="yellow")
+    if committed.damaged:
+        said = f"damaged segments: {spoken([(each, each) for each in committed.damaged])} (see the quarantine)"
+        err.print(f"{said}; {hint.format('undamaged copies', committed.damaged[0])}", style="red")
 
 
 def _show_incomplete(report: "Report") -> None:
@@ -264,15 +312,11 @@ def _show_incomplete(report: "Report") -> None:
     for record, missing in report.incomplete[:_MOST_SHOWN]:
         expected = "-" if record.parts_expected is None else f"{record.parts_expected:,}"
         name = escape(record.qualifier_2) if record.kind else "[dim]no header arrived[/]"
-        grid.add_row(record.id, name, f"{record.parts_received:,}", expected, _spoken(missing) or "unknown")
+        grid.add_row(record.id, name, f"{record.parts_received:,}", expected, spoken(missing) or "unknown")
     out.print()
     out.print(grid)
     if len(report.incomplete) > _MOST_SHOWN:
         out.print(f"and {len(report.incomplete) - _MOST_SHOWN:,} more", style="dim")
-
-
-def _spoken(ranges: list[tuple[int, int]]) -> str:
-    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def _as_json(committed: "Committed", report: "Report") -> dict[str, Any]:
@@ -294,4 +338,6 @@ def _as_json(committed: "Committed", report: "Report") -> dict[str, Any]:
         "conflicts": committed.conflicts,
         "tables": [each._asdict() for each in committed.tables],
         "known_before": committed.was_known,
+        "missing_segments": committed.missing,
+        "damaged_segments": committed.damaged,
     }

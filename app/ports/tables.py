@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset  # takes a quarter of a second to load
@@ -59,6 +60,14 @@ class TableStore(Protocol):
         """Add files to a table; create it if necessary, and widen it to `schema`, which has all its columns.
 
         Returns False and does nothing if `application` has reached this transaction before.
+        """
+
+    def replace(self, name: str, schema: pa.Schema, files: Sequence[TableFile], gone: pc.Expression) -> int:
+        """Remove the rows for which `gone` is true and add files, in one version; create or widen the table as `commit`
+        does. Return the number of rows removed.
+
+        A call that is repeated with the same rows changes nothing but the version. The transactions of applications
+        stay as they are.
         """
 
     def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -46,10 +46,13 @@ class PipelineSettings(Section):
 
     A micro-batch begins every `trigger` and reads at most `bytes_per_trigger` of the journal. Late duplicates of a
     finished attachment are recognised for `forget_finished`. Without `partitions`, Spark's own default holds.
-    `checkpoint` is a folder or URL that the driver and all executors can reach."""
+    `checkpoint` is a folder or URL that the driver and all executors can reach. Segments from an object store are kept
+    in the folder `cache` of each machine, at most `cache_bytes` of them."""
 
     checkpoint: str | None = None
     trigger: Duration = timedelta(seconds=2)
     bytes_per_trigger: ByteSize = Field(default=ByteSize(256 << 20), ge=1 << 20)
     forget_finished: Duration = timedelta(days=7)
     partitions: int | None = Field(default=None, ge=1)
+    cache: Path | None = None
+    cache_bytes: ByteSize = Field(default=ByteSize(4 << 30), ge=1 << 20)
