@@ -46,7 +46,7 @@ def spark_session(chosen: "SparkSettings", settings: Settings) -> Iterator["Spar
 
     Errors that people can correct become a Failure, and so do Spark's, with the file that has their traceback.
     """
-    from app.pipeline.session import active, session  # noqa: PLC0415 - Spark is an extra, and slow to import
+    from app.pipeline.session import active, is_connected, session  # noqa: PLC0415 - Spark is an extra, and slow to import
 
     try:
         found = active()
@@ -63,7 +63,8 @@ def spark_session(chosen: "SparkSettings", settings: Settings) -> Iterator["Spar
         if (spark := found) is None:
             spark = session("attachment-gateway", chosen)
             collect_seldom()
-        places["Spark's temporary files"] = spark.sparkContext.getConf().get("spark.local.dir") or gettempdir()
+        if not is_connected(spark):
+            places["Spark's temporary files"] = spark.sparkContext.getConf().get("spark.local.dir") or gettempdir()
         yield spark
     except (GatewayError, PluginError) as error:
         raise Failure(*failures.explain(error, None, places)) from error

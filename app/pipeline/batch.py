@@ -6,13 +6,15 @@ committed it already get the same data. An archive that has grown since is read 
 are committed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any
 
 import orjson
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -21,7 +23,9 @@ from app.pipeline import steps, tables
 from app.pipeline.commit import Committed, Committer
 from app.pipeline.job import Job, Opened, open_job
 from app.pipeline.references import SCHEMA
+from app.pipeline.session import is_connected
 from app.pipeline.sources import register
+from app.pipeline.stages import described
 from app.pipeline.tables import TableTask, Written
 from app.pipeline.workers import in_task
 from app.ports import Catalog, Clock, ContentStore
@@ -32,6 +36,9 @@ BEGUN = "pipeline/batch"
 HEADER_PARTITION_BYTES = 1 << 30
 """The size of the journal that a task reads when it only looks for headers. It reads little of it, and a task costs 40
 ms."""
+
+_NAMES_SHOWN = 200
+"""Characters of the names of tables in the description of a job."""
 
 TABLE_TASKS_HERE = 1
 """The largest number of tasks that run in the driver: so few are not worth a Spark job."""
@@ -53,7 +60,8 @@ def _run_to(last: int, spark: SparkSession, job: Job, catalog: Catalog, clock: C
     with opened.stores.store.create(BEGUN) as target:
         target.write(orjson.dumps({"journal": job.journal, "last_segment": last}))
     committer = Committer(opened, catalog, clock, table_writer(spark, job))
-    results = steps.results_of(assembled(spark, job, last, _known(committer.progress, last)).toArrow())
+    with described(spark, f"assemble segments up to {last} of {job.journal}"):
+        results = steps.results_of(assembled(spark, job, last, _known(committer.progress, last)).toArrow())
     committed = committer.commit(results)
     opened.stores.store.delete(BEGUN)
     return committed
@@ -79,6 +87,7 @@ def _together(runs: Sequence[Committed]) -> Committed | None:
         conflicts=sum(each.conflicts for each in runs),
         tables=tuple(chain.from_iterable(each.tables for each in runs)),
         was_known=all(each.was_known for each in runs),
+        quality=tuple(chain.from_iterable(each.quality for each in runs)),
     )
 
 
@@ -111,10 +120,33 @@ def table_writer(spark: SparkSession, job: Job) -> Callable[[Sequence[TableTask]
     def write(tasks: Sequence[TableTask]) -> Iterable[Written]:
         if len(tasks) <= TABLE_TASKS_HERE:
             return map(partial(_write, job), tasks)
-        written: list[Written] = spark.sparkContext.parallelize(tasks, len(tasks)).map(partial(_write, job)).collect()
-        return written
+        names = sorted({task.table for task in tasks})
+        with described(spark, f"write {len(tasks)} files of {len(names)} tables: {', '.join(names)[:_NAMES_SHOWN]}"):
+            return _written(spark, job, tasks)
 
     return write
+
+
+def _written(spark: SparkSession, job: Job, tasks: Sequence[TableTask]) -> list[Written]:
+    """Return what Spark's workers have written, a task each."""
+    if not is_connected(spark):
+        found: list[Written] = spark.sparkContext.parallelize(tasks, len(tasks)).map(partial(_write, job)).collect()
+        return found
+    rows = pa.table({"task": pa.array([pickle.dumps(task) for task in tasks], pa.binary())})
+    written = (
+        spark.createDataFrame(rows)
+        .repartition(len(tasks))
+        .mapInArrow(partial(_write_all, job), "written binary")
+        .toArrow()
+    )
+    return [pickle.loads(each) for each in written.column("written").to_pylist()]  # noqa: S301 - of this job
+
+
+def _write_all(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for packed in batch.column("task").to_pylist():
+            written = _write(job, pickle.loads(packed))  # noqa: S301 - of this job
+            yield pa.record_batch({"written": pa.array([pickle.dumps(written)], pa.binary())})
 
 
 def _write(job: Job, task: TableTask) -> Written:

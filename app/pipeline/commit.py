@@ -39,7 +39,8 @@ WriteTables = Callable[[Sequence[TableTask]], Iterable[Written]]
 class Committed(NamedTuple):
     """The outcome of a batch.
 
-    `reached` is the packed position that it ended at. It `was_known` when an earlier run had committed it.
+    `reached` is the packed position that it ended at. It `was_known` when an earlier run had committed it. `quality`
+    has its facts about receiving, by source and hour.
     """
 
     reached: int
@@ -50,6 +51,7 @@ class Committed(NamedTuple):
     conflicts: int = 0
     tables: tuple[TableCommitted, ...] = ()
     was_known: bool = False
+    quality: tuple[Increment, ...] = ()
 
 
 class Committer:
@@ -250,4 +252,11 @@ def _summary(results: Sequence[Result], reached: int, changed: tuple[TableCommit
         duplicates=sum(result.quality.duplicates for result in results),
         conflicts=sum(result.quality.conflicts for result in results),
         tables=changed,
+        quality=_together(result.quality for result in results),
     )
+
+
+def _together(increments: Iterable[Increment]) -> tuple[Increment, ...]:
+    """Return one increment for each source and hour."""
+    rows = tables.quality_rows(increments).to_pylist()
+    return tuple(Increment(**(row | {"hour": round(row["hour"].timestamp() * 1e6)})) for row in rows)

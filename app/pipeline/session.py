@@ -30,6 +30,9 @@ quarters of the time of Spark's own 10,000."""
 
 _LOCAL_CORES = re.compile(r"local(?:\[(\d+|\*)\])?")
 """A master on this machine that does not say how often a task may fail. Spark's own number is once."""
+_CONNECT = "sc://"
+_CONNECT_PARTITIONS = 16
+"""Tasks of a shuffle on a server whose cores are not known."""
 _LOOPBACK = "127.0.0.1"
 _MOST_PARTITIONS = 256
 _PARTITIONS_PER_CORE = 2
@@ -67,6 +70,12 @@ class SparkSettings:
     conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def connect(self) -> str | None:
+        """Return the address of a Spark Connect server, None if Spark runs with this process."""
+        master = self.conf.get("spark.master") or self.master or ""
+        return master if master.startswith(_CONNECT) else None
+
+    @property
     def local(self) -> bool:
         """Return whether the executors are on this machine, in processes that Spark starts."""
         master = self.conf.get("spark.master") or self.master or "local"
@@ -86,6 +95,8 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     settings = settings or SparkSettings()
+    if settings.connect is not None:
+        return _connected(settings.connect, settings)
     if settings.local:
         _prepare_this_machine()
     gateway = jvm.start(_for_java(settings, name))
@@ -99,6 +110,32 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
     if not conf.contains(_SHUFFLE_PARTITIONS):
         spark.conf.set(_SHUFFLE_PARTITIONS, _partitions(spark))
     return spark
+
+
+def is_connected(spark: "SparkSession") -> bool:
+    """Tell whether a session is one of Spark Connect: it has no Spark context in this process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _connected(address: str, settings: SparkSettings) -> "SparkSession":
+    """Return a session of a Spark Connect server, with the settings that a client may choose."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    conf = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(settings.arrow_rows),
+        _SHUFFLE_PARTITIONS: str(settings.partitions or _CONNECT_PARTITIONS),
+        **settings.conf,
+    }
+    conf.pop("spark.master", None)
+    try:
+        builder = SparkSession.builder.remote(address)
+        for key, value in conf.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    except ImportError as missing:
+        how = "pip install 'attachment-gateway[connect]'"
+        raise GatewayError(f"Spark Connect needs further libraries: {how} ({missing})") from missing
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:

@@ -9,12 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from adapters.arrow_journal import ArrowJournal
-from app.cli import pipelining
 from app.cli.console import Failure
+from app.cli.spark_session import spark_session
 from app.model.attachment import AttachmentKind
 from app.model.errors import GatewayError, StoreFull
 from app.model.message import PhysicalMessage
 from app.pipeline.session import SparkSettings
+from app.settings import Settings
 from tests.cli.conftest import Run
 from tests.support import mixed_journal
 from tests.support.found import Found, by_the_gateway, in_folder
@@ -97,7 +98,7 @@ def test_a_damaged_segment_is_named(run: Run, journal: Path, tmp_path: Path) -> 
     assert f"Spark failed: {segment} is incomplete" in done.err
 
 
-def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession) -> None:
+def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> None:
     java: Any = spark.sparkContext._jvm
 
     def full(_: int) -> None:
@@ -112,7 +113,7 @@ def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession) -> Non
         lambda: java.java.util.ArrayDeque().removeFirst(),
         closed,
     ):
-        with pytest.raises(Failure) as failed, pipelining._session(SparkSettings()):
+        with pytest.raises(Failure) as failed, spark_session(SparkSettings(), Settings(data=tmp_path)):
             broken()
         said.append(str(failed.value))
     assert said == [
