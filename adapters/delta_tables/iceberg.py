@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+import structlog
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyiceberg.catalog.sql import SqlCatalog
@@ -47,6 +48,8 @@ _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
 }
+
+log = structlog.stdlib.get_logger(__name__)
 
 
 class IcebergOverDelta:
@@ -86,8 +89,15 @@ class IcebergOverDelta:
             table, reached = None, -1
         for version in range(max(reached + 1, newest.version - SNAPSHOTS + 1), newest.version + 1):
             delta = newest.delta if version == newest.version else _at(location, version)
-            if delta is not None:
-                table = self._with(table, name, delta)
+            if delta is None:
+                continue
+            table = table or self._created(name, delta)
+            try:
+                _follow(table, delta)
+            except FileNotFoundError:
+                if version == newest.version:
+                    raise
+                log.info("version_left_out", table=name, version=version, reason="vacuum has deleted files of it")
         assert table is not None
         return table
 
@@ -99,25 +109,26 @@ class IcebergOverDelta:
             return None, -1
         return table, _version(table)
 
-    def _with(self, table: "Table | None", name: str, delta: DeltaTable) -> "Table":
-        """Return the table with a snapshot of this version."""
-        schema = _schema(delta)
-        if table is None:
-            folder = folders.folder(name)
-            table = self._catalog.create_table(
-                (NAMESPACE, folder), schema, location=f"{self._metadata}/{folder}", properties=_PROPERTIES
-            )
-        there = {entry.file_path: entry for entry in _files(table)}
-        named = [_uri(place) for place in delta.file_uris()]
-        gone = [entry for path, entry in there.items() if path not in set(named)]
-        said = {VERSION: str(delta.version()), TIMESTAMP: str(delta.history(1)[0]["timestamp"])}
-        with table.transaction() as transaction:
-            with transaction.update_schema() as update:
-                update.union_by_name(schema)
-            _map_names(transaction)
-            _change(transaction, said, [path for path in named if path not in there], gone)
-        _forget_oldest(table)
-        return table
+    def _created(self, name: str, delta: DeltaTable) -> "Table":
+        folder = folders.folder(name)
+        location = f"{self._metadata}/{folder}"
+        return self._catalog.create_table(
+            (NAMESPACE, folder), _schema(delta), location=location, properties=_PROPERTIES
+        )
+
+
+def _follow(table: "Table", delta: DeltaTable) -> None:
+    """Add a snapshot of this version to the table."""
+    there = {entry.file_path: entry for entry in _files(table)}
+    named = [_uri(place) for place in delta.file_uris()]
+    gone = [entry for path, entry in there.items() if path not in set(named)]
+    said = {VERSION: str(delta.version()), TIMESTAMP: str(delta.history(1)[0]["timestamp"])}
+    with table.transaction() as transaction:
+        with transaction.update_schema() as update:
+            update.union_by_name(_schema(delta))
+        _map_names(transaction)
+        _change(transaction, said, [path for path in named if path not in there], gone)
+    _forget_oldest(table)
 
 
 def _change(
@@ -166,7 +177,7 @@ def _version(table: "Table") -> int:
 
 
 def _at(location: str, version: int) -> DeltaTable | None:
-    """Return a version of a Delta table; None if its log or one of its files is deleted."""
+    """Return a version of a Delta table; None if its log is deleted."""
     try:
         return DeltaTable(location, version=version)
     except DeltaError:

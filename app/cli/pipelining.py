@@ -98,9 +98,11 @@ def stream(
         hint = 'set assembler = "spark" in the configuration of both, or name an archive with --journal'
         raise Failure("the gateway of this configuration assembles attachments itself", hint)
     place = journal or settings.journal.archive_url or str(settings.journal_folder.absolute())
-    with spark_session(
-        spark_settings(master, memory, partitions or settings.pipeline.partitions, conf), settings
-    ) as spark:
+    chosen = spark_settings(master, memory, partitions or settings.pipeline.partitions, conf)
+    if chosen.connect is not None:
+        hint = "Use spark://… or k8s://…, or run `pipeline batch` again and again."
+        raise Failure("a stream does not run on Spark Connect, because it commits in this process", hint)
+    with spark_session(chosen, settings) as spark:
         _run_stream(spark, settings, place, in_place=journal is None, once=once, tables=tables)
 
 
@@ -196,7 +198,7 @@ def _run_stream(
             if ending.is_set() or monitor.failures:
                 query.stop()
         spark.streams.removeListener(listener)
-        _require(monitor.violations)
+        _require(monitor.failures)
 
 
 def _require(violations: "list[Violation]") -> None:

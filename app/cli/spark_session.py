@@ -27,6 +27,9 @@ Conf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
 ]
 
+_LAST_SECONDS = 2.0
+"""How long a Java process that has closed its connections may take to end."""
+
 
 def spark_settings(
     master: str | None, memory: str | None, partitions: int | None, conf: list[str] | None
@@ -52,7 +55,7 @@ def spark_session(chosen: "SparkSettings", settings: Settings) -> Iterator["Spar
         found = active()
     except GatewayError as error:
         raise Failure(str(error)) from error
-    from py4j.protocol import Py4JError  # noqa: PLC0415
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     from app.pipeline import failures, jvm  # noqa: PLC0415
@@ -69,7 +72,8 @@ def spark_session(chosen: "SparkSettings", settings: Settings) -> Iterator["Spar
     except (GatewayError, PluginError) as error:
         raise Failure(*failures.explain(error, None, places)) from error
     except (PySparkException, Py4JError, OSError, EOFError) as error:
-        ended = jvm.ended()
+        is_answer = isinstance(error, PySparkException | Py4JJavaError)
+        ended = jvm.ended(0 if is_answer else _LAST_SECONDS)
         if ended is None and not isinstance(error, PySparkException | Py4JError):
             raise
         why, hint = failures.explain(error, ended, places)

@@ -21,7 +21,7 @@ _STARTED_BY_SUBMIT = "PYSPARK_GATEWAY_PORT"
 _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
 _LINES_KEPT = 1000
 _LAST_SECONDS = 2.0
-"""How long the end of a process that has closed its connections, and its last output, may take."""
+"""How long the last output of a process that has ended may take: its workers may still have the pipe."""
 _CHATTER = re.compile(
     r"\s*$"
     r"|Streaming TransformWithState\w* Python worker "
@@ -63,15 +63,18 @@ class Ended(NamedTuple):
         return f"ended with status {self.status}"
 
 
-def ended() -> Ended | None:
-    """Tell how the Java process of this process's session ended; None if it runs, or spark-submit has started it."""
+def ended(seconds: float = 0) -> Ended | None:
+    """Tell how the Java process of this process's session ended, after waiting for its end for some seconds.
+
+    Return None if it still runs, or if spark-submit has started it.
+    """
     from pyspark import SparkContext  # noqa: PLC0415
 
     process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return None
     try:
-        status = process.wait(_LAST_SECONDS)
+        status = process.wait(seconds)
     except subprocess.TimeoutExpired:
         return None
     return Ended(status, "" if _started is None else _started.last())
@@ -121,7 +124,7 @@ class _Said:
             os.close(self.write_end)
 
     def last(self) -> str:
-        """Return the last lines of a process that has ended. Its workers may still have the pipe."""
+        """Return the last lines of a process that has ended."""
         self._thread.join(_LAST_SECONDS)
         return "".join(self._lines.copy())
 

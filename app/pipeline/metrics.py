@@ -1,6 +1,8 @@
 """Metrics of the pipeline for Prometheus, at a port or in a file."""
 
+import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -9,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from app.model.errors import GatewayError
 from app.model.message import Position
+from app.observe import Recurring, logger
 from app.pipeline.commit import Committed
 from app.ports import Catalog, Clock, JournalReader
 from app.settings import PipelineSettings
@@ -17,6 +20,8 @@ _PREFIX = "attachment_gateway_pipeline"
 _BATCH_SECONDS = (0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600)
 _LAG_SECONDS = 5.0
 """How long a measured lag is used again: it lists the journal, which may lie in an object store."""
+
+log = logger(__name__)
 
 
 class Lag(NamedTuple):
@@ -62,9 +67,11 @@ class PipelineMetrics:
         self._set_lag()
         self._message_bytes = 0.0
         self._server: Callable[[], None] | None = None
+        self._writing = Recurring(log, "metrics_file", logging.WARNING)
 
     def start(self) -> None:
-        """Listen at the port, if there is one. Raises GatewayError."""
+        """Write the file for the first time, and listen at the port, as far as there are any. Raises GatewayError."""
+        self._write()
         host, port = self._settings.metrics_host, self._settings.metrics_port
         if port is None:
             return
@@ -85,7 +92,15 @@ class PipelineMetrics:
             self._server = None
 
     def write(self) -> None:
-        """Write the file, if there is one, in one step. Raises GatewayError."""
+        """Write the file, if there is one, in one step. A failure is logged, and ends no run."""
+        try:
+            self._write()
+        except GatewayError as error:
+            self._writing.failed(error)
+        else:
+            self._writing.worked()
+
+    def _write(self) -> None:
         path: Path | None = self._settings.metrics_file
         if path is None:
             return
@@ -133,7 +148,9 @@ class PipelineMetrics:
         def now() -> Lag:
             nonlocal measured, at
             if monotonic() - at >= _LAG_SECONDS:
-                measured, at = lag(self._journal, self._catalog.progress(), self._clock.now()), monotonic()
+                at = monotonic()
+                with suppress(GatewayError):  # the catalog or the archive may not answer for a moment
+                    measured = lag(self._journal, self._catalog.progress(), self._clock.now())
             return measured
 
         gauge = self._gauge

@@ -1,6 +1,6 @@
 """What a run tells others of itself: metrics, violated expectations, and lineage."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import structlog
@@ -13,6 +13,9 @@ from app.pipeline.lineage import Lineage, lineage
 from app.pipeline.metrics import PipelineMetrics
 from app.ports import Catalog, Clock
 from app.settings import PipelineSettings
+
+MOST_KEPT = 1000
+"""The most violations that are kept; a stream that has a warning with each batch logs them all."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -29,14 +32,15 @@ class Monitor:
         self.violations: list[Violation] = []
 
     @property
-    def failures(self) -> Sequence[Violation]:
+    def failures(self) -> list[Violation]:
         return [each for each in self.violations if each.is_failure]
 
     def committed(self, committed: Committed) -> None:
         """Tell of a committed batch, and check what is expected of it. Raises GatewayError."""
         self._metrics.batch(committed, self._read_bytes(committed))
         for each in violations(self._settings.expectations, committed.quality, self._opened.tables):
-            self.violations.append(each)
+            if each.is_failure or len(self.violations) < MOST_KEPT:
+                self.violations.append(each)
             action = "fail" if each.is_failure else "warn"
             self._metrics.violated(each.quantity, action)
             log.warning("expectation_violated", **each._asdict())

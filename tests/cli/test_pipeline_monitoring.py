@@ -11,6 +11,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from adapters.arrow_journal import ArrowJournal
 from adapters.delta_tables import DeltaTables
@@ -35,7 +36,7 @@ PREFIX = "attachment_gateway_pipeline_"
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("monitored") / "journal"
-    mixed_journal.write(folder, mixed_journal.traffic(Random(11), 4, 30_000))
+    mixed_journal.write(folder, mixed_journal.traffic(Random(11), 12, 30_000))
     return folder
 
 
@@ -208,7 +209,10 @@ def test_metrics_are_read_at_a_port_and_tell_the_lag(tmp_path: Path) -> None:
         assert lag(opened, Position(first.number, 0, 4).pack(), clock.now())[:2] == (1, second.size)
     full = PipelineMetrics(PipelineSettings(metrics_file=tmp_path / "gone" / "x.prom"), opened, catalog, clock)
     with pytest.raises(GatewayError, match="cannot write"):
+        full.start()
+    with capture_logs() as logs:
         full.write()
+    assert [each["event"] for each in logs] == ["metrics_file_failed"], "no run ends for it"
 
 
 def test_places_are_named_as_openlineage_names_them() -> None:

@@ -20,7 +20,7 @@ PROGRAM = Path(sys.executable).with_name("attachment-gateway")
 
 def test_a_batch_runs_on_a_server(tmp_path: Path) -> None:
     journal, folder = tmp_path / "journal", tmp_path / "result"
-    mixed_journal.write(journal, mixed_journal.traffic(Random(5), 3, 50_000))
+    mixed_journal.write(journal, mixed_journal.traffic(Random(11), 12, 50_000))
     with connect_server(tmp_path) as address:
         command = [str(PROGRAM), "pipeline", "batch", str(journal), "--out", str(folder), "--master", address, "--json"]
         ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

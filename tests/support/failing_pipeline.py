@@ -1,22 +1,21 @@
-"""`attachment-gateway pipeline …` as a separate process in which something is killed.
+"""`attachment-gateway pipeline …` as a separate process whose first task kills the Java process.
 
-python -m tests.support.failing_pipeline WHAT MARKER batch …
-
-WHAT is "java": the first task kills the Java process; "worker": every task kills its Python worker; "worker-once": only
-the first task does. The file MARKER is created with the first kill.
+python -m tests.support.failing_pipeline batch …
 """
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from app.pipeline import steps
+from app.pipeline.job import Job
+from app.pipeline.steps import Step
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,29 +28,29 @@ class Ended(NamedTuple):
     err: str
 
 
-def run(what: str, folder: Path, *command: object) -> Ended:
-    """Run a command of `pipeline`; `folder` gets the marker."""
-    arguments = [what, folder / f"killed-{what}", *command, "--master", "local[2]", "--memory", "1g"]
-    program = [sys.executable, "-m", "tests.support.failing_pipeline", *map(str, arguments), "--partitions", "2"]
+def run(*command: object) -> Ended:
+    """Run a command of `pipeline` whose Java is killed."""
+    options = ("--master", "local[2]", "--memory", "1g", "--partitions", "2")
+    program = [sys.executable, "-m", "tests.support.failing_pipeline", *map(str, command), *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "250"}
     ended = subprocess.run(program, capture_output=True, text=True, check=False, cwd=ROOT, env=environment, timeout=300)
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
-def _kill(what: str, marker: Path) -> None:
-    """Replace the steps by ones whose tasks kill a process."""
-    for name in ("assemble_all", "finish_all"):
-        setattr(steps, name, _killing(getattr(steps, name), what, str(marker)))
+def kill_java() -> None:
+    """Kill the Java process above this worker. A worker's parent is PySpark's daemon, whose parent is Java."""
+    daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
+    os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
 
 
-def _killing(made: object, what: str, marker: str) -> object:
-    def make(*given: object) -> object:
-        step = made(*given)  # type: ignore[operator]
+def _killing(made: Callable[..., Step]) -> Callable[..., Step]:
+    def make(job: Job, *given: int | None) -> Step:
+        step = made(job, *given)
 
         def killing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from tests.support.failing_pipeline import die  # noqa: PLC0415 - in the worker
+            from tests.support.failing_pipeline import kill_java  # noqa: PLC0415 - in the worker
 
-            die(what, marker)
+            kill_java()
             yield from step(batches)
 
         return killing
@@ -59,23 +58,10 @@ def _killing(made: object, what: str, marker: str) -> object:
     return make
 
 
-def die(what: str, marker: str) -> None:
-    """Kill this worker, or the Java process above it. The parent of a worker is PySpark's daemon, whose parent is
-    Java."""
-    is_first = not Path(marker).exists()
-    Path(marker).touch()
-    if what == "java":
-        daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
-        os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
-    elif is_first or what == "worker":
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 if __name__ == "__main__":
     from app.cli import main
 
-    what_, marker_, *command_ = sys.argv[1:]
-    sys.argv = ["attachment-gateway", "pipeline", *command_]
-    if what_ != "nothing":
-        _kill(what_, Path(marker_))
+    sys.argv = ["attachment-gateway", "pipeline", *sys.argv[1:]]
+    steps.assemble_all = _killing(steps.assemble_all)
+    steps.finish_all = _killing(steps.finish_all)
     main()
