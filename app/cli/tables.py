@@ -222,8 +222,8 @@ def register(
 
     with _opened(config, place) as store:
         found = [Registered(name, store.schema(name), store.location(name)) for name in sorted(store.names())]
-    for statement in statements(found, using, catalog, schema):
-        typer.echo(f"{statement};\n")
+    if found:
+        typer.echo(";\n\n".join(statements(found, using, catalog, schema)) + ";")
     if using == "parquet":
         err.print("Parquet has no versions: until vacuum, rows that compact or retain have replaced are read as well")
 

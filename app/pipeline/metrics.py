@@ -1,11 +1,12 @@
 """Metrics of the pipeline for Prometheus, at a port or in a file."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
+from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server, write_to_textfile
 
@@ -66,7 +67,7 @@ class PipelineMetrics:
         self._violations = self._counter("expectation_violations", "Violated expectations", "quantity", "action")
         self._set_lag()
         self._message_bytes = 0.0
-        self._server: Callable[[], None] | None = None
+        self._server: WSGIServer | None = None
         self._writing = Recurring(log, "metrics_file", logging.WARNING)
 
     def start(self) -> None:
@@ -82,13 +83,14 @@ class PipelineMetrics:
                 f"cannot listen on {host} port {port} for pipeline.metrics_port: {error.strerror or error}"
             ) from error
         self.port = server.server_port
-        self._server = server.shutdown
+        self._server = server
 
     def stop(self) -> None:
         """Write the file for the last time, and close the port."""
         self.write()
         if self._server is not None:
-            self._server()
+            self._server.shutdown()
+            self._server.server_close()
             self._server = None
 
     def write(self) -> None:

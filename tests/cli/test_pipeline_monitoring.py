@@ -187,7 +187,10 @@ def test_expectations_hold_for_the_hours_of_a_run_in_the_table(tmp_path: Path) -
 
 def test_metrics_are_read_at_a_port_and_tell_the_lag(tmp_path: Path) -> None:
     clock = SystemClock()
-    with closing(ArrowJournal(tmp_path / "journal")) as opened, closing(SqlCatalog("sqlite://")) as catalog:
+    with (
+        closing(ArrowJournal(tmp_path / "journal")) as opened,
+        closing(SqlCatalog(f"sqlite:///{tmp_path}/catalog.sqlite")) as catalog,
+    ):
         for _ in range(2):
             opened.append([PhysicalMessage("s", "sas_queue", body=b"x" * 100)] * 5)
             opened.seal()
