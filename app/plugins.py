@@ -8,9 +8,17 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal, cast
 
-from app.ports import ArchivePlugin, CatalogPlugin, ContentStorePlugin, JournalPlugin, TableStorePlugin, TransportPlugin
+from app.ports import (
+    ArchivePlugin,
+    CatalogPlugin,
+    ContentStorePlugin,
+    IcebergPlugin,
+    JournalPlugin,
+    TableStorePlugin,
+    TransportPlugin,
+)
 
-Kind = Literal["transport", "journal", "archive", "catalog", "content store", "table store"]
+Kind = Literal["transport", "journal", "archive", "catalog", "content store", "table store", "Iceberg catalog"]
 
 _GROUPS: dict[Kind, str] = {
     "transport": "attachment_gateway.transports",
@@ -19,6 +27,7 @@ _GROUPS: dict[Kind, str] = {
     "catalog": "attachment_gateway.catalogs",
     "content store": "attachment_gateway.content_stores",
     "table store": "attachment_gateway.table_stores",
+    "Iceberg catalog": "attachment_gateway.iceberg_catalogs",
 }
 KINDS = tuple(_GROUPS)
 _EXTRAS = {
@@ -29,6 +38,7 @@ _EXTRAS = {
     "pyspark": "pipeline",
     "deltalake": "tables",
     "duckdb": "tables",
+    "pyiceberg": "iceberg",
 }
 
 
@@ -64,6 +74,11 @@ def content_store(name: str = "object_store") -> ContentStorePlugin:
 def table_store(name: str = "delta") -> TableStorePlugin:
     """Return the table store of this name. Raises PluginError."""
     return cast("TableStorePlugin", load("table store", name))
+
+
+def iceberg(name: str = "delta") -> IcebergPlugin:
+    """Return the Iceberg catalog of this name. Raises PluginError."""
+    return cast("IcebergPlugin", load("Iceberg catalog", name))
 
 
 def names(kind: Kind) -> list[str]:

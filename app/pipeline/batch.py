@@ -4,13 +4,15 @@ Spark shuffles references twice, headers by source and all references by attachm
 has grown since an earlier run is read as a whole, and only its new messages are committed (`app.pipeline.runs`).
 """
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from heapq import heapreplace
 from itertools import chain
 from math import ceil
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -21,7 +23,9 @@ from app.pipeline.intent import Window
 from app.pipeline.job import Job, open_job
 from app.pipeline.references import SCHEMA, What
 from app.pipeline.runs import Again
+from app.pipeline.session import is_connected
 from app.pipeline.sources import cache_options, register
+from app.pipeline.stages import described
 from app.pipeline.tables import TableTask, Written
 from app.pipeline.workers import at_task_start, in_task
 from app.ports import Catalog, Clock
@@ -29,6 +33,9 @@ from app.service.threads import together
 
 MOST_SHARES = 4096
 """The largest number of tasks that finish the attachments of an archive in an object store."""
+
+_NAMES_SHOWN = 200
+"""Characters of the names of tables in the description of a job."""
 
 TABLE_TASKS_HERE = 1
 """The largest number of tasks that run in the driver: so few are not worth a Spark job."""
@@ -53,16 +60,19 @@ class SparkPasses:
         self._spark = spark
 
     def news(self, job: Job, last: int, known: int | None) -> list[Result]:
-        with _all_references(self._spark, job, last) as references:
+        with self._described("assemble", job, last), _all_references(self._spark, job, last) as references:
             return steps.results_of(_finished(job, references, last, known).toArrow())
 
     def again(self, job: Job, last: int, window: Window) -> list[Result]:
         step = in_task(steps.assemble_again(job, window))
-        with _all_references(self._spark, job, last) as references:
+        with self._described("process again", job, last), _all_references(self._spark, job, last) as references:
             return steps.results_of(references.mapInArrow(step, from_arrow_schema(steps.RESULTS)).toArrow())
 
     def table_writer(self, job: Job) -> WriteTables:
         return table_writer(self._spark, job)
+
+    def _described(self, action: str, job: Job, last: int) -> AbstractContextManager[None]:
+        return described(self._spark, f"{action} segments up to {last} of {job.journal}")
 
 
 @contextmanager
@@ -127,14 +137,46 @@ def table_writer(spark: SparkSession, job: Job) -> Callable[[Sequence[TableTask]
     def write(tasks: Sequence[TableTask]) -> Iterable[Written]:
         if len(tasks) <= TABLE_TASKS_HERE:
             return write_tables(job, tasks)
-        context = spark.sparkContext
-        shares = in_shares(tasks, SHARES_PER_CORE * context.defaultParallelism)
-        run = partial(_write_in_task, job)
-        found = context.parallelize([[tasks[at] for at in share] for share in shares], len(shares)).map(run).collect()
+        shares = in_shares(tasks, _most_shares(spark))
+        names = sorted({task.table for task in tasks})
+        with described(spark, f"write {len(tasks)} files of {len(names)} tables: {', '.join(names)[:_NAMES_SHOWN]}"):
+            found = _written(spark, job, [[tasks[at] for at in share] for share in shares])
         by_task = dict(zip(chain(*shares), chain(*found), strict=True))
         return [by_task[at] for at in range(len(tasks))]
 
     return write
+
+
+def _most_shares(spark: SparkSession) -> int:
+    """Return the largest number of tasks that write tables. The cores of a Spark Connect server are not known."""
+    if is_connected(spark):
+        return int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
+    return SHARES_PER_CORE * spark.sparkContext.defaultParallelism
+
+
+def _written(spark: SparkSession, job: Job, shares: Sequence[Sequence[TableTask]]) -> list[list[Written]]:
+    """Return what Spark's workers have written for each share of the table tasks."""
+    if not is_connected(spark):
+        run = partial(_write_in_task, job)
+        found: list[list[Written]] = spark.sparkContext.parallelize(shares, len(shares)).map(run).collect()
+        return found
+    packed = pa.array([pickle.dumps(share) for share in shares], pa.binary())
+    rows = pa.table({"share": pa.array(range(len(shares)), pa.int32()), "packed": packed})
+    written = (
+        spark.createDataFrame(rows)
+        .repartitionById(len(shares), "share")
+        .mapInArrow(partial(_write_all, job), "share int, packed binary")
+        .toArrow()
+        .sort_by("share")
+    )
+    return [pickle.loads(each) for each in written.column("packed").to_pylist()]  # noqa: S301 - of this job
+
+
+def _write_all(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        shares = (pickle.loads(packed) for packed in batch.column("packed").to_pylist())  # noqa: S301 - of this job
+        written = [pickle.dumps(_write_in_task(job, share)) for share in shares]
+        yield batch.set_column(1, "packed", pa.array(written, pa.binary()))
 
 
 def in_shares(tasks: Sequence[TableTask], shares: int) -> list[list[int]]:

@@ -38,7 +38,7 @@ from app.pipeline.tables import DataSet, TableTask, Written
 from app.ports import Catalog, Clock
 from app.service.events import complete_messages, finished_event, quarantine_event, refusal_event
 from app.service.tables import APPLICATION
-from app.tables.quality import Increment, hour_of
+from app.tables.quality import Increment, hour_of, increments
 
 AT_ONCE = 5000
 """The number of finished attachments that the catalog takes in one transaction."""
@@ -51,7 +51,8 @@ class Committed(NamedTuple):
     """The outcome of a batch.
 
     `reached` is the packed position that it ended at. It `was_known` when an earlier run had committed it. `damaged`
-    are the numbers of segments with damaged messages, and `missing` the gaps in the archive's numbers.
+    are the numbers of segments with damaged messages, and `missing` the gaps in the archive's numbers. `quality` has
+    its facts about receiving, by source and hour.
     """
 
     reached: int
@@ -64,6 +65,7 @@ class Committed(NamedTuple):
     was_known: bool = False
     damaged: tuple[int, ...] = ()
     missing: Gaps = ()
+    quality: tuple[Increment, ...] = ()
 
 
 class Committer:
@@ -291,4 +293,5 @@ def summary(results: Sequence[Result], reached: int, changed: tuple[TableCommitt
         conflicts=sum(result.quality.conflicts for result in results),
         tables=changed,
         damaged=tuple(sorted(damaged)),
+        quality=tuple(increments(tables.quality_rows(result.quality for result in results if any(result.quality[2:])))),
     )

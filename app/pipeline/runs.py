@@ -182,4 +182,5 @@ def _together(done: Sequence[Committed | None]) -> Committed | None:
         tables=tuple(chain.from_iterable(each.tables for each in runs)),
         was_known=all(each.was_known for each in runs),
         damaged=tuple(sorted(set(chain.from_iterable(each.damaged for each in runs)))),
+        quality=tuple(chain.from_iterable(each.quality for each in runs)),
     )

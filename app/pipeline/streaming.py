@@ -29,6 +29,7 @@ from app.pipeline.job import Job, Opened, open_job
 from app.pipeline.processors import OUTCOMES, REFERENCES, AttachmentProcessor, HeaderProcessor
 from app.pipeline.references import What
 from app.pipeline.sources import cache_options, register
+from app.pipeline.stages import described
 from app.pipeline.workers import in_task
 from app.ports import Catalog, Clock
 
@@ -61,7 +62,8 @@ def start(
     results_in_spark = from_arrow_schema(steps.RESULTS)
 
     def take(outcomes: DataFrame, number: int) -> None:
-        results = steps.results_of(outcomes.mapInArrow(in_task(steps.finish_all(job)), results_in_spark).toArrow())
+        with described(spark, f"micro-batch {number}: assemble and finish attachments"):
+            results = steps.results_of(outcomes.mapInArrow(in_task(steps.finish_all(job)), results_in_spark).toArrow())
         before = committer.progress
         committed = committer.commit(results)
         if committed is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -99,3 +99,17 @@ class TableStorePlugin(Protocol):
 
     def __call__(self, url: str | Path, /) -> TableStore:
         """Open the tables in a folder or at a URL."""
+
+
+class IcebergTables(Protocol):
+    """The tables of a store as Iceberg tables, for readers. Their metadata follow the newest version."""
+
+    def load(self, name: str) -> tuple[str, dict[str, Any]]:
+        """Return where a table's metadata file lies, and its content. Raises KeyError if there is no such table."""
+
+
+class IcebergPlugin(Protocol):
+    """The object that an entry point of the group `attachment_gateway.iceberg_catalogs` refers to."""
+
+    def __call__(self, tables: str, folder: Path, /) -> IcebergTables:
+        """Open the tables in a folder or at a URL. `folder` is for what this process keeps about them."""
