@@ -1,8 +1,8 @@
-# docker build -t attachment-gateway .
+# docker build -t attachment-gateway:0.1.0 .
 # With IBM MQ, of which the client is only IBM's to give (docs/ibm-mq.md), unpacked in /opt/mqm:
-# docker build --target ibm-mq --build-context mq-client=/opt/mqm -t attachment-gateway .
+# docker build --target ibm-mq --build-context mq-client=/opt/mqm -t attachment-gateway:0.1.0 .
 # With Spark, for drivers and executors alike (docs/spark.md):
-# docker build --target pipeline --build-arg LOCK=requirements-pipeline.lock -t attachment-gateway-pipeline .
+# docker build --target pipeline --build-arg LOCK=requirements-pipeline.lock -t attachment-gateway-pipeline:0.1.0 .
 FROM python:3.11-slim-bookworm AS build
 
 ARG LOCK=requirements.lock

@@ -10,7 +10,7 @@ WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve pipeline environment test faults check format docs lock system
+.PHONY: help run serve pipeline wheel environment test faults check format docs lock system
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,12 @@ serve: $(VENV)/run.done ## Run the gateway by its configuration: make serve ARGS
 pipeline: $(VENV)/pipeline.done ## Set up, then let Spark put a journal's attachments together and make tables of them
 	@.ci/java $(VENV)
 	@exec $(BIN)/attachment-gateway pipeline demo $(ARGS)
+
+wheel: $(VENV)/run.done ## Build the package, for installing it on other machines: dist/*.whl
+	@rm -rf build/lib build/bdist.*
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index \
+		--wheel-dir dist .
+	@ls dist/*.whl
 
 environment: ## Pack what the tasks need on a cluster that has Spark: dist/pipeline-environment.tar.gz
 	@.ci/environment "$(PYTHON)" dist/pipeline-environment.tar.gz

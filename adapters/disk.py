@@ -54,6 +54,18 @@ def _unreadable(start: int, end: int, error: OSError) -> UnreadableError:
     return UnreadableError(f"bytes {start} to {end} cannot be read: {error.strerror}")
 
 
+def _open(path: Path) -> int:
+    flags = os.O_RDONLY | os.O_CLOEXEC
+    for pause in _PAUSES:
+        try:
+            return os.open(path, flags)
+        except OSError as error:
+            if error.errno not in READ_FAILURES:
+                raise
+            sleep(pause)
+    return os.open(path, flags)
+
+
 class ReadFile:
     """A file open for reading. It stays open and readable as long as this object exists.
 
@@ -61,8 +73,9 @@ class ReadFile:
     """
 
     def __init__(self, path: Path) -> None:
+        """Open a file. Opened again after a pause if the disk fails. Raises OSError."""
         self._descriptor = -1
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = _open(path)
 
     def __del__(self) -> None:
         if self._descriptor >= 0:

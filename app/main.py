@@ -89,18 +89,21 @@ def _opened(what: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) 
         raise GatewayError(f"the {what} cannot be opened: {why}") from error
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, started: Callable[[int], None] = lambda _port: None) -> None:
     """Run the gateway and its REST interface until a signal ends it. Raises GatewayError and PluginError.
+
+    `started` is called with the port when the gateway receives and REST is about to answer.
 
     The port is bound first: a second gateway, started by mistake, must not take the broker's session from the first.
     """
-    with closing(_bound(settings.http)) as listener:
+    with closing(bound(settings.http)) as listener:
         _share_arenas()
         gateway = build(settings)
         gc.collect()
         collect_seldom()
-        gateway.start()
         try:
+            gateway.start()
+            started(listener.getsockname()[1])
             _Server(gateway).run([listener])
         finally:
             gateway.stop()
@@ -111,8 +114,11 @@ def _share_arenas() -> None:
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, MOST_ARENAS)
 
 
-def _bound(http: Http) -> socket.socket:
-    """Bind the port without listening, so that clients are refused, not kept waiting, while the gateway recovers."""
+def bound(http: Http) -> socket.socket:
+    """Bind the port without listening, so that clients are refused, not kept waiting, while the gateway recovers.
+
+    Raises GatewayError.
+    """
     listener = socket.socket(socket.AF_INET6 if ":" in http.host else socket.AF_INET)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -25,13 +25,17 @@ _APPEND_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5
 _QUIET_BELOW_WARNING = ("alembic", "httpx", "httpcore", "amqtt", "py4j", "transitions")
 
 
+def is_for_people(style: str, stream: TextIO | None = None) -> bool:
+    """Return whether the log in this style is for people, not for programs; see `configure_logging`."""
+    return (sys.stderr if stream is None else stream).isatty() if style == "auto" else style == "console"
+
+
 def configure_logging(level: str = "info", style: str = "auto", stream: TextIO | None = None) -> None:
     """Send records of structlog and the standard library to one stream (standard error), one record a line.
 
     `style` is "json", "console" (for people) or "auto": console when the stream is a terminal.
     """
     to = sys.stderr if stream is None else stream
-    for_people = to.isatty() if style == "auto" else style == "console"
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -41,7 +45,7 @@ def configure_logging(level: str = "info", style: str = "auto", stream: TextIO |
     ]
     rendering: list[Any] = (
         [structlog.dev.ConsoleRenderer(colors=to.isatty(), exception_formatter=structlog.dev.plain_traceback)]
-        if for_people
+        if is_for_people(style, to)
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
     )
     structlog.configure(
@@ -123,14 +127,18 @@ class Metrics:
         self.messages_received = self._counter(
             "messages_received", "Physical messages that are durable in the journal", "source"
         )
-        self.bytes_received = self._counter("bytes_received", "Bytes of their bodies", "source")
-        self.duplicates = self._counter("duplicates", "Parts that were there already", "source")
+        self.bytes_received = self._counter(
+            "bytes_received", "Bytes of the bodies of received physical messages", "source"
+        )
+        self.duplicates = self._counter("duplicates", "Parts that had been received before", "source")
         self.quarantined = self._counter("quarantined", "Physical messages put into quarantine", "source", "code")
         self.attachments = self._counter("attachments", "Attachments that entered a state", "state", "kind")
         self.messages_sent = self._counter(
             "messages_sent", "Physical messages that a broker has confirmed", "destination"
         )
-        self.bytes_sent = self._counter("bytes_sent", "Bytes of their bodies", "destination")
+        self.bytes_sent = self._counter(
+            "bytes_sent", "Bytes of the bodies of confirmed physical messages", "destination"
+        )
         self.deliveries = self._counter("deliveries", "Deliveries that entered a state", "state")
 
         self.journal_append_seconds = Histogram(
@@ -139,27 +147,28 @@ class Metrics:
             buckets=_APPEND_SECONDS,
             registry=self.registry,
         )
-        self.journal_bytes = self._gauge("journal_bytes", "Size of all journal segments")
-        self.journal_segments = self._gauge("journal_segments", "Journal segments there are")
-        self.free_bytes = self._gauge("free_bytes", "Room left where the journal lies")
+        self.journal_bytes = self._gauge("journal_bytes", "Bytes of all journal segments")
+        self.journal_segments = self._gauge("journal_segments", "Number of journal segments")
+        self.free_bytes = self._gauge("free_bytes", "Free bytes on the file system of the journal")
         self.receiving_seconds = self._gauge(
-            "receiving_seconds", "How long a source could receive, as expiry counts it", "source"
+            "receiving_seconds", "Seconds in which a source could receive, as expiry counts them", "source"
         )
-        self.kept = self._gauge("kept", "What retention looks after and there is", "what")
-        self.kept_bytes = self._gauge("kept_bytes", "Bytes of it", "what")
-        self.dropped = self._counter("dropped", "What retention has removed", "what")
-        self.dropped_bytes = self._counter("dropped_bytes", "Bytes of it", "what")
-        self.backlog_messages = self._gauge("backlog_messages", "Physical messages taken and not yet durable")
-        self.backlog_bytes = self._gauge("backlog_bytes", "Bytes of their bodies")
-        self.taking = self._gauge("taking", "1 while the gateway takes messages from brokers, 0 while a limit stops it")
+        self.kept = self._gauge("kept", "Number of objects that retention manages", "what")
+        self.kept_bytes = self._gauge("kept_bytes", "Bytes of the objects that retention manages", "what")
+        self.dropped = self._counter("dropped", "Objects that retention has deleted", "what")
+        self.dropped_bytes = self._counter("dropped_bytes", "Bytes of the objects that retention has deleted", "what")
+        self.backlog_messages = self._gauge("backlog_messages", "Physical messages received and not yet durable")
+        self.backlog_bytes = self._gauge("backlog_bytes", "Bytes of the bodies of messages that are not yet durable")
+        self.taking = self._gauge("taking", "1 while the gateway receives from brokers, 0 while a limit pauses it")
         self.oldest_unfinished_seconds = self._gauge(
-            "oldest_unfinished_seconds", "How long the stalest unfinished attachment has had no new part"
+            "oldest_unfinished_seconds",
+            "Seconds since the last part of the unfinished attachment that has waited longest",
         )
         self.assembly_behind_segments = self._gauge(
             "assembly_behind_segments", "Sealed journal segments that a job beside the gateway has not assembled"
         )
         self.assembly_behind_seconds = self._gauge(
-            "assembly_behind_seconds", "How long the first of them has been sealed"
+            "assembly_behind_seconds", "Seconds since the first segment was sealed that the job has not assembled"
         )
         self.archive_waiting_segments = self._gauge(
             "archive_waiting_segments", "Sealed journal segments that are not in the archive yet"
@@ -169,12 +178,12 @@ class Metrics:
         )
         self.finishing_waiting = self._gauge("finishing_waiting", "Complete attachments that wait to be finished")
         self.finishing_oldest_seconds = self._gauge(
-            "finishing_oldest_seconds", "How long the first of them has been waiting"
+            "finishing_oldest_seconds", "Seconds that the first complete attachment has been waiting to be finished"
         )
         self.finishing_failing = self._gauge(
             "finishing_failing", "Complete attachments whose last finishing failed, and that are tried again"
         )
-        self.damage = self._counter("damage", "Times that damaged bytes were met", "where")
+        self.damage = self._counter("damage", "Times that damaged bytes were found", "where")
         self.damaged_attachments = self._gauge(
             "damaged_attachments", "Finished attachments whose content was found damaged and is not served"
         )
@@ -184,15 +193,17 @@ class Metrics:
             "scrub_damaged_segments", "Journal segments that the last scrub found damaged"
         )
         self.scrub_ended = self._gauge("scrub_ended_timestamp_seconds", "When the last whole scrub ended; 0 for never")
-        self.source_connected = self._gauge("source_connected", "1 while a source has its broker", "source")
+        self.source_connected = self._gauge("source_connected", "1 while a source is connected to its broker", "source")
         self.source_dropped = self._gauge(
-            "source_dropped_messages", "Messages that a source dropped since its start, for want of room", "source"
+            "source_dropped_messages",
+            "Messages that a source dropped since its start because its buffer was full",
+            "source",
         )
         self.source_advisories = self._gauge(
             "source_advisories", "Advisories that a source received since its start", "source", "level"
         )
         self.destination_connected = self._gauge(
-            "destination_connected", "1 while a destination has its broker", "destination"
+            "destination_connected", "1 while a destination is connected to its broker", "destination"
         )
 
     def count_received(self, source: str, messages: int, size: int) -> None:

@@ -4,8 +4,9 @@ The gateway never imports an adapter. A missing client library is therefore a cl
 its adapter, and no problem at all otherwise.
 """
 
+import re
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, requires
 from typing import Any, Literal, cast
 
 from app.ports import (
@@ -30,6 +31,8 @@ _GROUPS: dict[Kind, str] = {
     "Iceberg catalog": "attachment_gateway.iceberg_catalogs",
 }
 KINDS = tuple(_GROUPS)
+_PACKAGE = "attachment-gateway"
+_OF_EXTRA = re.compile(r"(.+?) *; *extra == ['\"]([^'\"]+)['\"]")
 _EXTRAS = {
     "pymqi": "mq",
     "ibmmq": "mq",
@@ -101,9 +104,15 @@ def load(kind: Kind, name: str) -> Any:
 
 
 def how_to_install(library: str) -> str:
-    """Return the command that installs a library, as an extra of this package where there is one."""
+    """Return the command that installs a library, with all that this package's extra with it names.
+
+    It names libraries and versions, not the extra: this package is in no index from which pip could take it.
+    """
     extra = _EXTRAS.get(library)
-    return f"pip install 'attachment-gateway[{extra}]'" if extra else f"pip install {library}"
+    wanted = [
+        found[1] for each in requires(_PACKAGE) or () if (found := _OF_EXTRA.fullmatch(each)) and found[2] == extra
+    ]
+    return "pip install " + (" ".join(f"'{each}'" for each in wanted) or library)
 
 
 @cache

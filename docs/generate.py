@@ -1,5 +1,6 @@
 """Generated pages of this folder. Write them with `python -m docs.generate`."""
 
+from inspect import getdoc
 from pathlib import Path
 
 from app.assembly.states import TRANSITIONS, Input, diagram
@@ -37,6 +38,7 @@ from app.tables.xpt.layouts import (
 )
 from app.web import problems
 from app.wire import Layout
+from docs import pictures, references
 
 FOLDER = Path(__file__).parent
 
@@ -94,7 +96,7 @@ def layouts() -> str:
     for specification, tables in LAYOUTS.items():
         pages.append(f"## {specification}\n")
         for layout in tables:
-            pages += [f"### {layout.__name__}\n", f"{(layout.__doc__ or '').strip()}\n", f"{layout.table()}\n"]
+            pages += [f"### {layout.__name__}\n", f"{getdoc(layout)}\n", f"{layout.table()}\n"]
     return "\n".join(pages)
 
 
@@ -119,8 +121,24 @@ def states() -> str:
     )
 
 
-PAGES = {"layouts.md": layouts, "problems.md": problems.table, "states.md": states}
+def example() -> str:
+    """Return the configuration file with every setting, which the command `config example` prints."""
+    return (FOLDER / "gateway.toml").read_text()
+
+
+PAGES = {
+    "codes.md": references.codes,
+    "dialects.md": references.dialects,
+    "events.md": references.events,
+    "layouts.md": layouts,
+    "metrics.md": references.metrics,
+    "problems.md": problems.table,
+    "states.md": states,
+    "../app/settings/example.toml": example,
+    **pictures.pages(),
+}
 
 if __name__ == "__main__":
     for name, write in PAGES.items():
+        (FOLDER / name).parent.mkdir(exist_ok=True)
         (FOLDER / name).write_text(write())

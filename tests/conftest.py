@@ -8,6 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from app.pipeline.session import SparkSettings, session
@@ -20,6 +21,10 @@ ROOT = Path(__file__).parents[1]
 
 os.environ.pop("COLUMNS", None)  # a worker process has one, and commands then print no wider
 
+
+# How long an example takes says more about the machine than about the program.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 LONGEST = ("tests/pipeline/test_conformance.py", "tests/faults/", "tests/end_to_end/", "tests/pipeline/")
 """Tests that take minutes. They begin first, so that no worker is left alone with one of them at the end."""

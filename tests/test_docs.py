@@ -1,10 +1,79 @@
-"""Generated pages are up to date with the code."""
+"""Generated pages are up to date with the code, and the lists that they are made of are complete."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from app.model.attachment import DeliveryState
 from docs.generate import FOLDER, PAGES
+from docs.references import EVENTS, QUARANTINED_ATTACHMENTS, QUARANTINED_MESSAGES
+
+ROOT = FOLDER.parent
+RECEIVING = (
+    *("app/assembly", "app/capture", "app/cli/captures.py", "app/codecs", "app/dataset", "app/framing"),
+    *("app/model", "app/service", "adapters"),
+)
+SENDING = {"encode.py", "writing.py", "describing.py", "sas_bodies.py", "rendezvous_bodies.py", "upload_conversion.py"}
+"""Modules whose codes are errors of an upload."""
+
+CALLS = {"InvalidInputError", "Contradiction", "Refused", "refuse", "_refuse", "refused", "unreadable"}
+OF_SENDING_ALONE = {"no-data-set", "too-large"}
+
+
+def calls(*places: str) -> Iterator[tuple[Path, str, list[str]]]:
+    """Every call: its module, the name that is called, and the constants among its first two arguments."""
+    for place in places:
+        path = ROOT / place
+        for module in [path] if path.is_file() else path.rglob("*.py"):
+            for node in ast.walk(ast.parse(module.read_text())):
+                if isinstance(node, ast.Call):
+                    name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                    yield module, name, [str(each.value) for each in node.args[:2] if isinstance(each, ast.Constant)]
+
+
+def codes() -> set[str]:
+    """Every code with which received messages and attachments are refused, by the code of this project."""
+    found = {
+        word
+        for module, name, words in calls(*RECEIVING)
+        if name in CALLS and module.name not in SENDING
+        for word in words
+        if re.fullmatch(r"[a-z]+(-[a-z]+)+", word)
+    }
+    return found - OF_SENDING_ALONE
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_generated_page_is_up_to_date(name: str) -> None:
     assert (FOLDER / name).read_text() == PAGES[name](), "run: python -m docs.generate"
+
+
+def test_every_code_of_quarantine_is_explained() -> None:
+    explained = {**QUARANTINED_MESSAGES, **QUARANTINED_ATTACHMENTS}
+    assert len(explained) == len(QUARANTINED_MESSAGES) + len(QUARANTINED_ATTACHMENTS)
+    assert list(QUARANTINED_MESSAGES) == sorted(QUARANTINED_MESSAGES)
+    assert list(QUARANTINED_ATTACHMENTS) == sorted(QUARANTINED_ATTACHMENTS)
+    of_constants = {
+        "damaged-message",
+        "damaged-part",
+        "damaged-content",
+        "parts-gone",
+        "content-lost",
+        "retention",
+        "unwritable",
+    }
+    assert codes() | of_constants == set(explained)
+
+
+def test_every_event_is_explained() -> None:
+    made = {word for _, name, words in calls("app", "adapters") if name == "NewEvent" for word in words[:1]}
+    assert made | {f"delivery.{state}" for state in DeliveryState} == set(EVENTS)
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (FOLDER / "index.md").read_text()
+    pages = [path.name for path in FOLDER.glob("*.md") if path.name != "index.md"]
+    assert [page for page in pages if f"({page})" not in index] == []

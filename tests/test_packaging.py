@@ -1,9 +1,14 @@
 """What is shipped beside the code: locks, the chart, links between documents."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -150,3 +155,119 @@ def test_links_lead_somewhere(page: str) -> None:
     links = [link for link in re.findall(r"\]\(([^)#]+)", path.read_text()) if "://" not in link]
     assert links
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+VERSION = PROJECT["version"]
+PAGES = ["README.md", "Dockerfile", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+
+
+def chart(key: str) -> str:
+    (found,) = re.findall(rf'^{key}: "?([^"\n]+)"?$', (ROOT / "helm" / "Chart.yaml").read_text(), re.MULTILINE)
+    return str(found)
+
+
+def test_the_chart_starts_the_image_that_the_documents_build() -> None:
+    assert chart("version") == chart("appVersion") == VERSION
+    assert re.findall(r"^ +tag: (.*)$", (ROOT / "helm" / "values.yaml").read_text(), re.MULTILINE) == ['""', '""']
+    built = {
+        (page, name)
+        for page in PAGES
+        for line in (ROOT / page).read_text().splitlines()
+        if "docker build" in line
+        for name in re.findall(r" -t (\S+)", line)
+    }
+    names = {name.strip("`") for _, name in built}
+    assert names == {f"attachment-gateway:{VERSION}", f"attachment-gateway-pipeline:{VERSION}"}
+    tags = {
+        (page, tag)
+        for page in [*PAGES, "deploy/compose.yaml"]
+        for tag in re.findall(r"attachment-gateway(?:-pipeline)?:([0-9][^\s`]*)", (ROOT / page).read_text())
+    }
+    assert {tag for _, tag in tags} == {VERSION}, tags
+
+
+def test_no_page_installs_the_package_from_an_index() -> None:
+    """It is in none: what is installed is the checkout, or the wheel that `make wheel` builds."""
+    wheels = set()
+    for page in [*PAGES, "docs/gateway.toml"]:
+        text = (ROOT / page).read_text()
+        assert not re.search(r"attachment-gateway\[|pip install attachment-gateway", text), page
+        wheels |= set(re.findall(r"attachment_gateway-\S+\.whl", text))
+    assert wheels == {f"attachment_gateway-{VERSION}-py3-none-any.whl"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as `make wheel` builds it, made of a copy so that nothing is built in the checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in ("app", "adapters"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", "Makefile"):
+        shutil.copy(ROOT / name, folder)
+    recipe = ["make", "--no-print-directory", "wheel", f"BIN={Path(sys.executable).parent}", f"VENV={folder}"]
+    (folder / "requirements.lock").touch()
+    (folder / "run.done").touch()
+    done = subprocess.run(recipe, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"dist/attachment_gateway-{VERSION}-py3-none-any.whl\n"
+    return folder / done.stdout.strip()
+
+
+def test_a_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
+    packed = {name for name in ZipFile(wheel).namelist() if name.startswith(("app/", "adapters/"))}
+    listed = subprocess.run(
+        ["git", "ls-files", "app", "adapters"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split()
+    if not listed:
+        pytest.skip("this is no checkout of git")
+    assert {name for name in listed if not name.endswith(".md")} - packed == set()
+
+
+def test_a_wheel_works_by_itself(wheel: Path, tmp_path: Path) -> None:
+    """Installed into a folder of its own, which comes before the checkout, it runs the demo through all adapters."""
+    installed = tmp_path / "installed"
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--root-user-action=ignore",
+    ]
+    subprocess.run([*pip, "--no-index", "--no-deps", "--target", str(installed), str(wheel)], check=True)
+    environment = {"PYTHONPATH": str(installed), "PATH": os.defpath, "TMPDIR": str(tmp_path)}
+    where = [sys.executable, "-c", "import app, adapters; print(app.__file__, adapters.__file__)"]
+    found = subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
+    assert found.count(str(installed)) == 2
+    demo = [f"{installed}/bin/attachment-gateway", "demo", "--once"]
+    done = subprocess.run(demo, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.count("equal, ")) == (0, 3), done.stderr
+
+
+def test_the_chart_refuses_a_catalog_that_two_pods_cannot_share() -> None:
+    """Without a shared volume, the job cannot reach the gateway's SQLite. Rendered by helm, where there is one."""
+    if helm := shutil.which("helm"):
+        places = ("journal.archive_url", "content.url", "tables.url", "pipeline.checkpoint")
+        given = ["--set", "assembler=spark,pipeline.sharesVolume=false"]
+        given += [word for place in places for word in ("--set", f"settings.{place}=s3://bucket/x")]
+        for more, refused in (
+            ([], True),
+            (["--set", "settings.catalog.url=sqlite:////var/lib/gateway/catalog.sqlite"], True),
+            (["--set", "settings.catalog.url=postgresql+psycopg://gateway@db/gateway"], False),
+            (["--set", "settings.catalog.url_file=/run/secrets/gateway/catalog"], False),
+            (["--set", "env[0].name=ATTACHMENT_GATEWAY_CATALOG__URL,env[0].value=postgresql+psycopg://db/x"], False),
+        ):
+            command = [helm, "template", "gateway", str(ROOT / "helm"), *given, *more]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert (done.returncode != 0, "settings.catalog.url" in done.stderr) == (refused, refused), done.stderr
+    template = (ROOT / "helm" / "templates" / "_helpers.tpl").read_text()
+    check = template.partition('define "gateway.pipeline.check"')[2]
+    unshared = check.partition("{{- else -}}")[2]
+    assert '{{- $url := dig "catalog" "url" "" $settings -}}' in unshared
+    assert re.search(
+        r'if or \(hasPrefix "sqlite" \$url\) \(not \(or \$url .*\)\) -}}\n{{- fail "[^"]+catalog\.url', unshared
+    )
+    assert unshared.count("{{- if ") + unshared.count("{{- range ") + 2 == unshared.count("{{- end -}}"), (
+        "all are closed"
+    )

@@ -222,5 +222,15 @@ def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
             raise ModuleNotFoundError("No module named 'pymqi'", name="pymqi")
 
     monkeypatch.setattr(plugins, "_entry_points", lambda kind: {"ibm_mq": Broken})
-    with pytest.raises(plugins.PluginError, match=r"needs the library 'pymqi': pip install 'attachment-gateway\[mq\]'"):
+    with pytest.raises(plugins.PluginError, match=r"needs the library 'pymqi': pip install 'pymqi<"):
         plugins.transport("ibm_mq")
+
+
+def test_only_load_reads_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo and the tests make settings of their own, which no variable of a real gateway may change."""
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_DATA", "/var/lib/real")
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_SOURCES__REAL__TRANSPORT", "memory")
+    monkeypatch.setenv("ATTACHMENT_GATEWAY_SOURCES__REAL__QUEUE", "q")
+    own = Settings(data=Path("own"))
+    assert (own.data, own.sources) == (Path("own"), {})
+    assert (load().data, set(load().sources)) == (Path("/var/lib/real"), {"real"})

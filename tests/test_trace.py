@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.codecs.ibm_mq.headers import MQDLH, MQH, MQMD1, MQMD2, MQMDE, MQXQH
 from app.codecs.ibm_mq.image import write_image
 from app.codecs.ibm_mq.rfh import Folder, Property, write_rfh2
+from app.codecs.mqtt import envelope
+from app.codecs.mqtt.fixed_header import length_bytes
 from app.codecs.sas import dataset, files, indexes
 from app.codecs.sas.attachment import write_count, write_header
 from app.codecs.sas.correlid import join
@@ -184,12 +186,54 @@ def test_mqtt_packets_one_behind_the_other() -> None:
     frames = explain(captured)
     assert [(frame.format, frame.note) for frame in frames] == [
         ("mqtt", "PUBACK"),
-        ("mqtt", "PUBLISH"),
+        ("mqtt", "PUBLISH, read as MQTT 5"),
         ("mqtt", "PINGREQ"),
     ]
     publish = values(frames[1])
     assert (publish["dup"], publish["qos"], publish["retain"], publish["remaining_length"]) == (1, 2, 1, 128)
     assert_tiled(frames, len(captured))
+
+
+COUNT = PhysicalMessage("", "", 100001, b"C" * 16 + bytes(8), bytes.fromhex("00000003"), encoding=273)
+
+
+@pytest.mark.parametrize(("version", "formats"), [("5", []), ("3.1.1", ["mqmd"])])
+def test_publishes_are_explained_with_what_they_carry(version: Literal["5", "3.1.1"], formats: list[str]) -> None:
+    captured = published(COUNT, version) + bytes.fromhex("40020001") + published(COUNT, version, qos=0)
+    frames = explain(captured)
+    expected = ["mqtt", *formats, "sas-count"]
+    assert [frame.format for frame in frames] == [*expected, "mqtt", *expected]
+    publish = {cell.name: cell.value for cell in frames[0].cells}
+    assert (publish["PUBLISH.topic"], publish["PUBLISH.packet_identifier"]) == ("sas/a", 7)
+    if version == "5":
+        assert publish["PUBLISH.properties"]["msg-type"] == "100001"
+        assert publish["PUBLISH.properties"]["correlation-data"] == COUNT.correl_id.hex()
+    assert values(frames[len(expected) - 1]) == {"count": 3}
+    assert_tiled(frames, len(captured))
+
+
+def test_a_payload_that_is_not_recognised_is_shown_as_bytes() -> None:
+    captured = bytes.fromhex("300a000174") + b"hello !"
+    (frame,) = explain(captured)
+    assert frame.note == "PUBLISH, read as MQTT 3.1.1"
+    assert (frame.cells[-1].name, frame.cells[-1].value) == ("PUBLISH.payload", b"hello !")
+    assert_tiled([frame], len(captured))
+
+
+def test_a_damaged_publish_is_shown_as_bytes() -> None:
+    captured = bytes.fromhex("3003000974")
+    (frame,) = explain(captured)
+    assert (frame.note, frame.cells[-1].name) == ("PUBLISH", "rest")
+    assert_tiled([frame], len(captured))
+
+
+def published(message: PhysicalMessage, version: Literal["5", "3.1.1"], qos: int = 1) -> bytes:
+    """A whole PUBLISH packet, as a sender writes it."""
+    payload, section = envelope.write(message, version)
+    rest = b"\0\5sas/a" + (b"\0\7" if qos else b"")
+    rest += b"" if section is None else length_bytes(len(section)) + section
+    rest += payload
+    return bytes([0x30 | qos << 1]) + length_bytes(len(rest)) + rest
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -223,6 +267,7 @@ def test_every_prefix_is_explained_whole_or_refused(name: str) -> None:
             assert_tiled([frame for frame in frames if frame.cells], size)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.sampled_from([None, *FORMATS]))
 def test_any_bytes_are_explained_whole_or_refused(data: bytes, as_format: str | None) -> None:
     try:

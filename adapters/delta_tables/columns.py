@@ -3,7 +3,8 @@
 Delta has no time of day and no duration: they are stored as `long`, in microseconds, and the field's metadata name the
 Arrow type (`arrow.type`). A timestamp without a zone is Delta's `timestamp_ntz`, a table feature that every table
 created here declares. A field's metadata are those of Delta's field; a schema's metadata are in the table's
-configuration.
+configuration. Other programs show a field's `comment`: it is the variable's label, and what a `long` means. A comment
+that another program has written stays if there is nothing else to say.
 
 Source: Delta transaction log protocol, "Schema Serialization Format" and "Timestamp without timezone (TimestampNtz)".
 """
@@ -38,6 +39,11 @@ _DELTA: Mapping[pa.DataType, str] = {
 }
 _ARROW: Mapping[str, pa.DataType] = {delta: arrow for arrow, delta in _DELTA.items()}
 _DECIMAL = re.compile(r"decimal\((\d|[12]\d|3[0-8]), ?(\d|[12]\d|3[0-8])\)")
+_COMMENT, _LABEL = "comment", "sas.label"
+_UNITS: Mapping[str, str] = {
+    "time64[us]": "time of day, in microseconds since midnight",
+    "duration[us]": "duration, in microseconds",
+}
 _AS_LONG: Mapping[str, pa.DataType] = {str(kind): kind for kind in (pa.time64("us"), pa.duration("us"))}
 
 
@@ -81,6 +87,8 @@ def _delta_field(field: pa.Field) -> dict[str, Any]:
     metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
     if str(field.type) in _AS_LONG:
         metadata[ARROW_TYPE] = str(field.type)
+    if comment := _comment(metadata, field.type):
+        metadata[_COMMENT] = comment
     delta = _delta_type(stored_type(field.type))
     if delta is None:
         raise GatewayError(f"tables do not support type {field.type} of column {field.name}")
@@ -107,4 +115,11 @@ def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
         arrow = _arrow_type(delta) if isinstance(delta, str) else None
     if arrow is None:
         raise GatewayError(f"the column {field['name']} has the unsupported type {delta}")
+    if _COMMENT in said and said[_COMMENT] == _comment(said, arrow):
+        del said[_COMMENT]
     return pa.field(field["name"], arrow, metadata=said or None)
+
+
+def _comment(said: Mapping[str, str], data_type: pa.DataType) -> str:
+    """Return the comment that describes a column; empty if nothing is known of it but its name."""
+    return "; ".join(filter(None, (said.get(_LABEL), _UNITS.get(str(data_type)))))

@@ -29,7 +29,7 @@ from app.ports import TableFile
 
 Action = Mapping[str, Mapping[str, Any]]
 
-_METADATA = "attachment_gateway.metadata"
+_METADATA, _LABEL = "attachment_gateway.metadata", "sas.label"
 _RETENTION = "delta.logRetentionDuration"
 _CONFIGURATION = {_RETENTION: "interval 1 hours"}
 """The time after which versions that a checkpoint includes are deleted from the log. A stream adds a version every few
@@ -203,14 +203,17 @@ def metadata(name: str, schema: pa.Schema, known: Snapshot | None) -> Action | N
     fields = columns.delta_schema(schema)
     before = None if known is None else known.delta.metadata()
     configuration = _CONFIGURATION | ours if before is None else _renewed(before.configuration) | ours
+    description = said.get(_LABEL) or (None if before is None else before.description)
     if known is not None and before is not None:
         _check_widens(name, known.delta_schema(), fields)
-        if fields == known.delta_schema() and configuration == before.configuration:
+        same = (fields, configuration, description) == (known.delta_schema(), before.configuration, before.description)
+        if same:
             return None
     return {
         "metaData": {
             "id": str(uuid4()) if before is None else str(before.id),
             "name": name,
+            **({"description": description} if description else {}),
             "format": {"provider": "parquet", "options": {}},
             "schemaString": json.dumps(fields, ensure_ascii=False),
             "partitionColumns": [],

@@ -33,6 +33,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 FAILURE = 0x80
+NO_MATCHING_SUBSCRIBERS = 0x10
 """The first reason code that means failure."""
 
 SESSION_TAKEN_OVER = 0x8E
@@ -94,7 +95,8 @@ class Client(paho.Client):
     `connack` is None until the broker has answered. `lost` says why the connection ended, and `lost_code` is the
     broker's reason code for it, 0 when it gave none. `confirmed` collects the broker's confirmations of the client's
     own publishes, by packet identifier; the reader clears it. `received` are the publishes of QoS 2 that the broker has
-    received (PUBREC) and not completed. They must be released, never published again.
+    received (PUBREC) and not completed. They must be released, never published again. Where the broker says in a PUBREC
+    that there are no matching subscribers, that is the reason of the confirmation, too.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Client(paho.Client):
         self.lost_code = 0
         self.confirmed: list[tuple[int, ReasonCode]] = []
         self.received: set[int] = set()
+        self._without_subscribers: set[int] = set()
         self._repeating = False
         self._arrivals: list[Arrival] = []
         self._arrived_bytes = 0
@@ -211,6 +214,9 @@ class Client(paho.Client):
 
     def _on_confirmed(self, _: object, __: object, mid: int, reason: ReasonCode, ___: object) -> None:
         self.received.discard(mid)
+        if mid in self._without_subscribers:
+            self._without_subscribers.discard(mid)
+            reason = ReasonCode(PacketTypes.PUBREC, identifier=NO_MATCHING_SUBSCRIBERS)
         self.confirmed.append((mid, reason))
 
     def _send_publish(self, mid: int, topic: bytes, *given: Any, **named: Any) -> MQTTErrorCode:
@@ -263,6 +269,8 @@ class Client(paho.Client):
             return MQTTErrorCode.MQTT_ERR_SUCCESS
         if (mid := int.from_bytes(packet[:2], "big")) in self._out_messages:
             self.received.add(mid)
+            if len(packet) > 2 and packet[2] == NO_MATCHING_SUBSCRIBERS:
+                self._without_subscribers.add(mid)
         return super()._handle_pubrec()
 
 

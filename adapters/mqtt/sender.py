@@ -6,6 +6,10 @@ is therefore opened without keep-alive, and a dead one is replaced at the next c
 Messages that were not confirmed before a connection broke, or before the gateway was killed, are sent again with DUP
 set. A message has the same packet identifier each time, derived from its number in the delivery. If the session still
 exists, QoS 2 messages that the broker has received are only released.
+
+A broker of MQTT 5 may confirm a message and say that nobody is subscribed: it has discarded it. Sending fails then, and
+the connection stays. The next message is sent alone, and more follow once the broker has taken it: so nothing arrives
+twice when a subscriber comes.
 """
 
 import secrets
@@ -19,17 +23,17 @@ from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
 from adapters.connections import connected, not_connected
-from adapters.mqtt.client import Client, Connack
+from adapters.mqtt.client import NO_MATCHING_SUBSCRIBERS, Client, Connack
 from adapters.mqtt.connect import BrokerError, Connector
 from adapters.mqtt.settings import DestinationSettings
 from app.codecs.mqtt import envelope
 from app.codecs.mqtt.fixed_header import MAX_REMAINING_LENGTH, largest_payload, length_bytes, publish_size
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
+from app.model.records import Subscribers
 from app.ports import Progress, SendFailed
 
 _IDLE = 0.1
-_NO_MATCHING_SUBSCRIBERS = 0x10
 _PACKET_IDENTIFIER_NOT_FOUND = 0x92
 _PACKET_IDENTIFIERS = 65535
 _PERMANENT = frozenset({0x87, 0x90, 0x95, 0x99, 0x9A, 0x9B})
@@ -57,6 +61,10 @@ class _Publish(NamedTuple):
     repeated: bool
 
 
+class _Discarded(SendFailed):
+    """The broker has discarded messages because nobody is subscribed; the connection is in order."""
+
+
 class MqttSender:
     """`app.ports.Sender` for MQTT."""
 
@@ -76,6 +84,8 @@ class MqttSender:
         """Whether the current delivery was begun before, so that a session may know of it."""
         self._received: set[int] = set()
         """Packet identifiers of QoS 2 that the broker had received and not completed when the connection broke."""
+        self._probes = False
+        """Whether the next message is sent alone, to learn whether anybody is subscribed by now."""
         self._warned_of_no_subscriber = False
         self._status = not_connected()
 
@@ -85,7 +95,7 @@ class MqttSender:
     def repeats(self) -> str | None:
         return (
             f"up to {self._settings.max_inflight} messages that were not confirmed may arrive twice after a crash of "
-            "the gateway or a broken connection, with the same identifiers and DUP set"
+            "the gateway, a broken connection or a pause without subscribers, with the same identifiers and DUP set"
         )
 
     def resume(self, delivery: str, known: int | None) -> int:
@@ -115,18 +125,23 @@ class MqttSender:
             )
         return largest
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> Subscribers | None:
         client = self._open()
         publishes = [
             self._publish(message, _version(client), number, progress) for number, message in enumerate(messages)
         ]
         try:
-            self._deliver(client, publishes)
+            discarded = self._deliver(client, publishes)
+        except _Discarded:
+            raise
         except SendFailed as failed:
             received = client.received
             self._down(str(failed))
             self._received = received
             raise
+        if discarded:
+            return "none"
+        return None if client.is_5 and self._settings.qos == 1 else "unknown"
 
     def close(self) -> None:
         if self._client is not None:
@@ -187,29 +202,43 @@ class MqttSender:
         repeated = progress is not None and progress.in_doubt
         return _Publish(mid, payload, None if section is None else _Packed(section), repeated)
 
-    def _deliver(self, client: Client, publishes: Sequence[_Publish]) -> None:
-        """Send all and return when all are confirmed. Raises SendFailed, which says how many are confirmed from the
-        first on."""
+    def _deliver(self, client: Client, publishes: Sequence[_Publish]) -> bool:
+        """Send all and return when all are confirmed. Return True if messages were discarded, and that is accepted.
+
+        Raises SendFailed, which says how many are confirmed from the first on.
+        """
         posted: list[int] = []
         unconfirmed: set[int] = set()
+        discarded: set[int] = set()
+        retries = self._settings.no_subscribers == "retry"
         deadline = time.monotonic() + self._settings.send_timeout
         try:
-            while len(posted) < len(publishes) or unconfirmed:
-                for publish in publishes[len(posted) : len(posted) + self._window - len(unconfirmed)]:
+            while (len(posted) < len(publishes) and not (discarded and retries)) or unconfirmed:
+                window = 1 if self._probes and client.is_5 else self._window
+                for publish in publishes[len(posted) : max(len(posted), len(posted) + window - len(unconfirmed))]:
                     posted.append(self._post(client, publish))
                     unconfirmed.add(posted[-1])
                 client.turn(_IDLE)
                 for mid, reason in client.confirmed:
                     self._require_success(reason, was_received=mid in self._received)
+                    if reason.value == NO_MATCHING_SUBSCRIBERS:
+                        discarded.add(mid)
+                    self._probes = retries and bool(discarded)
                     unconfirmed.discard(mid)
                     self._received.discard(mid)
                     deadline = time.monotonic() + self._settings.send_timeout
                 client.confirmed.clear()
                 if len(posted) < len(publishes) or unconfirmed:
                     self._require_life(client, deadline)
+            if discarded:
+                self._warn_of_no_subscriber()
+                if retries:
+                    raise _Discarded(f"nobody is subscribed to {self._settings.topic}: the broker discarded a message")
         except SendFailed as failed:
-            failed.confirmed = next((n for n, mid in enumerate(posted) if mid in unconfirmed), len(posted))
+            lacking = unconfirmed | discarded if retries else unconfirmed
+            failed.confirmed = next((n for n, mid in enumerate(posted) if mid in lacking), len(posted))
             raise
+        return bool(discarded)
 
     def _require_life(self, client: Client, deadline: float) -> None:
         """Raise SendFailed when no more confirmations can come."""
@@ -235,7 +264,9 @@ class MqttSender:
         completed it."""
         if reason.is_failure and not (was_received and reason.value == _PACKET_IDENTIFIER_NOT_FOUND):
             raise SendFailed(f"the broker refused a message: {reason}", permanent=reason.value in _PERMANENT)
-        if reason.value == _NO_MATCHING_SUBSCRIBERS and not self._warned_of_no_subscriber:
+
+    def _warn_of_no_subscriber(self) -> None:
+        if not self._warned_of_no_subscriber:
             self._warned_of_no_subscriber = True
             self._log.warning("message_discarded", topic=self._settings.topic, reason="the topic has no subscriber")
 

@@ -135,6 +135,9 @@ class DestinationSettings(BrokerSettings):
     With a `client_id`, which no other client may use, the broker keeps the session for `session_expiry` (MQTT 5; an
     older broker as it is configured). Messages that were not confirmed when a connection broke are sent again in the
     same session, so that a broker recognizes those of QoS 2. Without one, each connection has its own session.
+
+    `no_subscribers` says what to do when the broker answers that it discarded a message because nobody is subscribed
+    (MQTT 5): try it again later, or accept it, which the delivery shows.
     """
 
     topic: Annotated[str, AfterValidator(_topic_name)]
@@ -143,4 +146,5 @@ class DestinationSettings(BrokerSettings):
     session_expiry: int = Field(default=86400, ge=0, le=0xFFFFFFFF)
     max_inflight: int = Field(default=20, ge=1, le=65535)
     max_packet_size: ByteSize = Field(default=ByteSize(MAX_REMAINING_LENGTH + 5), ge=1024)
+    no_subscribers: Literal["retry", "accept"] = "retry"
     send_timeout: float = Field(default=30, gt=0, le=3600)

@@ -22,6 +22,7 @@ from app.codecs.rendezvous import envelope
 from app.codecs.rendezvous.daemon import inbox
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
+from app.model.records import Subscribers
 from app.observe import Recurring
 from app.ports import Progress, SendFailed
 from app.wire.kinds import Buffer
@@ -77,7 +78,7 @@ class RendezvousSender:
     def tidy(self, is_open: Callable[[str], bool]) -> None:
         pass
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> Subscribers:
         del progress
         client = self._open()
         try:
@@ -90,6 +91,7 @@ class RendezvousSender:
         except DaemonError as error:
             self._down(str(error))
             raise SendFailed(str(error)) from error
+        return "unknown"
 
     def _pieces(self, message: PhysicalMessage, client: Client) -> list[Buffer]:
         if len(message.body) > self._settings.max_message:

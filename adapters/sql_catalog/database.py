@@ -141,9 +141,7 @@ def _engine(address: URL, role: str, **options: Any) -> Engine:
         # Parameters are user data: they must not appear in exceptions or logs.
         engine = create_engine(address, hide_parameters=True, pool_pre_ping=dialect == "postgresql", **options)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
-        raise GatewayError(
-            f"no driver for {address.drivername} ({error}): install attachment-gateway[postgresql]"
-        ) from error
+        raise GatewayError(f"no driver for {address.drivername} ({error}): pip install 'psycopg[binary]'") from error
     statements = _ON_CONNECT[dialect, role]
 
     @event.listens_for(engine, "connect")

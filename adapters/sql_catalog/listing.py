@@ -12,7 +12,7 @@ from adapters.sql_catalog.part import CatalogPart, among, chunks
 from adapters.sql_catalog.rows import attachment_record, folded, message_record
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import AttachmentRecord, MessageRecord, QuarantineState
-from app.ports import AttachmentFilter, Page
+from app.ports import AttachmentFilter, Identified, Page
 
 T = TypeVar("T")
 
@@ -20,6 +20,13 @@ _attachments, _messages = tables.attachments, tables.messages
 
 _ATTACHMENTS = Listing(_attachments.c.first_received_at, _attachments.c.id, attachment_record)
 _MESSAGES = Listing(_messages.c.received_at, _messages.c.id, message_record)
+
+_IDENTIFIED: dict[Identified, Table] = {
+    "attachments": tables.attachments,
+    "messages": tables.messages,
+    "deliveries": tables.deliveries,
+}
+_LAST_DIGITS = "f" * 32
 
 _COUNTED: tuple[tuple[Table, tuple[str, ...]], ...] = (
     (tables.attachments, tuple(AttachmentState)),
@@ -62,6 +69,16 @@ class Reading(CatalogPart):
 
     def message(self, message_id: str) -> MessageRecord | None:
         return self._one(select(_messages).where(_messages.c.id == message_id), message_record)
+
+    def identifiers(self, of: Identified, prefix: str, limit: int) -> list[str]:
+        """Return the first identifiers that begin with a prefix.
+
+        A range of the primary key, not LIKE: PostgreSQL can use an index for LIKE only with the collation C.
+        """
+        found = _IDENTIFIED[of].c.id
+        begins = found.between(literal(prefix, AnyText), literal(prefix + _LAST_DIGITS, AnyText))
+        with self._database.read() as connection:
+            return list(connection.scalars(select(found).where(begins).order_by(found).limit(limit)))
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return the number of records in every state, 0 included."""

@@ -244,6 +244,11 @@ deliveries = Table(
     Column("reason", AnyText),
     Column("idempotency_key", AnyText),
     Column("fingerprint", AnyText),
+    Column(
+        "subscribers",
+        AnyText,
+        comment="what the broker said of subscribers: none, unknown, or null where it reported no lack",
+    ),
     Column("holds_content", Boolean, nullable=False, comment="it has ended and an attachment still names an object"),
     UniqueConstraint("idempotency_key"),
     Index(None, "created_at", "id"),

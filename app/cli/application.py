@@ -1,12 +1,16 @@
 """The commands by name."""
 
 import sys
+from importlib.metadata import version
+from typing import Annotated, NoReturn
 
 import typer
 
 from app.cli import (
+    INTERRUPTED,
     backing_up,
     configuring,
+    deleting,
     fetching,
     importing,
     listing,
@@ -15,18 +19,21 @@ from app.cli import (
     repairing,
     sending,
     serving,
+    standard_output,
     tables,
     tracing,
     watching,
 )
-from app.cli.console import Failure, err
+from app.cli.console import Failure, err, tell
 from app.cli.demo.command import demo
+from app.model.errors import GatewayError
+from app.plugins import PluginError
 
 application = typer.Typer(
     name="attachment-gateway",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Transfer attachments between message brokers and REST.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 application.command()(serving.serve)
 application.command()(demo)
@@ -35,6 +42,7 @@ application.command("ls")(listing.attachments)
 application.command()(fetching.get)
 application.command()(fetching.contents)
 application.command("profile")(profiling.show_profile)
+application.command()(deleting.rm)
 application.command()(watching.watch)
 application.command()(listing.deliveries)
 application.command()(tracing.trace)
@@ -49,16 +57,44 @@ application.add_typer(importing.journal, name="journal")
 application.add_typer(pipelining.pipeline, name="pipeline")
 
 
-def main() -> None:
-    """Run a command line.
+def run() -> None:
+    """Run a command line, and end the process with an exit status of docs/cli.md.
 
-    Errors that the user can correct end with a sentence and an exit status, all others with a traceback.
+    Errors that the user can correct end with a sentence, all others with a traceback.
     """
+    standard_output.install()
     try:
-        application()
+        try:
+            application()
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
     except Failure as failure:
-        err.print("[bold red]error:[/] ", end="")
-        err.print(str(failure), markup=False, highlight=False)
-        if failure.hint:
-            err.print(failure.hint, style="dim", markup=False, highlight=False)
-        sys.exit(failure.code)
+        _end(failure)
+    except (GatewayError, PluginError) as error:
+        _end(Failure(str(error)))
+    except OSError as error:
+        _end(Failure(f"{error.filename}: {error.strerror}" if error.filename else str(error)))
+
+
+def _end(failure: Failure) -> NoReturn:
+    tell(failure, err)
+    sys.exit(failure.code)
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"attachment-gateway {version('attachment-gateway')}")
+        raise typer.Exit
+
+
+@application.callback()
+def options(
+    *,
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Transfer attachments between message brokers and REST."""
+    del show_version

@@ -8,7 +8,9 @@ import typer
 
 from app import plugins
 from app.cli.configuring import Config, read
-from app.cli.console import Failure, err, out, size, table
+from app.cli.console import Failure, err, out, size
+from app.cli.files import require_folder
+from app.cli.lists import Column, List, numbers
 from app.cli.repairing import FOUND, Json, failures, shown
 from app.model.errors import GatewayError
 from app.ports import ContentStore
@@ -60,6 +62,7 @@ def restore(
         str | None, typer.Option("--backup", help="Identifier of the backup. Default: the newest.")
     ] = None,
     ls: Annotated[bool, typer.Option("--list", help="List the backups; restore nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON, one object per line.")] = False,
 ) -> None:
     """Restore a backup into an empty place and compare every byte with its digest.
 
@@ -69,9 +72,10 @@ def restore(
     from app.service.repair.restoring_backup import restore as put_back  # noqa: PLC0415
 
     with failures(FOUND):
+        require_folder(source)
         place = _opened(source)
         if ls:
-            return _list(place)
+            return _list(source, place, as_json=as_json)
         settings = read(path)
         if data is not None:
             settings = settings.model_copy(update={"data": data})
@@ -82,14 +86,20 @@ def restore(
         return out.print(f"{manifest}: {counts}; the journal goes on with epoch {restored.epoch}", highlight=False)
 
 
-def _list(place: ContentStore) -> None:
+def _list(source: str, place: ContentStore, *, as_json: bool) -> None:
     from app.service.repair import manifests  # noqa: PLC0415 - a second of imports
 
-    grid = table("Backup", ">Files", ">Size")
+    grid = List((Column("Backup"), *numbers("Files", "Size")))
     for each in manifests.backups(place):
         _, files = manifests.read(place, each)
-        grid.add_row(each, f"{len(files):,}", size(sum(file.size for file in files)))
-    out.print(grid)
+        bytes_ = sum(file.size for file in files)
+        if as_json:
+            typer.echo(json.dumps({"id": each, "files": len(files), "bytes": bytes_}))
+        grid.add_row(each, f"{len(files):,}", size(bytes_))
+    if not grid.rows:
+        raise Failure(f"there is no backup in {source}")
+    if not as_json:
+        out.print(grid)
 
 
 def _opened(place: str) -> ContentStore:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,6 +42,12 @@ def check(path: Config = None) -> None:
 
 
 @config.command()
+def example() -> None:
+    """Print a complete configuration file: every setting with its default and its meaning."""
+    typer.echo(resources.files("app.settings").joinpath("example.toml").read_text(), nl=False)
+
+
+@config.command()
 def show(path: Config = None) -> None:
     """Print the effective configuration as JSON, with secrets masked."""
     typer.echo(json.dumps(effective(read(path)), indent=2, ensure_ascii=False))
@@ -54,7 +61,7 @@ def read(path: Path | None, *, transports: bool = True) -> Settings:
         count = len(error.problems)
         why = "\n".join(f"  {problem}" for problem in error.problems)
         title = f"{count} problem{'s' * (count > 1)} in the configuration"
-        raise Failure(f"{title}\n{why}", "docs/gateway.toml explains every setting") from error
+        raise Failure(f"{title}\n{why}", "attachment-gateway config example   explains every setting") from error
 
 
 def effective(settings: Settings) -> dict[str, Any]:

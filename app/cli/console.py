@@ -1,16 +1,18 @@
 """Output of commands: results on standard output, everything else on standard error."""
 
-import os
+import re
 import sys
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import typer
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn
-from rich.table import Table
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column, Table
 from rich.text import Text
 
-_WIDE = 250
+_UNLIMITED = 1 << 16
+_NARROW = 100
 _WHOLE = {"ID", "State", "Kind"}
 
 _LINE_END = "\n"
@@ -28,11 +30,15 @@ class _Printing(Console):
         return super().render_str(printable(text, _LINE_END), **options)
 
 
-out = _Printing() if sys.stdout.isatty() or "COLUMNS" in os.environ else _Printing(width=_WIDE)
+out = _Printing() if sys.stdout.isatty() else _Printing(width=_UNLIMITED)
+"""Standard output. Only the lines of a terminal have a width; files and pipes get everything in full."""
+
 err = _Printing(stderr=True, soft_wrap=True)
 
 FAILED = 1
 UNREACHABLE = 3
+BROKEN_PIPE = 141
+"""Exit statuses, which docs/cli.md lists. The last one is that of a program that SIGPIPE ends."""
 
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _STYLES = {
@@ -52,12 +58,37 @@ _STYLES = {
 }
 
 
+_OF_PROGRAMS = re.compile(r"\[Errno -?\d+\] |\s*\n+Debug source:\n.*", re.DOTALL)
+"""What libraries write into errors for programs: the number of an OSError, and the inside of an error of obstore."""
+
+
 class Failure(Exception):
     """An error for a command that cannot do what was asked: a sentence for people, and perhaps a hint."""
 
     def __init__(self, why: str, hint: str = "", code: int = FAILED) -> None:
-        super().__init__(why)
+        super().__init__(_OF_PROGRAMS.sub("", why))
         self.hint, self.code = hint, code
+
+
+def tell(failure: Failure, console: Console) -> None:
+    """Print a failure and its hint."""
+    console.print("[bold red]error:[/] ", end="")
+    console.print(str(failure), markup=False, highlight=False)
+    if failure.hint:
+        console.print(failure.hint, style="dim", markup=False, highlight=False)
+
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def confirm(what: str, *, yes: bool) -> None:
+    """Ask whether something is to be done, unless `yes`. Raises Failure when it is not, or nobody can be asked."""
+    if yes:
+        return
+    if not err.is_terminal:
+        raise Failure(f"{what} Nothing was done: there is no terminal to ask for confirmation", "add --yes")
+    if not typer.confirm(what, err=True):
+        raise Failure("nothing was done")
 
 
 def size(bytes_: int | None) -> str:
@@ -80,13 +111,40 @@ def state(word: str | None) -> str:
     return f"[{_STYLES.get(word or '', 'default')}]{word or '-'}[/]"
 
 
-def bars(*columns: ProgressColumn) -> Progress:
+class _Name(TextColumn):
+    """The description of a bar: one line, cut where there is no room."""
+
+    def __init__(self) -> None:
+        super().__init__("{task.description}", table_column=Column())
+
+    def render(self, task: Task) -> Text:
+        text = super().render(task)
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
+
+
+def progress(console: Console, *columns: type[ProgressColumn], **options: Any) -> Progress:
+    """Return progress bars that stay within the width: only descriptions are cut. Their texts have rich's markup."""
+    bar = BarColumn(bar_width=max(8, min(40, console.width // 6)), table_column=Column(no_wrap=True))
+    others = (column(table_column=Column(no_wrap=True)) for column in columns)
+    return Progress(_Name(), bar, *others, console=console, **options)
+
+
+def bars(*columns: type[ProgressColumn]) -> Progress:
     """Return progress bars that disappear when they are done, and are not shown if standard error is no terminal."""
-    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+    return progress(err, *columns, transient=True, disable=not err.is_terminal)
+
+
+def is_narrow(console: Console) -> bool:
+    """Return whether lines with whole identifiers and dates are too long for this console."""
+    return console.width < _NARROW
 
 
 def table(*columns: str) -> Table:
-    """Return a table without lines, so that it can be copied; columns that begin with `>` are numbers."""
+    """Return a table whose long cells take several lines, without borders, so that it can be copied.
+
+    Columns that begin with `>` are numbers. `app.cli.lists` is for lists.
+    """
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         number = column.startswith(">")

@@ -8,12 +8,24 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from app.cli.console import Failure, err, out, table
+from app.cli.console import Failure, err, out
+from app.cli.lists import Column, List
 
 Missing = StrEnum("Missing", {"NULL": "null", "TAG": "tag"})
 Names = StrEnum("Names", {"STRICT": "strict", "LITERAL": "literal", "RENAME": "rename"})
 
 _PANEL = "Data sets"
+_VARIABLES = (
+    Column("#", is_number=True),
+    Column("Variable", least=12),
+    Column("Type", order=1),
+    Column("Length", is_number=True, order=2),
+    Column("Format"),
+    Column("Informat", order=5),
+    Column("Label", least=10, order=4),
+    Column("Column", least=8, order=3),
+    Column("From", least=10, order=6),
+)
 
 
 def _option(*names: str, help_: str, metavar: str | None = None) -> Any:
@@ -94,8 +106,8 @@ def show(rehearsal: dict[str, Any]) -> None:
     out.print(f"{rehearsal['messages']:,} messages to {escape(rehearsal['destination'])}; nothing was sent")
 
 
-def _variables(variables: Iterable[dict[str, Any]]) -> Any:
-    grid = table(">#", "Variable", "Type", ">Length", "Format", "Informat", "Label", "Column", "From")
+def _variables(variables: Iterable[dict[str, Any]]) -> List:
+    grid = List(_VARIABLES)
     for number, variable in enumerate(variables, 1):
         grid.add_row(
             str(number),

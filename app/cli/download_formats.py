@@ -11,6 +11,7 @@ PARQUET = "parquet"
 EXTENSIONS: Mapping[str, str] = {
     PARQUET: ".parquet",
     "arrow": ".arrows",
+    "arrow-file": ".arrow",
     "csv": ".csv",
     "json": ".json",
     "ndjson": ".ndjson",
@@ -24,7 +25,7 @@ EXTENSIONS: Mapping[str, str] = {
 """The formats of data sets, and the extensions of their files."""
 
 _BY_EXTENSION = {extension: word for word, extension in reversed(list(EXTENSIONS.items()))} | {
-    ".arrow": "arrow",
+    ".feather": "arrow-file",
     ".jsonl": "ndjson",
     ".pq": PARQUET,
 }
@@ -47,9 +48,12 @@ class Choice(NamedTuple):
 
 
 def choose(word: str | None, output: str | None, xpt_version: str | None, **options: Any) -> Choice:
-    """Return the format by its name, else by the output's extension, else Parquet. Raises Failure."""
+    """Return the format by its name, else by the output's extension. Raises Failure.
+
+    It is Parquet for a folder, for standard output (`-`), and for a file without an extension.
+    """
     if word is None:
-        word = _BY_EXTENSION.get(Path(output).suffix.lower(), PARQUET) if output else PARQUET
+        word = _by_extension(output)
     if word not in EXTENSIONS:
         raise Failure(f"unknown format of data sets {word!r}", f"known formats: {', '.join(EXTENSIONS)}")
     if xpt_version is not None:
@@ -57,3 +61,13 @@ def choose(word: str | None, output: str | None, xpt_version: str | None, **opti
             raise Failure("--xpt-version is only for transport files", "add --format xpt")
         word = {"5": "xpt-v5", "8": "xpt"}[xpt_version]
     return Choice(word, {"format": word} | {name: value for name, value in options.items() if value is not None})
+
+
+def _by_extension(output: str | None) -> str:
+    extension = Path(output).suffix.lower() if output else ""
+    if not extension or Path(output or "").is_dir():
+        return PARQUET
+    if extension not in _BY_EXTENSION:
+        known = ", ".join(sorted(_BY_EXTENSION))
+        raise Failure(f"{output}: unknown extension {extension!r}; known are {known}", "or state the format: --format")
+    return _BY_EXTENSION[extension]

@@ -12,14 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    FileSizeColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.markup import escape
+from rich.progress import DownloadColumn, FileSizeColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from app.cli.client import DEFAULT_URL, Client, Url, connect
 from app.cli.console import Failure, bars, err, size
@@ -33,6 +27,7 @@ Missing = StrEnum("Missing", {"NULL": "null", "TAG": "tag", "COLUMN": "column"})
 Dates = StrEnum("Dates", {"ISO": "iso", "SAS": "sas"})
 Names = StrEnum("Names", {"KEEP": "keep", "LOWER": "lower"})
 Blank = StrEnum("Blank", {"EMPTY": "empty", "NULL": "null"})
+Times = StrEnum("Times", {"TIME": "time", "DURATION": "duration"})
 Formulas = StrEnum("Formulas", {"KEEP": "keep", "ESCAPE": "escape"})
 XptVersion = StrEnum("XptVersion", {"FIVE": "5", "EIGHT": "8"})
 
@@ -84,6 +79,13 @@ def get(
         bool | None,
         typer.Option("--labels", help="Value labels in place of values.", rich_help_panel=_PANEL),
     ] = None,
+    times: Annotated[
+        Times | None,
+        typer.Option(help="Times of day in their own type, or as durations since midnight.", rich_help_panel=_PANEL),
+    ] = None,
+    attrs: Annotated[
+        bool | None, typer.Option("--attrs", help="Labels also as DataFrame.attrs of pandas.", rich_help_panel=_PANEL)
+    ] = None,
     xpt_version: Annotated[
         XptVersion | None, typer.Option(help="Version of transport files (default 8).", rich_help_panel=_PANEL)
     ] = None,
@@ -102,6 +104,8 @@ def get(
         "rename": rename,
         "formulas": formulas,
         "labels": labels,
+        "times": times,
+        "attrs": attrs,
     }
     with connect(url) as client:
         attachment = find(client, identifier)
@@ -181,12 +185,11 @@ def _get_made(client: Client, attachment: dict[str, Any], output: str | None, na
 
 
 def _receive_made(client: Client, attachment: dict[str, Any], file: BinaryIO, name: str, query: dict[str, Any]) -> None:
-    columns = (TextColumn("{task.description}"), BarColumn(), FileSizeColumn(), TransferSpeedColumn())
     with (
         client.stream(f"attachments/{attachment['id']}/content", **query) as response,
-        bars(*columns) as progress,
+        bars(FileSizeColumn, TransferSpeedColumn) as progress,
     ):
-        bar = progress.add_task(name, total=None)
+        bar = progress.add_task(escape(name), total=None)
         for piece in response.iter_raw(_PIECE):
             file.write(piece)
             progress.advance(bar, len(piece))
@@ -198,23 +201,16 @@ def _receive_made(client: Client, attachment: dict[str, Any], file: BinaryIO, na
 
 def _receive(client: Client, attachment: dict[str, Any], file: BinaryIO, digest: Any, have: int) -> None:
     headers = {"If-Range": f'"{attachment["sha256"]}"', "Range": f"bytes={have}-"} if have else {}
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
     with (
         client.stream(f"attachments/{attachment['id']}/content", headers) as response,
-        bars(*columns) as progress,
+        bars(DownloadColumn, TransferSpeedColumn, TimeRemainingColumn) as progress,
     ):
         if have and response.status_code != 206:
             raise Failure(
                 "the content has changed since the first part was fetched",
                 f"delete {getattr(file, 'name', 'the .part file')}",
             )
-        bar = progress.add_task(attachment["file_name"], total=attachment["size"], completed=have)
+        bar = progress.add_task(escape(attachment["file_name"]), total=attachment["size"], completed=have)
         for piece in response.iter_raw(_PIECE):
             file.write(piece)
             digest.update(piece)

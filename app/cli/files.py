@@ -1,4 +1,4 @@
-"""Files that commands write."""
+"""Files and folders of commands."""
 
 import os
 from collections.abc import Iterator
@@ -7,6 +7,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from app.cli.console import Failure, err, size
+
+
+def require_folder(place: str) -> None:
+    """Check that a place to read from exists, if it is a path and not a URL: opening it would create it.
+
+    Raises Failure.
+    """
+    if "://" not in place and not Path(place).is_dir():
+        raise Failure(f"cannot read {place}: {'not a folder' if Path(place).exists() else 'no such folder'}")
 
 
 @contextmanager

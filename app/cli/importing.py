@@ -8,17 +8,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from re import fullmatch
 from time import time_ns
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
 from app import plugins
 from app.capture.entries import Refused, Skipped
 from app.capture.recognising import FORMATS
 from app.cli.captures import Capture, Wanted, shown
-from app.cli.console import Failure, bars, err, out, size, table
+from app.cli.console import Failure, bars, err, out, size
+from app.cli.lists import Column, List, numbers
 from app.codecs.mqtt.packets import Version
 from app.framing.arrivals import ArrivalsBySource
 from app.framing.registry import FRAMINGS, default_framing
@@ -35,6 +36,19 @@ if TYPE_CHECKING:
 else:
     FramingName = Literal[tuple(FRAMINGS)]
 
+_SEGMENTS = (
+    *numbers("Segment", "Messages", "Bytes"),
+    Column("Received from", order=1),
+    Column("to", order=2),
+    Column("Sources", least=12),
+)
+_CAPTURES = (
+    Column("Capture", least=12),
+    Column("Format", order=1),
+    Column("Framing", order=2),
+    *numbers("Messages", "Bytes", "Unreadable"),
+    Column("Skipped", least=8, order=3),
+)
 _BATCH_BYTES = 4 << 20
 _DEFAULTS = ", ".join(f"{default_framing(each)} for {each}" for each in FORMATS)
 _MOST_TOLD = 20
@@ -65,6 +79,7 @@ def import_(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Import unreadable pieces for quarantine, and continue.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per capture.")] = False,
 ) -> None:
     """Convert captures to journal segments: unloaded queues, message files, MQTT and Rendezvous in hexadecimal."""
     if not fullmatch(_SOURCE, source):
@@ -80,14 +95,17 @@ def import_(
         with closing(plugins.journal()(to)) as target:
             before = {segment.number for segment in target.segments()}
             importer = Importer(target, lambda: time_ns() // 1000, keep_going=keep_going)
-            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-            with bars(*columns) as progress:
+            with bars(DownloadColumn, TransferSpeedColumn) as progress:
                 told = [importer.take(capture, progress) for capture in found]
             target.seal()
             written = [segment for segment in target.segments() if segment.number not in before]
     except (GatewayError, OSError, plugins.PluginError) as error:
         raise Failure(str(error)) from error
-    _report(found, told)
+    if as_json:
+        for capture, count in zip(found, told, strict=True):
+            typer.echo(json.dumps(count.facts(capture), ensure_ascii=False))
+    else:
+        _report(found, told)
     new = f"{len(written)} new segment{'' if len(written) == 1 else 's'}"
     err.print(f"{new}, {size(sum(each.size for each in written))}, in {to}", markup=False, highlight=False)
 
@@ -115,7 +133,7 @@ def segments(
         for held in found:
             typer.echo(json.dumps(held._asdict(), ensure_ascii=False))
         return
-    grid = table(">Segment", ">Messages", ">Bytes", "Received from", "to", "Sources")
+    grid = List(_SEGMENTS)
     for held in found:
         sources = ", ".join(f"{name} {count:,}" for name, count in held.sources.items())
         moments = (_moment(held.received_from), _moment(held.received_to))
@@ -181,9 +199,15 @@ class Count:
         skipped = ", ".join(f"{count:,} {what}" for what, count in sorted(self.skipped.items()))
         return f"{self.messages:,}", size(self.bytes), f"{self.refused:,}", skipped
 
+    def facts(self, capture: Capture) -> dict[str, Any]:
+        """Return the result as JSON has it."""
+        about = {"capture": shown(capture.path), "format": capture.format, "framing": capture.framing}
+        counts = {"messages": self.messages, "bytes": self.bytes, "unreadable": self.refused}
+        return {**about, **counts, "skipped": dict(self.skipped)}
+
 
 def _report(captures: Iterable[Capture], counts: Iterable[Count]) -> None:
-    grid = table("Capture", "Format", "Framing", ">Messages", ">Bytes", ">Unreadable", "Skipped")
+    grid = List(_CAPTURES)
     for capture, count in zip(captures, counts, strict=True):
         grid.add_row(escape(shown(capture.path)), capture.format, capture.framing, *count.cells())
     out.print(grid)

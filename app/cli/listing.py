@@ -1,7 +1,7 @@
 """Commands that list attachments, deliveries and quarantine."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from app.cli.client import DEFAULT_URL, Url, connect
 from app.cli.console import err, out, size, state, table, time
+from app.cli.lists import IDENTIFIER, STATE, Column, List, without_zeros
 from app.model.attachment import AttachmentState, DeliveryState
 
 KindWord = StrEnum("KindWord", {"DATA_SET": "data-set", "TEXT_FILE": "text-file", "BINARY_FILE": "binary-file"})
@@ -18,6 +19,40 @@ KEPT = Kept("kept")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, in the format of REST.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows.")]
+
+SUBSCRIBERS = {"none": "nobody was subscribed", "unknown": "subscribers unknown"}
+"""What deliveries say of the subscribers of their destination, in words."""
+
+_ATTACHMENTS = (
+    IDENTIFIER,
+    STATE,
+    Column("Kind", order=4),
+    Column("Name", least=12),
+    Column("Size", is_number=True, order=1),
+    Column("Source", least=6, order=5),
+    Column("Received", order=3),
+    Column("", least=12, order=2),
+)
+_DELIVERIES = (
+    IDENTIFIER,
+    STATE,
+    Column("Destination", least=8, order=1),
+    Column("Attachments", least=12),
+    Column("Messages", is_number=True),
+    Column("Attempts", is_number=True, order=4),
+    Column("Created", order=3),
+    Column("", least=12, order=2),
+)
+_QUARANTINE = (
+    Column("ID", shorten=without_zeros),
+    Column("State", order=5),
+    Column("Source", least=6, order=3),
+    Column("Code", order=1),
+    Column("Size", is_number=True, order=6),
+    Column("Received", order=4),
+    Column("Where", least=12, order=2),
+    Column("Why", least=16),
+)
 
 quarantine = typer.Typer(no_args_is_help=True, help="List and handle messages that the gateway cannot read.")
 
@@ -50,20 +85,25 @@ def attachments(
         )
         if as_json:
             return _lines(found)
-        grid = table("ID", "State", "Kind", "Name", ">Size", "Source", "Received", "")
-        for item in found:
-            grid.add_row(
-                item["id"],
-                state(item["state"]),
-                item["kind"] or "-",
-                escape(item["name"]),
-                size(item["progress"]["bytes_received"] if item["size"] is None else item["size"]),
-                item["source"],
-                time(item["first_received_at"]),
-                escape(_remark(item)),
-            )
-    _show(grid, "no attachments")
+        _show(attachment_list(found), "no attachments")
     return None
+
+
+def attachment_list(items: Iterable[dict[str, Any]]) -> List:
+    """Return attachments of the REST interface as a list for people."""
+    grid = List(_ATTACHMENTS)
+    for item in items:
+        grid.add_row(
+            item["id"],
+            state(item["state"]),
+            item["kind"] or "-",
+            escape(item["name"]),
+            size(item["progress"]["bytes_received"] if item["size"] is None else item["size"]),
+            item["source"],
+            time(item["first_received_at"]),
+            escape(_remark(item)),
+        )
+    return grid
 
 
 def deliveries(
@@ -79,7 +119,7 @@ def deliveries(
         found = client.pages("deliveries", limit, state=state_, destination=destination)
         if as_json:
             return _lines(found)
-        grid = table("ID", "State", "Destination", "Attachments", ">Messages", ">Attempts", "Created", "")
+        grid = List(_DELIVERIES)
         for item in found:
             grid.add_row(
                 item["id"],
@@ -89,7 +129,7 @@ def deliveries(
                 f"{item['messages_sent']}/{'?' if item['messages_total'] is None else item['messages_total']}",
                 str(item["attempts"]),
                 time(item["created_at"]),
-                escape(item["reason"] or ""),
+                escape(item["reason"] or SUBSCRIBERS.get(item["subscribers"], "")),
             )
     _show(grid, "no deliveries")
     return None
@@ -109,7 +149,7 @@ def quarantined(
         found = client.pages("quarantine", limit, state=state_, source=source)
         if as_json:
             return _lines(found)
-        grid = table("ID", "State", "Source", "Code", ">Size", "Received", "Where", "Why")
+        grid = List(_QUARANTINE)
         for item in found:
             where = item["row"] if item["at"] is None else f"{item['row']} at byte {item['at']}"
             grid.add_row(
@@ -127,10 +167,14 @@ def quarantined(
 
 
 @quarantine.command()
-def show(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
+def show(
+    identifier: Annotated[str, typer.Argument(metavar="ID")], *, as_json: Json = False, url: Url = DEFAULT_URL
+) -> None:
     """Show one entry with its first bytes."""
     with connect(url) as client:
         entry = client.get(f"quarantine/{identifier}")
+    if as_json:
+        return _lines([entry])
     preview = bytes.fromhex(entry.pop("preview") or "")
     entry.pop("links")
     grid = table("", "")
@@ -144,14 +188,16 @@ def show(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DE
         piece = preview[at : at + 16]
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
         out.print(f"{at:6d}  {piece.hex(' '):47}  {text}", markup=False, highlight=False)
+    return None
 
 
 @quarantine.command()
 def replay(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
     """Process a quarantined message again, e.g. after correcting the source's settings."""
     with connect(url) as client:
-        client.request("POST", f"quarantine/{identifier}/replay")
-    err.print(f"{identifier} was replayed")
+        outcome = client.request("POST", f"quarantine/{identifier}/replay").json()["outcome"]
+    for line in _became(outcome):
+        err.print(line, markup=False, highlight=False)
 
 
 @quarantine.command()
@@ -160,6 +206,26 @@ def dismiss(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url =
     with connect(url) as client:
         client.request("DELETE", f"quarantine/{identifier}")
     err.print(f"{identifier} was dismissed")
+
+
+def _became(outcome: dict[str, Any]) -> Iterator[str]:
+    """Yield sentences on what became of a replayed message."""
+    if outcome["result"] == "pending":
+        yield "written to the journal; it is not assembled yet"
+    elif outcome["result"] == "quarantined":
+        yield f"quarantined again as {outcome['entry']['id']}: {outcome['entry']['why']}"
+    elif not outcome["attachments"]:
+        yield "processed; no attachment is known to which it belongs"
+    for attachment in outcome["attachments"]:
+        yield f"attachment {attachment['id']} {attachment['name']} {_now(attachment)}".replace("  ", " ")
+
+
+def _now(attachment: dict[str, Any]) -> str:
+    if attachment["state"] == "receiving":
+        expected = attachment["parts_expected"]
+        return f"is waiting: {attachment['parts_received']} of {expected or 'an unknown number of'} parts have arrived"
+    reason = attachment["reason"]
+    return f"is {attachment['state']}" + (f": {reason['text']}" if reason else "")
 
 
 def _remark(item: dict[str, Any]) -> str:
@@ -171,8 +237,8 @@ def _remark(item: dict[str, Any]) -> str:
     return f"{item['observations']:,} observations" if item["observations"] is not None else item["description"]
 
 
-def _show(grid: Any, nothing: str) -> None:
-    if grid.row_count:
+def _show(grid: List, nothing: str) -> None:
+    if grid.rows:
         out.print(grid)
     else:
         err.print(nothing)

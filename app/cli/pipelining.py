@@ -15,8 +15,9 @@ from rich.markup import escape
 from app import plugins
 from app.cli import tables
 from app.cli.configuring import Config, read
-from app.cli.console import FAILED, Failure, err, out, table
+from app.cli.console import FAILED, Failure, err, out
 from app.cli.demo.command import demo as gateway_demo
+from app.cli.lists import IDENTIFIER, Column, List, numbers
 from app.cli.spark_session import Conf, Master, Memory, Partitions, spark_session, spark_settings
 from app.observe import configure_logging, logger
 from app.pipeline.gaps import spoken
@@ -136,7 +137,8 @@ def demo(*, master: Master = None, memory: Memory = None) -> None:
     with tempfile.TemporaryDirectory(prefix="attachment-gateway-") as folder:
         gateway_demo(once=True, data=Path(folder) / "gateway")
         out.print("\n[bold]the same journal, on Spark[/]\n")
-        settings = _settings(None, Path(folder) / "pipeline")
+        settings = Settings(data=Path(folder) / "pipeline")
+        configure_logging(settings.log.level, settings.log.format)
         with spark_session(spark_settings(master, memory, None, None), settings) as spark:
             journal = str(Path(folder) / "gateway" / "journal")
             committed, report, _ = _run_batch(spark, settings, journal, in_place=False, tables=True)
@@ -282,7 +284,7 @@ def _show_damage(committed: "Committed") -> None:
 def _show_incomplete(report: "Report") -> None:
     if not report.incomplete:
         return
-    grid = table("ID", "Name", ">Parts", ">Expected", "Missing")
+    grid = List((IDENTIFIER, Column("Name", least=12), *numbers("Parts", "Expected"), Column("Missing", least=8)))
     for record, missing in report.incomplete[:_MOST_SHOWN]:
         expected = "-" if record.parts_expected is None else f"{record.parts_expected:,}"
         name = escape(record.qualifier_2) if record.kind else "[dim]no header arrived[/]"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TaskID, TimeRemainingColumn
 
 from app.cli.configuring import Config, read
-from app.cli.console import Failure, bars, err, out, table
+from app.cli.console import Failure, Yes, bars, confirm, err, out, table
 from app.model.errors import GatewayError
 from app.observe import configure_logging
 from app.plugins import PluginError
@@ -26,7 +26,6 @@ _SHOWN = 20
 """Maximum number of differences of one kind that are listed; the JSON has all."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def fsck(
@@ -64,9 +63,11 @@ def rebuild(path: Config = None, *, yes: Yes = False) -> None:
 
     settings = read(path)
     configure_logging(settings.log.level, settings.log.format)
+    if not settings.data.exists() and not settings.journal_folder.exists():
+        raise Failure(f"nothing to rebuild from: no folder {settings.journal_folder}", code=UNCHECKED)
     with failures(UNCHECKED), opened(settings, write=True) as estate:
         if estate.database.exists():
-            _ask(f"The catalog {estate.database.place} will be set aside, and a new one made.", yes=yes)
+            confirm(f"The catalog {estate.database.place} will be set aside, and a new one made.", yes=yes)
         with shown() as progress:
             rebuilt = rebuild_catalog(estate, progress)
     counts = f"{rebuilt.recorded:,} rows from the records, {rebuilt.replayed:,} messages from the journal"
@@ -112,7 +113,7 @@ def _repaired(path: Config, yes: bool, as_json: bool) -> "tuple[Sequence[Finding
                 _list(new, as_json)
                 return [*failed, *new], unchecked
             _show_plan(planned, as_json)
-            _ask("Repair?", yes=yes)
+            confirm("Repair?", yes=yes)
             with shown() as progress:
                 outcomes = carry_out(estate, planned, progress)
         _tell(outcomes, as_json)
@@ -166,15 +167,6 @@ def _tell(outcomes: "Sequence[Outcome]", as_json: bool) -> None:
             out.print(f"  {outcome.finding.where}: {outcome.note}", style=style, markup=False, highlight=False)
 
 
-def _ask(what: str, *, yes: bool) -> None:
-    if yes:
-        return
-    if not err.is_terminal:
-        raise Failure(f"{what} Nothing was done: there is no terminal to ask for confirmation", "add --yes")
-    if not typer.confirm(what, err=True):
-        raise Failure("nothing was done")
-
-
 class _Shown:
     """Progress of work, shown as a bar."""
 
@@ -195,7 +187,7 @@ class _Shown:
 @contextmanager
 def shown() -> Iterator["_Shown"]:
     """Show the progress of long work if standard error is a terminal."""
-    with bars(TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()) as progress:
+    with bars(TimeRemainingColumn) as progress:
         yield _Shown(progress)
 
 

@@ -17,7 +17,7 @@ from app.cli.files import whole_file
 from app.tables.out import FORMATS, Options, Outgoing, text
 from app.tables.out.cells import Cell, cells
 
-WRITTEN = ("parquet", "arrow", "csv", "json", "ndjson")
+WRITTEN = ("parquet", "arrow", "arrow-file", "csv", "json", "ndjson")
 """The formats that do not begin with the number of rows, which is unknown before the last row."""
 
 _DAY = 86_400_000_000

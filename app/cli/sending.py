@@ -2,58 +2,58 @@
 
 import json
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Annotated, Any, BinaryIO
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, TextColumn, TransferSpeedColumn
+from rich.markup import escape
+from rich.progress import DownloadColumn, MofNCompleteColumn, TransferSpeedColumn
 
 from app.cli import data_sets
 from app.cli.client import DEFAULT_URL, Client, Url, connect
 from app.cli.console import Failure, bars, err
-from app.cli.listing import KindWord
-from app.tables.read import sas7bdat
+from app.cli.listing import SUBSCRIBERS, KindWord
 
-_LOOKED_AT = 1 << 16
-_DATA_SETS = (b"PAR1", sas7bdat.MAGIC)
-"""The first bytes of files that can only be data sets."""
-_MEDIA_TYPES = {
-    "data-set": "application/octet-stream",
-    "text-file": "text/plain; charset=utf-8",
-    "binary-file": "application/octet-stream",
-}
+_MEDIA_TYPE = "application/octet-stream"
 _DATA_SET = re.compile(r"[^.]+\.[^.]+")
 _KINDS = [kind.value for kind in KindWord]
 _LOOK_SECONDS = 0.2
+_INPUT = Path("-")
 
 
 class Outgoing:
     """One file to send.
 
-    `kind` is the word for an attachment kind, `name` a data set's `LIBRARY.MEMBER`, `wanted` the options of a data set.
+    `kind` is the word for an attachment kind, None for the gateway to recognise it. `name` is a data set's
+    `LIBRARY.MEMBER`, `wanted` the options of a data set.
     """
 
     def __init__(
         self, path: Path, kind: str | None = None, name: str | None = None, wanted: dict[str, Any] | None = None
     ) -> None:
-        self.path, self.kind = path, kind or guess(path)
-        self._name, self._wanted = name, wanted or {}
+        self.path = path
+        self._kind, self._name, self._wanted = kind, name, wanted or {}
 
     def entry(self, part: str, beside: Iterable[str] = ()) -> dict[str, Any]:
         """Return its entry in the description of the message; `beside` are parts that describe data sets."""
-        if self.kind != "data-set":
-            return {"part": part, "kind": self.kind, "name": self.path.name}
         wanted = self._wanted | {word: word for word in beside}
-        return {"part": part, "kind": self.kind, "name": self._name, "data_set": wanted}
+        if self._kind is None:
+            return {"part": part} | ({"data_set": wanted} if wanted else {})
+        if self._kind != "data-set":
+            return {"part": part, "kind": self._kind, "name": self.path.name}
+        return {"part": part, "kind": self._kind, "name": self._name, "data_set": wanted}
 
 
 def send(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files; - is standard input.")],
     to: Annotated[str, typer.Option("--to", help="The destination's name.")],
     *,
     as_: Annotated[
@@ -64,6 +64,9 @@ def send(
             help=f"Send as this kind ({', '.join(_KINDS)}), or as a data set of this name. Default: by content.",
         ),
     ] = None,
+    input_name: Annotated[
+        str, typer.Option("--name", help="Name of the file that standard input is sent as.")
+    ] = "stdin",
     description: Annotated[str, typer.Option(help="The attachments' description.")] = "",
     message: Annotated[str | None, typer.Option(help="Text of the application message.")] = None,
     key: Annotated[
@@ -118,10 +121,10 @@ def send(
     )
     beside = {word: path for word, path in (("catalog", catalog), ("define", define)) if path is not None}
     kind, name = _meaning(as_, files, wanted)
-    outgoing = [Outgoing(path, kind, name, wanted) for path in files]
-    if beside and all(file.kind != "data-set" for file in outgoing):
-        raise Failure(f"--{min(beside)} describes data sets, but no file is one", "add --as data-set")
-    with connect(url) as client:
+    if beside and kind not in (None, "data-set"):
+        raise Failure(f"--{min(beside)} describes data sets, not a {kind}", "leave --as out, or give --as data-set")
+    with connect(url) as client, ExitStack() as stack:
+        outgoing = [Outgoing(path, kind, name, wanted) for path in _with_input(files, input_name, stack)]
         if dry_run:
             rehearsal = post(
                 client, to, outgoing, description=description, message=message, dry_run=True, beside=beside
@@ -131,8 +134,29 @@ def send(
         err.print(f"delivery {delivery['id']} to {to} is {delivery['state']}", highlight=False)
         if wait:
             delivery = follow(client, delivery)
-            err.print(f"sent: {delivery['messages_sent']} messages", highlight=False)
+            told = SUBSCRIBERS.get(delivery["subscribers"])
+            err.print(f"sent: {delivery['messages_sent']} messages" + (f" ({told})" if told else ""), highlight=False)
     return typer.echo(delivery["id"])
+
+
+def _with_input(files: list[Path], name: str, stack: ExitStack) -> list[Path]:
+    """Return the files, with one of all that standard input brings in place of `-`. Raises Failure.
+
+    The gateway must know a file's size before its content, so standard input is read to its end first.
+    """
+    if _INPUT not in files:
+        return files
+    if files.count(_INPUT) > 1:
+        raise Failure("standard input can be sent only once")
+    if name in ("", ".", "..") or "/" in name:
+        raise Failure(f"--name {name!r} is not the name of a file")
+    spooled = Path(stack.enter_context(TemporaryDirectory(prefix="attachment-gateway-"))) / name
+    try:
+        with spooled.open("wb") as file:
+            copyfileobj(sys.stdin.buffer, file)
+    except OSError as error:
+        raise Failure(f"cannot keep standard input in {spooled}: {error.strerror}") from error
+    return [spooled if path == _INPUT else path for path in files]
 
 
 def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tuple[str | None, str | None]:
@@ -149,20 +173,6 @@ def _meaning(said: str | None, files: list[Path], wanted: dict[str, Any]) -> tup
     if len(files) > 1:
         raise Failure(f"--as {said} names one data set, but there are {len(files)} files")
     return "data-set", said
-
-
-def guess(path: Path) -> str:
-    """Return the kind of a file by its beginning: Parquet or sas7bdat, text in UTF-8, or binary. Raises Failure."""
-    with _reading(path) as file:
-        head = file.read(_LOOKED_AT)
-    if head.startswith(_DATA_SETS):
-        return "data-set"
-    try:
-        head.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(head) - 3 or len(head) < _LOOKED_AT:
-            return "binary-file"
-    return "binary-file" if b"\0" in head else "text-file"
 
 
 def post(
@@ -189,15 +199,15 @@ def post(
     }
     if message is not None:
         draft["application_message"] = {"text": message}
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with ExitStack() as stack, bars(*columns) as progress:
+    with ExitStack() as stack, bars(DownloadColumn, TransferSpeedColumn) as progress:
         parts: list[tuple[str, Any]] = [("message", (None, json.dumps(draft), "application/json"))]
         for number, file in enumerate(outgoing):
-            bar = progress.add_task(file.path.name, total=file.path.stat().st_size if file.path.exists() else None)
+            total = file.path.stat().st_size if file.path.exists() else None
+            bar = progress.add_task(escape(file.path.name), total=total)
             source = _Counted(stack.enter_context(_reading(file.path)), partial(progress.advance, bar))
-            parts.append((f"file-{number}", (file.path.name, source, _MEDIA_TYPES[file.kind])))
+            parts.append((f"file-{number}", (file.path.name, source, _MEDIA_TYPE)))
         for word, path in beside.items():
-            parts.append((word, (path.name, stack.enter_context(_reading(path)), "application/octet-stream")))
+            parts.append((word, (path.name, stack.enter_context(_reading(path)), _MEDIA_TYPE)))
         headers = {"Idempotency-Key": key} if key else {}
         parameters = {"dry_run": "true"} if dry_run else {}
         answer: dict[str, Any] = client.request(
@@ -208,11 +218,10 @@ def post(
 
 def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
     """Wait, with a progress bar, until a delivery is sent. Raises Failure when it has failed."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with bars(*columns) as progress:
+    with bars(MofNCompleteColumn) as progress:
         bar = progress.add_task("sending", total=None)
         while delivery["state"] in {"queued", "sending"}:
-            text = f"sending ({delivery['reason']})" if delivery["reason"] else "sending"
+            text = f"sending ({escape(delivery['reason'])})" if delivery["reason"] else "sending"
             progress.update(
                 bar, description=text, completed=delivery["messages_sent"], total=delivery["messages_total"]
             )

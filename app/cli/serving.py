@@ -1,12 +1,22 @@
 """`serve`: run the gateway."""
 
 import os
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from typing import Any
+
+from rich.markup import escape
 
 from app.cli.configuring import Config, read
-from app.cli.console import Failure
+from app.cli.console import Failure, err
 from app.model.errors import GatewayError
-from app.observe import configure_logging
+from app.observe import configure_logging, is_for_people, logger
 from app.plugins import PluginError
+from app.settings import Http, Settings
+
+_EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound
+
+log = logger(__name__)
 
 
 def serve(path: Config = None) -> None:
@@ -18,6 +28,57 @@ def serve(path: Config = None) -> None:
     from app.main import serve as run  # noqa: PLC0415 - a second of imports that no other command should wait for
 
     try:
-        run(settings)
+        run(settings, lambda port: _announce(_at(settings, port)))
     except (PluginError, GatewayError, OSError) as error:
         raise Failure(str(error)) from error
+
+
+def _announce(settings: Settings) -> None:
+    """Say what has started: as lines for people, or as one log event for programs."""
+    if not is_for_people(settings.log.format):
+        facts = {"url": url_of(settings.http), "data": str(settings.data.absolute()), "access": _access(settings.http)}
+        log.info(
+            "gateway_started", **facts, sources=_kinds(settings.sources), destinations=_kinds(settings.destinations)
+        )
+        return
+    for title, text in summary(settings):
+        err.print(f"{title:13} {text}", highlight=False)
+
+
+def _at(settings: Settings, port: int) -> Settings:
+    """Return the settings with the port that was chosen, if they leave that to the system."""
+    return settings.model_copy(update={"http": settings.http.model_copy(update={"port": port})})
+
+
+def summary(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield what a gateway with these settings does: titles, and texts with rich's markup."""
+    http = settings.http
+    everywhere = ", at every address of this machine" if http.host in _EVERYWHERE else ""
+    yield "gateway", f"[bold]{url_of(http)}[/]{everywhere}  (version {version('attachment-gateway')})"
+    yield "data", escape(str(settings.data.absolute()))
+    yield "sources", _told(settings.sources, "none: nothing is received")
+    yield "destinations", _told(settings.destinations, "none: nothing can be sent")
+    if not http.tokens:
+        yield "access", "[yellow]anybody who reaches this address: no token is configured (http.tokens)[/]"
+    else:
+        yield "access", "with one of the configured tokens"
+
+
+def url_of(http: Http) -> str:
+    """Return the URL at which this machine reaches the gateway."""
+    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(http.host, http.host)  # noqa: S104
+    return f"http://[{host}]:{http.port}" if ":" in host else f"http://{host}:{http.port}"
+
+
+def _told(endpoints: Mapping[str, Any], none: str) -> str:
+    kinds = ", ".join(f"{escape(name)} ({kind})" for name, kind in _kinds(endpoints).items())
+    return kinds or f"[yellow]{none}[/]"
+
+
+def _kinds(endpoints: Mapping[str, Any]) -> dict[str, str]:
+    """Return the transport and the framing of sources or destinations by their names."""
+    return {name: f"{each.transport}, {each.framing}" for name, each in endpoints.items()}
+
+
+def _access(http: Http) -> str:
+    return "token" if http.tokens else "anybody"

@@ -14,6 +14,8 @@ from rich.markup import escape
 from app import plugins
 from app.cli.configuring import Config, read
 from app.cli.console import Failure, err, out, size, table
+from app.cli.files import require_folder
+from app.cli.lists import Column, List
 from app.model.errors import GatewayError
 from app.ports import TableStore, TableVersion
 
@@ -37,6 +39,15 @@ Output = Annotated[
     str | None, typer.Option("--output", "-o", help="File to write: .parquet, .arrow, .csv, .json or .ndjson.")
 ]
 
+_TABLES = (
+    Column("Name", least=16),
+    Column("Rows", is_number=True),
+    Column("Columns", is_number=True, order=2),
+    Column("Files", is_number=True, order=3),
+    Column("Size", is_number=True),
+    Column("Version", is_number=True, order=4),
+    Column("Modified (UTC)", order=1),
+)
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 _AGE = re.compile(r"(\d{1,9})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
@@ -49,7 +60,7 @@ def ls(*, as_json: Json = False, config: Config = None, place: Place = None) -> 
     from app.dataset import side_columns  # noqa: PLC0415 - needs more of Arrow than other commands do
     from app.service.tables import outline  # noqa: PLC0415
 
-    grid = table("Name", ">Rows", ">Columns", ">Files", ">Size", ">Version", "Modified (UTC)")
+    grid = List(_TABLES)
     with _opened(config, place) as store:
         for name in sorted(store.names()):
             version, schema = outline(store, name)
@@ -60,7 +71,7 @@ def ls(*, as_json: Json = False, config: Config = None, place: Place = None) -> 
                 numbers = (f"{version.rows:,}", f"{columns:,}", f"{version.files:,}", size(version.size))
                 modified = _moment(version.modified_at).strftime("%Y-%m-%d %H:%M:%S")
                 grid.add_row(escape(name), *numbers, str(version.version), modified)
-    if grid.row_count:
+    if grid.rows:
         out.print(grid)
     elif not as_json:
         err.print("no tables")
@@ -237,6 +248,8 @@ def _notes(variable: "VariableContents") -> Iterator[str]:
 @contextmanager
 def _opened(config: Path | None, place: str | None) -> Iterator[TableStore]:
     """Open the tables of the configuration, or those at another place. Their errors become a Failure."""
+    if place is not None:
+        require_folder(place)
     url = place or read(config).tables_url
     try:
         yield plugins.table_store()(url)

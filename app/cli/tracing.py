@@ -3,20 +3,26 @@
 import json
 import re
 import sys
+from collections.abc import Iterator
 from enum import Enum
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from rich.cells import cell_len, set_cell_size
 
 from app.capture.hexadecimal import Capture, capture
 from app.capture.lines import Line, lines
-from app.cli.console import FAILED, Failure, err
+from app.cli.console import FAILED, Failure, err, out
 from app.trace import FORMATS, Frame, Said, explain
+from app.wire import Cell
 
 _SHOWN = 24
 """Maximum bytes of a value in the output for people."""
+
+_NAME, _NAME_LEAST, _WIDE = 46, 16, 100
+"""Width of the names of cells, their least width, and the width of a terminal that needs no cutting."""
 
 _DIRECTED: Final = re.compile(rb"\s*(REQUEST|RECEIVE)(?=\s)")
 """The word that may precede an order packet."""
@@ -83,10 +89,25 @@ def _print(frame: Frame, line: int, *, is_first: bool) -> None:
     if text := frame.decoded.get("trace"):
         typer.echo("\n" * (not is_first) + "\n".join(text))
         return
+    for each in frame_lines(frame, line, out.width):
+        typer.echo(each)
+
+
+def frame_lines(frame: Frame, line: int, room: int) -> Iterator[str]:
+    """Yield a frame and its cells as lines, of at most `room` characters a cell."""
     where = f"line {line}, byte {frame.offset}" if line else f"byte {frame.offset}"
-    typer.echo(f"{frame.format} at {where}" + (f"  ({frame.note})" if frame.note else ""))
+    yield f"{frame.format} at {where}" + (f"  ({frame.note})" if frame.note else "")
     for cell in frame.cells:
-        typer.echo(f"{cell.at:8d} {cell.size:6d}  {cell.name:46} {_shown(cell.value)}")
+        yield _line(cell, room)
+
+
+def _line(cell: Cell, room: int) -> str:
+    """Return a cell as a line. In a narrow terminal, the beginning of its name and the end of its value are cut."""
+    name, wide = cell.name, _NAME if room >= _WIDE else max(_NAME_LEAST, room // 2 - 16)
+    if len(name) > wide and room < _WIDE:
+        name = "…" + name[len(name) - wide + 1 :]
+    line = f"{cell.at:8d} {cell.size:6d}  {name:{wide}} {_shown(cell.value)}"
+    return line if cell_len(line) <= room else set_cell_size(line, room - 1).rstrip() + "…"
 
 
 def _shown(value: Any) -> str:

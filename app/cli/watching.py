@@ -1,19 +1,29 @@
 """`watch`: show what is being received and sent, live."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any
+from time import sleep
+from typing import Annotated, Any, TypeVar
 
+import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, Progress, TaskID, TimeElapsedColumn
 
 from app.cli.client import DEFAULT_URL, Client, Url, connect
-from app.cli.console import Failure, out, size, state, time
+from app.cli.console import UNREACHABLE, Failure, err, is_narrow, out, progress, size, state, time
+from app.cli.lists import first_digits, without_zeros
 
 _SHOWN = 20
 _LOOK_SECONDS = 0.5
+_RETRY_SECONDS = 1.0
+_SILENCE_SECONDS = 60.0
+"""The gateway sends something every 15 seconds. After a longer silence the connection is made anew."""
+
+T = TypeVar("T")
+
+News = SimpleQueue[dict[str, Any] | Failure]
 
 Bar = tuple[str, int, int | None]
 """The contents of a bar: its text, the amount done, and the total (None: unknown)."""
@@ -36,52 +46,120 @@ class Board:
             self._progress.update(self._tasks[key], description=text, completed=done, total=total)
 
     def say(self, event: dict[str, Any]) -> None:
-        """Print one event as a line."""
-        subject, _, word = event["type"].partition(".")
-        data = event["data"]
-        about = [str(data[key]) for key in ("name", "destination", "reason", "why") if data.get(key)]
-        about += [size(data["size"])] if "size" in data else []
-        line = f"[dim]{time(event['time'])}[/] {subject:10} {state(word)} {event['subject']} {escape('  '.join(about))}"
-        self._progress.console.print(line, highlight=False)
+        """Print one event as a line, which is cut where the terminal is too narrow."""
+        self._print(event_line(event, is_short=is_narrow(self._progress.console)))
+
+    def note(self, text: str) -> None:
+        """Print a remark as a line."""
+        self._print(f"[yellow]{escape(text)}[/]")
+
+    def _print(self, line: str) -> None:
+        self._progress.console.print(line, highlight=False, no_wrap=True, overflow="ellipsis")
 
 
-def watch(url: Url = DEFAULT_URL) -> None:
-    """Show attachments being received and deliveries being sent, until Ctrl-C."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+def watch(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print events as CloudEvents, one per line.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Show attachments being received and deliveries being sent, until Ctrl-C.
+
+    When the gateway goes away, this waits until it is back, and shows what happened meanwhile.
+    """
     with connect(url) as client:
         bars = _bars(client)
-        news: SimpleQueue[dict[str, Any] | Failure] = SimpleQueue()
+        news: News = SimpleQueue()
         Thread(target=_listen, args=(client, news), daemon=True).start()
-        with Progress(*columns, console=out) as progress:
-            board = Board(progress)
-            try:
-                while True:
-                    board.show(bars)
-                    for event in _waiting(news):
-                        board.say(event)
-                    bars = _bars(client)
-            except KeyboardInterrupt:
-                return
+        try:
+            if as_json:
+                _print_events(client, news)
+            else:
+                _show(client, news, bars)
+        except KeyboardInterrupt:
+            return
 
 
-def events(client: Client) -> Iterator[dict[str, Any]]:
-    """Yield new events, as CloudEvents."""
-    with client.stream("events") as response:
+def _show(client: Client, news: News, bars: dict[str, Bar]) -> None:
+    with progress(out, MofNCompleteColumn, TimeElapsedColumn) as shown:
+        board = Board(shown)
+        presence = _Presence(board.note)
+        while True:
+            board.show(bars)
+            for event in _waiting(news):
+                board.say(event)
+            bars = presence.ask(lambda: _bars(client), {})
+
+
+def _print_events(client: Client, news: News) -> None:
+    presence = _Presence(lambda text: err.print(text, markup=False, highlight=False))
+    while True:
+        for event in _waiting(news):
+            typer.echo(json.dumps(event, ensure_ascii=False))
+        presence.ask(lambda: client.get("deliveries", limit=1), None)
+
+
+class _Presence:
+    """Tells, by `note`, when the gateway goes away and when it is back."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note, self._is_away = note, False
+
+    def ask(self, question: Callable[[], T], otherwise: T) -> T:
+        """Return the answer to a question to the gateway, or `otherwise` while it is away. Raises Failure."""
+        try:
+            answer = question()
+        except Failure as failure:
+            if failure.code != UNREACHABLE:
+                raise
+            if not self._is_away:
+                self._note(f"the gateway is away, trying again: {failure}")
+            self._is_away = True
+            return otherwise
+        if self._is_away:
+            self._note("the gateway is back")
+        self._is_away = False
+        return answer
+
+
+def event_line(event: dict[str, Any], *, is_short: bool) -> str:
+    """Return an event as a line with rich's markup; a short one has the time without its date, and a short
+    identifier."""
+    subject, _, word = event["type"].partition(".")
+    data = event["data"]
+    about = [str(data[key]) for key in ("name", "destination", "reason", "why") if data.get(key)]
+    about += [size(data["size"])] if "size" in data else []
+    moment, identifier = time(event["time"]), event["subject"]
+    if is_short:
+        shorten = without_zeros if event["type"] == "message.quarantined" else first_digits
+        moment, (identifier,) = moment.partition(" ")[2], shorten([identifier])
+    text = escape(" ".join("  ".join(about).splitlines()))
+    return f"[dim]{moment}[/] {subject:10} {state(word)} {identifier} {text}"
+
+
+def events(client: Client, after: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the events after a number, or only new ones, as CloudEvents. Raises Failure."""
+    with client.stream("events", silence=_SILENCE_SECONDS, after=after) as response:
         for line in response.iter_lines():
             if line.startswith("data:"):
                 yield json.loads(line.removeprefix("data:"))
 
 
-def _listen(client: Client, news: "SimpleQueue[dict[str, Any] | Failure]") -> None:
-    try:
-        for event in events(client):
-            news.put(event)
-        news.put(Failure("the gateway has ended the connection"))
-    except Failure as failure:
-        news.put(failure)
+def _listen(client: Client, news: News) -> None:
+    """Put all events into a queue. The connection is made again after it broke."""
+    after: int | None = None
+    while True:
+        try:
+            for event in events(client, after):
+                after = int(event["id"])
+                news.put(event)
+        except Failure as failure:
+            if failure.code != UNREACHABLE:
+                news.put(failure)
+                return
+        sleep(_RETRY_SECONDS)
 
 
-def _waiting(news: "SimpleQueue[dict[str, Any] | Failure]") -> Iterator[dict[str, Any]]:
+def _waiting(news: News) -> Iterator[dict[str, Any]]:
     """Yield the events so far; wait a moment for the first one."""
     try:
         item = news.get(timeout=_LOOK_SECONDS)
@@ -97,9 +175,9 @@ def _waiting(news: "SimpleQueue[dict[str, Any] | Failure]") -> Iterator[dict[str
 def _bars(client: Client) -> dict[str, Bar]:
     bars: dict[str, Bar] = {}
     for item in client.pages("attachments", _SHOWN, state="receiving"):
-        progress = item["progress"]
+        parts = item["progress"]
         text = f"[cyan]receiving[/] {escape(item['name'] or item['correl_id'])}"
-        bars[item["id"]] = (text, progress["parts_received"], progress["parts_expected"])
+        bars[item["id"]] = (text, parts["parts_received"], parts["parts_expected"])
     for under_way in ("sending", "queued"):
         for item in client.pages("deliveries", _SHOWN, state=under_way):
             names = ", ".join(attachment["name"] for attachment in item["attachments"])

@@ -10,6 +10,10 @@ from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 
 Storage = Literal["journal", "store"]
 QuarantineState = Literal["kept", "replayed", "dismissed"]
+Subscribers = Literal["none", "unknown"]
+"""What a broker said of subscribers when it confirmed messages. `none`: it had none for at least one message and
+discarded it. `unknown`: the protocol does not tell. Elsewhere None stands for a broker that reported no lack, or that
+keeps messages until somebody takes them."""
 GroupedAs = Literal["messages", "segments"]
 
 DEFAULT_FRAMING = "sas_queue"
@@ -266,6 +270,7 @@ class DeliveryRecord:
     reason: str | None = None
     idempotency_key: str | None = None
     fingerprint: str | None = None
+    subscribers: Subscribers | None = None
 
 
 class EventRecord(NamedTuple):

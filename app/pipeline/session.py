@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from app.model.errors import GatewayError
 from app.pipeline import jvm
+from app.plugins import how_to_install
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -34,6 +35,7 @@ _CONNECT = "sc://"
 _CONNECT_PARTITIONS = 16
 """Tasks of a shuffle on a server whose cores are not known."""
 _LOOPBACK = "127.0.0.1"
+_JAVA_TEMPORARY = "java.io.tmpdir"
 _MOST_PARTITIONS = 256
 _PARTITIONS_PER_CORE = 2
 _HEAP_SHARE, _LEAST_HEAP, _MOST_HEAP = 4, 1 << 30, 4 << 30
@@ -154,8 +156,7 @@ def active() -> "SparkSession | None":
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415
     except ModuleNotFoundError as missing:
-        how = "pip install 'attachment-gateway[pipeline]'"
-        raise GatewayError(f"Spark needs the library {missing.name!r}: {how}") from missing
+        raise GatewayError(f"Spark needs the library {missing.name!r}: {how_to_install('pyspark')}") from missing
     return SparkSession.getActiveSession()
 
 
@@ -186,8 +187,11 @@ def _for_java(settings: SparkSettings, name: str) -> dict[str, str]:
     memory = settings.memory or (_heap() if settings.local else None)
     if memory:
         conf.setdefault("spark.driver.memory", memory)
-    given = conf.get("spark.driver.extraJavaOptions", "")
-    conf["spark.driver.extraJavaOptions"] = " ".join(filter(None, [jvm.logging_option(), settings.java_options, given]))
+    options = [settings.java_options, conf.get("spark.driver.extraJavaOptions", "")]
+    if settings.local and not any(_JAVA_TEMPORARY in option for option in options):
+        # A Java that is killed leaves native libraries, artifacts and blocks there.
+        options.insert(0, f"-D{_JAVA_TEMPORARY}={_temporary_folder()}")
+    conf["spark.driver.extraJavaOptions"] = " ".join(filter(None, [jvm.logging_option(), *options]))
     return conf
 
 
@@ -197,7 +201,7 @@ def _settle(conf: "SparkConf", settings: SparkSettings, name: str) -> None:
     chosen["spark.python.unix.domain.socket.enabled"] = str(hasattr(socket, "AF_UNIX")).lower()
     if settings.local:
         chosen |= _CHOSEN_LOCALLY
-        chosen["spark.python.unix.domain.socket.dir"] = _socket_folder()
+        chosen["spark.python.unix.domain.socket.dir"] = _temporary_folder()
         chosen["spark.ui.enabled"] = str(settings.ui).lower()
         conf.set("spark.master", _retrying(settings.master or conf.get("spark.master") or "local[*]"))
     for key, value in chosen.items():
@@ -222,9 +226,9 @@ def _retrying(master: str) -> str:
     return f"local[{found[1] or 1},2]" if found else master
 
 
-def _socket_folder() -> str:
-    """Create a folder that is deleted when this process ends. Spark leaves sockets of killed tasks or processes in
-    it."""
+def _temporary_folder() -> str:
+    """Create a folder that is deleted when this process ends. Spark leaves files in it, such as sockets of killed
+    tasks."""
     folder = tempfile.mkdtemp(prefix="spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

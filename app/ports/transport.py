@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from app.model.framing import FramingTraits
 from app.model.message import PhysicalMessage
+from app.model.records import Subscribers
 
 
 class Intake(Protocol):
@@ -85,10 +86,11 @@ class Sender(Protocol):
         `known` is None for the first attempt. Called before each attempt. Raises SendFailed.
         """
 
-    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> Subscribers | None:
         """Send messages and return when the broker has confirmed all of them. `progress` is that of their delivery
         before this call.
 
+        The result is what the broker said of subscribers: None if it reported no lack, or if it is not of that kind.
         Raises SendFailed; any number of messages after the confirmed ones may have arrived then.
         """
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from app import plugins
 from app.assembly.states import Input, follow
-from app.framing.registry import FRAMINGS
 from app.model.attachment import AttachmentState
-from app.model.errors import CatalogTaken, InvalidInputError, StoreFull
+from app.model.errors import CatalogError, CatalogTaken, StoreFull
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage
 from app.model.records import (
@@ -33,12 +32,14 @@ from app.service.content.access import Content, open_content
 from app.service.content.damage import Damages, WatchedContent
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
+from app.service.event_log import EventLog
 from app.service.events import deletion_event
 from app.service.finishing.parts import missing_ranges
 from app.service.intake import Journaler
 from app.service.quarantine import quarantined_message
 from app.service.repair.recording import Recorder
 from app.service.repair.scrubbing import Scrubber
+from app.service.replaying import Replayed, attachment_of, outcome, settled
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.deliveries import Deliveries
@@ -49,6 +50,7 @@ log = logger(__name__)
 SWEEP_SECONDS = 1.0
 STEP_SECONDS = 1.0
 ARCHIVE_SECONDS = 1.0
+LOG_SECONDS = 0.5
 RECORD_SECONDS = 1.0
 EVENTS_AT_ONCE = 500
 STOP_SECONDS = 20.0
@@ -95,6 +97,7 @@ class Gateway:
         self._opening_tables = Lock()
         self._assembling, self._journaler = _assembling(context)
         self._archiver = None if archive is None else Archiver(context, archive)
+        self._event_log = EventLog(context.catalog)
         self._recorder = Recorder(context.catalog, context.store)
         self._damages = Damages(context)
         self._context = context
@@ -116,6 +119,7 @@ class Gateway:
             "record": Worker("record", lambda: repeat(RECORD_SECONDS, self._stop, self._recorder.attempt)),
             "scrub": Worker("scrub", self._scrubber.run if context.settings.scrub.enabled else lambda: None),
             "sweep": Worker("sweep", lambda: repeat(SWEEP_SECONDS, self._stop, self._sweeper.sweep)),
+            "event log": Worker("event log", lambda: repeat(LOG_SECONDS, self._stop, self._event_log.write)),
             "lock": Worker("lock", self._keep_lock),
             "settle": Worker("settle", lambda: repeat(SWEEP_SECONDS, self._stop, self._settler.settle)),
             **{f"send {name}": Worker(f"send {name}", outbox.run) for name, outbox in self.deliveries.outboxes.items()},
@@ -165,6 +169,8 @@ class Gateway:
         for worker in self._workers.values():
             worker.join(STOP_SECONDS)
         self._save_times()
+        with suppress(CatalogError):  # the event log's worker has told of it
+            self._event_log.write()
         self.journal.close()
         self.catalog.close()
 
@@ -256,45 +262,37 @@ class Gateway:
         """Return a quarantined physical message. Raises KeyError when its segment is gone."""
         return quarantined_message(record, self.catalog, self.store, self.journal)
 
-    def replay_quarantine(self, quarantine_id: str) -> bool:
-        """Process a quarantined message, or the attachment whose content it spoilt, again. Return False when there is
-        none.
+    def replay_quarantine(self, quarantine_id: str) -> Replayed | None:
+        """Process a quarantined message, or the attachment whose content it spoilt, again. Return a function that waits
+        for the outcome, or None when there is no such entry.
 
         Raises KeyError when its segment is gone, and JournalFull when it cannot be processed at present.
         """
         record = self.catalog.quarantine_entry(quarantine_id)
         if record is None:
-            return False
+            return None
         if record.code == DAMAGED_PART:
             return self._finish_damaged(record)
+        since = self.catalog.last_event()
         message = quarantined_message(record, self.catalog, self.store, self.journal)
-        spoilt = self._attachment_of(message)
+        spoilt = attachment_of(message, self.catalog)
         mark = partial(self.catalog.set_quarantine_state, quarantine_id, "replayed")
         if spoilt is not None and follow(spoilt.state, Input.REPLAY) is AttachmentState.COMPLETE:
             mark()
             self.catalog.set_state([spoilt.id], AttachmentState.COMPLETE)
             self._assembling.finish_again(spoilt.id)
-        else:
-            journal_again(self._journaler, message, mark)
-        return True
+            return partial(settled, self._context, [spoilt.id])
+        journal_again(self._journaler, message, mark)
+        return partial(outcome, self._context, message, since)
 
-    def _finish_damaged(self, entry: QuarantineRecord) -> bool:
+    def _finish_damaged(self, entry: QuarantineRecord) -> Replayed:
         """Have an attachment read again of which a part could not be read back, as its disk may work again."""
         attachment = self.catalog.attachment(identify(entry.source, entry.correl_id))
         self.catalog.set_quarantine_state(entry.id, "replayed")
         if attachment is not None and follow(attachment.state, Input.REPLAY) is AttachmentState.COMPLETE:
             self.catalog.set_state([attachment.id], AttachmentState.COMPLETE)
             self._assembling.finish_again(attachment.id)
-        return True
-
-    def _attachment_of(self, message: PhysicalMessage) -> AttachmentRecord | None:
-        """Return the attachment that a message is a part of; None if there is none."""
-        framing = FRAMINGS.get(message.framing)
-        if framing is None:
-            return None
-        with suppress(InvalidInputError):
-            return self.catalog.attachment(identify(message.source, framing.attachment_key(message)))
-        return None
+        return partial(settled, self._context, [] if attachment is None else [attachment.id])
 
     def check_room(self, wanted: int = 0) -> None:
         """Raise StoreFull when storing `wanted` bytes would use disk space that is reserved for messages from

@@ -2,10 +2,12 @@
 
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
+from pydantic_settings import EnvSettingsSource
 
 from app.settings.endpoints import validating_transports
 from app.settings.root import ENVIRONMENT_PREFIX, Settings
@@ -45,7 +47,7 @@ def load(path: Path | None = None, *, transports: bool = True) -> Settings:
     ]
     try:
         with validating_transports(enabled=transports):
-            settings = Settings(**_table(path))
+            settings = Settings(**_merged(_table(path), EnvSettingsSource(Settings)()))
     except ValidationError as error:
         problems += [Problem(_place(detail["loc"]), _why(detail)) for detail in error.errors(include_url=False)]
     except ValueError as error:
@@ -53,6 +55,16 @@ def load(path: Path | None = None, *, transports: bool = True) -> Settings:
     if problems:
         raise SettingsError(problems)
     return settings
+
+
+def _merged(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both tables as one. Tables within them are merged, too."""
+    both = {
+        key: _merged(weaker[key], value)
+        for key, value in stronger.items()
+        if isinstance(value, Mapping) and isinstance(weaker.get(key), Mapping)
+    }
+    return {**weaker, **stronger, **both}
 
 
 def _is_known(name: str) -> bool:

@@ -39,7 +39,7 @@ class Log(Section):
 
 
 class Settings(BaseSettings):
-    """The whole configuration. Values given to the constructor are the file's: the environment wins over them.
+    """The whole configuration. The constructor reads only what it is given: `load` adds file and environment.
 
     `assembler` chooses what assembles attachments: this process, or a Spark job that reads the journal."""
 
@@ -73,9 +73,9 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return where values come from, the strongest first."""
-        del settings_cls, dotenv_settings, file_secret_settings
-        return env_settings, init_settings
+        """Return where values of the constructor come from."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
 
     @model_validator(mode="before")
     @classmethod

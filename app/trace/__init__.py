@@ -7,7 +7,7 @@ explained: a descriptor's message type, correlid, Encoding and CodedCharSetId.
 """
 
 from app.trace import ibm_mq, mqtt, rendezvous, sapdb, sas
-from app.trace.frames import Formats, Frame, NotRecognised, Said, TooManyFrames, Tried, first_that_fits
+from app.trace.frames import NOTHING_SAID, Formats, Frame, NotRecognised, Said, TooManyFrames, Tried, first_that_fits
 from app.wire.kinds import Buffer
 
 __all__ = ["FORMATS", "Frame", "NotRecognised", "Said", "TooManyFrames", "Tried", "explain"]
@@ -27,10 +27,7 @@ FORMATS: Formats = {
 """The formats that bytes can be explained as, in the order of recognition."""
 
 
-_NOTHING_SAID = Said()
-
-
-def explain(data: Buffer, as_format: str | None = None, said: Said = _NOTHING_SAID) -> list[Frame]:
+def explain(data: Buffer, as_format: str | None = None, said: Said = NOTHING_SAID) -> list[Frame]:
     """Return the structures that bytes consist of, in order and without gaps.
 
     `as_format` is one of `FORMATS`, for bytes that match several; without it they are recognised. `said` has the facts

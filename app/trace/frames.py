@@ -75,6 +75,9 @@ class Said(NamedTuple):
         return list(dict.fromkeys(name for name in (self.charset, "utf-8", "cp1252", "latin-1") if name))
 
 
+NOTHING_SAID = Said()
+"""No facts known."""
+
 Explain = Callable[[memoryview, Said], list[Frame]]
 """A function that explains all of some bytes as one format. It raises WireError where they stop matching."""
 

@@ -38,9 +38,14 @@ def descriptor(data: memoryview, _: Said) -> list[Frame]:
         data, Data(own.format, own.encoding, own.coded_char_set_id, end, grouping_in(own), own.msg_type)
     )
     frames = [_frame(data, link) for link in [Link(own, 0, end, context, 0), *links]]
+    return frames + moved(body(message), body_at)
+
+
+def body(message: PhysicalMessage) -> list[Frame]:
+    """Explain the body of a message by the values of its descriptor."""
     if carried := rendezvous.payload(message.body):
-        return frames + moved(carried, body_at)
-    return frames + moved([_application(message)] if _is_application(message) else _parts(message), body_at)
+        return carried
+    return [_application(message)] if _is_application(message) else _parts(message)
 
 
 def extension(data: memoryview, _: Said) -> list[Frame]:

@@ -1,13 +1,35 @@
-"""Explains MQTT packets: their fixed header, and what follows as bytes; a payload that is a tibrvMsg is explained."""
+"""Explain MQTT packets, one after the other, and what a PUBLISH carries.
 
+A packet does not state its version. What it carries shows it: a descriptor in user properties exists only in MQTT 5,
+and an MQ image or a tibrvMsg stands where the payload of one version begins. Without any of them, a section of
+properties that can be read shows MQTT 5.
+"""
+
+from typing import NamedTuple
+
+from app.codecs.ibm_mq.image import is_image
+from app.codecs.mqtt import envelope, properties
 from app.codecs.mqtt.fixed_header import FixedHeader, PacketType
-from app.codecs.mqtt.packets import Packet, Version, read_publish
+from app.codecs.mqtt.packets import Packet, Publish, Version, read_publish
 from app.codecs.mqtt.packets import packets as whole_packets
-from app.trace import rendezvous
-from app.trace.frames import MOST_FRAMES, Frame, Said, TooManyFrames, moved
+from app.codecs.mqtt.properties import PublishProperties
+from app.model.errors import InvalidInputError
+from app.model.framing import FramingTraits
+from app.trace import ibm_mq, rendezvous
+from app.trace.frames import MOST_FRAMES, NOTHING_SAID, Frame, Said, TooManyFrames, moved
 from app.wire import Cell, WireError
 
 _VERSIONS: tuple[Version, ...] = ("5", "3.1.1")
+_ANY_FRAMING = FramingTraits("", needs_descriptor=False)
+
+
+class _Read(NamedTuple):
+    """A PUBLISH as one version reads it. `frames` explain its payload, from byte 0; none if it is only bytes."""
+
+    version: Version
+    publish: Publish
+    given: PublishProperties
+    frames: list[Frame]
 
 
 def packets(data: memoryview, _: Said) -> list[Frame]:
@@ -16,27 +38,73 @@ def packets(data: memoryview, _: Said) -> list[Frame]:
         FixedHeader.decode(data)
     frames: list[Frame] = []
     for packet in whole_packets(data):
-        if len(frames) == MOST_FRAMES:
+        if len(frames) >= MOST_FRAMES:
             raise TooManyFrames(f"more than {MOST_FRAMES:,} packets; byte {packet.at} begins another")
         cells = list(FixedHeader.cells(data, packet.at))
-        carried = _payload(data, packet)
-        end = carried[0].offset if carried else packet.end
-        if end > packet.start:
-            rest = bytes(data[packet.start : end])
+        read = _read(data, packet) if packet.type is PacketType.PUBLISH else None
+        if read is not None:
+            cells += _cells(data, packet, read)
+            frames.append(Frame("mqtt", packet.at, cells, f"PUBLISH, read as MQTT {read.version}"))
+            frames += moved(read.frames, packet.end - len(read.publish.payload))
+            continue
+        if packet.end > packet.start:
+            rest = bytes(data[packet.start : packet.end])
             cells.append(Cell(packet.start, len(rest), "rest", rest))
-        frames += [Frame("mqtt", packet.at, cells, packet.type.name), *carried]
+        frames.append(Frame("mqtt", packet.at, cells, packet.type.name))
     return frames
 
 
-def _payload(data: memoryview, packet: Packet) -> list[Frame]:
-    """Return what a publish carries, where that is a tibrvMsg in one of MQTT's versions."""
-    if packet.type is not PacketType.PUBLISH:
+def _read(data: memoryview, packet: Packet) -> _Read | None:
+    """Return a PUBLISH in the version that explains most of it; None if it can be read in neither."""
+    found = [read for version in _VERSIONS if (read := _read_as(version, data, packet)) is not None]
+    return next((read for read in found if read.frames), found[0] if found else None)
+
+
+def _read_as(version: Version, data: memoryview, packet: Packet) -> _Read | None:
+    try:
+        publish = read_publish(data, packet, version)
+        given = properties.decode(publish.properties)
+        return _Read(version, publish, given, _payload(publish, given))
+    except WireError:
+        return None
+
+
+def _payload(publish: Publish, given: PublishProperties) -> list[Frame]:
+    """Explain a payload: a message whose descriptor is in the properties, an MQ image, or a tibrvMsg."""
+    payload = publish.payload
+    try:
+        message = envelope.read(payload, publish.properties, "", _ANY_FRAMING, 0, lambda: publish.topic)
+        if is_image(payload) and envelope.MSG_TYPE not in dict(given.user):
+            return ibm_mq.descriptor(payload, NOTHING_SAID)
+        return ibm_mq.body(message) if message.msg_type else rendezvous.payload(payload)
+    except (InvalidInputError, WireError):
         return []
-    for version in _VERSIONS:
-        try:
-            found = read_publish(data, packet, version).payload
-        except WireError:
-            continue
-        if frames := rendezvous.payload(found):
-            return moved(frames, packet.end - len(found))
-    return []
+
+
+def _cells(data: memoryview, packet: Packet, read: _Read) -> list[Cell]:
+    """Return the cells between the fixed header and what is explained of the payload."""
+    topic, at = read.publish.topic, packet.start + 2
+    size = int.from_bytes(data[packet.start : at], "big")
+    cells = [Cell(packet.start, 2, "PUBLISH.topic_length", size), Cell(at, size, "PUBLISH.topic", topic)]
+    at += size
+    if packet.header.qos:
+        identifier = int.from_bytes(data[at : at + 2], "big")
+        cells.append(Cell(at, 2, "PUBLISH.packet_identifier", identifier))
+        at += 2
+    payload_at = packet.end - len(read.publish.payload)
+    if read.version == "5":
+        size = len(read.publish.properties)
+        cells.append(Cell(at, payload_at - size - at, "PUBLISH.properties_length", size))
+        if size:
+            cells.append(Cell(payload_at - size, size, "PUBLISH.properties", _shown(read.given)))
+    if not read.frames and payload_at < packet.end:
+        payload = bytes(read.publish.payload)
+        cells.append(Cell(payload_at, len(payload), "PUBLISH.payload", payload))
+    return cells
+
+
+def _shown(given: PublishProperties) -> dict[str, str]:
+    """Return properties by name: the descriptor fields and the others that the gateway uses."""
+    own = {"correlation-data": given.correlation_data.hex()} if given.correlation_data is not None else {}
+    own |= {envelope.CONTENT_TYPE: given.content_type} if given.content_type is not None else {}
+    return own | dict(given.user)

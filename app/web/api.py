@@ -12,7 +12,7 @@ from fastapi.openapi.utils import get_openapi
 
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
-from app.web import documentation, problems
+from app.web import documentation, problems, root
 from app.web.attachments import endpoints as attachments
 from app.web.deliveries import endpoints as deliveries
 from app.web.deps import API, authorize, only_known_parameters
@@ -88,6 +88,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     for resource in (attachments, messages, deliveries, quarantine, tables, events, trace):
         api.include_router(resource.router)
     app.include_router(api)
+    app.include_router(root.router)
     if gateway.settings.tables.iceberg:
         app.include_router(iceberg.router)
     app.include_router(health.router)

@@ -7,7 +7,7 @@ from fastapi import Depends, Query
 
 from app.model.errors import InvalidInputError
 from app.tables.out import FORMATS, OptionError, Options, TableFormat
-from app.tables.out.options import Blank, Dates, Formulas, Missing, Names
+from app.tables.out.options import Blank, Dates, Formulas, Missing, Names, Times
 from app.tables.xpt.limits import MisfitError
 from app.web.problems import Problem
 
@@ -129,9 +129,19 @@ async def _options(
             "file of the same message"
         ),
     ] = None,
+    times: Annotated[
+        Times | None,
+        Query(
+            description="times of day in their own type, which Spark reads by a setting only, or as durations since "
+            "midnight, which all programs read (Parquet, Arrow)"
+        ),
+    ] = None,
+    attrs: Annotated[
+        bool | None, Query(description="labels and formats as `DataFrame.attrs` of pandas, too (Parquet)")
+    ] = None,
 ) -> Options:
     wanted = None if columns is None else tuple(columns)
-    return Options(wanted, offset, limit, missing, dates, names, blank, rename, formulas, labels)
+    return Options(wanted, offset, limit, missing, dates, names, blank, rename, formulas, labels, times, attrs)
 
 
 OptionsDep = Annotated[Options, Depends(_options)]

@@ -120,5 +120,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail (printf "assembler spark without pipeline.sharesVolume needs settings.%s.%s" $section $key) -}}
 {{- end -}}
 {{- end -}}
+{{- $variables := list -}}
+{{- range .Values.env -}}
+{{- $variables = append $variables .name -}}
+{{- end -}}
+{{- $url := dig "catalog" "url" "" $settings -}}
+{{- if or (hasPrefix "sqlite" $url) (not (or $url (dig "catalog" "url_file" "" $settings) (has "ATTACHMENT_GATEWAY_CATALOG__URL" $variables))) -}}
+{{- fail "assembler spark without pipeline.sharesVolume needs settings.catalog.url of a PostgreSQL (or url_file, or ATTACHMENT_GATEWAY_CATALOG__URL in env): gateway and job share no SQLite file" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

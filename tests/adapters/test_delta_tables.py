@@ -108,6 +108,50 @@ def in_order(rows: list[dict[str, object]]) -> list[str]:
     return sorted(repr(sorted(row.items())) for row in rows)
 
 
+def described(store: DeltaTables, name: str) -> dict[str, str | None]:
+    """The comments that other programs show for a table's columns."""
+    fields = json.loads(DeltaTable(store.location(name)).schema().to_json())["fields"]
+    return {field["name"]: field["metadata"].get("comment") for field in fields}
+
+
+def test_labels_and_units_are_comments_for_other_programs(tmp_path: Path) -> None:
+    store = DeltaTables(tmp_path)
+    put(store, "T", visits(), 1)
+    comments = described(store, "T")
+    assert (comments["Name"], comments["City"]) == ("First name", None)
+    assert comments["Clock"] == "time of day, in microseconds since midnight"
+    assert comments["Stay"] == "duration, in microseconds"
+    assert DeltaTable(store.location("T")).metadata().description == "Who came"
+    assert store.schema("T").types == visits().schema.types
+    assert b"comment" not in (store.schema("T").field("Name").metadata or {})
+    put(store, "T", visits(), 2)
+    versions = list(Path(store.location("T"), "_delta_log").glob("*.json"))
+    assert sorted(b"metaData" in path.read_bytes() for path in versions) == [False, True]
+
+
+def test_a_table_without_comments_gets_them_with_its_next_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DeltaTables(tmp_path)
+    with monkeypatch.context() as before:
+        before.setattr("adapters.delta_tables.columns._comment", lambda *_: "")
+        put(store, "T", visits(), 1)
+    assert set(described(store, "T").values()) == {None}
+    kept = store.schema("T")
+    put(store, "T", visits(), 2)
+    assert described(store, "T")["Name"] == "First name"
+    assert store.schema("T").equals(kept, check_metadata=True)
+    assert store.describe("T").rows == 2 * visits().num_rows
+
+
+def test_a_comment_of_another_program_stays(tmp_path: Path) -> None:
+    store = DeltaTables(tmp_path)
+    put(store, "T", visits(), 1)
+    DeltaTable(store.location("T")).alter.set_column_metadata("City", {"comment": "where they live"})
+    schema = store.schema("T")
+    put(store, "T", visits().cast(schema), 2)
+    assert described(store, "T")["City"] == "where they live"
+    assert described(store, "T")["Name"] == "First name"
+
+
 def test_polars_reads_the_same(evolved: tuple[DeltaTables, list[dict[str, object]]]) -> None:
     store, rows = evolved
     found = polars.scan_delta(store.location("CLINIC.VISITS")).collect().to_arrow()

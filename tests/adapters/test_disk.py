@@ -42,6 +42,29 @@ def test_a_read_that_goes_on_failing_is_an_error(file: ReadFile, monkeypatch: py
         file.read(2, 7)
 
 
+@pytest.mark.parametrize(("times", "number", "tries"), [(2, errno.EIO, 3), (9, errno.EIO, 3), (9, errno.ENOENT, 1)])
+def test_a_file_that_fails_to_open_for_a_moment_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, number: int, tries: int
+) -> None:
+    (tmp_path / "bytes").write_bytes(b"0123456789")
+    opened, tried = os.open, list[Path]()
+
+    def fails(path: Path, flags: int) -> int:
+        tried.append(path)
+        if len(tried) <= times:
+            raise OSError(number, os.strerror(number))
+        return opened(path, flags)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", fails)
+        if times < tries:
+            assert ReadFile(tmp_path / "bytes").read(0, 10) == b"0123456789"
+        else:
+            with pytest.raises(OSError, match=os.strerror(number)):
+                ReadFile(tmp_path / "bytes")
+    assert len(tried) == tries
+
+
 def test_only_failures_of_the_disk_are_tried_again(file: ReadFile, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = failing(monkeypatch, 1_000, errno.EBADF)
     with pytest.raises(UnreadableError, match="Bad file descriptor"):

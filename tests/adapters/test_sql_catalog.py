@@ -48,6 +48,9 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.attachments(AttachmentFilter(kind=AttachmentKind.DATA_SET), "MTI6", 5),
     lambda catalog: catalog.attachments(AttachmentFilter(source="quay", name="x"), "MTI6", 5),
     lambda catalog: catalog.messages("quay", "MTI6", 5),
+    lambda catalog: catalog.identifiers("attachments", "9f2c", 5),
+    lambda catalog: catalog.identifiers("messages", "9f2c", 5),
+    lambda catalog: catalog.identifiers("deliveries", "9f2c", 5),
     lambda catalog: catalog.quarantined(None, "kept", "MTI6", 5),
     lambda catalog: catalog.deliveries(None, "pier", "MTI6", 5),
     lambda catalog: catalog.due_deliveries("pier", 5, 5),
@@ -366,6 +369,27 @@ class TestPostgresql(SqlCatalogContract):
             with database.write(durable=durable) as connection:
                 assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == setting
         database.close()
+
+    def test_first_digits_are_a_range_of_the_primary_key(self, catalog: SqlCatalog) -> None:
+        asked: list[str] = []
+
+        def listen(connection: Any, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
+            if statement.startswith("SELECT"):
+                asked.append("EXPLAIN " + statement)
+                given.append(parameters)
+
+        given: list[Any] = []
+        event.listen(Engine, "before_cursor_execute", listen)
+        try:
+            catalog.identifiers("attachments", "9f2c", 5)
+        finally:
+            event.remove(Engine, "before_cursor_execute", listen)
+        with catalog._database.read() as connection:
+            connection.exec_driver_sql("SET enable_seqscan = off")
+            plan = "\n".join(connection.exec_driver_sql(asked[-1], given[-1]).scalars())
+            connection.exec_driver_sql("RESET enable_seqscan")
+        assert "Index Cond: ((id >= " in plan
+        assert "Sort" not in plan
 
     def test_a_lock_whose_connection_was_lost_is_taken_again_or_missed(
         self, catalog: SqlCatalog, url: str, postgresql: Path

@@ -189,7 +189,13 @@ def test_nothing_is_restored_over_what_is_there(kept: Kept, backups: Backups, tm
     error = backups.error("restore", "--from", backups.place, "--data", kept.folder)
     assert "empty place" in error
     kept.assert_served()
-    assert "no backup" in backups.error("restore", "--from", tmp_path / "nothing", "--data", tmp_path / "elsewhere")
+    nothing, empty = tmp_path / "nothing", tmp_path / "empty"
+    empty.mkdir()
+    assert "no such folder" in backups.error("restore", "--from", nothing, "--data", tmp_path / "elsewhere")
+    assert "no such folder" in backups.error("restore", "--from", nothing, "--list")
+    assert not nothing.exists()
+    assert "no backup" in backups.error("restore", "--from", empty, "--data", tmp_path / "elsewhere")
+    assert "no backup" in backups.error("restore", "--from", empty, "--list")
 
 
 def test_a_bucket_takes_backups_as_a_folder_does(kept: Kept, run: Run, tmp_path: Path) -> None:
@@ -200,6 +206,8 @@ def test_a_bucket_takes_backups_as_a_folder_does(kept: Kept, run: Run, tmp_path:
         assert run("backup", "--config", kept.configuration, "--to", place, "--keep", 1).code == 0
     listed = run("restore", "--from", place, "--list")
     assert len(listed.out.splitlines()) == 2
+    (told,) = run("restore", "--from", place, "--list", "--json").out.splitlines()
+    assert json.loads(told)["id"] in listed.out
     assert run("restore", "--from", place, "--data", tmp_path / "elsewhere").code == 0
     restored = Kept(tmp_path / "elsewhere")
     restored.sent = kept.sent

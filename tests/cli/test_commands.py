@@ -3,10 +3,12 @@
 import hashlib
 import json
 import random
+import re
 import signal
 import socket
 import subprocess
 import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ from paho.mqtt import publish
 
 from tests.cli.conftest import Run
 from tests.support.mosquitto import Mosquitto, free_port
+from tests.support.tables import visits
 from tests.support.waiting import until
+from tests.tables.out.making import made
 
 PROGRAM = Path(sys.executable).parent / "attachment-gateway"
 
@@ -67,6 +71,21 @@ def test_files_go_out_and_come_back(run: Run, arrived: Any, in_folder: Path) -> 
     came = pq.read_table("came.parquet")
     assert came.to_pydict() == {"NAME": ["a", "b"], "AGE": [1.0, None]}
     assert table["id"] in run("ls").out
+
+
+def test_a_transport_file_arrives_as_a_data_set(run: Run, arrived: Any, in_folder: Path) -> None:
+    Path("visits.xpt").write_bytes(made(visits(), "xpt"))
+    assert run("send", "visits.xpt", "--to", "loop", "--wait").code == 0
+    assert arrived("VISITS")["kind"] == "data-set"
+    assert run("send", "visits.xpt", "--as", "binary-file", "--to", "loop", "--wait").code == 0
+    assert arrived("visits.xpt")["kind"] == "binary-file"
+
+
+def test_an_error_is_printed_once(run: Run, url: str, in_folder: Path) -> None:
+    Path("a.txt").write_text("a")
+    wrong = run("send", "a.txt", "--to", "loop", "--description", "\0")
+    assert wrong.code == 1
+    assert wrong.err.count("pattern") == 1, wrong.err
 
 
 def test_an_interrupted_fetch_goes_on_where_it_ended(run: Run, arrived: Any, in_folder: Path) -> None:
@@ -126,6 +145,53 @@ def test_quarantine_is_listed_shown_replayed_and_dismissed(run: Run, broker: Mos
     missing = run("quarantine", "show", "0" * 32)
     assert missing.code == 1
     assert "there is no quarantine entry" in missing.err
+
+
+def test_standard_input_is_sent_as_a_file(
+    run: Run, arrived: Any, in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for content, more, name in ((b"to be sent\n", [], "stdin"), (b"\0binary", ["--name", "pipe.bin"], "pipe.bin")):
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(content)))
+        assert run("send", "-", "--to", "loop", *more).code == 0
+        attachment = arrived(name)
+        assert attachment["kind"] == ("text-file" if name == "stdin" else "binary-file")
+        assert run("get", attachment["id"][:12], "-o", "came").code == 0
+        assert Path("came").read_bytes() == content
+    assert "only once" in run("send", "-", "-", "--to", "loop").err
+    assert "not the name of a file" in run("send", "-", "--name", "a/b", "--to", "loop").err
+
+
+def test_attachments_are_deleted_after_a_question(run: Run, arrived: Any, in_folder: Path) -> None:
+    for name in ("doomed.txt", "also-doomed.txt", "alone.txt"):
+        Path(name).write_text(name)
+    (delivery,) = run("send", "doomed.txt", "also-doomed.txt", "--to", "loop").out.split()
+    run("send", "alone.txt", "--to", "loop")
+    first, second, alone = (arrived(name) for name in ("doomed.txt", "also-doomed.txt", "alone.txt"))
+    asked = run("rm", alone["id"])
+    assert (asked.code, "--yes" in asked.err) == (1, True)
+    assert arrived("alone.txt")["state"] == "finished"
+    assert run("rm", "--yes", alone["id"][:12]).code == 0
+    assert "already been deleted" in run("rm", "--yes", alone["id"]).err
+
+    assert run("rm", "--yes", first["message"]).err.count("was deleted") == 2
+    states = {run("ls", "--message", first["message"][:12], "--state", "deleted", "--json").out.count('"deleted"')}
+    assert states == {2}
+    assert "has no attachment" in run("rm", "--yes", second["message"]).err
+    assert "is a delivery" in run("rm", "--yes", delivery).err
+    unknown = run("rm", "--yes", "0" * 32)
+    assert (unknown.code, "there is no attachment and no message" in unknown.err) == (1, True)
+
+
+def test_a_quarantined_message_is_shown_as_json(run: Run, broker: Mosquitto, url: str) -> None:
+    publish.single("loop", b"MD  still no descriptor", qos=1, hostname="127.0.0.1", port=broker.port)
+
+    def kept() -> list[str]:
+        return run("quarantine", "ls", "--json").out.splitlines()
+
+    entry = json.loads(until(kept)[0])
+    short = entry["id"].lstrip("0")
+    assert json.loads(run("quarantine", "show", short, "--json").out)["id"] == entry["id"]
+    assert run("quarantine", "dismiss", short).code == 0
 
 
 def test_mistakes_are_told_in_a_sentence(run: Run, url: str, in_folder: Path) -> None:
@@ -194,6 +260,40 @@ def is_ready(port: int) -> bool:
         return httpx.get(f"http://127.0.0.1:{port}/health/ready").is_success
     except httpx.TransportError:
         return False
+
+
+@pytest.mark.parametrize("style", ["console", "json"])
+def test_serve_says_what_it_serves_and_logs_what_comes(gateway_file: Any, broker: Mosquitto, style: str) -> None:
+    token = hashlib.sha256(b"secret").hexdigest()
+    endpoint = f'transport = "mqtt"\nurl = "mqtt://127.0.0.1:{broker.port}"\ntopic = "served-{style}"\n'
+    tokens = f'tokens = ["{token}"]\n' if style == "json" else ""
+    path, port = gateway_file(f'{tokens}[log]\nformat = "{style}"\n[sources.quay]\n{endpoint}')
+    log = path.parent / "log"
+    with log.open("w") as file, subprocess.Popen([PROGRAM, "serve", "--config", path], stderr=file) as serving:
+        try:
+            until(lambda: "connection_opened" in log.read_text() and is_ready(port))
+            publish.single(f"served-{style}", b"MD  no descriptor", qos=1, hostname="127.0.0.1", port=broker.port)
+            until(lambda: "message_quarantined" in log.read_text())
+        finally:
+            serving.send_signal(signal.SIGINT)
+            serving.wait(30)
+    said = log.read_text()
+    facts = {"url": f"http://127.0.0.1:{port}", "data": str(path.parent / "data")}
+    if style == "json":
+        (started,) = (json.loads(line) for line in said.splitlines() if "gateway_started" in line)
+        assert {name: started[name] for name in facts} == facts
+        assert started["access"] == "token"
+        assert started["sources"] == {"quay": "mqtt, sas_queue"}
+        assert started["destinations"] == {}
+        (told,) = (json.loads(line) for line in said.splitlines() if "message_quarantined" in line)
+        assert (told["level"], told["source"], bool(told["why"])) == ("warning", "quay", True)
+    else:
+        lines = dict(re.findall(r"^(\w+)  +(.*)$", said, re.MULTILINE))
+        assert lines["gateway"].startswith(facts["url"])
+        assert lines["data"] == facts["data"]
+        assert lines["sources"] == "quay (mqtt, sas_queue)"
+        assert lines["destinations"] == "none: nothing can be sent"
+        assert lines["access"].startswith("anybody")
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])

@@ -38,6 +38,13 @@ def test_the_documented_example_is_in_order(run: Run) -> None:
     assert "is valid" in result.err
 
 
+def test_the_printed_example_loads_and_is_the_documented_one(run: Run, tmp_path: Path) -> None:
+    printed = run("config", "example")
+    assert (printed.code, printed.out) == (0, EXAMPLE.read_text())
+    (tmp_path / "gateway.toml").write_text(printed.out)
+    assert "is valid" in run("config", "check", "--config", tmp_path / "gateway.toml").err
+
+
 def test_secrets_are_masked(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "gateway.toml"
     file.write_text(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pyreadstat
 import pytest
@@ -43,13 +44,15 @@ def test_formats_are_those_of_the_gateway() -> None:
         ("x.parquet", "parquet"),
         ("x.PQ", "parquet"),
         ("x.csv", "csv"),
-        ("x.arrow", "arrow"),
+        ("x.arrow", "arrow-file"),
+        ("x.feather", "arrow-file"),
+        ("x.arrows", "arrow"),
         ("x.json", "json"),
         ("x.jsonl", "ndjson"),
         ("x.dsjc", "dsjc"),
         ("x.xpt", "xpt"),
         ("x.zip", "sas"),
-        ("x.unknown", "parquet"),
+        ("folder/without-extension", "parquet"),
         ("-", "parquet"),
         (None, "parquet"),
     ],
@@ -58,16 +61,24 @@ def test_the_extension_tells_the_format(output: str | None, word: str) -> None:
     assert choose(None, output, None).word == word
 
 
+def test_a_folder_has_no_extension(in_folder: Path) -> None:
+    Path("folder.v2").mkdir()
+    assert choose(None, "folder.v2", None).word == "parquet"
+
+
 def test_get_in_formats(run: Run, url: str, identifier: str, in_folder: Path) -> None:
-    names = ("x.csv", "x.arrow", "x.json", "x.ndjson", "x.dsjc", "x.xpt", "x.zip", "x.parquet")
+    names = ("x.csv", "x.arrow", "x.feather", "x.arrows", "x.json", "x.ndjson", "x.dsjc", "x.xpt", "x.zip", "x.parquet")
     for name in names:
         result = run("get", identifier, "-o", name)
         assert (result.code, Path(name).stat().st_size > 0) == (0, True), result.err
     assert sorted(path.name for path in in_folder.iterdir()) == sorted(names)
     sent = pupils()
     assert pq.read_table("x.parquet").to_pydict() == sent.to_pydict()
-    with pa.ipc.open_stream("x.arrow") as stream:
+    with pa.ipc.open_stream("x.arrows") as stream:
         assert stream.read_all().to_pydict() == sent.to_pydict()
+    with pa.ipc.open_file("x.arrow") as file:
+        assert file.read_all().to_pydict() == sent.to_pydict()
+    assert feather.read_table("x.feather").to_pydict() == sent.to_pydict()
     assert [row["Name"] for row in json.loads(Path("x.json").read_text())] == sent["Name"].to_pylist()
     assert pa.csv.read_csv("x.csv")["Born"].to_pylist() == sent["Born"].to_pylist()
     frame, about = pyreadstat.read_xport("x.xpt")
@@ -85,6 +96,10 @@ def test_get_with_options(run: Run, url: str, identifier: str, in_folder: Path) 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (
+            ["-o", "x.xlsx"],
+            "x.xlsx: unknown extension '.xlsx'; known are .arrow, .arrows, .csv, .dsjc, .feather",
+        ),
         (["--format", "sas7bdat"], "unknown format of data sets 'sas7bdat'"),
         (["--xpt-version", "5"], "--xpt-version is only for transport files"),
         (["--format", "csv", "--columns", "Nam"], "columns: unknown variable Nam"),

@@ -68,11 +68,14 @@ def test_ls(run: Run, shown: Built) -> None:
 
 
 def test_nothing_was_built(run: Run, tmp_path: Path) -> None:
-    result = run("tables", "ls", "--tables", tmp_path / "none")
-    assert (result.code, result.out, result.err) == (0, "", "no tables\n")
-    result = run("tables", "head", "WORK.X", "--tables", tmp_path / "none")
-    assert (result.code, "there is no table 'WORK.X'" in result.err) == (1, True)
+    missing = run("tables", "ls", "--tables", tmp_path / "none")
+    assert (missing.code, missing.err) == (1, f"error: cannot read {tmp_path / 'none'}: no such folder\n")
     assert not (tmp_path / "none").exists()
+    (tmp_path / "empty").mkdir()
+    result = run("tables", "ls", "--tables", tmp_path / "empty")
+    assert (result.code, result.out, result.err) == (0, "", "no tables\n")
+    result = run("tables", "head", "WORK.X", "--tables", tmp_path / "empty")
+    assert (result.code, "there is no table 'WORK.X'" in result.err) == (1, True)
 
 
 def test_the_configuration_says_where(run: Run, built: Built, tmp_path: Path) -> None:
@@ -142,10 +145,10 @@ def test_a_library_is_missing(run: Run, shown: Built, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "duckdb", None)
     result = run("tables", "sql", "SELECT 1")
     assert (result.code, result.out) == (1, "")
-    assert "SQL needs the library 'duckdb'\npip install 'attachment-gateway[tables]'" in result.err
+    assert "SQL needs the library 'duckdb'\npip install 'deltalake<2,>=1.6' 'duckdb<3,>=2'" in result.err
     without_deltalake(monkeypatch)
     result = run("tables", "ls")
-    assert (result.code, "pip install 'attachment-gateway[tables]'" in result.err) == (1, True)
+    assert (result.code, "pip install 'deltalake<2,>=1.6'" in result.err) == (1, True)
 
 
 # --- SQL ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ import pytest
 
 from app.codecs.sas.dialect import Dialect
 from tests.cli.conftest import Run
-from tests.test_trace import WRITTEN, image
+from tests.test_trace import COUNT as COUNT_MESSAGE
+from tests.test_trace import WRITTEN, image, published
 
 HEADER = WRITTEN["sas-attachment-header"](Dialect())
 COUNT = WRITTEN["sas-count"](Dialect())
@@ -28,6 +29,21 @@ def test_a_file_is_explained_field_by_field(run: Run, tmp_path: Path) -> None:
     assert "sas-attachment-header at byte 324" in result.out
     assert "'Text file...'" in result.out
     assert "3 BINARY_FILE" in result.out
+
+
+def test_mqtt_packets_in_a_row_are_explained_with_their_payloads(run: Run, tmp_path: Path) -> None:
+    capture = tmp_path / "capture.bin"
+    capture.write_bytes(published(COUNT_MESSAGE, "5") + published(COUNT_MESSAGE, "3.1.1"))
+    result = run("trace", capture)
+    assert result.code == 0
+    assert [line.split(" at ")[0] for line in result.out.splitlines() if " at byte " in line] == [
+        "mqtt",
+        "sas-count",
+        "mqtt",
+        "mqmd",
+        "sas-count",
+    ]
+    assert "PUBLISH.topic " in result.out
 
 
 def test_json_has_one_object_a_frame(run: Run, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from threading import Barrier, Event
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -38,7 +38,7 @@ from app.model.records import (
     RefusedContent,
     StoredObject,
 )
-from app.ports import AttachmentFilter, BadCursor, Catalog, IdempotencyConflict, Page
+from app.ports import AttachmentFilter, BadCursor, Catalog, IdempotencyConflict, Identified, Page
 
 T = TypeVar("T")
 State = AttachmentState
@@ -167,6 +167,20 @@ class CatalogContract:
         assert catalog.attachments(AttachmentFilter(), None, 10) == ([], None)
         assert catalog.last_event() == 0
         assert {n for counted in catalog.counts().values() for n in counted.values()} == {0}
+
+    def test_identifiers_are_found_by_their_first_digits(self, catalog: Catalog) -> None:
+        ids = [f"9f2c{digits}{'0' * 22}" for digits in ("000000", "0abcde", "ffffff")]
+        others = ["9f2b" + "f" * 28, "9f2d" + "0" * 28]
+        for number, identifier in enumerate([*ids, *others], 1):
+            keep(catalog, attachment(number, id=identifier))
+            catalog.checkpoint(Checkpoint(messages=[message(number, id=identifier)]))
+            catalog.add_delivery(delivery(number, id=identifier), [])
+        for of in get_args(Identified):
+            assert catalog.identifiers(of, "9f2c", 10) == ids
+            assert catalog.identifiers(of, "9f2c", 2) == ids[:2]
+            assert catalog.identifiers(of, "9f2cf", 10) == ids[2:]
+            assert catalog.identifiers(of, ids[1], 10) == [ids[1]]
+            assert catalog.identifiers(of, "0000", 10) == []
 
     def test_belongs_to_the_journal_it_is_bound_to(self, catalog: Catalog) -> None:
         assert catalog.journal_identity() is None

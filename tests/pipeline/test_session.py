@@ -3,6 +3,7 @@
 import io
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from rich.console import Console
 from app.model.errors import GatewayError
 from app.pipeline import jvm
 from app.pipeline.progress import progress
-from app.pipeline.session import SparkSettings, pairs, session
+from app.pipeline.session import SparkSettings, _for_java, pairs, session
 from tests.support.waiting import until
 
 
@@ -126,7 +127,7 @@ def test_what_spark_works_on_is_shown_on_a_terminal_only(spark: SparkSession, tm
 
 def test_without_pyspark_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(GatewayError, match=r"pip install 'attachment-gateway\[pipeline\]'"):
+    with pytest.raises(GatewayError, match=r"pip install .*'pyspark<"):
         session("without")
 
 
@@ -142,3 +143,15 @@ def test_settings_are_written_as_pairs() -> None:
     for wrong in ("spark.a", "=1"):
         with pytest.raises(ValueError, match="key=value"):
             pairs([wrong])
+
+
+def test_java_leaves_nothing_in_the_temporary_folder(spark: SparkSession) -> None:
+    """Its own temporary folder is within one that goes with this process, and that TMPDIR chooses."""
+    java: Any = spark.sparkContext._jvm
+    folder = Path(java.java.lang.System.getProperty("java.io.tmpdir"))
+    assert folder.parent == Path(tempfile.gettempdir())
+    assert folder.name.startswith("spark-")
+    own = _for_java(SparkSettings("local[2]", java_options="-Djava.io.tmpdir=/own"), "own")
+    assert own["spark.driver.extraJavaOptions"].count("java.io.tmpdir") == 1
+    cluster = _for_java(SparkSettings("spark://spark.example:7077"), "cluster")
+    assert "java.io.tmpdir" not in cluster["spark.driver.extraJavaOptions"]

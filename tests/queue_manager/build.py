@@ -4,7 +4,6 @@ A build is kept in the virtual environment, beside its packages, and made again 
 """
 
 import fcntl
-import os
 import re
 import shutil
 import subprocess
@@ -13,6 +12,8 @@ import sysconfig
 from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
+
+from tests.support.environment import with_proxies
 
 SOURCES = Path(__file__).parent
 LOCK = SOURCES.parent.parent / "requirements-mq.lock"
@@ -93,7 +94,7 @@ def _locked(package: str) -> str:
 
 
 def _run(*command: str | Path, environment: dict[str, str] | None = None) -> None:
-    service_context = {**os.environ, **(environment or {})}
+    service_context = {**with_proxies(), **(environment or {})}
     done = subprocess.run(
         command, check=False, env=service_context, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

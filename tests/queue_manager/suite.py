@@ -20,6 +20,7 @@ from typing import Final
 from app.model.message import PhysicalMessage
 from tests.queue_manager.build import LOCK, build
 from tests.support import mq
+from tests.support.environment import with_proxies
 from tests.support.mqi import environment, load
 from tests.support.queue_manager import QueueManager
 
@@ -34,11 +35,11 @@ def fetch(folder: Path) -> Path:
     """Fetch the source distribution of the ibmmq in the lock file; return its folder of tests."""
     version = re.search(r"^ibmmq==(\S+)", LOCK.read_text(), re.MULTILINE)
     assert version is not None
-    service_context = os.environ | {"MQ_FILE_PATH": str(build())}
+    service_context = with_proxies() | {"MQ_FILE_PATH": str(build())}
     wanted = ("--no-deps", "--no-binary", "ibmmq", "--dest", str(folder), f"ibmmq=={version[1]}")
     subprocess.run([*_PIP, "download", *wanted], env=service_context, check=True)
     packages = ("ddt", "mock", "testfixtures")
-    subprocess.run([*_PIP, "install", "--target", str(folder / "packages"), *packages], check=True)
+    subprocess.run([*_PIP, "install", "--target", str(folder / "packages"), *packages], env=with_proxies(), check=True)
     # Beside OpenTelemetry ibmmq puts no MQRFH2, which is nothing that the queue manager could help.
     (folder / "packages" / "opentelemetry.py").write_text("raise ImportError\n")
     (archive,) = folder.glob("ibmmq-*.tar.gz")

@@ -196,13 +196,13 @@ class Stock:
         self.catalog.checkpoint(Checkpoint(messages=[record], attachments=belonging))
         return record
 
-    def quarantined(self, body: bytes) -> QuarantineRecord:
+    def quarantined(self, body: bytes, **fields: Any) -> QuarantineRecord:
         self._count += 1
         message = PhysicalMessage("orders", "sas_queue", msg_type=100000, body=body)
         message = message._replace(properties={"mqmd.put_appl_name": "sas.exe"})
         (position,) = self.journal.append([message])
         record = QuarantineRecord(
-            id=f"{self._count:032x}",
+            id=fields.get("id", f"{self._count:032x}"),
             source="orders",
             position=position.pack(),
             code="truncated",

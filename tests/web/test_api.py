@@ -113,3 +113,18 @@ def test_the_problems_are_documented() -> None:
         [sys.executable, "-m", "app.web.problems"], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout
     assert (ROOT / "docs/problems.md").read_text() == printed == problems.table()
+
+
+def test_the_root_leads_on(shared_http: httpx.Client) -> None:
+    found = shared_http.get("/")
+    assert (found.status_code, found.headers["content-type"]) == (200, "application/json")
+    links = found.json()["links"]
+    assert {"docs", "openapi", "attachments", "ready"} <= links.keys()
+    for name, path in links.items():
+        if name != "events":
+            assert shared_http.get(path).status_code != 404, path
+    browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+    seen = shared_http.get("/", headers={"Accept": browser}, follow_redirects=False)
+    assert (seen.status_code, seen.headers["location"]) == (307, "/docs")
+    described = shared_http.get("/openapi.json").json()["paths"]["/"]["get"]
+    assert {"200", "307"} <= described["responses"].keys()

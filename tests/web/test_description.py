@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.web.api import create_app
+from tests.support.environment import with_proxies
 from tests.web.stock import Stock
 
 UV = Path(sys.executable).parent / "uv"
@@ -38,7 +39,9 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def ran(*command: str | Path, folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=with_proxies(), capture_output=True, text=True, timeout=240, check=False
+    )
     said = done.stdout + done.stderr
     if done.returncode and any(word in said for word in NOT_FETCHED):
         pytest.skip(f"{command} cannot be fetched: {said[-300:]}")

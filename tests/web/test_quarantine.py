@@ -1,7 +1,15 @@
-import httpx
+from typing import Any
 
-from app.model.message import Position
-from tests.support.waiting import until
+import httpx
+import pytest
+
+from app.model.attachment import AttachmentKind
+from app.model.errors import InvalidInputError
+from app.model.message import PhysicalMessage, Position
+from app.model.records import Checkpoint
+from app.service.quarantine import quarantine_entry
+from app.service.sending.framer import Framer
+from tests.support.outgoing import cut, delivery
 from tests.web.stock import Stock
 
 
@@ -27,8 +35,46 @@ def test_dismissing(stock: Stock, http: httpx.Client) -> None:
 def test_replaying_tries_again(stock: Stock, http: httpx.Client) -> None:
     stock.gateway.start()
     record = stock.quarantined(b"still no header")
-    assert http.post(f"/v1/quarantine/{record.id}/replay").json()["id"] == record.id
-    until(lambda: http.get("/v1/quarantine", params={"state": "kept"}).json()["items"])
+    replayed = http.post(f"/v1/quarantine/{record.id}/replay").json()
+    assert (replayed["id"], replayed["state"]) == (record.id, "replayed")
+    (kept,) = http.get("/v1/quarantine", params={"state": "kept"}).json()["items"]
+    assert replayed["outcome"] == {"result": "quarantined", "entry": kept, "attachments": []}
+    assert kept["id"] != record.id
+
+
+def test_a_replay_says_what_became_of_the_attachments(stock: Stock, http: httpx.Client) -> None:
+    stock.gateway.start()
+    sent = delivery(stock.gateway._context, [(AttachmentKind.BINARY_FILE, "a.bin", b"x" * 100)])
+    header, *others = (
+        each._replace(source="orders", framing="sas_queue") for each in Framer(cut(), stock.store).frame(sent)
+    )
+    outcomes = [replayed(stock, http, message) for message in (header, *others)]
+    assert {each["result"] for each in outcomes} == {"processed"}
+    seen = [[(its["name"], its["state"]) for its in each["attachments"]] for each in outcomes]
+    assert seen[0] == [("a.bin", "receiving")]
+    assert seen[-2:].count([("a.bin", "finished")]) == 1, "the last part or the application message comes last"
+    assert outcomes[0]["attachments"][0]["parts_received"] == 0
+
+
+def replayed(stock: Stock, http: httpx.Client, message: PhysicalMessage) -> dict[str, Any]:
+    """What a replay says of a message that was quarantined, as if settings had been wrong."""
+    (position,) = stock.journal.append([message])
+    record, copy = quarantine_entry(position.pack(), message, InvalidInputError("wrong-settings", "", -1, "why"))
+    copies = [] if copy is None else [copy]
+    stock.catalog.checkpoint(Checkpoint(quarantine=[record], quarantine_copies=copies))
+    outcome: dict[str, Any] = http.post(f"/v1/quarantine/{record.id}/replay").json()["outcome"]
+    return outcome
+
+
+def test_while_assembly_is_behind_a_replay_is_pending(
+    stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.service.replaying.WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(stock.gateway.catalog, "progress", lambda: None)
+    stock.gateway.start()
+    record = stock.quarantined(b"still no header")
+    outcome = http.post(f"/v1/quarantine/{record.id}/replay").json()["outcome"]
+    assert outcome == {"result": "pending", "entry": None, "attachments": []}
 
 
 def test_when_the_segment_is_gone(stock: Stock, http: httpx.Client) -> None:

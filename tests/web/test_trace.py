@@ -4,6 +4,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.test_trace import COUNT, published
+
 CONNECT = bytes.fromhex("100c00044d5154540400003c0000")
 
 
@@ -21,6 +23,13 @@ def test_bytes_are_explained(shared_http: httpx.Client, query: str, body: bytes)
     assert frame["format"].startswith("mqtt")
     assert max(cell["offset"] + cell["size"] for cell in frame["cells"]) == len(CONNECT)
     assert [cell["offset"] for cell in frame["cells"]] == sorted(cell["offset"] for cell in frame["cells"])
+
+
+def test_publishes_as_captured_are_explained(shared_http: httpx.Client) -> None:
+    frames = shared_http.post("/v1/trace", content=published(COUNT, "5") * 2).json()
+    assert [frame["format"] for frame in frames] == ["mqtt", "sas-count"] * 2
+    cells = {cell["name"]: cell["value"] for cell in frames[0]["cells"]}
+    assert (cells["PUBLISH.topic"], cells["PUBLISH.properties"]["encoding"]) == ("sas/a", "273")
 
 
 @pytest.mark.parametrize(

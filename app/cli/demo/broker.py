@@ -8,6 +8,9 @@ from threading import Thread
 from types import TracebackType
 
 from amqtt.broker import Broker
+from amqtt.errors import AMQTTError
+
+from app.cli.console import Failure
 
 _START_SECONDS = 10
 
@@ -25,13 +28,20 @@ class EmbeddedBroker(AbstractContextManager["EmbeddedBroker"]):
         for name in ("amqtt", "transitions"):
             logging.getLogger(name).setLevel(logging.ERROR)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(_START_SECONDS)
+        try:
+            asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(_START_SECONDS)
+        except (OSError, TimeoutError, AMQTTError) as error:
+            self._end_loop()
+            raise Failure(f"the demo's broker cannot listen at {self.url}: {error}") from error
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         asyncio.run_coroutine_threadsafe(self._shutdown(), self._loop).result(_START_SECONDS)
+        self._end_loop()
+
+    def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_START_SECONDS)
         self._loop.close()
@@ -54,15 +64,9 @@ class EmbeddedBroker(AbstractContextManager["EmbeddedBroker"]):
         await asyncio.gather(*left, return_exceptions=True)
 
 
-def free_port(*preferred: int) -> int:
-    """Return the first of these ports of this machine that is free, else any free port."""
-    for port in (*preferred, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            found: int = probe.getsockname()[1]
-            return found
-    raise OSError("no port is free")
+def free_port() -> int:
+    """Return a free TCP port of the loopback interface."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        found: int = probe.getsockname()[1]
+        return found

@@ -3,18 +3,21 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow.parquet as pq
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import MofNCompleteColumn
 
 from app.cli.client import Client
-from app.cli.console import Failure, size, table
+from app.cli.console import Failure, progress, size, table
 from app.cli.demo import content
 from app.cli.fetching import fetch
 from app.cli.sending import Outgoing, post
 from app.cli.watching import Board
+
+if TYPE_CHECKING:
+    from app.service.gateway import Gateway
 
 DESTINATION = "demo"
 MESSAGE = "This is the actual application message."
@@ -32,14 +35,25 @@ class Compared(NamedTuple):
     how: str
 
 
-def play(client: Client, folder: Path, console: Console) -> list[Compared]:
-    """Run all steps; files go through `folder`. Raises Failure when nothing arrives in time."""
+class Stage(NamedTuple):
+    """The demo's gateway, a client of it, the folder for the files, and where steps are shown."""
+
+    client: Client
+    gateway: "Gateway"
+    folder: Path
+    console: Console
+
+
+def play(stage: Stage) -> list[Compared]:
+    """Run all steps. Raises Failure when nothing arrives in time."""
+    client, _, folder, console = stage
+    _eventually(stage, "the gateway to be ready", lambda: stage.gateway.health().ready or None)
     sent = content.write(folder)
     for path in sent:
         console.print(f"  sending [bold]{path.name}[/], {size(path.stat().st_size)}", highlight=False)
     outgoing = [Outgoing(path) for path in sent]
     delivery = post(client, DESTINATION, outgoing, description="sent by the demo", message=MESSAGE)
-    attachments = _arrival(client, delivery, len(sent), console)
+    attachments = _arrival(stage, delivery, len(sent))
     came = folder / "came"
     came.mkdir(exist_ok=True)
     return [_compare(client, path, attachment, came) for path, attachment in zip(sent, attachments, strict=True)]
@@ -58,29 +72,36 @@ def report(results: list[Compared], console: Console) -> None:
         raise Failure("the received attachments differ from those sent")
 
 
-def eventually(what: str, look: Callable[[], T | None]) -> T:
-    """Return the result of `look` as soon as it finds something. Raises Failure when it finds nothing for a minute."""
+def _eventually(stage: Stage, what: str, look: Callable[[], T | None]) -> T:
+    """Return the result of `look` as soon as it finds something.
+
+    Raises Failure when it finds nothing for a minute, with the gateway's checks that failed; at once when the gateway
+    does not receive.
+    """
     deadline = time.monotonic() + _DEADLINE_SECONDS
     while (found := look()) is None:
+        checks = stage.gateway.health().checks
+        if holding := checks["journal"]["holding"]:
+            raise Failure(f"the demo's gateway does not receive: {holding}")
         if time.monotonic() > deadline:
-            raise Failure(f"waited {_DEADLINE_SECONDS} seconds for {what}")
+            failed = "; ".join(f"{name}: {check}" for name, check in checks.items() if not check["ok"])
+            raise Failure(f"waited {_DEADLINE_SECONDS} seconds for {what}", failed)
         time.sleep(_LOOK_SECONDS)
     return found
 
 
-def _arrival(client: Client, delivery: dict[str, Any], count: int, console: Console) -> list[dict[str, Any]]:
+def _arrival(stage: Stage, delivery: dict[str, Any], count: int) -> list[dict[str, Any]]:
     """Show the attachments arriving, and return them when finished, in the message's order."""
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, console=console) as progress:
-        board = Board(progress)
+    with progress(stage.console, MofNCompleteColumn) as bars:
+        board = Board(bars)
 
         def look() -> list[dict[str, Any]] | None:
-            found = _attachments(client, delivery)
+            found = _attachments(stage.client, delivery)
             board.show({item["id"]: _bar(item) for item in found})
             done = len(found) == count and all(item["state"] == "finished" for item in found)
             return found if done else None
 
-        return eventually("the attachments to arrive", look)
+        return _eventually(stage, "the attachments to arrive", look)
 
 
 def _attachments(client: Client, delivery: dict[str, Any]) -> list[dict[str, Any]]:
@@ -92,9 +113,9 @@ def _attachments(client: Client, delivery: dict[str, Any]) -> list[dict[str, Any
 
 
 def _bar(item: dict[str, Any]) -> tuple[str, int, int | None]:
-    progress = item["progress"]
+    parts = item["progress"]
     name = item["name"] or item["correl_id"]
-    return f"  {item['state']:9} {name}", progress["parts_received"], progress["parts_expected"]
+    return f"  {item['state']:9} {name}", parts["parts_received"], parts["parts_expected"]
 
 
 def _compare(client: Client, sent: Path, attachment: dict[str, Any], folder: Path) -> Compared:

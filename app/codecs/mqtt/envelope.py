@@ -21,7 +21,7 @@ from app.model.message import NO_PROPERTIES, PhysicalMessage
 from app.wire import WireError
 
 CONTENT_TYPE = "content-type"
-_MSG_TYPE = "msg-type"
+MSG_TYPE = "msg-type"
 _CORREL_ID_SIZE = 24
 _MQLONG = range(-(1 << 31), 1 << 31)
 
@@ -47,7 +47,7 @@ def _long(field: str, initial: int) -> _Field:
 
 
 _FIELDS = {
-    _MSG_TYPE: _Field("msg_type", _number, str, None),
+    MSG_TYPE: _Field("msg_type", _number, str, None),
     "encoding": _long("encoding", 0),
     "ccsid": _long("ccsid", 0),
     "format": _Field("format", str.rstrip, str, ""),
@@ -147,7 +147,7 @@ def _decoded(packed: bytes) -> PublishProperties:
 def _sorted_out(given: PublishProperties) -> tuple[dict[str, Any], Mapping[str, str]]:
     fields: dict[str, Any] = {}
     others: dict[str, str] = {}
-    table = _FIELDS if any(name == _MSG_TYPE for name, _ in given.user) else {}
+    table = _FIELDS if any(name == MSG_TYPE for name, _ in given.user) else {}
     for name, text in given.user:
         known = table.get(name)
         if known is None:

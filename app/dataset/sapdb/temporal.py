@@ -143,7 +143,7 @@ def _days(parts: Mapping[str, Numbers]) -> Numbers:
     _require((year >= 1) & (month >= 1) & (month <= 12) & (day >= 1))
     months = ((year - _YEAR_1970) * 12 + month - 1).view("M8[M]")
     first = months.astype("M8[D]").view(np.int64)
-    following = (months + 1).astype("M8[D]").view(np.int64)
+    following = (months + np.timedelta64(1, "M")).astype("M8[D]").view(np.int64)
     _require(day <= following - first)
     days: Numbers = first + day - 1
     return days

@@ -8,7 +8,7 @@ from app.ports.catalog.deliveries import DeliveryCatalog, IdempotencyConflict
 from app.ports.catalog.events import EventCatalog
 from app.ports.catalog.expiry import ExpiryCatalog
 from app.ports.catalog.finishing import FinishingCatalog
-from app.ports.catalog.listing import AttachmentFilter, BadCursor, ListingCatalog, Page
+from app.ports.catalog.listing import AttachmentFilter, BadCursor, Identified, ListingCatalog, Page
 from app.ports.catalog.quarantine import QuarantineCatalog
 from app.ports.catalog.retention import RetentionCatalog
 
@@ -26,6 +26,7 @@ __all__ = [
     "ExpiryCatalog",
     "FinishingCatalog",
     "IdempotencyConflict",
+    "Identified",
     "JournalReferences",
     "ListingCatalog",
     "Page",

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.records import AttachmentRecord, MessageRecord
 
 T = TypeVar("T")
+
+Identified = Literal["attachments", "messages", "deliveries"]
+"""What has random identifiers of 32 hexadecimal digits. Those of quarantine entries are positions in the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,9 @@ class ListingCatalog(Protocol):
 
     def message(self, message_id: str) -> MessageRecord | None:
         """Return a message, or None if it is unknown."""
+
+    def identifiers(self, of: Identified, prefix: str, limit: int) -> list[str]:
+        """Return the first `limit` identifiers, in order, that begin with these lower-case hexadecimal digits."""
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Count rows by state: {"attachments": {state: n}, "deliveries": {state: n}, "quarantine": {state: n}}."""

@@ -173,5 +173,6 @@ def _as_queued(delivery: DeliveryRecord) -> DeliveryRecord:
         attempts=0,
         next_attempt_at=0,
         reason=None,
+        subscribers=None,
         updated_at=delivery.created_at,
     )

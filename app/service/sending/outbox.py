@@ -18,7 +18,7 @@ from time import monotonic
 from app.framing.registry import framing
 from app.model.attachment import DeliveryState
 from app.model.message import PhysicalMessage, footprint
-from app.model.records import DeliveryRecord, FramingOptions
+from app.model.records import DeliveryRecord, FramingOptions, Subscribers
 from app.observe import Recurring, logger
 from app.ports import Progress, Sender, SendFailed
 from app.service.context import ServiceContext
@@ -144,10 +144,11 @@ class Outbox:
                 return False
             now = run.delivery
             try:
-                self.sender.send(batch, Progress(now.id, now.messages_sent, now.attempts, in_doubt))
+                told = self.sender.send(batch, Progress(now.id, now.messages_sent, now.attempts, in_doubt))
             except SendFailed as error:
                 self._advance(run, batch[: error.confirmed])
                 raise
+            run.delivery = replace(run.delivery, subscribers=_worse(run.delivery.subscribers, told))
             self._advance(run, batch)
             in_doubt = False
         return True
@@ -233,6 +234,11 @@ class _Run:
     """One attempt: the delivery with its progress."""
 
     delivery: DeliveryRecord
+
+
+def _worse(before: Subscribers | None, now: Subscribers | None) -> Subscribers | None:
+    """Return what is known of the subscribers of all messages: of two answers, the one that promises less."""
+    return "none" if "none" in (before, now) else before or now
 
 
 def _told(told: Mapping[str, str]) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from app.tables.out.binary import write_arrow, write_parquet
+from app.tables.out.binary import write_arrow, write_arrow_file, write_parquet
 from app.tables.out.dataset_json import write_dataset_json, write_dataset_ndjson, write_dsjc
 from app.tables.out.delimited import write_csv
 from app.tables.out.options import OptionError, Options
@@ -22,6 +22,7 @@ from app.tables.out.transport import write_xpt, write_xpt_5
 __all__ = ["FORMATS", "OptionError", "Options", "Outgoing", "Piece", "TableFormat", "outgoing"]
 
 _TYPED = frozenset({"dates", "names"})
+_COLUMNAR = _TYPED | {"times"}
 _TEXT = frozenset({"dates", "names", "blank"})
 _TRANSPORT = frozenset({"rename"})
 _XPT = "application/x-sas-xport"
@@ -35,7 +36,7 @@ _ALL = (
         "Apache Parquet",
         write_parquet,
         missing=("column", "null"),
-        options=_TYPED,
+        options=_COLUMNAR | {"attrs"},
         keeps_bytes=True,
     ),
     TableFormat(
@@ -45,7 +46,17 @@ _ALL = (
         "Arrow IPC stream",
         write_arrow,
         missing=("column", "null"),
-        options=_TYPED,
+        options=_COLUMNAR,
+        keeps_bytes=True,
+    ),
+    TableFormat(
+        "arrow-file",
+        "application/vnd.apache.arrow.file",
+        ".arrow",
+        "Arrow IPC file (Feather version 2)",
+        write_arrow_file,
+        missing=("column", "null"),
+        options=_COLUMNAR,
         keeps_bytes=True,
     ),
     TableFormat("csv", "text/csv", ".csv", "CSV", write_csv, options=_TEXT | {"formulas"}),

@@ -8,6 +8,7 @@ Dates = Literal["iso", "sas"]
 Names = Literal["keep", "lower"]
 Blank = Literal["empty", "null"]
 Formulas = Literal["keep", "escape"]
+Times = Literal["time", "duration"]
 
 
 class OptionError(ValueError):
@@ -31,7 +32,9 @@ class Options:
     - `blank`: blank character values as empty text or as null;
     - `formulas`: CSV cells that spreadsheets take for formulas unchanged, or with an apostrophe before them;
     - `rename`: names that the format cannot hold are changed;
-    - `labels`: value labels are shown in place of values.
+    - `labels`: value labels are shown in place of values;
+    - `times`: times of day in their own type, or as durations since midnight, which more programs read;
+    - `attrs`: labels and formats also where pandas finds them, as `DataFrame.attrs`.
     """
 
     columns: tuple[str, ...] | None = None
@@ -44,6 +47,8 @@ class Options:
     rename: bool | None = None
     formulas: Formulas | None = None
     labels: bool | None = None
+    times: Times | None = None
+    attrs: bool | None = None
 
     def given(self) -> dict[str, object]:
         """Return the options that were given, by name."""

@@ -9,6 +9,8 @@ from app.dataset import columns, numeric, side_columns
 from app.tables.out.options import OptionError, Options
 from app.tables.out.table import TableFormat
 
+_DURATION = pa.duration("us")
+
 Conversion = Callable[[pa.Array], pa.Array]
 
 
@@ -83,9 +85,16 @@ def _numbers(column: pa.Array) -> pa.Array:
     return numeric.to_arrow(columns.doubles(column))
 
 
+def _durations(column: pa.Array) -> pa.Array:
+    """Return times of day as the durations since midnight."""
+    return column.cast(pa.time64("us")).view(_DURATION)
+
+
 def _typed(column: Column, options: Options, known: TableFormat) -> Column:
-    """Return the column as numbers if the options ask for dates and times as SAS numbers."""
+    """Return the column as numbers or as durations if the options ask for it."""
     data_type = column.field.type
+    if options.times == "duration" and pa.types.is_time(data_type):
+        return column._replace(field=column.field.with_type(_DURATION), convert=_durations)
     if not known.as_numbers(data_type) and not (options.dates == "sas" and pa.types.is_temporal(data_type)):
         return column
     return column._replace(field=column.field.with_type(pa.float64()), convert=_numbers)

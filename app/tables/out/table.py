@@ -66,7 +66,7 @@ class TableFormat(NamedTuple):
 
         Raises OptionError for an option that the format does not have.
         """
-        for name in ("dates", "names", "blank", "rename", "formulas"):
+        for name in ("dates", "names", "blank", "rename", "formulas", "times", "attrs"):
             if getattr(options, name) is not None and name not in self.options:
                 raise OptionError(name, f"does not apply to format {self.name}")
         missing: Missing = options.missing or self.missing[0]
@@ -82,6 +82,8 @@ class TableFormat(NamedTuple):
             rename=options.rename or None,
             formulas=None if options.formulas == "keep" else options.formulas,
             labels=options.labels or None,
+            times=None if options.times == "time" or options.dates == "sas" else options.times,
+            attrs=options.attrs or None,
         )
 
     def takes_side(self, field: pa.Field, options: Options) -> bool:

@@ -1,6 +1,7 @@
 """The file formats that are read, and their recognition."""
 
 import codecs
+import json
 import re
 import zlib
 from collections.abc import Callable, Mapping
@@ -14,16 +15,60 @@ _LOOKED_AT = 1 << 20
 _DATASET_JSON = re.compile(rb'"datasetJSONVersion"\s*:')
 _ARRAY_OF_OBJECTS = re.compile(rb"\s*\[\s*(?:\{|\]\s*\Z)")
 _ZLIB_FIRST = b"\x78"
+_ANY_COMPRESSION = zlib.MAX_WBITS | 32
+_MOST_RECORD_BYTES = 1 << 16
 _WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Format(NamedTuple):
-    """One file format: its file extensions, its media types, a test of its first bytes, and its reader."""
+    """One file format: its file extensions, its media types, two tests of a file's first bytes, and its reader.
+
+    `is_begun_by` chooses the reader of a file that is known to be a table. `is_surely` is stricter: a file that passes
+    it is a table, and no other text or binary file.
+    """
 
     extensions: tuple[str, ...]
     media_types: tuple[str, ...]
     is_begun_by: Callable[[bytes], bool]
+    is_surely: Callable[[bytes], bool]
     read: Callable[[BinaryIO, Options], Reading]
+
+
+def _never(_head: bytes) -> bool:
+    return False
+
+
+def _is_parquet(head: bytes) -> bool:
+    return head.startswith(b"PAR1")
+
+
+def _is_surely_parquet(head: bytes) -> bool:
+    """Tell Parquet from text that begins with its mark: the structures of a Parquet file end with a zero byte."""
+    return _is_parquet(head) and b"\0" in head
+
+
+def _is_arrow_file(head: bytes) -> bool:
+    return head.startswith(inflation.ARROW_MAGIC)
+
+
+def _is_surely_arrow_file(head: bytes) -> bool:
+    return head.startswith(inflation.ARROW_MAGIC + b"\0\0")
+
+
+def _is_arrow_stream(head: bytes) -> bool:
+    return head.startswith(b"\xff\xff\xff\xff")
+
+
+def _is_xpt(head: bytes) -> bool:
+    return head.startswith(b"HEADER RECORD*******LIB")
+
+
+def _is_sas7bdat(head: bytes) -> bool:
+    return head.startswith(sas7bdat.MAGIC)
+
+
+def _is_array_of_objects(head: bytes) -> bool:
+    return bool(_ARRAY_OF_OBJECTS.match(head))
 
 
 def _is_dsjc(head: bytes) -> bool:
@@ -31,6 +76,16 @@ def _is_dsjc(head: bytes) -> bool:
         return False
     try:
         return zlib.decompressobj(ZLIB_OR_GZIP).decompress(head, 1) == b"{"
+    except zlib.error:
+        return False
+
+
+def _is_surely_dsjc(head: bytes) -> bool:
+    """Tell whether compressed JSON names the version of Dataset-JSON near its beginning."""
+    try:
+        return _is_dsjc(head) and bool(
+            _DATASET_JSON.search(zlib.decompressobj(_ANY_COMPRESSION).decompress(head, _MOST_RECORD_BYTES))
+        )
     except zlib.error:
         return False
 
@@ -45,41 +100,75 @@ def _is_dataset_ndjson(head: bytes) -> bool:
     return bool(_DATASET_JSON.search(line)) and line.rstrip().endswith(b"}") and rest.lstrip().startswith(b"[")
 
 
+def _is_ndjson(head: bytes) -> bool:
+    return head.lstrip().startswith(b"{")
+
+
+def _is_surely_ndjson(head: bytes) -> bool:
+    """Tell whether the first two lines are rows: JSON objects with the same members, none of which is nested."""
+    rows = [_row(line) for line in head[:_MOST_RECORD_BYTES].lstrip().split(b"\n", 2)[:2]]
+    return len(rows) == 2 and bool(rows[0]) and rows[0] == rows[1]
+
+
+def _row(line: bytes) -> list[str]:
+    """Return the names of the members of a JSON object without nested values; none if a line is not such an object."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(value, dict) or any(isinstance(cell, dict | list) for cell in value.values()):
+        return []
+    return sorted(value)
+
+
 FORMATS: Mapping[str, Format] = {
     "parquet": Format(
         ("parquet", "pq"),
         ("application/vnd.apache.parquet",),
-        lambda head: head.startswith(b"PAR1"),
+        _is_parquet,
+        _is_surely_parquet,
         columnar.read_parquet,
     ),
     "arrow": Format(
-        ("arrow", "arrows", "feather", "ipc"),
-        ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file"),
-        lambda head: head.startswith((inflation.ARROW_MAGIC, b"\xff\xff\xff\xff")),
+        ("arrows",),
+        ("application/vnd.apache.arrow.stream",),
+        _is_arrow_stream,
+        inflation.is_stream,
+        columnar.read_arrow,
+    ),
+    "arrow-file": Format(
+        ("arrow", "feather", "ipc"),
+        ("application/vnd.apache.arrow.file",),
+        _is_arrow_file,
+        _is_surely_arrow_file,
         columnar.read_arrow,
     ),
     "xpt": Format(
         ("xpt", "xport", "v5xpt", "v8xpt"),
         ("application/x-sas-xport",),
-        lambda head: head.startswith(b"HEADER RECORD*******LIB"),
+        _is_xpt,
+        _is_xpt,
         transport.read,
     ),
     "sas7bdat": Format(
         ("sas7bdat",),
         ("application/x-sas-data",),
-        lambda head: head.startswith(sas7bdat.MAGIC),
+        _is_sas7bdat,
+        _is_sas7bdat,
         sas7bdat.read,
     ),
     "dsjc": Format(
-        ("dsjc",), ("application/vnd.cdisc.dataset-json.compressed",), _is_dsjc, dataset_json.read_compressed
+        ("dsjc",),
+        ("application/vnd.cdisc.dataset-json.compressed",),
+        _is_dsjc,
+        _is_surely_dsjc,
+        dataset_json.read_compressed,
     ),
-    "dataset-ndjson": Format((), (), _is_dataset_ndjson, dataset_json.read_lines),
-    "dataset-json": Format(("json",), ("application/json",), _is_dataset_json, dataset_json.read),
-    "ndjson": Format(
-        ("ndjson", "jsonl"), ("application/x-ndjson",), lambda head: head.lstrip().startswith(b"{"), ndjson.read
-    ),
-    "json": Format((), (), lambda head: bool(_ARRAY_OF_OBJECTS.match(head)), ndjson.read_array),
-    "csv": Format(("csv", "tsv", "tab", "txt"), ("text/csv", "text/tab-separated-values"), bool, csv.read),
+    "dataset-ndjson": Format((), (), _is_dataset_ndjson, _is_dataset_ndjson, dataset_json.read_lines),
+    "dataset-json": Format(("json",), ("application/json",), _is_dataset_json, _is_dataset_json, dataset_json.read),
+    "ndjson": Format(("ndjson", "jsonl"), ("application/x-ndjson",), _is_ndjson, _is_surely_ndjson, ndjson.read),
+    "json": Format((), (), _is_array_of_objects, _never, ndjson.read_array),
+    "csv": Format(("csv", "tsv", "tab", "txt"), ("text/csv", "text/tab-separated-values"), bool, _never, csv.read),
 }
 """The formats by name, the most certain to recognise first."""
 
@@ -102,6 +191,14 @@ def format_of(file: BinaryIO, file_name: str, media_type: str) -> str:
         (name for name, known in FORMATS.items() if extension in known.extensions or plain_type in known.media_types),
         found,
     )
+
+
+def table_format(head: bytes) -> str | None:
+    """Return the name of the format that a file's first bytes show, None if the file may be other text or bytes.
+
+    CSV is never recognised: any text could be CSV.
+    """
+    return next((name for name, known in FORMATS.items() if known.is_surely(head)), None)
 
 
 def read(file: BinaryIO, name: str, options: Options) -> Reading:

@@ -20,7 +20,7 @@ _FILE_BEGINS = 8
 _CONTINUATION = b"\xff\xff\xff\xff"
 _OLD_END = bytes(4)
 _END = _CONTINUATION + _OLD_END
-_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_SCHEMA, _DICTIONARY_BATCH, _RECORD_BATCH = 1, 2, 3
 _COMPRESSED_IN_V4 = b"ARROW:experimental_compression"
 
 
@@ -75,6 +75,17 @@ class _Table(NamedTuple):
 
 def _root(data: bytes) -> _Table:
     return _Table(data, struct.unpack_from("<I", data)[0])
+
+
+def is_stream(head: bytes) -> bool:
+    """Tell whether a file's first bytes are those of an Arrow IPC stream: its first message is a schema."""
+    if not head.startswith(_CONTINUATION):
+        return False
+    length = int.from_bytes(head[4:8], "little", signed=True)
+    try:
+        return length > 0 and _root(head[8 : 8 + length]).number("B", 1) == _SCHEMA
+    except struct.error:
+        return False
 
 
 def check_messages(file: BinaryIO, *, is_file: bool) -> str:

@@ -18,6 +18,7 @@ from app.web.attachments.profile import MOST_FREQUENT, ProfileView, profiled
 from app.web.attachments.schemas import AttachmentView, Progress, reason_of
 from app.web.data_sets import SchemaView, describe, found_contents
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.identifiers import Identifier, whole
 from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, quality
 from app.web.problems import Problem, damaged, responses
 from app.web.ranges import is_among
@@ -37,6 +38,7 @@ _CONTENT_RESPONSES: dict[int | str, dict[str, Any]] = {
     304: {"description": "the client already has it"},
     **responses(
         "not-found",
+        "ambiguous",
         "not-acceptable",
         "not-ready",
         "unreadable",
@@ -49,7 +51,7 @@ _CONTENT_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("", operation_id="list_attachments", responses=responses("invalid"))
+@router.get("", operation_id="list_attachments", responses=responses("invalid", "ambiguous"))
 def list_attachments(
     request: Request,
     response: Response,
@@ -60,7 +62,9 @@ def list_attachments(
     kind: KindWord | None = None,
     source: Annotated[str | None, Query(max_length=100)] = None,
     name: Annotated[str | None, Query(max_length=1000, description="part of a name, ignoring case")] = None,
-    message: Annotated[str | None, Query(max_length=100, description="a message's identifier")] = None,
+    message: Annotated[
+        str | None, Query(max_length=100, description="a message's identifier, or its first digits")
+    ] = None,
     received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
     received_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
 ) -> PageView[AttachmentView]:
@@ -70,7 +74,7 @@ def list_attachments(
         kind=KINDS[kind] if kind else None,
         source=source,
         name=name,
-        message=message,
+        message=None if message is None else whole(gateway, "messages", message),
         received_after=to_microseconds(received_after),
         received_before=to_microseconds(received_before),
     )
@@ -79,8 +83,8 @@ def list_attachments(
     return page_view(page, lambda record: AttachmentView.of(record, base))
 
 
-@router.get("/{attachment_id}", operation_id="get_attachment", responses=responses("not-found"))
-def get_attachment(attachment_id: str, gateway: GatewayDep, base: BaseDep) -> AttachmentView:
+@router.get("/{attachment_id}", operation_id="get_attachment", responses=responses("not-found", "ambiguous"))
+def get_attachment(attachment_id: Identifier, gateway: GatewayDep, base: BaseDep) -> AttachmentView:
     """Return all facts about an attachment; while it is being received, also its missing parts."""
     record = _record(gateway, attachment_id)
     return AttachmentView.of(record, base, _missing(gateway, record))
@@ -90,14 +94,15 @@ def get_attachment(attachment_id: str, gateway: GatewayDep, base: BaseDep) -> At
     "/{attachment_id}",
     operation_id="delete_attachment",
     status_code=204,
-    responses=responses("not-found", "precondition-failed"),
+    responses=responses("not-found", "ambiguous", "precondition-failed"),
 )
 def delete_attachment(
-    attachment_id: str,
+    attachment_id: Identifier,
     gateway: GatewayDep,
     if_match: Annotated[str | None, Header(description="delete it only if its content has this entity tag")] = None,
 ) -> None:
     """Delete an attachment and its content."""
+    attachment_id = whole(gateway, "attachments", attachment_id)
     if if_match is not None:
         etag = f'"{_record(gateway, attachment_id).sha256 or ""}"'
         if not is_among(etag, if_match):
@@ -119,7 +124,7 @@ def delete_attachment(
     responses=_CONTENT_RESPONSES,
 )
 def attachment_content(
-    attachment_id: str,
+    attachment_id: Identifier,
     request: Request,
     gateway: GatewayDep,
     options: OptionsDep,
@@ -146,11 +151,13 @@ def attachment_content(
     response_model=SchemaView,
     responses={
         200: {"description": "the variables", "content": {"text/plain": {"schema": {"type": "string"}}}},
-        **responses("not-found", "not-ready", "unreadable", "gone", "not-a-data-set", "invalid", "damaged"),
+        **responses(
+            "not-found", "ambiguous", "not-ready", "unreadable", "gone", "not-a-data-set", "invalid", "damaged"
+        ),
     },
 )
 def data_set_schema(
-    attachment_id: str,
+    attachment_id: Identifier,
     gateway: GatewayDep,
     format_: Annotated[
         Literal["json", "text"] | None, Query(alias="format", description="without it, Accept decides")
@@ -214,7 +221,7 @@ def _data_set(gateway: Gateway, attachment_id: str) -> AttachmentRecord:
 
 
 def _record(gateway: Gateway, attachment_id: str) -> AttachmentRecord:
-    record = gateway.catalog.attachment(attachment_id)
+    record = gateway.catalog.attachment(whole(gateway, "attachments", attachment_id))
     if record is None:
         raise Problem("not-found", "there is no attachment with this identifier")
     return record

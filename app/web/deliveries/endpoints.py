@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.model.attachment import DeliveryState
 from app.web.deliveries.schemas import DeliveryView
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.identifiers import Identifier, whole
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
 
@@ -29,10 +30,10 @@ def list_deliveries(
     return page_view(page, lambda record: DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination)))
 
 
-@router.get("/{delivery_id}", operation_id="get_delivery", responses=responses("not-found"))
-def get_delivery(delivery_id: str, gateway: GatewayDep, base: BaseDep) -> DeliveryView:
+@router.get("/{delivery_id}", operation_id="get_delivery", responses=responses("not-found", "ambiguous"))
+def get_delivery(delivery_id: Identifier, gateway: GatewayDep, base: BaseDep) -> DeliveryView:
     """Return one delivery."""
-    record = gateway.catalog.delivery(delivery_id)
+    record = gateway.catalog.delivery(whole(gateway, "deliveries", delivery_id))
     if record is None:
         raise Problem("not-found", "there is no delivery with this identifier")
     return DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination))

@@ -5,7 +5,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from app.model.attachment import DeliveryState
-from app.model.records import DeliveryRecord, OutgoingAttachment
+from app.model.records import DeliveryRecord, OutgoingAttachment, Subscribers
 from app.web.problems import FieldError
 from app.web.schemas import KindWord, Links, kind_word
 from app.web.times import to_time
@@ -56,6 +56,10 @@ class DeliveryView(BaseModel):
     next_attempt_at: datetime | None
     reason: str | None = Field(description="why the last attempt failed")
     repeats: str | None = Field(description="which messages may arrive twice at this destination; null if none can")
+    subscribers: Subscribers | None = Field(
+        description="`none`: the broker accepted messages and discarded them, as nobody was subscribed; `unknown`: the "
+        "protocol does not tell whether anybody was; null: the broker reported no lack, or keeps messages in a queue"
+    )
     created_at: datetime
     updated_at: datetime
     links: Links
@@ -78,6 +82,7 @@ class DeliveryView(BaseModel):
             next_attempt_at=to_time(record.next_attempt_at) if waiting and record.next_attempt_at else None,
             reason=record.reason,
             repeats=repeats,
+            subscribers=record.subscribers,
             created_at=to_time(record.created_at),
             updated_at=to_time(record.updated_at),
             links={"self": f"{base}/deliveries/{record.id}"},

@@ -5,7 +5,7 @@ A draft in this module is the JSON; `app.service.sending.drafts` has the records
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
 
@@ -166,7 +166,11 @@ class AttachmentDraft(Strict):
     """One attachment: the part with its bytes, and the fields of its entry in the header."""
 
     part: str = Field(description="name of the part with its bytes", examples=["file"])
-    kind: KindWord = Field(examples=["text-file"])
+    kind: KindWord | None = Field(
+        default=None,
+        description="default: recognised from the content, among the kinds that the destination takes",
+        examples=["text-file"],
+    )
     name: Name | None = Field(
         default=None,
         description="qualifier 2: a file's name; a data set's member or `LIBRARY.MEMBER` (default: from its file)",
@@ -184,9 +188,9 @@ class AttachmentDraft(Strict):
 
     @model_validator(mode="after")
     def _suits_its_kind(self) -> Self:
+        if self.kind is None:
+            return self
         is_data_set = self.kind == AttachmentKind.DATA_SET.word
-        if self.name is None and not is_data_set:
-            raise ValueError("a file needs a name")
         if self.data_set is not None and not is_data_set:
             raise ValueError("data_set is for data sets")
         if not is_data_set and self.qualifier_1 not in (None, *FILE_SPECIFICATIONS):
@@ -195,10 +199,17 @@ class AttachmentDraft(Strict):
             )
         return self
 
-    def draft(self, description: str) -> drafts.AttachmentDraft:
+    def stated_kind(self) -> AttachmentKind | None:
+        """Return the kind that the sender states; None if it is to be recognised."""
+        if self.kind is None:
+            return AttachmentKind.DATA_SET if self.data_set is not None else None
+        return KINDS[self.kind]
+
+    def draft(self, description: str, otherwise: AttachmentKind) -> drafts.AttachmentDraft:
+        """Return the record. `otherwise` is the kind where the sender states none."""
         return drafts.AttachmentDraft(
             part=self.part,
-            kind=KINDS[self.kind],
+            kind=self.stated_kind() or otherwise,
             name=self.name,
             qualifier_1=self.qualifier_1,
             description=description if self.description is None else self.description,
@@ -239,10 +250,28 @@ class MessageDraft(Strict):
         """The names of all parts."""
         return {attachment.part for attachment in self.attachments} | self.companions
 
-    def draft(self) -> drafts.MessageDraft:
+    def completed(
+        self, kinds: Sequence[AttachmentKind], names: Sequence[str], beside: Mapping[str, str]
+    ) -> "MessageDraft":
+        """Return the message with the kind of every attachment, and the names of those files that have none.
+
+        `kinds` and `names` are in the order of the attachments. `beside` are the parts that describe all data sets.
+        Raises ValidationError.
+        """
+        said = self.model_dump(exclude_unset=True)
+        for entry, kind, name in zip(said["attachments"], kinds, names, strict=True):
+            entry["kind"] = kind.word
+            if kind is not AttachmentKind.DATA_SET and entry.get("name") is None:
+                entry["name"] = name
+            if kind is AttachmentKind.DATA_SET and beside:
+                entry["data_set"] = {**(entry.get("data_set") or {}), **beside}
+        return MessageDraft.model_validate(said)
+
+    def draft(self, otherwise: AttachmentKind = AttachmentKind.BINARY_FILE) -> drafts.MessageDraft:
+        """Return the record. `otherwise` is the kind of attachments for which the sender states none."""
         return drafts.MessageDraft(
             destination=self.destination,
-            attachments=tuple(attachment.draft(self.description) for attachment in self.attachments),
+            attachments=tuple(attachment.draft(self.description, otherwise) for attachment in self.attachments),
             original_msg_type=self.original_msg_type,
             original_correl_id=bytes.fromhex(self.original_correl_id),
             application_message=self.application_message.draft() if self.application_message else None,

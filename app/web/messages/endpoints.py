@@ -13,6 +13,7 @@ from app.service.sending.upload_conversion import Run
 from app.web.attachments.schemas import AttachmentSummary
 from app.web.deliveries.schemas import AcceptedDelivery, DeliveryView
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.identifiers import Identifier, whole
 from app.web.messages.errors import located
 from app.web.messages.form import MESSAGE
 from app.web.messages.schemas import MessageSummary, MessageView, Rehearsal
@@ -40,8 +41,10 @@ _REQUEST_BODY: dict[str, Any] = {
     "description": (
         f"Either the first part is `{MESSAGE}`, JSON that describes the message and names every other part; or a plain "
         "form: `destination`, optionally `description`, `kind`, `name` and `data_set` (JSON), and files. A data set's "
-        "file may be CSV, Parquet, Arrow, NDJSON, Dataset-JSON, a SAS transport file or sas7bdat. In a form, the file "
-        "`catalog` (value labels: a sas7bcat, or a data set of CNTLOUT=) and `define` (define.xml) describe data sets."
+        "file may be CSV, Parquet, Arrow, NDJSON, Dataset-JSON, a SAS transport file or sas7bdat. An attachment "
+        "without a kind is a data set if its content is one of these (CSV excepted), a text file if it is text, "
+        "else a binary file. In a form, the file `catalog` (value labels: a sas7bcat, or a data set of CNTLOUT=) and "
+        "`define` (define.xml) describe data sets."
     ),
     "content": {
         "multipart/form-data": {
@@ -82,10 +85,10 @@ def list_messages(
     return page_view(page, lambda record: MessageSummary.of(record, base))
 
 
-@router.get("/{message_id}", operation_id="get_message", responses=responses("not-found"))
-def get_message(message_id: str, gateway: GatewayDep, base: BaseDep) -> MessageView:
+@router.get("/{message_id}", operation_id="get_message", responses=responses("not-found", "ambiguous"))
+def get_message(message_id: Identifier, gateway: GatewayDep, base: BaseDep) -> MessageView:
     """Return one message: its header's fields, its application message and its attachments."""
-    record = gateway.catalog.message(message_id)
+    record = gateway.catalog.message(whole(gateway, "messages", message_id))
     if record is None:
         raise Problem("not-found", "there is no message with this identifier")
     attachments = [

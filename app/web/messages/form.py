@@ -1,15 +1,16 @@
 """Conversion of an upload's parts to a message and the stored parts of its attachments."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from app.model.attachment import AttachmentKind
+from app.framing.registry import framing
+from app.ports import ContentStore
 from app.service.sending import drafts
 from app.service.sending.parts import StoredPart
+from app.service.sending.recognition import kind_of_part
 from app.settings import Destination
 from app.web.messages.drafts import AttachmentDraft, MessageDraft
 from app.web.messages.upload import Form, PartHead
@@ -21,7 +22,7 @@ MESSAGE = "message"
 _FORM_FIELDS = ("destination", "description", "kind", "name", "data_set")
 COMPANIONS = ("catalog", "define")
 """Names of a form's files that are given beside data sets."""
-_TEXT_TYPES = re.compile(r"text/|application/(json|xml|javascript|yaml)\b")
+NO_COMPANIONS: Mapping[str, str] = {}
 
 
 class Described(NamedTuple):
@@ -39,8 +40,8 @@ class DescriptionReader:
     fields and files in any order. Raises Problem or SendingError at the first error.
     """
 
-    def __init__(self, destinations: Mapping[str, Destination]) -> None:
-        self._destinations = destinations
+    def __init__(self, destinations: Mapping[str, Destination], store: ContentStore) -> None:
+        self._destinations, self._store = destinations, store
         self._draft: MessageDraft | None = None
         self._seen: list[str] = []
 
@@ -67,13 +68,14 @@ class DescriptionReader:
             drafts.find_destination(self._destinations, text)
 
     def result(self, form: Form) -> Described:
-        """Return the description and its parts, once all parts have arrived."""
+        """Return the description and its parts, once all parts have arrived. Kinds that the sender did not state are
+        recognised, which reads from the store."""
         if self._draft is None:
             draft = _validated(lambda: _draft_of_form(form))
             self._check(draft)
-            parts = {part.name: part for part in form.parts if part.name in COMPANIONS}
-            parts |= {str(number): part for number, part in enumerate(_attached(form))}
-            return Described(draft.draft(), parts, draft.fingerprint(form.parts))
+            companions = {part.name: part for part in form.parts if part.name in COMPANIONS}
+            attached = {str(number): part for number, part in enumerate(_attached(form))}
+            return self._described(draft, form, companions | attached, {name: name for name in companions})
         errors = [
             {"pointer": f"#/attachments/{n}/{field}", "detail": f"there is no part {part!r}"}
             for n, entry in enumerate(self._draft.attachments)
@@ -82,8 +84,24 @@ class DescriptionReader:
         ]
         if errors:
             raise Problem("invalid", "; ".join(error["detail"] for error in errors), errors=errors)
-        parts = {part.name: part for part in form.parts}
-        return Described(self._draft.draft(), parts, self._draft.fingerprint(form.parts))
+        return self._described(self._draft, form, {part.name: part for part in form.parts})
+
+    def _described(
+        self,
+        draft: MessageDraft,
+        form: Form,
+        parts: Mapping[str, StoredPart],
+        beside: Mapping[str, str] = NO_COMPANIONS,
+    ) -> Described:
+        """Return the description. `beside` are the parts that describe all data sets of a form."""
+        kinds = framing(drafts.find_destination(self._destinations, draft.destination).framing).kinds
+        found = [
+            entry.stated_kind() or kind_of_part(self._store, parts[entry.part], kinds) for entry in draft.attachments
+        ]
+        names = [parts[entry.part].base_name for entry in draft.attachments]
+        completed = _validated(lambda: draft.completed(found, names, beside))
+        self._check(completed)
+        return Described(completed.draft(), parts, completed.fingerprint(form.parts))
 
     def _expect(self, name: str) -> None:
         assert self._draft is not None
@@ -93,7 +111,9 @@ class DescriptionReader:
             raise _invalid("#/attachments", f"the part {name!r} comes twice")
 
     def _check(self, draft: MessageDraft) -> None:
-        drafts.check_destination_takes(draft.draft(), drafts.find_destination(self._destinations, draft.destination))
+        destination = drafts.find_destination(self._destinations, draft.destination)
+        any_kind = min(framing(destination.framing).kinds)
+        drafts.check_destination_takes(draft.draft(any_kind), destination)
 
 
 def _invalid(pointer: str, why: str) -> Problem:
@@ -111,7 +131,7 @@ def _validated(make: Callable[[], MessageDraft]) -> MessageDraft:
 
 def _draft_of_form(form: Form) -> MessageDraft:
     said: dict[str, object] = {key: form.fields[key] for key in ("destination", "description") if key in form.fields}
-    said["attachments"] = [_entry_of_form(form, number, part) for number, part in enumerate(_attached(form))]
+    said["attachments"] = [_entry_of_form(form, number) for number in range(len(_attached(form)))]
     return MessageDraft.model_validate(said)
 
 
@@ -131,17 +151,11 @@ def _named_parts(entry: AttachmentDraft) -> Iterator[tuple[str, str]]:
             yield f"data_set/{field}", part
 
 
-def _entry_of_form(form: Form, number: int, part: StoredPart) -> dict[str, object]:
-    kind = form.fields.get("kind") or _guessed_kind(part)
-    entry: dict[str, object] = {"part": f"{number}", "kind": kind, "name": form.fields.get("name")}
-    if kind != AttachmentKind.DATA_SET.word:
-        entry["name"] = entry["name"] or part.base_name
+def _entry_of_form(form: Form, number: int) -> dict[str, object]:
+    entry: dict[str, object] = {"part": f"{number}"}
+    entry |= {name: form.fields[name] for name in ("kind", "name") if form.fields.get(name)}
     if "data_set" in form.fields:
         entry["data_set"] = _json(form.fields["data_set"])
-    beside = {file.name: file.name for file in form.parts if file.name in COMPANIONS}
-    if beside and kind == AttachmentKind.DATA_SET.word:
-        said = entry.get("data_set", {})
-        entry["data_set"] = {**said, **beside} if isinstance(said, dict) else said
     return entry
 
 
@@ -150,7 +164,3 @@ def _json(text: str) -> object:
         return from_json(text)
     except ValueError as error:
         raise _invalid("#/data_set", f"not JSON: {error}") from None
-
-
-def _guessed_kind(part: StoredPart) -> str:
-    return (AttachmentKind.TEXT_FILE if _TEXT_TYPES.match(part.content_type) else AttachmentKind.BINARY_FILE).word

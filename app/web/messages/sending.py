@@ -41,7 +41,7 @@ async def _received(request: Request, gateway: Gateway, key: str | None) -> Subm
     """Store the parts of a request's body and return the submission that it describes."""
     delivery_id = token_hex(16)
     limits = gateway.settings.limits
-    reader = DescriptionReader(gateway.deliveries.destinations)
+    reader = DescriptionReader(gateway.deliveries.destinations, gateway.store)
     upload = Upload(
         request.headers.get("content-type", ""),
         gateway.store,
@@ -55,7 +55,7 @@ async def _received(request: Request, gateway: Gateway, key: str | None) -> Subm
     except ClientDisconnect:
         raise Problem("malformed", "the client left in the middle") from None
     try:
-        described = reader.result(form)
+        described = await run_in_threadpool(reader.result, form)
     except BaseException:
         await run_in_threadpool(gateway.deliveries.discard, delivery_id)
         raise

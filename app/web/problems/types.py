@@ -37,6 +37,12 @@ _TABLE = (
     ProblemType("method-not-allowed", 405, "Method not allowed", "`Allow` lists the methods of this resource."),
     ProblemType("not-acceptable", 406, "Format not available", "`available` lists the formats of this content."),
     ProblemType(
+        "ambiguous",
+        409,
+        "The identifier is ambiguous",
+        "Several identifiers begin with these digits; `candidates` lists them, at most 20. Give more digits.",
+    ),
+    ProblemType(
         "not-ready",
         409,
         "The attachment is not finished",

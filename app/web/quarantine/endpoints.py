@@ -8,8 +8,9 @@ from app.model.errors import JournalFull
 from app.model.records import QuarantineRecord, QuarantineState
 from app.service.gateway import Gateway
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.identifiers import EntryIdentifier, entry_identifier
 from app.web.problems import Problem, responses
-from app.web.quarantine.schemas import QuarantineView
+from app.web.quarantine.schemas import QuarantineView, ReplayedView
 from app.web.schemas import PageView, page_view
 
 PREVIEW = 256
@@ -36,7 +37,7 @@ def list_quarantine(
 
 
 @router.get("/{quarantine_id}", operation_id="get_quarantine_entry", responses=responses("not-found"))
-def get_quarantine_entry(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
+def get_quarantine_entry(quarantine_id: EntryIdentifier, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
     """Return one entry, with its message's first bytes and its properties."""
     record = _entry(gateway, quarantine_id)
     try:
@@ -52,7 +53,7 @@ def get_quarantine_entry(quarantine_id: str, gateway: GatewayDep, base: BaseDep)
     response_class=Response,
     responses={200: {"content": {"application/octet-stream": {}}}, **responses("not-found", "gone")},
 )
-def get_quarantined_body(quarantine_id: str, gateway: GatewayDep) -> Response:
+def get_quarantined_body(quarantine_id: EntryIdentifier, gateway: GatewayDep) -> Response:
     """Return the message's body as it was received."""
     record = _entry(gateway, quarantine_id)
     try:
@@ -68,32 +69,36 @@ def get_quarantined_body(quarantine_id: str, gateway: GatewayDep) -> Response:
     operation_id="replay_quarantined",
     responses=responses("not-found", "gone", "storage-full"),
 )
-def replay_quarantined(quarantine_id: str, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
+def replay_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep, base: BaseDep) -> ReplayedView:
     """Process a quarantined message again, e.g. after correcting the source's settings.
 
-    It is written to the journal as if it arrived now. If it still cannot be read, a new entry is created.
+    It is written to the journal as if it arrived now. If it still cannot be read, a new entry is created. `outcome`
+    says what became of it.
     """
-    _entry(gateway, quarantine_id)
+    identifier = _entry(gateway, quarantine_id).id
     try:
-        gateway.replay_quarantine(quarantine_id)
+        replayed = gateway.replay_quarantine(identifier)
     except KeyError:
         raise Problem("gone", _GONE) from None
     except JournalFull as full:
         raise Problem("storage-full", str(full)) from None
-    return QuarantineView.of(_entry(gateway, quarantine_id), base)
+    if replayed is None:
+        raise Problem("not-found", "there is no quarantine entry with this identifier")
+    outcome = replayed()
+    return ReplayedView.of_outcome(_entry(gateway, identifier), outcome, base)
 
 
 @router.delete(
     "/{quarantine_id}", operation_id="dismiss_quarantined", status_code=204, responses=responses("not-found")
 )
-def dismiss_quarantined(quarantine_id: str, gateway: GatewayDep) -> None:
+def dismiss_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep) -> None:
     """Mark an entry as not needed. Its bytes no longer keep a journal segment, and are deleted later by retention."""
-    if not gateway.catalog.set_quarantine_state(quarantine_id, "dismissed"):
+    if not gateway.catalog.set_quarantine_state(entry_identifier(quarantine_id), "dismissed"):
         raise Problem("not-found", "there is no quarantine entry with this identifier")
 
 
 def _entry(gateway: Gateway, quarantine_id: str) -> QuarantineRecord:
-    record = gateway.catalog.quarantine_entry(quarantine_id)
+    record = gateway.catalog.quarantine_entry(entry_identifier(quarantine_id))
     if record is None:
         raise Problem("not-found", "there is no quarantine entry with this identifier")
     return record

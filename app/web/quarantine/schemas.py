@@ -6,6 +6,8 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from app.model.records import QuarantineRecord, QuarantineState
+from app.service.replaying import Outcome, Result
+from app.web.attachments.schemas import AttachmentSummary, Reason, reason_of
 from app.web.schemas import Links, shown
 from app.web.times import to_time
 
@@ -58,3 +60,45 @@ class QuarantineView(BaseModel):
             properties=None if properties is None else {shown(name): shown(text) for name, text in properties.items()},
             links={"self": own, "body": f"{own}/body", "replay": f"{own}/replay"},
         )
+
+
+class ReplayedAttachment(AttachmentSummary):
+    """An attachment to which a replayed message belongs. It waits for other parts while its state is `receiving`."""
+
+    parts_received: int
+    parts_expected: int | None
+    reason: Reason | None
+
+
+class OutcomeView(BaseModel):
+    """What became of a replayed message.
+
+    - `quarantined`: it cannot be read this time either; `entry` is its new entry.
+    - `processed`: it was read; `attachments` are those that it announces or is a part of, if any is known.
+    - `pending`: it is not assembled yet, because of other messages before it or because a job on Spark does that.
+    """
+
+    result: Result
+    entry: QuarantineView | None
+    attachments: list[ReplayedAttachment]
+
+
+class ReplayedView(QuarantineView):
+    """A quarantine entry that was replayed, and what became of its message."""
+
+    outcome: OutcomeView
+
+    @classmethod
+    def of_outcome(cls, record: QuarantineRecord, outcome: Outcome, base: str) -> "ReplayedView":
+        attachments = [
+            ReplayedAttachment(
+                **dict(AttachmentSummary.of(each.id, each, base)),
+                parts_received=each.parts_received,
+                parts_expected=each.parts_expected,
+                reason=reason_of(each),
+            )
+            for each in outcome.attachments
+        ]
+        entry = None if outcome.entry is None else QuarantineView.of(outcome.entry, base)
+        view = OutcomeView(result=outcome.result, entry=entry, attachments=attachments)
+        return cls(**dict(QuarantineView.of(record, base)), outcome=view)

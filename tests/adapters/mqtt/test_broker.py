@@ -220,10 +220,51 @@ def test_quality_0_is_warned_of_once(broker: Mosquitto, topic: str, asked: int, 
     assert len([text for text in texts(logs) if warning in text]) == 1
 
 
-def test_sending_to_nobody_is_warned_of_once(broker: Mosquitto, topic: str) -> None:
+def test_sending_to_nobody_fails_until_somebody_subscribes(broker: Mosquitto, topic: str) -> None:
+    to = sender(broker, topic)
+    messages = [message(number) for number in range(30)]
     with capture_logs() as logs:
-        sender(broker, topic).send([message(1), message(2)])
-    assert len([text for text in texts(logs) if text == "message_discarded"]) == 1
+        for _ in range(3):
+            with pytest.raises(SendFailed, match="nobody is subscribed") as failure:
+                to.send(messages)
+            assert (failure.value.permanent, failure.value.confirmed) == (False, 0)
+    assert texts(logs) == ["message_discarded"]
+    since = to.status()["since"]
+    with receiving(receiver(broker, topic), collected := Collector()):
+        assert to.send(messages) is None
+        assert to.send([message(30)]) is None
+        collected.wait_for(31)
+    assert collected.bodies() == [each.body for each in [*messages, message(30)]]
+    assert to.status()["since"] == since, "the connection stays"
+
+
+def test_what_was_discarded_in_the_middle_is_sent_again(broker: Mosquitto, topic: str) -> None:
+    to = sender(broker, topic, max_inflight=4)
+    messages = [message(number) for number in range(8)]
+    with receiving(receiver(broker, topic, session_expiry=0), first := Collector()):
+        to.send(messages[:2])
+        first.wait_for(2)
+    with pytest.raises(SendFailed) as failure:
+        to.send(messages[2:])
+    assert failure.value.confirmed == 0
+    with receiving(receiver(broker, topic), second := Collector()):
+        to.send(messages[2:])
+        second.wait_for(6)
+    assert first.bodies() + second.bodies() == [each.body for each in messages]
+
+
+@pytest.mark.parametrize(
+    ("more", "subscribers"),
+    [
+        ({"no_subscribers": "accept"}, "none"),
+        ({"version": "3.1.1"}, "unknown"),
+        ({"qos": 2}, "unknown"),
+    ],
+)
+def test_a_sender_says_what_it_knows_of_subscribers(
+    broker: Mosquitto, topic: str, more: dict[str, Any], subscribers: str
+) -> None:
+    assert sender(broker, topic, **more).send([message(1), message(2)]) == subscribers
 
 
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
@@ -277,12 +318,15 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
 
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority")
+    signs = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+    openssl("req", "-x509", *key, *signs, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority")
     for name in ("broker", "gateway"):
         openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"]
+        extensions = "subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n"
+        (folder / "extensions").write_text(f"{extensions}subjectKeyIdentifier=hash\n")
+        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "extensions"]
         openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signed)
+        openssl("verify", "-x509_strict", "-CAfile", "ca.pem", f"{name}.pem")  # as Python 3.13 and newer do
     return folder
 
 

@@ -5,6 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
 from time import monotonic
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -56,7 +57,7 @@ def running(broker: ScriptedBroker, receiver: Receiver, collector: Collector) ->
 
 
 @contextmanager
-def sending(broker: ScriptedBroker, sender: Sender, *messages: PhysicalMessage) -> Iterator[Future[None]]:
+def sending(broker: ScriptedBroker, sender: Sender, *messages: PhysicalMessage) -> Iterator[Future[Any]]:
     with ThreadPoolExecutor(1) as pool:
         try:
             yield pool.submit(sender.send, messages)

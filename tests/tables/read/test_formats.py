@@ -37,7 +37,9 @@ def _seconds(value: Any) -> Any:
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
-@pytest.mark.parametrize("name", ["parquet", "arrow", "csv", "ndjson", "dataset-json", "dataset-ndjson", "dsjc", "xpt"])
+@pytest.mark.parametrize(
+    "name", ["parquet", "arrow", "arrow-file", "csv", "ndjson", "dataset-json", "dataset-ndjson", "dsjc", "xpt"]
+)
 def test_what_is_written_is_read_back(name: str) -> None:
     table = visits()
     data = made(table, name) if name == "xpt" else made(table, name, missing="column")
@@ -45,7 +47,7 @@ def test_what_is_written_is_read_back(name: str) -> None:
     assert values(sent(definition)) == values(table)
     if name != "csv":
         assert definition.member in {"VISITS", "DATA"}
-    if name in {"parquet", "arrow", "xpt"}:
+    if name in {"parquet", "arrow", "arrow-file", "xpt"}:
         assert [variable.format for variable in definition.variables][1:4] == ["BEST5.1", "DATE9.", "DATETIME22.3"]
         assert definition.variables[1].label == "Age, in years"
 
@@ -73,7 +75,7 @@ def test_undecodable_bytes_are_kept_where_the_destination_has_the_same_character
     ("head", "name", "media_type", "expected"),
     [
         (b"PAR1....", "x.csv", "text/csv", "parquet"),
-        (b"ARROW1\0\0", "", "", "arrow"),
+        (b"ARROW1\0\0", "", "", "arrow-file"),
         (b"\xff\xff\xff\xff\x10\0", "", "", "arrow"),
         (b"HEADER RECORD*******LIBRARY HEADER RECORD!!!!!!!", "", "", "xpt"),
         (zlib.compress(b'{"datasetJSONVersion": "1.1.0"}'), "", "", "dsjc"),
@@ -88,6 +90,40 @@ def test_undecodable_bytes_are_kept_where_the_destination_has_the_same_character
 )
 def test_content_tells_the_format_and_else_the_name(head: bytes, name: str, media_type: str, expected: str) -> None:
     assert formats.format_of(BytesIO(head), name, media_type) == expected
+
+
+@pytest.mark.parametrize("name", ["parquet", "arrow", "arrow-file", "ndjson", "dataset-json", "dataset-ndjson", "dsjc"])
+def test_a_table_is_recognised_by_its_content(name: str) -> None:
+    assert formats.table_format(made(visits(), name)) == name
+    assert formats.table_format(made(visits().slice(0, 2), name)) == name
+
+
+@pytest.mark.parametrize("name", ["xpt", "xpt-v5"])
+def test_transport_files_of_both_versions_are_recognised(name: str) -> None:
+    assert formats.table_format(made(visits(), name, rename=True)) == "xpt"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        made(visits(), "csv"),
+        made(visits(), "json"),
+        b"PAR1 is the mark of Parquet",
+        b"ARROW1 is the mark of Arrow",
+        b"\xff" * 64,
+        b"\xff\xff\xff\xff\x10\0\0\0" + bytes(16),
+        b'{"a": 1}\n',
+        b'{"a": 1}\n{"b": 1}\n',
+        b'{"a": [1]}\n{"a": [2]}\n',
+        b'{\n  "a": 1\n}\n',
+        b'{"a": ' * 20_000,
+        zlib.compress(b'{"a": 1}'),
+        zlib.compress(b'{"datasetJSONVersion": "1.1.0"}')[:-6] + b"\0" * 6,
+    ],
+)
+def test_other_content_is_not_taken_for_a_table(head: bytes) -> None:
+    assert formats.table_format(head) is None
 
 
 @pytest.mark.parametrize("data", [b"PK\3\4\0\0", b"\x89PNG\0", b"\0"])

@@ -18,7 +18,9 @@ from app.model.message import PhysicalMessage
 from app.model.records import DeliveryRecord
 from app.service.sending.framer import Framer
 from app.service.sending.outbox import framing_options
+from tests.support.tables import visits
 from tests.support.waiting import until
+from tests.tables.out.making import made
 from tests.web.stock import Stock
 
 Files = list[tuple[str, tuple[str | None, bytes] | tuple[str | None, bytes, str]]]
@@ -115,15 +117,66 @@ def test_a_plain_form(stock: Stock, http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected"), [(None, ("binary-file", "class.parquet")), ("data-set", ("data-set", "CLASS"))]
+    ("kind", "expected"),
+    [
+        (None, ("data-set", "CLASS")),
+        ("data-set", ("data-set", "CLASS")),
+        ("binary-file", ("binary-file", "class.parquet")),
+    ],
 )
-def test_parquet_is_a_data_set_only_when_asked_for(
+def test_parquet_is_a_data_set_unless_its_sender_says_otherwise(
     stock: Stock, http: httpx.Client, kind: str | None, expected: tuple[str, str]
 ) -> None:
     data = {"destination": "partner", **({"kind": kind} if kind else {})}
     files = {"file": ("class.parquet", parquet(), "application/vnd.apache.parquet")}
     (entry,) = delivery(stock, http.post("/v1/messages", data=data, files=files)).attachments
     assert (entry.kind.word, entry.qualifier_2) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type", "expected"),
+    [
+        (made(visits(), "xpt"), "application/octet-stream", ("data-set", "VISITS")),
+        (made(visits(), "dataset-json"), "application/json", ("data-set", "VISITS")),
+        ("Größe\n".encode(), "application/octet-stream", ("text-file", "a.dat")),
+        ("Größe\n".encode("latin-1"), "text/plain", ("text-file", "a.dat")),
+        ("Größe\n".encode("latin-1"), "application/octet-stream", ("binary-file", "a.dat")),
+        (b"text\0", "application/octet-stream", ("binary-file", "a.dat")),
+        (b"a,b\n1,2\n", "text/csv", ("text-file", "a.dat")),
+        ((b"x" * ((1 << 20) - 1)) + "ü".encode(), "application/octet-stream", ("text-file", "a.dat")),
+    ],
+)
+def test_a_kind_that_is_not_stated_is_recognised(
+    stock: Stock, http: httpx.Client, content: bytes, media_type: str, expected: tuple[str, str]
+) -> None:
+    description = json.dumps({"destination": "partner", "attachments": [{"part": "a"}]})
+    first: Files = [
+        ("message", (None, description.encode(), "application/json")),
+        ("a", ("a.dat", content, media_type)),
+    ]
+    second: Files = [("destination", (None, b"partner")), ("file", ("a.dat", content, media_type))]
+    for files in (first, second):
+        (entry,) = delivery(stock, http.post("/v1/messages", files=files)).attachments
+        assert (entry.kind.word, entry.qualifier_2) == expected
+
+
+def test_options_of_a_data_set_make_it_one(stock: Stock, http: httpx.Client) -> None:
+    description = {"destination": "partner", "attachments": [{"part": "a", "name": "B", "data_set": {"label": "L"}}]}
+    (entry,) = delivery(stock, http.post("/v1/messages", files=described(description, a=b"x,y\n1,2\n"))).attachments
+    assert (entry.kind.word, entry.qualifier_2) == ("data-set", "B")
+
+
+def test_where_a_destination_takes_no_data_sets_a_table_is_sent_as_a_file(stock: Stock, http: httpx.Client) -> None:
+    files: Files = [("destination", (None, b"groups")), ("file", ("a.parquet", parquet(), "application/octet-stream"))]
+    (entry,) = delivery(stock, http.post("/v1/messages", files=files)).attachments
+    assert (entry.kind.word, entry.qualifier_2) == ("binary-file", "a.parquet")
+
+
+def test_a_wrong_entry_is_found_once_the_kind_is_recognised(stock: Stock, http: httpx.Client) -> None:
+    description = {"destination": "partner", "attachments": [{"part": "a", "qualifier_1": "WORK"}]}
+    response = http.post("/v1/messages", files=described(description, a=b"text"))
+    assert (response.status_code, errors(response)) == (422, ["#/attachments/0"])
+    assert list(stock.store.names()) == []
 
 
 @pytest.mark.parametrize(
@@ -143,7 +196,6 @@ def test_parquet_is_a_data_set_only_when_asked_for(
             simple(attachments=[*simple()["attachments"], {"part": "z", "kind": "text-file", "name": "z"}]),
             ["#/attachments/1/part"],
         ),
-        (simple(attachments=[{"part": "a", "kind": "text-file"}]), ["#/attachments/0"]),
         (simple(attachments=[{"part": "a", "kind": "text-file", "name": "a", "data_set": {}}]), ["#/attachments/0"]),
         (
             simple(attachments=[{"part": "a", "kind": "data-set", "data_set": {"format": "xls", "colour": 1}}]),

@@ -106,7 +106,7 @@ def test_a_library_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         for path in ("", "/WORK.X", "/WORK.X/rows"):
             response = client.get(f"/v1/tables{path}")
             assert problem(response) == (503, "/problems/tables-unavailable")
-            assert "pip install 'attachment-gateway[tables]'" in response.json()["detail"]
+            assert "pip install 'deltalake<2,>=1.6'" in response.json()["detail"]
 
 
 # --- what their columns are ---------------------------------------------------------------------------------------

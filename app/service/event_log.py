@@ -1,0 +1,58 @@
+"""Log lines of what happened to attachments, messages and deliveries.
+
+They are read from the catalog's events, which assembly, finishing, sending and the Spark job write. So each appears in
+the log exactly when it appears at `/v1/events`.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final
+
+from app.model.records import EventRecord
+from app.observe import logger
+from app.ports import Catalog
+
+AT_ONCE: Final = 500
+ONE_BY_ONE: Final = 20
+"""The most events of one type, in one reading, that have a line each. More are counted in one line."""
+IDS_LOGGED: Final = 5
+
+LEVELS: Final[Mapping[str, int]] = {
+    "attachment.finished": logging.INFO,
+    "attachment.quarantined": logging.WARNING,
+    "message.quarantined": logging.WARNING,
+    "delivery.sent": logging.INFO,
+    "delivery.failed": logging.WARNING,
+}
+"""The types of events that are logged here. What expires and what is deleted is logged where that is decided."""
+
+log = logger(__name__)
+
+
+class EventLog:
+    """The log of a gateway's events, from the moment it is made."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._after = catalog.last_event()
+
+    def write(self) -> None:
+        """Log the events since the last call."""
+        while events := self._catalog.events_after(self._after, AT_ONCE):
+            self._after = events[-1].number
+            by_type = defaultdict(list)
+            for each in events:
+                by_type[each.type].append(each)
+            for kind, alike in by_type.items():
+                if kind in LEVELS:
+                    _log(kind, alike)
+
+
+def _log(kind: str, events: list[EventRecord]) -> None:
+    level, name = LEVELS[kind], kind.replace(".", "_")
+    if len(events) > ONE_BY_ONE:
+        log.log(level, name, count=len(events), ids=[each.subject for each in events[:IDS_LOGGED]])
+        return
+    for each in events:
+        log.log(level, name, id=each.subject, **each.data)

@@ -1,0 +1,111 @@
+"""What became of a quarantined message that was processed again."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic, sleep
+from typing import Literal, NamedTuple
+
+from app.codecs.sas.correlid import SIZE
+from app.framing.registry import FRAMINGS
+from app.model.attachment import AttachmentState
+from app.model.errors import InvalidInputError
+from app.model.identity import attachment_id, message_id
+from app.model.message import PhysicalMessage
+from app.model.records import AttachmentRecord, QuarantineRecord
+from app.ports import Catalog
+from app.service.context import ServiceContext
+
+WAIT_SECONDS = 5.0
+"""How long a replay waits for assembly, and for the content of attachments that have become complete."""
+_LOOK_SECONDS = 0.02
+_EVENTS_AT_ONCE = 1000
+
+Replayed = Callable[[], "Outcome"]
+"""A function that waits until a message that is processed again is assembled, and returns what became of it."""
+
+Result = Literal["quarantined", "processed", "pending"]
+
+
+class Outcome(NamedTuple):
+    """What became of a replayed message.
+
+    - `quarantined`: it cannot be read this time either; `entry` is its new entry.
+    - `processed`: it was read; `attachments` are those that it belongs to, if any is known.
+    - `pending`: assembly has not come to it yet, or leaves it to a job on Spark.
+    """
+
+    result: Result
+    entry: QuarantineRecord | None = None
+    attachments: tuple[AttachmentRecord, ...] = ()
+
+
+def attachment_of(message: PhysicalMessage, catalog: Catalog) -> AttachmentRecord | None:
+    """Return the attachment that a message is a part of; None if there is none."""
+    framing = FRAMINGS.get(message.framing)
+    if framing is None:
+        return None
+    with suppress(InvalidInputError):
+        return catalog.attachment(attachment_id(message.source, framing.attachment_key(message)))
+    return None
+
+
+def outcome(context: ServiceContext, message: PhysicalMessage, since: int) -> Outcome:
+    """Wait until a message that has just been journalled again is assembled, and return what became of it.
+
+    `since` is the number of the last event before.
+    """
+    end = context.journal.end()
+    reached = -1 if end is None else end.pack()
+    if not _within(WAIT_SECONDS, lambda: (context.catalog.progress() or -1) >= reached):
+        return Outcome("pending")
+    entry = _new_entry(context.catalog, message, since)
+    if entry is not None:
+        return Outcome("quarantined", entry)
+    return settled(context, _attachments_of(message, context.catalog))
+
+
+def settled(context: ServiceContext, attachment_ids: list[str]) -> Outcome:
+    """Wait until no content of these attachments is still to be read, and return the outcome with them."""
+
+    def records() -> tuple[AttachmentRecord, ...]:
+        return tuple(context.catalog.attachments_by_id(attachment_ids))
+
+    _within(WAIT_SECONDS, lambda: all(each.state is not AttachmentState.COMPLETE for each in records()))
+    return Outcome("processed", None, records())
+
+
+def _attachments_of(message: PhysicalMessage, catalog: Catalog) -> list[str]:
+    """Return the attachments that a message announces, or the one that it is a part of."""
+    announcing = catalog.message(message_id(message.source, message.correl_id.ljust(SIZE, b"\0")))
+    if announcing is not None:
+        return list(announcing.attachments)
+    found = attachment_of(message, catalog)
+    return [] if found is None else [found.id]
+
+
+def _new_entry(catalog: Catalog, message: PhysicalMessage, since: int) -> QuarantineRecord | None:
+    """Return the entry that a message has got since an event."""
+    while events := catalog.events_after(since, _EVENTS_AT_ONCE):
+        for event in events:
+            if event.type != "message.quarantined":
+                continue
+            entry = catalog.quarantine_entry(event.subject)
+            if entry is not None and _is_of(entry, message):
+                return entry
+        since = events[-1].number
+    return None
+
+
+def _is_of(entry: QuarantineRecord, message: PhysicalMessage) -> bool:
+    theirs = entry.source, entry.received_at, entry.correl_id, entry.msg_type, entry.size
+    own = message.source, message.received_at, message.correl_id, message.msg_type, len(message.body)
+    return theirs == own
+
+
+def _within(seconds: float, is_so: Callable[[], bool]) -> bool:
+    deadline = monotonic() + seconds
+    while not is_so():
+        if monotonic() > deadline:
+            return False
+        sleep(_LOOK_SECONDS)
+    return True

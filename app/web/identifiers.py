@@ -1,0 +1,46 @@
+"""Identifiers in requests: whole, or their first digits while these are unique."""
+
+import re
+from typing import Annotated, Final
+
+from fastapi import Path
+
+from app.ports import Identified
+from app.service.gateway import Gateway
+from app.web.problems import Problem
+
+SHORTEST: Final = 4
+"""The minimum number of digits. Fewer would seldom be unique, and would be a typing error more often than a wish."""
+
+CANDIDATES: Final = 20
+"""Maximum number of identifiers that the problem `ambiguous` lists."""
+
+_PREFIX = re.compile(rf"[0-9a-f]{{{SHORTEST},31}}")
+_POSITION = re.compile(r"[0-9a-f]{1,16}")
+
+Identifier = Annotated[
+    str, Path(description=f"the identifier, or its first digits (at least {SHORTEST}) while these are unique")
+]
+EntryIdentifier = Annotated[str, Path(description="the identifier, with or without its leading zeros")]
+
+
+def whole(gateway: Gateway, of: Identified, given: str) -> str:
+    """Return the identifier that begins with the digits given; what begins no identifier is returned as it is.
+
+    Raises Problem when there are several.
+    """
+    if not _PREFIX.fullmatch(given):
+        return given
+    found = gateway.catalog.identifiers(of, given, CANDIDATES + 1)
+    if given in found:
+        return given
+    if len(found) > 1:
+        shown, more = found[:CANDIDATES], " and more" if len(found) > CANDIDATES else ""
+        detail = f"several {of} have identifiers that begin with {given}: {', '.join(shown)}{more}"
+        raise Problem("ambiguous", detail, candidates=shown)
+    return found[0] if found else given
+
+
+def entry_identifier(given: str) -> str:
+    """Return the identifier of a quarantine entry, 16 hexadecimal digits, of one without its leading zeros."""
+    return given.zfill(16) if _POSITION.fullmatch(given) else given

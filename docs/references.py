@@ -1,0 +1,242 @@
+"""The generated pages of lists: dialects, events, metrics, and the codes of quarantine."""
+
+from collections.abc import Iterable
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from app.codecs.sas.constants import IntString, Long
+from app.codecs.sas.dialect import DIALECTS
+from app.observe import Metrics
+from app.wire import Layout, row
+
+QUARANTINED_MESSAGES: dict[str, str] = {
+    "backed-out": "a message that IBM MQ returned more often than BOTHRESH says, with no queue to move it to",
+    "bad-capture": "an imported line that is not hexadecimal, or has an invalid time",
+    "bad-count": "a count message whose number is negative, or more than `limits.parts`",
+    "bad-descriptor": "an imported message whose MQMD cannot be read",
+    "bad-envelope": "a publish whose properties, or the frame of a daemon whose fields, are not those of a message",
+    "bad-grouping": "MsgSeqNumber, Offset or MsgFlags of a group or segment that contradict each other",
+    "bad-header": "an attachment header that cannot be read in any dialect",
+    "bad-mq-header": "an MQXQH, MQDLH, MQRFH2 or other header in front of the body that cannot be read",
+    "bad-mq-image": "a payload that begins like an MQMD and is none",
+    "bad-mqtt-packet": "imported bytes that are not a complete MQTT packet",
+    "bad-packet": "an order packet whose header, segments or parts do not fit its size",
+    "bad-part": "an order packet whose part of data is missing or cannot be read",
+    "bad-rendezvous-frame": "bytes of a daemon's connection that are not a frame",
+    "bad-rendezvous-message": "bytes that are not exactly one complete tibrvMsg",
+    "bad-unload": "an imported line of an unloaded queue that cannot be read",
+    "conflicting-count": "a second count message with another number; the first one is kept",
+    "conflicting-header": "a header that describes an attachment otherwise than the first one; the first one is kept",
+    "conflicting-last": "a second last message, or last segment, of one group",
+    "conflicting-part": "a part that came before with other bytes; the first one is kept",
+    "conflicting-segment": "a segment after the last one, or of a message that came in one piece",
+    "damaged-message": "a body that is damaged in the journal: it was received intact and is not on disk",
+    "damaged-part": "a part that could not be read back from the journal when its attachment was finished",
+    "error-reply": "an order packet with an error of the database instead of data",
+    "interleaved-attachments": "parts over Rendezvous of which nothing says to which attachment they belong",
+    "message-too-large": "a message over Rendezvous longer than the source's `max_message`; its first bytes are kept",
+    "message-too-long": "an imported message of more than 104,857,600 bytes",
+    "no-attachment": "an order packet of a message type that carries no data",
+    "no-descriptor": "an imported message without an MQMD",
+    "no-envelope": "a message that is neither a publish with `msg-type` nor an MQ image",
+    "no-header": "a part over Rendezvous before the header of its attachment",
+    "no-identifier": "no GroupId, or no MsgId outside of a group; an order packet without its identifier",
+    "no-place": "a piece of a LONG value whose position is missing",
+    "no-statement": "an order packet without the statement that it belongs to",
+    "properties-too-large": "more names and values of properties than `limits.properties_bytes`",
+    "report-message": "MsgType 4: a report contains no data",
+    "sequence-beyond-count": "a part whose number is greater than the number of parts",
+    "sequence-beyond-last": "a MsgSeqNumber after the last one of its group",
+    "too-many-attachments": "a header with more attachments than `limits.attachments_a_message`",
+    "too-many-parts": "more parts than `limits.parts`",
+    "unknown-framing": "a message of a framing that this version does not know",
+    "unknown-message-name": "a message over Rendezvous whose name is not one of the specification",
+    "unknown-message-type": "a MsgType that is neither 100000 nor 100001",
+    "unwritable": "a message that the journal cannot store, such as one whose fields are out of range",
+}
+"""Codes of physical messages, with what is wrong. Tests compare the codes with the code."""
+
+QUARANTINED_ATTACHMENTS: dict[str, str] = {
+    "bad-column": "a column of an order packet whose type is unknown",
+    "bad-content": "parts that cannot be decoded in any dialect, or another number of observations than announced",
+    "bad-group": "segments that overlap or leave a gap; packets of a result set that do not follow each other",
+    "bad-rows": "rows of an order packet that do not fit their columns",
+    "column-type": "values that the type of their column does not allow",
+    "conflicting-definition": "two different definitions of one data set",
+    "content-lost": "finished content is gone and cannot be assembled again; when it is sent again, it starts over",
+    "damaged-content": "finished content is not what was received; it is not served until it is restored",
+    "no-columns": "a result set without a description of its columns",
+    "no-definition": "no message with the definition of the data set",
+    "no-description": "a result set without the packet that describes it",
+    "no-parts": "an attachment that was announced with no parts",
+    "no-rows": "a result set without rows though rows were announced",
+    "observation-count": "another number of observations than the definition announces",
+    "observation-length": "a length that the variables do not fit, or none though there are observations",
+    "observation-torn": "bytes at the end that are not a whole observation",
+    "parts-gone": "parts of an unfinished attachment were in a lost part of the journal; the attachment expires",
+    "retention": "deleted by `[retention]`",
+    "several-files": "an attachment over Rendezvous of several files",
+    "unexpected-message": "a message over Rendezvous that does not belong to this kind of attachment",
+    "variable-count": "more than 32,767 variables, or another number than the definition announces",
+    "variable-length": "a numeric of less than 2 or more than 8 bytes, a character of more than 32,767",
+}
+"""Codes of attachments (`reason_code`)."""
+
+EVENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "attachment.finished": ("attachment", "its content can be read", ("name", "size", "sha256")),
+    "attachment.quarantined": ("attachment", "its content cannot be made of its parts", ("code", "reason")),
+    "attachment.expired": (
+        "attachment",
+        "no message came for `expiry.unfinished`, or parts are gone",
+        ("parts_received", "parts_expected", "code", "reason"),
+    ),
+    "attachment.deleted": ("attachment", "a client or `[retention]` deleted it", ("name", "reason")),
+    "attachment.damaged": ("attachment", "its finished content was found damaged", ("code", "reason")),
+    "message.complete": ("message", "all of its attachments are finished, and its application message is there", ()),
+    "message.quarantined": ("quarantine entry", "a message could not be read", ("source", "code", "row", "why")),
+    "delivery.queued": ("delivery", "it was accepted by `POST /v1/messages`", ("destination",)),
+    "delivery.sending": ("delivery", "its sending began, or begins again", ("destination", "attempts", "reason")),
+    "delivery.sent": ("delivery", "the broker has all of its messages", ("destination", "attempts", "reason")),
+    "delivery.failed": ("delivery", "it is not tried again", ("destination", "attempts", "reason")),
+}
+"""By type: what `subject` identifies, when the event happens, the fields of `data` (some only in some cases)."""
+
+
+class Example(Layout):
+    """Two texts between two numbers."""
+
+    first: Long = row("a C long")
+    text: IntString = row("a text")
+    empty: IntString = row("an empty text")
+    last: Long = row("a C long")
+
+
+_DIALECTS = """\
+# Dialects
+
+The specification of SAS attachments leaves four choices to the sender. A dialect is one choice of each; there are 32.
+The gateway detects the dialect of received messages, and remembers it for each source; a source's `dialect` applies
+where nothing shows it. For sending, a destination's `dialect` must be that of the receiving program. The default is
+`big-4-excluded-packed`.
+
+| word | values | meaning |
+|---|---|---|
+| 1 | `big`, `little` | byte order of numbers |
+| 2 | `4`, `8` | bytes of a C `long`: 4 on Windows, z/OS and 32-bit systems, 8 on 64-bit UNIX and Linux |
+| 3 | `excluded` | a text ends with a NUL that its length does not count |
+| | `included` | a text ends with a NUL that its length counts |
+| | `absent` | a text has no NUL |
+| | `excluded_nonempty` | as `excluded`, but an empty text has no NUL |
+| 4 | `packed` | numbers follow without gaps |
+| | `aligned` | a number begins at a multiple of its size, counted from the start of the message |
+
+The bytes are the long 1, the text AB with its length, the empty text, and the long 2. `trace` shows the dialect of a
+captured message.
+
+"""
+
+_EVENTS = """\
+# Events
+
+`GET /v1/events` streams events as they happen, as server-sent events. Each is a CloudEvent 1.0 in JSON. Its `id` is a
+number that grows by one. With the header `Last-Event-ID`, or `?after=`, the stream begins after that event, so that a
+client that was away misses nothing. Events are kept for `retention.events`.
+
+```console
+$ curl -N 'http://127.0.0.1:8080/v1/events?after=0'
+EXAMPLE
+```
+
+`subject` is the identifier of what the event is about, by which REST has it.
+
+"""
+
+EVENTS_EXAMPLE = (
+    ": attachment gateway\n\n"
+    "id: 1\n"
+    'data: {"specversion": "1.0", "id": "1", "source": "/v1/events", "type": "delivery.queued", '
+    '"subject": "101348a818ed9b938a8442c924751ac9", "time": "2026-11-22T16:08:46.843436+00:00", '
+    '"datacontenttype": "application/json", "data": {"destination": "demo"}}\n\n'
+    "id: 2\n"
+    'data: {"specversion": "1.0", "id": "2", "source": "/v1/events", "type": "delivery.sending", '
+    '"subject": "101348a818ed9b938a8442c924751ac9", "time": "2026-11-22T16:08:46.886815+00:00", '
+    '"datacontenttype": "application/json", "data": {"destination": "demo", "attempts": 1, "reason": null}}\n\n'
+)
+"""The beginning of the demo's stream."""
+
+_METRICS = """\
+# Metrics
+
+`GET /metrics` has these metrics, in the text format of Prometheus. If `http.tokens` are set, it needs one of them.
+Beside them there are those of the process and of Python (`process_…`, `python_…`). [Health](health.md) explains the
+checks to which some of them belong.
+
+"""
+
+_CODES = """\
+# Codes of quarantine
+
+A physical message that cannot be read goes to quarantine, with its bytes and the reason, and the stream goes on.
+`GET /v1/quarantine` and `attachment-gateway quarantine ls` list the entries. A code says what is wrong; `row` names the
+field, `at` the byte, `why` the reason in words. Correct the cause, often `dialect`, `ccsid` or `framing` of the source.
+Then `attachment-gateway quarantine replay` processes the entry again.
+
+## Messages
+
+"""
+
+_CODES_OF_ATTACHMENTS = """
+## Attachments
+
+An attachment that is quarantined, expired or deleted, or whose content was damaged, has a `reason_code` and a `reason`.
+
+"""
+
+
+def dialects() -> str:
+    """Return the page of all dialects, each with the bytes of an example."""
+    example = Example(first=1, text="AB", empty="", last=2)
+    encoded = ((f"`{each.name}`", example.encode(each.context())) for each in DIALECTS)
+    rows = ((name, len(data), f"`{data.hex(' ')}`") for name, data in encoded)
+    return _DIALECTS + _table(("dialect", "size", "bytes"), rows)
+
+
+def events() -> str:
+    """Return the page of the types of events."""
+    rows = (
+        (f"`{kind}`", subject, when, ", ".join(f"`{field}`" for field in fields) or "none")
+        for kind, (subject, when, fields) in EVENTS.items()
+    )
+    introduction = _EVENTS.replace("EXAMPLE", EVENTS_EXAMPLE.strip())
+    return introduction + _table(("type", "`subject`", "when", "fields of `data`"), rows)
+
+
+def metrics() -> str:
+    """Return the page of the metrics, with their labels."""
+    found = [metric for metric in vars(Metrics()).values() if isinstance(metric, Counter | Gauge | Histogram)]
+    rows = (
+        (
+            f"`{described.name}{'_total' if described.type == 'counter' else ''}`",
+            described.type,
+            ", ".join(f"`{label}`" for label in metric._labelnames),
+            described.documentation,
+        )
+        for metric in found
+        for described in metric.describe()
+    )
+    return _METRICS + _table(("metric", "type", "labels", "meaning"), rows)
+
+
+def codes() -> str:
+    """Return the page of the codes of quarantine."""
+    messages, attachments = (
+        _table(("code", "reason"), ((f"`{code}`", why) for code, why in reasons.items()))
+        for reasons in (QUARANTINED_MESSAGES, QUARANTINED_ATTACHMENTS)
+    )
+    return _CODES + messages + _CODES_OF_ATTACHMENTS + attachments
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    lines = [list(heads), *([str(cell) for cell in each] for each in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "".join(f"| {' | '.join(each)} |\n" for each in lines)

@@ -1,0 +1,224 @@
+"""Every command that README.md and the pages of docs print is run as it is printed, or listed here with the reason.
+
+They run against a gateway as `make run` starts it, in a folder with the files that the pages mention.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import httpx
+import pytest
+
+from app.cli.demo import content
+from app.codecs.ibm_mq.image import write_image
+from tests.support.built import shop
+from tests.support.captures import in_hexadecimal, packet, unloaded
+from tests.support.pages import ROOT, Command, commands
+from tests.support.sas_client import Program, message, text_file
+from tests.support.terminal import InTerminal
+from tests.support.waiting import until
+
+PROGRAM = Path(sys.executable).parent / "attachment-gateway"
+CONNACK = bytes.fromhex("2003000000")
+
+NOT_RUN: Sequence[tuple[str, str, str]] = (
+    # page, command (both as regular expressions of the whole), reason
+    (".*", "make run", "installs everything; `demo`, which it runs then, is what these tests start"),
+    (
+        ".*",
+        "make pipeline",
+        "installs everything; tests/cli/test_pipelining.py runs `pipeline demo`, which it runs then",
+    ),
+    (".*", "make (test|faults).*", "runs this suite, or the fault campaign, for minutes"),
+    (".*", "make environment.*", "packs all of Spark; needs a cluster to be of use"),
+    (".*", r"(.|\n)*spark-submit(.|\n)*", "needs a Spark cluster"),
+    (".*", r"(.|\n)*k8s://(.|\n)*", "needs Kubernetes"),
+    (".*", r"attachment-gateway pipeline (batch|stream) .*", "needs Java; tests/cli/test_pipelining.py runs both"),
+    ("README.md", "attachment-gateway tables sql .* --tables result/tables", "needs the result of the batch before it"),
+    (".*", "docker build .*", "needs Docker, and a registry with its images"),
+    (".*", "(mkdir -p /opt/mqm && )?tar -xzf .*-IBM-MQC-Redist-LinuxX64.*", "needs IBM's MQ client"),
+    (".*", "(MQ_FILE_PATH=/opt/mqm )?pip install 'attachment-gateway.*", "needs IBM's MQ client, and a package index"),
+    (".*", "export LD_LIBRARY_PATH=/opt/mqm/lib64", "needs IBM's MQ client"),
+    (".*", "(setmqaut|dmpmqmsg) .*", "a command of IBM MQ"),
+    ("docs/conformance-ibm-mq.md", "export MQ_.*", "needs a queue manager"),
+    ("docs/ibm-mq.md", "attachment-gateway serve .*", "needs a machine without IBM's MQ client"),
+    ("README.md", "attachment-gateway serve --config gateway.toml", "needs the example's broker and its secrets"),
+    ("README.md", "attachment-gateway watch", "never ends; tests/cli/test_terminal.py runs it"),
+    ("README.md", r"(ID=\$\()?curl .*", "tests/cli/test_readme.py runs these"),
+    ("README.md", "python -m tests.support.rendezvous_daemon .*", "tests/cli/test_readme.py runs these"),
+    ("README.md", "attachment-gateway serve --config rendezvous.toml &", "tests/cli/test_readme.py runs these"),
+    ("README.md", "attachment-gateway send README.md --to rv .*", "tests/cli/test_readme.py runs these"),
+    ("docs/tables.md", "attachment-gateway tables .*", "tests/cli/test_tables_docs.py runs these and compares"),
+)
+
+IN_PLACE_OF = {
+    "9f2c4b1e0d5a4c3b8e7f6a5d4c3b2a19": "$ID",
+    "--to replies": "--to demo",
+    "s3://backups/gateway": "backups",
+    "/var/lib/new": "new",
+    "curl ": "curl --fail -sS --max-time 60 ",
+}
+"""What the examples name, and what is there in place of it."""
+
+FAILING = {"attachment-gateway journal import broken.txt --to other": 1}
+"""Exit statuses of the commands that pages show to fail."""
+
+STOPPED = ("attachment-gateway fsck --repair", "attachment-gateway rebuild")
+"""Commands for which the gateway must be stopped. They ask for confirmation in a terminal."""
+
+OPERATING = "docs/operating.md"
+
+
+def listed(command: Command) -> list[str]:
+    """The entries of the table for a command."""
+    return [
+        f"{page} {text}"
+        for page, text, _ in NOT_RUN
+        if re.fullmatch(page, command.page) and re.fullmatch(text, command.plain)
+    ]
+
+
+RUN = [command for command in commands() if not listed(command)]
+PAGES = sorted({command.page for command in RUN}, key=lambda page: (page == OPERATING, page))
+
+
+class Demo(NamedTuple):
+    """A gateway as `make run` starts it."""
+
+    process: "subprocess.Popen[bytes]"
+    url: str
+    data: Path
+
+    def identifier(self, name: str) -> str:
+        items = httpx.get(f"{self.url}/v1/attachments", params={"name": name, "state": "finished"}).json()["items"]
+        return str(items[-1]["id"])
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    folder = tmp_path_factory.mktemp("demo")
+    output = folder / "output"
+    with output.open("w") as said:
+        process = subprocess.Popen([PROGRAM, "demo", "--data", folder / "data"], stdout=said, stderr=subprocess.STDOUT)
+    try:
+        until(lambda: "Ctrl-C ends this" in output.read_text() or process.poll() is not None, 120)
+        found = re.search(r"gateway +(http://\S+)", output.read_text())
+        assert found is not None, output.read_text()
+        shutil.copytree(shop(tmp_path_factory.mktemp("shop")).folder, folder / "data" / "tables", dirs_exist_ok=True)
+        started = Demo(process, found[1], folder / "data")
+        yield started
+        started.stop()
+    finally:
+        process.kill()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The files that pages mention."""
+    text, picture, table = content.write(tmp_path)
+    text.rename(tmp_path / "report.txt")
+    picture.unlink()
+    assert table.name == "stations.parquet"
+    shutil.copy(ROOT / "README.md", tmp_path)
+    (tmp_path / "sales.csv").write_text("DT,C,X,ZIP\n2026-11-21,abc,1.5,007\n2026-11-22,de,.A,08001\n")
+    (tmp_path / "packets.hex").write_text("")
+    program = Program(Random(3))
+    messages = message(program, [text_file(program, "notes.txt", b"one\ntwo\n")])
+    (tmp_path / "queue.unl").write_bytes(unloaded(messages))
+    (tmp_path / "queue.txt").write_bytes(unloaded(messages))
+    (tmp_path / "broken.txt").write_bytes(re.sub(rb"(?m)^A CCS .*$", b"A CCS UTF-8", unloaded(messages)))
+    (tmp_path / "packets.hex").write_bytes(in_hexadecimal([CONNACK, *(packet(each, "5") for each in messages)]))
+    (tmp_path / "messages").mkdir()
+    for number, each in enumerate(messages):
+        (tmp_path / "messages" / f"{number:03}").write_bytes(write_image(each))
+    return tmp_path
+
+
+def order_packets() -> str:
+    """Two packets of the SAP DB order interface in hexadecimal, as README.md has them traced."""
+    vectors = json.loads((ROOT / "tests" / "vectors" / "sapdb" / "sapdb_kernel_packets.json").read_text())["vectors"]
+    packets = [each for each in vectors if each["name"].startswith("seed_ex1_")]
+    return "".join(f"{each['direction']} {each['hex']}\n" for each in packets)
+
+
+def environment(page: str, demo: Demo) -> dict[str, str]:
+    known = {name: value for name, value in os.environ.items() if not name.startswith("ATTACHMENT_GATEWAY_")}
+    return known | {
+        "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}",
+        "ATTACHMENT_GATEWAY_URL": demo.url,
+        "ATTACHMENT_GATEWAY_DATA": str(demo.data),
+        "ID": demo.identifier("welcome.txt" if page == "docs/files.md" else "STATIONS"),
+    }
+
+
+def script(page: str, url: str) -> str:
+    """The commands of a page that run beside a gateway, each announced by its text."""
+    lines = []
+    for each in (each for each in RUN if each.page == page and each.plain not in STOPPED):
+        text = each.plain
+        for printed, present in (IN_PLACE_OF | {"http://127.0.0.1:8080": url}).items():
+            text = text.replace(printed, present)
+        if status := FAILING.get(each.plain):
+            text = f"{text} || [ $? = {status} ]"
+        lines.append(f"cat >&2 <<'END'\n$ {each.plain}\nEND\n{text}")
+    return "\n".join(lines)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is missing: the pages' commands are not tried")
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_work_as_printed(demo: Demo, folder: Path, page: str) -> None:
+    known = environment(page, demo)
+    if page == "README.md":
+        (folder / "packets.hex").write_text(order_packets())
+    done = subprocess.run(
+        ["sh", "-e", "-c", script(page, demo.url)],
+        cwd=folder,
+        env=known,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    if page == OPERATING:
+        demo.stop()
+        for command in (each.plain for each in RUN if each.page == page and each.plain in STOPPED):
+            with InTerminal([PROGRAM, *command.split()[1:]], 120, known) as terminal:
+                until(lambda terminal=terminal: terminal.process.poll() is not None or _answered(terminal))  # type: ignore[misc]
+                lines = terminal.end()
+            assert terminal.process.returncode == 0, lines
+
+
+def _answered(terminal: InTerminal) -> bool:
+    if any("[y/N]" in line for line in terminal.lines):
+        terminal.type("y\n")
+        return True
+    return False
+
+
+def test_the_table_has_no_entry_without_a_command() -> None:
+    used = {entry for command in commands() for entry in listed(command)}
+    assert {f"{page} {text}" for page, text, _ in NOT_RUN} == used
+    assert all(len(listed(command)) <= 1 for command in commands())
+
+
+def test_commands_are_found_in_pages() -> None:
+    found = list(commands())
+    assert Command("docs/operating.md", "attachment-gateway rebuild") in found
+    assert sum(each.page == "README.md" for each in found) > 25
+    assert any("\\\n" in each.text for each in found), "a command of several lines"

@@ -1,0 +1,60 @@
+"""The log of what happened: a line for each event, and one for many."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.model.records import NewEvent
+from app.service.event_log import AT_ONCE, IDS_LOGGED, LEVELS, ONE_BY_ONE, EventLog
+from tests.support.service_context import service_context
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, dict[str, Any]]]:
+    """What is logged: level, event, fields."""
+    found: list[tuple[int, str, dict[str, Any]]] = []
+    monkeypatch.setattr(
+        "app.service.event_log.log.log", lambda level, event, **said: found.append((level, event, said))
+    )
+    return found
+
+
+def finished(number: int) -> NewEvent:
+    return NewEvent("attachment.finished", f"a{number}", number, {"name": "a.txt", "size": 3, "sha256": "5e"})
+
+
+def test_each_event_is_a_line_and_none_is_logged_twice(tmp_path: Path, lines: list[Any]) -> None:
+    with service_context(tmp_path) as context:
+        context.catalog.add_events([finished(1)])
+        log = EventLog(context.catalog)
+        refused = NewEvent("attachment.quarantined", "a3", 3, {"code": "cut", "reason": "too short"})
+        context.catalog.add_events([finished(2), refused, NewEvent("message.complete", "m1", 4, {})])
+        log.write()
+        log.write()
+    assert lines == [
+        (logging.INFO, "attachment_finished", {"id": "a2", "name": "a.txt", "size": 3, "sha256": "5e"}),
+        (logging.WARNING, "attachment_quarantined", {"id": "a3", "code": "cut", "reason": "too short"}),
+    ]
+
+
+def test_many_events_at_once_are_counted(tmp_path: Path, lines: list[Any]) -> None:
+    with service_context(tmp_path) as context:
+        log = EventLog(context.catalog)
+        context.catalog.add_events([finished(number) for number in range(AT_ONCE + ONE_BY_ONE)])
+        log.write()
+    (many, *each) = lines
+    assert many[1:] == (
+        "attachment_finished",
+        {"count": AT_ONCE, "ids": [f"a{number}" for number in range(IDS_LOGGED)]},
+    )
+    assert [said["id"] for _, _, said in each] == [f"a{AT_ONCE + number}" for number in range(ONE_BY_ONE)]
+
+
+def test_what_goes_wrong_is_a_warning() -> None:
+    assert {kind for kind, level in LEVELS.items() if level == logging.WARNING} == {
+        "attachment.quarantined",
+        "message.quarantined",
+        "delivery.failed",
+    }
