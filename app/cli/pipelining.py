@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _MOST_SHOWN = 20
 _LOOK_SECONDS = 1
+_LAST_EVENTS_SECONDS = 10
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 EXPECTATION = 4
 """Exit status of a run whose quality violates an expectation."""
@@ -239,6 +240,7 @@ def _run_stream(
         while not query.awaitTermination(_LOOK_SECONDS):
             if ending.is_set() or monitor.failures:
                 query.stop()
+        listener.ended.wait(_LAST_EVENTS_SECONDS)
         spark.streams.removeListener(listener)
         _require(monitor.failures)
 

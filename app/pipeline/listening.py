@@ -1,10 +1,13 @@
 """Structured Streaming's progress, as metrics."""
 
+from threading import Event
 from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
@@ -19,12 +22,18 @@ _WORK = "addBatch"
 
 
 class ProgressListener(StreamingQueryListener):
-    """Records the progress of each micro-batch with data."""
+    """Records the progress of each micro-batch with data, of the last query that was started.
+
+    Events come some time after what they tell of. `ended` is set when all events of the query have come.
+    """
 
     def __init__(self, metrics: "PipelineMetrics") -> None:
         self._metrics = metrics
+        self._run: UUID | None = None
+        self.ended = Event()
 
-    def onQueryStarted(self, event: "QueryStartedEvent") -> None: ...
+    def onQueryStarted(self, event: "QueryStartedEvent") -> None:
+        self._run = event.runId
 
     def onQueryProgress(self, event: "QueryProgressEvent") -> None:
         progress = event.progress
@@ -39,4 +48,6 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryIdle(self, event: "QueryIdleEvent") -> None: ...
 
-    def onQueryTerminated(self, event: "QueryTerminatedEvent") -> None: ...
+    def onQueryTerminated(self, event: "QueryTerminatedEvent") -> None:
+        if event.runId == self._run:
+            self.ended.set()

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -20,7 +21,8 @@ from app.settings import PipelineSettings
 _PREFIX = "attachment_gateway_pipeline"
 _BATCH_SECONDS = (0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600)
 _LAG_SECONDS = 5.0
-"""How long a measured lag is used again: it lists the journal, which may lie in an object store."""
+"""How long a measured lag is used again: it lists the journal, which may lie in an object store. The file gets a new
+one."""
 
 log = logger(__name__)
 
@@ -65,6 +67,7 @@ class PipelineMetrics:
         self._state_rows = self._gauge("state_rows", "Rows of Spark's state")
         self._state_bytes = self._gauge("state_bytes", "Memory of Spark's state store")
         self._violations = self._counter("expectation_violations", "Violated expectations", "quantity", "action")
+        self._lag_at = -inf
         self._set_lag()
         self._message_bytes = 0.0
         self._server: WSGIServer | None = None
@@ -106,6 +109,7 @@ class PipelineMetrics:
         path: Path | None = self._settings.metrics_file
         if path is None:
             return
+        self._lag_at = -inf
         try:
             write_to_textfile(str(path), self.registry)
         except OSError as error:
@@ -145,12 +149,12 @@ class PipelineMetrics:
         self._violations.labels(quantity, action).inc()
 
     def _set_lag(self) -> None:
-        measured, at = Lag(0, 0, 0.0), -_LAG_SECONDS
+        measured = Lag(0, 0, 0.0)
 
         def now() -> Lag:
-            nonlocal measured, at
-            if monotonic() - at >= _LAG_SECONDS:
-                at = monotonic()
+            nonlocal measured
+            if monotonic() - self._lag_at >= _LAG_SECONDS:
+                self._lag_at = monotonic()
                 with suppress(GatewayError):  # the catalog or the archive may not answer for a moment
                     measured = lag(self._journal, self._catalog.progress(), self._clock.now())
             return measured
