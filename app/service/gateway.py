@@ -13,7 +13,7 @@ from typing import Any
 from app import plugins
 from app.assembly.states import Input, follow
 from app.model.attachment import AttachmentState
-from app.model.errors import CatalogError, CatalogTaken, StoreFull
+from app.model.errors import CatalogTaken, StoreFull
 from app.model.identity import attachment_id as identify
 from app.model.message import PhysicalMessage
 from app.model.records import (
@@ -169,7 +169,7 @@ class Gateway:
         for worker in self._workers.values():
             worker.join(STOP_SECONDS)
         self._save_times()
-        with suppress(CatalogError):  # the event log's worker has told of it
+        with suppress(Exception):  # everything is closed, whatever the catalog says
             self._event_log.write()
         self.journal.close()
         self.catalog.close()

@@ -236,7 +236,7 @@ def test_the_job_goes_on_where_the_gateway_was_killed_and_back(start: Start, mon
     *most, end = landing.messages(cut)
     *half, count = landing.messages(last)
     with monkeypatch.context() as killed:
-        killed.setattr("app.service.finishing.finisher.Finisher.finish", lambda *_: None)
+        killed.setattr("app.service.finishing.finisher.Finisher._finish", lambda *_: {})
         landing.queue.put([*landing.messages(whole), *most])
         until(lambda: landing.catalog.counts()["attachments"].get("complete") == 1)
         landing = start()

@@ -135,5 +135,5 @@ def _request(attachment: AttachmentDraft, part: StoredPart) -> ConversionRequest
     if library is None and member is not None and "." in member:
         library, _, member = member.partition(".")
     file_stem = _EXTENSION.sub("", part.base_name)
-    wishes = replace(attachment.conversion.wishes, library=library, member=member, file_stem=file_stem)
-    return replace(attachment.conversion, wishes=wishes)
+    overrides = replace(attachment.conversion.overrides, library=library, member=member, file_stem=file_stem)
+    return replace(attachment.conversion, overrides=overrides)

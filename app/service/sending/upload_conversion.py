@@ -57,7 +57,7 @@ class ConversionRequest:
 
     format: str | None = None
     options: Options = field(default_factory=Options)
-    wishes: DataSetOverrides = field(default_factory=DataSetOverrides)
+    overrides: DataSetOverrides = field(default_factory=DataSetOverrides)
     catalog: str | None = None
     define: str | None = None
 
@@ -96,8 +96,8 @@ def convert(
     definitions, catalog = _read_beside(store, beside, request)
     with opened(store, part.object_name) as file:
         found = request.format or formats.format_of(file, part.file_name or "", part.content_type)
-        reading = enriching.read(file, found, request.options, request.wishes, definitions)
-        definition = define(reading, request.wishes, target, catalog)
+        reading = enriching.read(file, found, request.options, request.overrides, definitions)
+        definition = define(reading, request.overrides, target, catalog)
         if not definition.errors:
             yield from _written(definition)
     return found, _without_rows(definition)

@@ -32,7 +32,7 @@ class Beside:
         }
 
 
-def define_beside(said: Mapping[str, str], making: Sequence[VariableBuilder], target: Target) -> Beside:
+def define_beside(said: Mapping[str, str], builders: Sequence[VariableBuilder], target: Target) -> Beside:
     """Return the items in the `sas.*` metadata of a file, for a destination and for variables with their new names."""
     found = Beside()
     prefixed = {f"sas.{key}": value for key, value in said.items()}
@@ -41,20 +41,20 @@ def define_beside(said: Mapping[str, str], making: Sequence[VariableBuilder], ta
     except ValueError as error:
         found.errors.append(Fault(None, "indexes", f"{beside.INDEXES}: {error}"))
     else:
-        _add_indexes(found, told, making, target)
+        _add_indexes(found, told, builders, target)
     try:
         constraints = beside.read_constraints(prefixed)
     except ValueError as error:
         found.errors.append(Fault(None, "constraints", f"{beside.CONSTRAINTS}: {error}"))
     else:
         _add_constraints(found, constraints, said, target)
-    found.errors += _sort_faults(said, making)
-    found.warnings += _sort_warnings(said, making)
+    found.errors += _sort_faults(said, builders)
+    found.warnings += _sort_warnings(said, builders)
     return found
 
 
-def _add_indexes(found: Beside, told: Sequence[Index], making: Sequence[VariableBuilder], target: Target) -> None:
-    names = {known.casefold(): each.name for each in making for known in (each.column, each.known_as)}
+def _add_indexes(found: Beside, told: Sequence[Index], builders: Sequence[VariableBuilder], target: Target) -> None:
+    names = {known.casefold(): each.name for each in builders for known in (each.column, each.known_as)}
     sent: dict[str, Index] = {}
     for index in told:
         missing = [variable for variable in index.variables if variable.casefold() not in names]
@@ -90,16 +90,16 @@ def _add_constraints(found: Beside, constraints: bytes, said: Mapping[str, str],
     found.warnings.append(Fault(None, "constraints", why))
 
 
-def _sort_faults(said: Mapping[str, str], making: Sequence[VariableBuilder]) -> Iterator[Fault]:
+def _sort_faults(said: Mapping[str, str], builders: Sequence[VariableBuilder]) -> Iterator[Fault]:
     count = said.get("sort_variables", "0")
-    if checks.is_short(count) and not 0 <= int(count) <= len(making):
-        yield Fault(None, "attribute", f"sort_variables is {count}, but the data set has {len(making)} variables")
+    if checks.is_short(count) and not 0 <= int(count) <= len(builders):
+        yield Fault(None, "attribute", f"sort_variables is {count}, but the data set has {len(builders)} variables")
 
 
-def _sort_warnings(said: Mapping[str, str], making: Sequence[VariableBuilder]) -> Iterator[Fault]:
+def _sort_warnings(said: Mapping[str, str], builders: Sequence[VariableBuilder]) -> Iterator[Fault]:
     """Yield a warning if the places of a sort key are inconsistent; the key is sent as the file states it."""
     count = said.get("sort_variables", "")
-    places = sorted(abs(each.sort_place) for each in making if each.sort_place)
+    places = sorted(abs(each.sort_place) for each in builders if each.sort_place)
     if checks.is_short(count) and places != list(range(1, int(count) + 1)):
         why = f"sort_variables is {count}, but the variables' places in the sort key are {places or 'none'}"
         yield Fault(None, "sort-key", why)

@@ -47,65 +47,65 @@ class Definition(NamedTuple):
     catalog: Catalog
 
 
-def define(reading: Reading, wishes: DataSetOverrides, target: Target, catalog: Catalog | None = None) -> Definition:
+def define(reading: Reading, overrides: DataSetOverrides, target: Target, catalog: Catalog | None = None) -> Definition:
     """Return the data set that a file's table becomes. `catalog` has value labels of formats, which it may use.
 
     Reads the file once or more. Raises InvalidInputError for an invalid file.
     """
     said = said_of(reading.schema.metadata)
-    sides = _sides(reading.schema, wishes)
+    sides = _sides(reading.schema, overrides)
     beside = {of: at for at, of in sides.items()}
-    making = [
-        VariableBuilder(at, found, wishes.variables.get(found.name.casefold(), VariableOverrides()), target, said)
+    builders = [
+        VariableBuilder(at, found, overrides.variables.get(found.name.casefold(), VariableOverrides()), target, said)
         for at, found in enumerate(reading.schema)
         if at not in sides
     ]
-    if wishes.names == "rename":
-        for each, name in zip(making, checks.renamed([each.name for each in making]), strict=True):
+    if overrides.names == "rename":
+        for each, name in zip(builders, checks.renamed([each.name for each in builders]), strict=True):
             each.rename(name)
     observations = 0
     for batch in reading.batches():
-        for each in making:
+        for each in builders:
             each.see(batch, beside.get(each.at), observations)
         observations += batch.num_rows
-        _check_size(observations * sum(each.length for each in making), target)
-    library = wishes.library or said.get("library") or "WORK"
-    member = wishes.member or said.get("member") or checks.valid_name(wishes.file_stem.upper()) or "DATA"
-    label = wishes.label if wishes.label is not None else said.get("label", "")
+        _check_size(observations * sum(each.length for each in builders), target)
+    library = overrides.library or said.get("library") or "WORK"
+    member = overrides.member or said.get("member") or checks.valid_name(overrides.file_stem.upper()) or "DATA"
+    label = overrides.label if overrides.label is not None else said.get("label", "")
     odd_label = [Fault(None, "label", "control characters in the label are sent as blanks")]
     label_warnings = odd_label if checks.has_controls(label) else []
     label = checks.without_controls(label)
-    besides = define_beside(said, making, target)
-    used, label_faults = _used_catalog(making, catalog or {})
+    besides = define_beside(said, builders, target)
+    used, label_faults = _used_catalog(builders, catalog or {})
     errors = chain(
         checks.data_set_name_faults(library, member, target.charset),
-        _data_set_faults(label, making, wishes, target),
+        _data_set_faults(label, builders, overrides, target),
         _attribute_faults(said, target),
         besides.errors,
-        chain.from_iterable(each.errors() for each in making),
-        _told(reading.remarks, making, wrong=True),
+        chain.from_iterable(each.errors() for each in builders),
+        _told(reading.remarks, builders, wrong=True),
     )
     warnings = chain(
         label_warnings,
         besides.warnings,
         label_faults,
-        chain.from_iterable(each.warnings() for each in making),
-        _told(reading.remarks, making),
+        chain.from_iterable(each.warnings() for each in builders),
+        _told(reading.remarks, builders),
     )
     names = {"library": library, "member": member, "label": label}
-    schema = _schema(making, {**said, **names, **besides.metadata}, target, used)
+    schema = _schema(builders, {**said, **names, **besides.metadata}, target, used)
     return Definition(
         library,
         member,
         label,
         observations,
-        tuple(each.defined() for each in making),
+        tuple(each.defined() for each in builders),
         besides.indexes,
         besides.constraints,
         tuple(errors),
         tuple(warnings),
         schema,
-        lambda: _converted(reading, making, beside, schema),
+        lambda: _converted(reading, builders, beside, schema),
         used,
     )
 
@@ -116,7 +116,7 @@ def _check_size(size: int, target: Target) -> None:
         raise unreadable(f"its observations have more than {target.most_bytes:,} bytes, the limit for uploads")
 
 
-def _sides(schema: pa.Schema, wishes: DataSetOverrides) -> dict[int, int]:
+def _sides(schema: pa.Schema, overrides: DataSetOverrides) -> dict[int, int]:
     """Return the positions of side columns, and those of their columns, by metadata or else by name."""
     places: dict[str, int] = {}
     for at, found in enumerate(schema):
@@ -124,7 +124,7 @@ def _sides(schema: pa.Schema, wishes: DataSetOverrides) -> dict[int, int]:
     sides = {}
     for at, found in enumerate(schema):
         of = side_columns.missing_of(found) or side_columns.bytes_of(found)
-        if of is None and found.name.casefold() not in wishes.variables and columns.is_text(found.type):
+        if of is None and found.name.casefold() not in overrides.variables and columns.is_text(found.type):
             stem, mark, _ = found.name.casefold().rpartition(MISSING_SUFFIX)
             of = stem if mark and stem in places and not columns.is_text(schema.field(places[stem]).type) else None
         if of is not None and places.get(of.casefold(), at) != at:
@@ -133,7 +133,7 @@ def _sides(schema: pa.Schema, wishes: DataSetOverrides) -> dict[int, int]:
 
 
 def _data_set_faults(
-    label: str, making: Sequence[VariableBuilder], wishes: DataSetOverrides, target: Target
+    label: str, builders: Sequence[VariableBuilder], overrides: DataSetOverrides, target: Target
 ) -> Iterator[Fault]:
     for code, why in (
         ("charset", checks.charset_fault(target.charset)),
@@ -141,13 +141,15 @@ def _data_set_faults(
     ):
         if why is not None:
             yield Fault(None, code, why)
-    if not 1 <= len(making) <= MOST_VARIABLES:
-        yield Fault(None, "variables", f"a data set has 1 to {MOST_VARIABLES} variables, this one {len(making)}")
-    known = {each.column.casefold() for each in making}
-    for column, wish in wishes.variables.items():
+    if not 1 <= len(builders) <= MOST_VARIABLES:
+        yield Fault(None, "variables", f"a data set has 1 to {MOST_VARIABLES} variables, this one {len(builders)}")
+    known = {each.column.casefold() for each in builders}
+    for column, override in overrides.variables.items():
         if column not in known:
-            yield Fault(wish.column or column, "unknown", "unknown column")
-    yield from checks.name_faults([each.name for each in making], target.charset, literals=wishes.names == "literal")
+            yield Fault(override.column or column, "unknown", "unknown column")
+    yield from checks.name_faults(
+        [each.name for each in builders], target.charset, literals=overrides.names == "literal"
+    )
 
 
 def _attribute_faults(said: Mapping[str, str], target: Target) -> Iterator[Fault]:
@@ -159,19 +161,19 @@ def _attribute_faults(said: Mapping[str, str], target: Target) -> Iterator[Fault
             yield Fault(None, "attribute", f"{key} {said[key]!r} is not a two-byte number")
 
 
-def _told(remarks: Sequence[Remark], making: Sequence[VariableBuilder], *, wrong: bool = False) -> Iterator[Fault]:
-    names = {each.column: each.name for each in making}
+def _told(remarks: Sequence[Remark], builders: Sequence[VariableBuilder], *, wrong: bool = False) -> Iterator[Fault]:
+    names = {each.column: each.name for each in builders}
     for remark in remarks:
         if remark.wrong == wrong:
             variable = None if remark.column is None else names.get(remark.column, remark.column)
             yield Fault(variable, "reading", remark.why, remark.row)
 
 
-def _used_catalog(making: Sequence[VariableBuilder], catalog: Catalog) -> tuple[Catalog, list[Fault]]:
+def _used_catalog(builders: Sequence[VariableBuilder], catalog: Catalog) -> tuple[Catalog, list[Fault]]:
     """Return the value labels of the formats that variables have, and warnings of those that cannot be used."""
     used: dict[str, ValueLabels] = {}
     faults: list[Fault] = []
-    for each in making:
+    for each in builders:
         name = each.format_name
         if not name.removeprefix("$"):
             continue
@@ -189,12 +191,14 @@ def _used_catalog(making: Sequence[VariableBuilder], catalog: Catalog) -> tuple[
 # --- the table of the data set ------------------------------------------------------------------------------------
 
 
-def _schema(making: Sequence[VariableBuilder], said: Mapping[str, str], target: Target, catalog: Catalog) -> pa.Schema:
+def _schema(
+    builders: Sequence[VariableBuilder], said: Mapping[str, str], target: Target, catalog: Catalog
+) -> pa.Schema:
     fields = []
-    used = ((each.name, labels) for each in making if (labels := catalog.get(each.format_name)))
+    used = ((each.name, labels) for each in builders if (labels := catalog.get(each.format_name)))
     labelled = value_labels.as_metadata(used)
-    taken = {each.name.casefold() for each in making}
-    for position, each in enumerate(making, 1):
+    taken = {each.name.casefold() for each in builders}
+    for position, each in enumerate(builders, 1):
         field = each.field(position)
         fields.append(field.with_metadata({**field.metadata, **labelled.get(each.name, {})}))
         if each.has_side:
@@ -206,8 +210,8 @@ def _schema(making: Sequence[VariableBuilder], said: Mapping[str, str], target: 
 
 
 def _converted(
-    reading: Reading, making: Sequence[VariableBuilder], beside: Mapping[int, int], schema: pa.Schema
+    reading: Reading, builders: Sequence[VariableBuilder], beside: Mapping[int, int], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     for batch in reading.batches():
-        arrays = chain.from_iterable(each.arrays(batch, beside.get(each.at)) for each in making)
+        arrays = chain.from_iterable(each.arrays(batch, beside.get(each.at)) for each in builders)
         yield pa.RecordBatch.from_arrays(list(arrays), schema=schema)

@@ -20,18 +20,18 @@ MOST_NAMES = 10
 
 
 def read(
-    file: BinaryIO, format_name: str, options: Options, wishes: DataSetOverrides, definitions: Definitions | None
+    file: BinaryIO, format_name: str, options: Options, overrides: DataSetOverrides, definitions: Definitions | None
 ) -> Reading:
     """Read a file, and add the attributes that define.xml has for its data set. Raises InvalidInputError."""
     if definitions is None:
         return file_formats.read(file, format_name, options)
-    named = (wishes.member, options.member)
-    group = definitions.group(*named, wishes.file_stem)
+    named = (overrides.member, options.member)
+    group = definitions.group(*named, overrides.file_stem)
     reading = file_formats.read(file, format_name, _typed(options, group))
     member = said_of(reading.schema.metadata).get("member")
-    group = definitions.group(*named, member, wishes.file_stem)
+    group = definitions.group(*named, member, overrides.file_stem)
     if group is None:
-        name = next(filter(None, [*named, member, wishes.file_stem]), "")
+        name = next(filter(None, [*named, member, overrides.file_stem]), "")
         return reading._replace(remarks=(*reading.remarks, Remark(None, f"define.xml describes no data set {name}")))
     return _enriched(reading, group)
 

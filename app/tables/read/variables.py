@@ -56,20 +56,20 @@ class VariableBuilder:
     """The definition of a variable from a column. Pass it all batches of the column, then read the result."""
 
     def __init__(
-        self, at: int, field: pa.Field, wish: VariableOverrides, target: Target, data_set: Mapping[str, str]
+        self, at: int, field: pa.Field, override: VariableOverrides, target: Target, data_set: Mapping[str, str]
     ) -> None:
         """Prepare for the column at position `at` of the file; `data_set` is the metadata of the whole data set."""
         self.at, self.column, self._type = at, str(field.name), field.type
-        self._wish, self._target, self._said = wish, target, said_of(field.metadata)
+        self._override, self._target, self._said = override, target, said_of(field.metadata)
         self._of_sapdb = sapdb_metadata(field)
         self._origins: dict[str, Origin] = {}
-        as_text = wish.type == "character"
+        as_text = override.type == "character"
         retyped = as_text and not columns.is_text(field.type)
-        self.name = self._chosen("name", wish.name, self._said.get("name"), self.column)
-        self._label = self._chosen("label", wish.label, self._said.get("label"))
+        self.name = self._chosen("name", override.name, self._said.get("name"), self.column)
+        self._label = self._chosen("label", override.label, self._said.get("label"))
         self._format, self._informat = (
             checks.reference(self._chosen(word, given, None if retyped else self._said.get(word)))
-            for word, given in (("format", wish.format), ("informat", wish.informat))
+            for word, given in (("format", override.format), ("informat", override.informat))
         )
         if as_text or columns.is_text(field.type):
             self._format, self._informat = (
@@ -77,7 +77,7 @@ class VariableBuilder:
                 for word, reference in (("format", self._format), ("informat", self._informat))
             )
         self._conversion = conversion(field.type, kind_of(self._format.name), as_text=as_text)
-        self._origins["type"] = "given" if wish.type else "file" if "type" in self._said else "inferred"
+        self._origins["type"] = "given" if override.type else "file" if "type" in self._said else "inferred"
         if self._origins["format"] == "inferred" and self._conversion is not None:
             self._format = _MOMENT_FORMATS.get(self._conversion.data_type, Format())
         self._length = self._known_length(data_set)
@@ -132,8 +132,8 @@ class VariableBuilder:
     def _known_length(self, data_set: Mapping[str, str]) -> int | None:
         """Return the valid given length or the file's length, or None if the values determine it."""
         said = self._said.get("length", "") if self._said.get("type") == self._word else ""
-        if self._wish.length is not None or not (checks.is_short(said) and int(said) > 0):
-            given = self._wish.length if self._length_fault() is None else None
+        if self._override.length is not None or not (checks.is_short(said) and int(said) > 0):
+            given = self._override.length if self._length_fault() is None else None
             self._origins["length"] = "inferred" if given is None else "given"
             return given
         self._origins["length"] = "file"
@@ -224,13 +224,13 @@ class VariableBuilder:
             try:
                 numeric.encode(doubles, self._length, "big", float_format, tags, charset)
             except BadValueError:
-                if self._wish.length is not None:
+                if self._override.length is not None:
                     raise
                 return DOUBLE
         return 0
 
     def _text_room(self, values: pa.StringArray, damaged: pa.Array | None) -> int:
-        room = self._wish.length or LONGEST_CHARACTER
+        room = self._override.length or LONGEST_CHARACTER
         needed = text.longest(values, self._target.charset, damaged)
         if needed > room:
             row = _first_longer(values, damaged, room, self._target.charset)
@@ -278,7 +278,7 @@ class VariableBuilder:
         if self._conversion is None:
             yield Fault(self.name, "type", f"SAS has no equivalent of the type {self._type}")
             return
-        if self._wish.type == "numeric" and not self.is_numeric:
+        if self._override.type == "numeric" and not self.is_numeric:
             yield Fault(self.name, "type", "its values are text")
         for code, why in (
             ("length", self._length_fault()),
@@ -299,12 +299,12 @@ class VariableBuilder:
             yield Fault(self.name, "label", _CONTROLS)
         if self._value_warning is not None:
             yield self._value_warning
-        if self._wish.length is None and self._length is not None and self._needed > self._length:
+        if self._override.length is None and self._length is not None and self._needed > self._length:
             why = f"its values need length {self._needed}, but the file states {self._length}"
             yield Fault(self.name, "length", why)
 
     def _length_fault(self) -> str | None:
-        given = self._wish.length
+        given = self._override.length
         if given is None:
             return None
         shortest, longest = (

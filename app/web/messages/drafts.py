@@ -46,7 +46,7 @@ class VariableDraft(Strict):
     informat: Reference | None = Field(default=None, examples=["DATE9."])
     label: Label | None = None
 
-    def wish(self, column: str) -> VariableOverrides:
+    def override(self, column: str) -> VariableOverrides:
         return VariableOverrides(column, self.name, self.type, self.length, self.format, self.informat, self.label)
 
 
@@ -99,8 +99,8 @@ class DataSetDraft(Strict):
         return self
 
     def request(self) -> ConversionRequest:
-        variables = {column.casefold(): variable.wish(column) for column, variable in self.variables.items()}
-        types = {column: wish.type for column, wish in variables.items() if wish.type is not None}
+        variables = {column.casefold(): variable.override(column) for column, variable in self.variables.items()}
+        types = {column: override.type for column, override in variables.items() if override.type is not None}
         return ConversionRequest(
             self.format,
             Options(

@@ -114,7 +114,7 @@ def test_every_dialect_and_character_set(tmp_path: Path, dialect: str, ccsid: in
     text = "é" if ccsid != 943 else "日本"
     data = f"Name;Amount;When\n{text};1.5;2024-02-29\n{text} x;.B;\n".encode()
     to = destination(dialect, 785 if ccsid == 37 else 273, ccsid)
-    wishes = DataSetOverrides(
+    overrides = DataSetOverrides(
         label="Data",
         variables={
             "name": VariableOverrides(length=10, label="Who"),
@@ -122,7 +122,7 @@ def test_every_dialect_and_character_set(tmp_path: Path, dialect: str, ccsid: in
             "when": VariableOverrides(format="DDMMYYP10."),
         },
     )
-    asked = ConversionRequest(wishes=wishes)
+    asked = ConversionRequest(overrides=overrides)
     asked = replace(asked, options=replace(asked.options, tags=True))
     with service_context(tmp_path) as context:
         sent = prepared(context, data, "c:\\in\\sales 2024.csv", to, asked)
@@ -226,11 +226,11 @@ def test_constraints_of_another_kind_of_machine_are_not_sent(tmp_path: Path, dia
 
 def test_indexes_follow_their_variables_to_new_names(tmp_path: Path) -> None:
     to = destination(*IEEE_BIG)
-    wishes = DataSetOverrides(
+    overrides = DataSetOverrides(
         variables={"name": VariableOverrides("Name", "PATIENT"), "visit": VariableOverrides("Visit", "WHEN")}
     )
     with service_context(tmp_path) as context:
-        sent = prepared(context, indexed(to.dialect), "a.parquet", to, ConversionRequest(wishes=wishes))
+        sent = prepared(context, indexed(to.dialect), "a.parquet", to, ConversionRequest(overrides=overrides))
     assert [(index.name, index.variables) for index in sent.definition.indexes] == [
         ("PATIENT", ["PATIENT"]),
         ("BOTH", ["PATIENT", "WHEN"]),
