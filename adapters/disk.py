@@ -84,6 +84,9 @@ class ReadFile:
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
+    def inode(self) -> int:
+        return os.fstat(self._descriptor).st_ino
+
     def read(self, start: int, end: int) -> bytes:
         """Return bytes [start, end). Read again after a pause if the disk fails. Raises UnreadableError."""
         for pause in _PAUSES:

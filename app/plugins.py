@@ -9,9 +9,17 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points, requires
 from typing import Any, Literal, cast
 
-from app.ports import ArchivePlugin, CatalogPlugin, ContentStorePlugin, JournalPlugin, TableStorePlugin, TransportPlugin
+from app.ports import (
+    ArchivePlugin,
+    CatalogPlugin,
+    ContentStorePlugin,
+    IcebergPlugin,
+    JournalPlugin,
+    TableStorePlugin,
+    TransportPlugin,
+)
 
-Kind = Literal["transport", "journal", "archive", "catalog", "content store", "table store"]
+Kind = Literal["transport", "journal", "archive", "catalog", "content store", "table store", "Iceberg catalog"]
 
 _GROUPS: dict[Kind, str] = {
     "transport": "attachment_gateway.transports",
@@ -20,6 +28,7 @@ _GROUPS: dict[Kind, str] = {
     "catalog": "attachment_gateway.catalogs",
     "content store": "attachment_gateway.content_stores",
     "table store": "attachment_gateway.table_stores",
+    "Iceberg catalog": "attachment_gateway.iceberg_catalogs",
 }
 KINDS = tuple(_GROUPS)
 _PACKAGE = "attachment-gateway"
@@ -32,6 +41,7 @@ _EXTRAS = {
     "pyspark": "pipeline",
     "deltalake": "tables",
     "duckdb": "tables",
+    "pyiceberg": "iceberg",
 }
 
 
@@ -67,6 +77,11 @@ def content_store(name: str = "object_store") -> ContentStorePlugin:
 def table_store(name: str = "delta") -> TableStorePlugin:
     """Return the table store of this name. Raises PluginError."""
     return cast("TableStorePlugin", load("table store", name))
+
+
+def iceberg(name: str = "delta") -> IcebergPlugin:
+    """Return the Iceberg catalog of this name. Raises PluginError."""
+    return cast("IcebergPlugin", load("Iceberg catalog", name))
 
 
 def names(kind: Kind) -> list[str]:

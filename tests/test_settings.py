@@ -44,7 +44,7 @@ def test_the_documented_example_names_every_setting() -> None:
         section = field.annotation
         keys = getattr(section, "model_fields", {}) if name not in {"sources", "destinations"} else {}
         for key in keys:
-            assert re.search(rf"^(# )?{key} = ", text, re.MULTILINE), f"{name}.{key}"
+            assert re.search(rf"^(# )?{key}(_file)? = ", text, re.MULTILINE), f"{name}.{key}"
     for options in (*load(EXAMPLE).sources.values(), *load(EXAMPLE).destinations.values()):
         for key in type(options.options).model_fields:
             assert re.search(rf"^(# )?{key}(_file)? = ", text, re.MULTILINE), key

@@ -28,14 +28,15 @@ from adapters.arrow_journal.header import (
 )
 from adapters.arrow_journal.recent import Recent
 from adapters.arrow_journal.scanning import find_batches
+from adapters.arrow_journal.segment_reader import OpenSegment as SegmentInUse
 from adapters.arrow_journal.segment_reader import Reader
 from adapters.arrow_journal.segment_storage import Bucket, Folder, SegmentStorage
 from adapters.arrow_journal.segments import SegmentState
 from adapters.disk import ReadFile
 from adapters.places import bucket, local_folder
-from app.model.errors import GatewayError
+from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import Damage, Extent, JournalIdentity
+from app.model.records import DAMAGED_MESSAGE, Damage, Extent, JournalIdentity
 from app.ports import OpenSegment, Segment
 
 CACHE_BYTES = 4 << 30
@@ -48,6 +49,7 @@ class ArrowArchive:
 
     Segments of a folder are read in place. Segments of an object store are fetched into the folder `cache` of at most
     `cache_bytes`. By default the cache is a folder of this user among the machine's temporary files, one for each URL.
+    A copy with damage is fetched again once.
 
     Raises GatewayError when the folder is missing and ValueError for an unknown URL. Pickling keeps only the place.
     """
@@ -69,7 +71,10 @@ class ArrowArchive:
             self._states.pop(number, None)
             self._reader.forget(number)
         for number, state in listed.items():
-            self._states.setdefault(number, state)
+            known = self._states.setdefault(number, state)
+            if (known.size, known.sealed_at, known.version) != (state.size, state.sealed_at, state.version):
+                self._states[number] = state
+                self._reader.forget(number)
         return self._reader.segments()
 
     def read(self, position: Position) -> PhysicalMessage:
@@ -104,13 +109,32 @@ class ArrowArchive:
         return self._journal
 
     def batch_sizes(self, segment: int) -> list[int]:
-        return self._reader.segment(segment).batch_sizes()
+        opened = self._reader.segment(segment)
+        sizes = opened.batch_sizes()
+        return self._fetched_again(segment).batch_sizes() if opened.has_lost_batches() else sizes
 
     def record_batch(self, segment: int, batch: int) -> pa.RecordBatch:
-        return self._reader.segment(segment).record_batch(batch)
+        with suppress(DamagedError):
+            found = self._reader.segment(segment).undamaged_record_batch(batch)
+            if found is not None:
+                return found
+        return self._fetched_again(segment).record_batch(batch)
+
+    def _fetched_again(self, number: int) -> SegmentInUse:
+        """Return a segment that has damage, with a new copy if there is one: its object may be undamaged."""
+        opened = self._reader.segment(number)
+        if self._storage.drop_copy(opened.state, opened.file()):
+            _log.warning("segment_copy_dropped", segment=self._storage.path(number), reason="it has damage")
+            self._states.pop(number, None)
+            self._reader.forget(number)
+        return self._reader.segment(number)
 
     def messages(self, segment: int, batch: int, rows: Sequence[int]) -> list[PhysicalMessage]:
-        return self._reader.segment(segment).messages(batch, rows)
+        with suppress(DamagedError):
+            found = self._reader.segment(segment).messages(batch, rows)
+            if not any(message.properties.get("refused-code") == DAMAGED_MESSAGE for message in found):
+                return found
+        return self._fetched_again(segment).messages(batch, rows)
 
     def _open(self, state: SegmentState) -> ReadFile:
         path = self._storage.path(state.number)
@@ -121,7 +145,12 @@ class ArrowArchive:
             raise GatewayError(f"{path} cannot be read: it is shorter than when it was listed")
         state.format = self._format(file, state, path)
         if file.read_as_is(state.size - len(ipc.END_OF_STREAM), state.size) != ipc.END_OF_STREAM:
-            raise GatewayError(f"{path} is incomplete: it has no end of stream, as a sealed segment has")
+            if self._storage.drop_copy(state, file):
+                return self._open(state)
+            find_batches(file, state, state.format)
+            if state.open_ended or state.size % ipc.BLOCK != len(ipc.END_OF_STREAM):
+                raise GatewayError(f"{path} is incomplete: it has no end of stream, as a sealed segment has")
+            _log.error("segment_damaged", segment=path, lost="nothing", reason="its end of stream is damaged")
         return file
 
     def _format(self, file: ReadFile, state: SegmentState, path: str) -> Format:

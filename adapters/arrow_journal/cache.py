@@ -64,6 +64,13 @@ class FileCache:
                     return ReadFile(path)
             self._fetch(path, size, fetch)
 
+    def drop(self, name: str, file: ReadFile) -> None:
+        """Delete the file of this name if it is the one that is open as `file`, and not a newer one."""
+        path = self._folder / name
+        with suppress(FileNotFoundError):
+            if path.stat().st_ino == file.inode():
+                path.unlink()
+
     def _fetch(self, path: Path, size: int, fetch: Fetch) -> None:
         try:
             with _locked(path.with_name(path.name + _PARTIAL)) as (partial, descriptor):

@@ -22,7 +22,7 @@ from adapters.arrow_journal.window import Window
 from adapters.disk import READ_FAILURES, ReadFile, UnreadableError
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import Damage, Extent
+from app.model.records import DAMAGED_MESSAGE, Damage, Extent
 from app.ports import Segment, messages_of
 
 T = TypeVar("T")
@@ -39,7 +39,6 @@ CHECKED_A_SEGMENT = 1024
 
 HEAD_DAMAGED = "the batch's head fails its checksum"
 BATCH_LOST = "the batch is lost"
-DAMAGED_MESSAGE = "damaged-message"
 _EMPTY = memoryview(b"")
 
 
@@ -87,10 +86,17 @@ class OpenSegment:
 
     def batch_sizes(self) -> list[int]:
         """Return the size of every batch of a sealed segment in bytes. Of batches lost together, the last has all the
-        bytes."""
+        bytes. If batches may have been lost at the end, they are one batch of 0 bytes."""
         with self._lock:
             starts = [max(start, ~start) for start in self._batches()]
-        return [end - start for start, end in zip(starts, [*starts[1:], self._end_of_batches()], strict=True)]
+        ends = [*starts[1:], self._end_of_batches()]
+        sizes = [end - start for start, end in zip(starts, ends, strict=False)]
+        return [*sizes, 0] if self.state.open_ended else sizes
+
+    def has_lost_batches(self) -> bool:
+        """Return whether some batch of the open file is lost."""
+        with self._lock:
+            return self.state.open_ended or any(start < 0 for start in self._batches())
 
     def _end_of_batches(self) -> int:
         return self.state.size - self.state.size % ipc.BLOCK
@@ -166,17 +172,23 @@ class OpenSegment:
 
         Raises the same errors as `layout`.
         """
+        found = self.undamaged_record_batch(batch)
+        if found is not None:
+            return found
+        mended = encode(self.messages(batch), Position(self.state.number, batch, 0), 0)
+        data = memoryview(b"".join([mended.head, *mended.bodies, bytes(mended.fill)]))
+        return _batch_of(data, SCHEMA).select(self.format.schema.names)
+
+    def undamaged_record_batch(self, batch: int) -> pa.RecordBatch | None:
+        """Return a batch with its bodies; None if one of them is damaged. Raises the same errors as `layout`."""
         head = self.head(batch)
         try:
             data = memoryview(self.file().read(head.start, head.end))
         except UnreadableError:
-            data = _EMPTY
+            return None
         start, offsets, crcs = head.layout
-        bodies = data[start - head.start :]
-        if data[: len(head.data)] != head.data or not are_whole(bodies, offsets, crcs):
-            mended = encode(self.messages(batch), Position(self.state.number, batch, 0), 0)
-            data = memoryview(b"".join([mended.head, *mended.bodies, bytes(mended.fill)]))
-            return _batch_of(data, SCHEMA).select(self.format.schema.names)
+        if data[: len(head.data)] != head.data or not are_whole(data[start - head.start :], offsets, crcs):
+            return None
         return _batch_of(data, self.format.schema)
 
     def is_checked(self, piece: Piece) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
@@ -33,6 +34,12 @@ class SegmentStorage(Protocol):
 
     def start(self, state: SegmentState, length: int) -> bytes:
         """Return the first `length` bytes of the file, fewer when it is shorter. Raises KeyError when it is gone."""
+
+    def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:
+        """Delete the local copy of a segment, which has damage and is open as `file`.
+
+        Return whether opening the segment again may give other bytes. Only the first call for a segment returns True.
+        """
 
     def path(self, number: int) -> str:
         """Return the path or URL of a segment, for people."""
@@ -92,6 +99,10 @@ class Folder:
         with self._explained(state.number):
             return ReadFile(self._path(state.number)).read(0, min(state.size, length))
 
+    def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:  # noqa: ARG002
+        """Return False: segments of a folder are read in place."""
+        return False
+
     @contextmanager
     def _explained(self, number: int) -> Iterator[None]:
         try:
@@ -115,22 +126,27 @@ def _state(number: int, path: Path) -> SegmentState:
 
 
 class Bucket:
-    """Segments of an object store, fetched whole, once for each machine."""
+    """Segments of an object store, fetched whole, once for each machine.
+
+    A copy is named by the segment's number and its object's version. So a cache folder never returns the segment of
+    another archive, or an object that was replaced.
+    """
 
     def __init__(self, url: str, store: ObjectStore, cache: FileCache) -> None:
         self._url = url
         self._store = store
         self._cache = cache
+        self._dropped: set[str] = set()
 
     def listing(self) -> dict[int, SegmentState]:
         with self._explained(self._url):
             found = obstore.list_with_delimiter(self._store)["objects"]
         numbers = {sealed_number(each["path"].rpartition("/")[2]): each for each in found}
-        return {number: _state_of(number, numbers[number]) for number in sorted(filter(None, numbers))}
+        return {number: self._state(number, numbers[number]) for number in sorted(filter(None, numbers))}
 
     def find(self, number: int) -> SegmentState:
         with self._explained(number):
-            return _state_of(number, obstore.head(self._store, segment_name(number)))
+            return self._state(number, obstore.head(self._store, segment_name(number)))
 
     def open(self, state: SegmentState) -> ReadFile:
         name = segment_name(state.number)
@@ -139,7 +155,15 @@ class Bucket:
             with self._explained(state.number):
                 return memoryview(obstore.get_range(self._store, name, start=start, end=end))
 
-        return self._cache.open(name, state.size, fetch)
+        return self._cache.open(_copy_name(state), state.size, fetch)
+
+    def drop_copy(self, state: SegmentState, file: ReadFile) -> bool:
+        name = _copy_name(state)
+        if name in self._dropped:
+            return False
+        self._dropped.add(name)
+        self._cache.drop(name, file)
+        return True
 
     def start(self, state: SegmentState, length: int) -> bytes:
         with self._explained(state.number):
@@ -148,6 +172,12 @@ class Bucket:
 
     def path(self, number: int) -> str:
         return f"{self._url.rstrip('/')}/{segment_name(number)}"
+
+    def _state(self, number: int, found: "obstore.ObjectMeta") -> SegmentState:
+        modified = int(found["last_modified"].timestamp() * 1_000_000)
+        said = (self._url, found["e_tag"], found["version"], modified, found["size"])
+        version = sha256(repr(said).encode()).hexdigest()[:32]
+        return SegmentState(number, found["size"], modified, modified, version=version)
 
     @contextmanager
     def _explained(self, what: int | str) -> Iterator[None]:
@@ -160,6 +190,5 @@ class Bucket:
             raise GatewayError(f"{path} cannot be read: {error}") from error
 
 
-def _state_of(number: int, found: "obstore.ObjectMeta") -> SegmentState:
-    modified = int(found["last_modified"].timestamp() * 1_000_000)
-    return SegmentState(number, found["size"], modified, modified)
+def _copy_name(state: SegmentState) -> str:
+    return f"{state.number:010}-{state.version}.arrows"

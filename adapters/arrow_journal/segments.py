@@ -60,7 +60,7 @@ class SegmentState:
 
     `batches` holds the start of each batch in the file, or `lost` of it; it is None until an older segment has been
     scanned. `open_ended` says that more batches may have been lost after the last one. `format` is None until the
-    header has been read.
+    header has been read. `version` tells objects of an object store apart that had this number one after the other.
     """
 
     number: int
@@ -70,6 +70,7 @@ class SegmentState:
     batches: "array[int] | None" = None
     open_ended: bool = False
     format: Format | None = None
+    version: str = ""
 
 
 def lost(start: int) -> int:

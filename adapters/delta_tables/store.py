@@ -126,6 +126,34 @@ class DeltaTables:
                 return True
         raise _busy(name)
 
+    def replace(self, name: str, schema: pa.Schema, files: Sequence[TableFile], gone: pc.Expression) -> int:
+        stays = ~pc.coalesce(gone, pc.scalar(False))
+        for _ in range(ATTEMPTS):
+            known = self._newest(name)
+            went, kept = ([], []) if known is None else self._without(name, known, stays)
+            described = log.metadata(name, schema, known)
+            actions = [
+                *([log.protocol()] if known is None else []),
+                *([described] if described is not None else []),
+                *(log.removed(file, is_change=True) for file in went),
+                *(log.added(file, at) for at, file in enumerate([*kept, *files]) if file.rows),
+            ]
+            if self._put(name, known, log.entry("MERGE", {}, actions, appends=False)):
+                self._kept.put(name, known)
+                return sum(file.rows for file in went) - sum(file.rows for file in kept)
+        raise _busy(name)
+
+    def _without(self, name: str, known: Snapshot, stays: pc.Expression) -> tuple[list[Active], list[TableFile]]:
+        """Return the files of a version with rows that do not stay, and new files with the others of their rows."""
+        schema = known.schema()
+        went, kept = [], []
+        for file in known.files():
+            rows = pa.Table.from_batches(self._read(name, schema, [file]), schema).filter(stays)
+            if rows.num_rows < file.rows:
+                went.append(file)
+                kept.append(self.write(name, schema, rows.to_batches()))
+        return went, kept
+
     def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         snapshot = self._snapshot(name)
         schema = snapshot.schema()

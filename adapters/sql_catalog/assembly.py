@@ -49,8 +49,8 @@ Merge = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
 
 _attachments, _messages, _part_runs = tables.attachments, tables.messages, tables.part_runs
 
-# The columns that identify and order an attachment. They never change, so that pages stay in order and indexes are not
-# rewritten.
+# The columns that identify and order an attachment. They do not change, so that pages stay in order and indexes are not
+# rewritten. Only reprocessing may find an earlier first message.
 _IDENTITY = frozenset(("id", "source", "correl_id", "first_received_at"))
 
 # The columns that change on a closed attachment when more of it comes. Assembly may have forgotten it meanwhile and
@@ -87,6 +87,12 @@ _SET_SELDOM = Bulk(
     .where(or_(*(_attachments.c[name].is_distinct_from(new) for name, new in _new.items())))
     .values(_new),
     ("attachment", *(bind.key for bind in _new.values())),
+)
+_SET_FIRST = Bulk(
+    update(_attachments)
+    .where(_attachments.c.id == _id, IS_NOT_CLOSED)
+    .values(first_received_at=bindparam("received_at", type_=BigInteger)),
+    ("attachment", "received_at"),
 )
 _reached = bindparam("reached", type_=BigInteger)
 _ADVANCE = (
@@ -158,7 +164,8 @@ class Assembly(CatalogPart):
         New rows are inserted in their final state: most rows of a large checkpoint are new.
         """
         _REMOVE.run(connection, {"attachment": checkpoint.removed_attachments})
-        _reopen(connection, checkpoint.reopened)
+        _reopen(connection, checkpoint.reopened, Input.SENT_AGAIN)
+        _reopen(connection, checkpoint.reprocessed, Input.REPROCESSED)
         to_close = {each.id for each in checkpoint.finished}.union(each.id for each in checkpoint.refused)
         said = {record.id: record.state for record in checkpoint.attachments}
         before = states(connection, to_close.union(said, checkpoint.part_runs))
@@ -170,6 +177,9 @@ class Assembly(CatalogPart):
         at_once = {each: found for each, found in finished.items() if each not in before}
         self._upsert_attachment.run(connection, as_finished(attachments, at_once) if at_once else attachments)
         _SET_SELDOM.run(connection, _seldom(attachments, before))
+        again = set(checkpoint.reprocessed)
+        first = {each.id: each.first_received_at for each in checkpoint.attachments if each.id in again}
+        _SET_FIRST.run(connection, {"attachment": [*first], "received_at": [*first.values()]})
         no_more = {each for each, state in before.items() if state in DONE}
         no_more.update(each.id for each in finished.values() if each.storage == "store")
         _FORGET_RUNS.run(connection, {"attachment": checkpoint.without_parts})
@@ -223,10 +233,10 @@ def _can_close(state: AttachmentState | None) -> bool:
     return state is not None and follow(state, Input.CONTENT_READ) is not None
 
 
-def _reopen(connection: Connection, attachment_ids: Sequence[str]) -> None:
-    """Change quarantined attachments to receiving, and keep only what the header said."""
+def _reopen(connection: Connection, attachment_ids: Sequence[str], happened: Input) -> None:
+    """Change attachments for which this can happen to receiving, and keep only what the header said."""
     for some in chunks(attachment_ids):
-        which = among(connection, _attachments.c.id, some), can(Input.SENT_AGAIN)
+        which = among(connection, _attachments.c.id, some), can(happened)
         here = [*connection.scalars(select(_attachments.c.id).where(*which))]
         connection.execute(update(_attachments).where(*which).values(_BEGUN_ANEW))
         forget_pieces(connection, here)

@@ -39,6 +39,8 @@ class Input(StrEnum):
     """no message came for the configured time in which its source could receive"""
     REPLAY = "replay"
     """an operator asks for another attempt"""
+    REPROCESSED = "reprocessed"
+    """an operator has journal segments processed again, which gives another result"""
     DELETE = "delete"
     """a client deletes it"""
 
@@ -49,25 +51,30 @@ TRANSITIONS: dict[tuple[State, Input], State] = {
     (State.RECEIVING, Input.SILENCE): State.EXPIRED,
     (State.RECEIVING, Input.PARTS_GONE): State.RECEIVING,
     (State.RECEIVING, Input.CONTENT_LOST): State.QUARANTINED,
+    (State.RECEIVING, Input.REPROCESSED): State.RECEIVING,
     (State.RECEIVING, Input.DELETE): State.DELETED,
     (State.COMPLETE, Input.MESSAGE): State.COMPLETE,
     (State.COMPLETE, Input.CONTENT_READ): State.FINISHED,
     (State.COMPLETE, Input.CONTENT_REFUSED): State.QUARANTINED,
     (State.COMPLETE, Input.PARTS_GONE): State.RECEIVING,
     (State.COMPLETE, Input.CONTENT_LOST): State.QUARANTINED,
+    (State.COMPLETE, Input.REPROCESSED): State.RECEIVING,
     (State.COMPLETE, Input.DELETE): State.DELETED,
     (State.FINISHED, Input.MESSAGE): State.FINISHED,
     (State.FINISHED, Input.CONTENT_LOST): State.QUARANTINED,
+    (State.FINISHED, Input.REPROCESSED): State.RECEIVING,
     (State.FINISHED, Input.DELETE): State.DELETED,
     (State.EXPIRED, Input.MESSAGE): State.RECEIVING,
     (State.EXPIRED, Input.PARTS_GONE): State.EXPIRED,
     (State.EXPIRED, Input.CONTENT_LOST): State.QUARANTINED,
+    (State.EXPIRED, Input.REPROCESSED): State.RECEIVING,
     (State.EXPIRED, Input.DELETE): State.DELETED,
     (State.QUARANTINED, Input.MESSAGE): State.QUARANTINED,
     (State.QUARANTINED, Input.REPLAY): State.COMPLETE,
     (State.QUARANTINED, Input.PARTS_GONE): State.QUARANTINED,
     (State.QUARANTINED, Input.CONTENT_LOST): State.QUARANTINED,
     (State.QUARANTINED, Input.SENT_AGAIN): State.RECEIVING,
+    (State.QUARANTINED, Input.REPROCESSED): State.RECEIVING,
     (State.QUARANTINED, Input.DELETE): State.DELETED,
     (State.DELETED, Input.MESSAGE): State.DELETED,
 }
@@ -79,7 +86,9 @@ DONE = frozenset({State.FINISHED, State.DELETED})
 CLOSED = DONE | {State.QUARANTINED}
 """The states that no message of the attachment opens, except as `SENT_AGAIN`; a decision (`DECISIONS`) can."""
 
-DECISIONS = frozenset({Input.CONTENT_REFUSED, Input.CONTENT_LOST, Input.SILENCE, Input.REPLAY, Input.DELETE})
+DECISIONS = frozenset(
+    {Input.CONTENT_REFUSED, Input.CONTENT_LOST, Input.SILENCE, Input.REPLAY, Input.REPROCESSED, Input.DELETE}
+)
 """The inputs that come from decisions about attachments in the catalog, and not from one of their messages."""
 
 

@@ -1,11 +1,10 @@
 """`pipeline`: assembly and tables on Spark."""
 
 import json
-import re
 import signal
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,33 +15,30 @@ from rich.markup import escape
 from app import plugins
 from app.cli import tables
 from app.cli.configuring import Config, read
-from app.cli.console import Failure, err, out
+from app.cli.console import FAILED, Failure, err, out
 from app.cli.demo.command import demo as gateway_demo
 from app.cli.lists import IDENTIFIER, Column, List, numbers
-from app.model.errors import GatewayError
+from app.cli.spark_session import Conf, Master, Memory, Partitions, spark_session, spark_settings
 from app.observe import configure_logging, logger
-from app.plugins import PluginError
-from app.service.threads import collect_seldom
+from app.pipeline.gaps import spoken
 from app.settings import CatalogSettings, ContentSettings, Settings, TableSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from app.pipeline.commit import Committed
+    from app.pipeline.expectations import Violation
     from app.pipeline.report import Report
-    from app.pipeline.session import SparkSettings
+    from app.pipeline.runs import Again
 
 _MOST_SHOWN = 20
 _LOOK_SECONDS = 1
-_OURS = re.compile(r"(?:GatewayError|PluginError|JournalFull|StoreFull): (.+)")
+_LAST_EVENTS_SECONDS = 10
+_TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
+EXPECTATION = 4
+"""Exit status of a run whose quality violates an expectation."""
 _WHEN_SEALED = "a gateway seals its journal when it ends, and by size and age"
 
-Master = Annotated[str | None, typer.Option(help="Spark master: local[*] (default), spark://…, k8s://….")]
-Memory = Annotated[str | None, typer.Option(help="Java heap of Spark on this machine, such as 2g.")]
-Partitions = Annotated[int | None, typer.Option(min=1, help="Number of tasks of a shuffle.")]
-Conf = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
-]
 MakeTables = Annotated[
     bool, typer.Option("--tables/--no-tables", help="Whether to write data sets and files to tables.")
 ]
@@ -66,22 +62,44 @@ def batch(
         typer.Option("--in-place", help="Leave the content of binary files in the journal; the journal must be kept."),
     ] = False,
     tables: MakeTables = True,
+    again_from: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="SEGMENT", help="Process messages from this segment on again, and commit changes."),
+    ] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(formats=_TIMES, metavar="TIME", help="Process messages received since then again (UTC)."),
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Process only messages of this source again.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
     master: Master = None,
     memory: Memory = None,
     partitions: Partitions = None,
     conf: Conf = None,
 ) -> None:
-    """Assemble and decode all messages of an archive of segments, and write tables."""
+    """Assemble and decode all messages of an archive of segments, and write tables.
+
+    With --again-from, --since or --source, messages that were processed before are processed again, e.g. after missing
+    or damaged segments were replaced. Exit status: 0 all is processed, 1 some messages are damaged, 4 the quality
+    violates an expectation.
+    """
     settings = _settings(path, to)
-    with _session(_spark_settings(master, memory, partitions, conf)) as spark:
-        committed, report = _run_batch(spark, settings, journal, in_place=in_place, tables=tables)
+    again = _again(again_from, since, source)
+    with spark_session(spark_settings(master, memory, partitions, conf), settings) as spark:
+        committed, report, violations = _run_batch(
+            spark, settings, journal, in_place=in_place, tables=tables, again=again
+        )
     if committed is None:
         raise Failure(f"no sealed segment in {journal}", _WHEN_SEALED)
     if as_json:
-        typer.echo(json.dumps(_as_json(committed, report), indent=2, ensure_ascii=False))
+        told = _as_json(committed, report) | {"violations": [each._asdict() for each in violations]}
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
     else:
         _show(committed, report)
+    _show_damage(committed)
+    _require(violations)
+    if committed.damaged:
+        raise typer.Exit(FAILED)
 
 
 @pipeline.command()
@@ -106,7 +124,11 @@ def stream(
         hint = 'set assembler = "spark" in the configuration of both, or name an archive with --journal'
         raise Failure("the gateway of this configuration assembles attachments itself", hint)
     place = journal or settings.journal.archive_url or str(settings.journal_folder.absolute())
-    with _session(_spark_settings(master, memory, partitions or settings.pipeline.partitions, conf)) as spark:
+    chosen = spark_settings(master, memory, partitions or settings.pipeline.partitions, conf)
+    if chosen.connect is not None:
+        hint = "Use spark://… or k8s://…, or run `pipeline batch` again and again."
+        raise Failure("a stream does not run on Spark Connect, because it commits in this process", hint)
+    with spark_session(chosen, settings) as spark:
         _run_stream(spark, settings, place, in_place=journal is None, once=once, tables=tables)
 
 
@@ -118,9 +140,9 @@ def demo(*, master: Master = None, memory: Memory = None) -> None:
         out.print("\n[bold]the same journal, on Spark[/]\n")
         settings = Settings(data=Path(folder) / "pipeline")
         configure_logging(settings.log.level, settings.log.format)
-        with _session(_spark_settings(master, memory, None, None)) as spark:
+        with spark_session(spark_settings(master, memory, None, None), settings) as spark:
             journal = str(Path(folder) / "gateway" / "journal")
-            committed, report = _run_batch(spark, settings, journal, in_place=False, tables=True)
+            committed, report, _ = _run_batch(spark, settings, journal, in_place=False, tables=True)
         if committed is None:
             raise Failure("the demo has left no sealed segment", _WHEN_SEALED)
         _show(committed, report)
@@ -144,76 +166,45 @@ def _settings(path: Path | None, to: Path | None) -> Settings:
     return settings.model_copy(update=own)
 
 
-def _spark_settings(
-    master: str | None, memory: str | None, partitions: int | None, conf: list[str] | None
-) -> "SparkSettings":
-    from app.pipeline.session import SparkSettings, pairs  # noqa: PLC0415
+def _again(from_segment: int | None, since: datetime | None, source: str | None) -> "Again | None":
+    """Return the messages to process again; None for no messages."""
+    from app.pipeline.runs import Again  # noqa: PLC0415
 
-    try:
-        return SparkSettings(master, memory, partitions, conf=pairs(conf or []))
-    except ValueError as error:
-        raise Failure(str(error)) from error
-
-
-@contextmanager
-def _session(settings: "SparkSettings") -> Iterator["SparkSession"]:
-    """Provide a Spark session for the block. A session that is started here ends with the block.
-
-    Errors that people can correct become a Failure.
-    """
-    from app.pipeline.session import active, session  # noqa: PLC0415 - Spark is an extra, and slow to import
-
-    try:
-        found = active()
-    except GatewayError as error:
-        raise Failure(str(error)) from error
-    from py4j.protocol import Py4JError  # noqa: PLC0415
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
-    spark = None
-    try:
-        if (spark := found) is None:
-            spark = session("attachment-gateway", settings)
-            collect_seldom()
-        yield spark
-    except (GatewayError, PluginError) as error:
-        raise Failure(str(error)) from error
-    except (PySparkException, Py4JError) as error:
-        log.debug("spark_failed", exc_info=True)
-        raise Failure(f"Spark failed: {_why(error)}", "set the log level to debug for its whole message") from error
-    finally:
-        if spark is not None and found is None:
-            spark.stop()
-
-
-def _why(error: Exception) -> str:
-    """Return the reason of an error in one line.
-
-    It is the gateway's own message if a task raised one, otherwise the first line of Java or Spark. Java's own message
-    comes after a line that only names the call.
-    """
-    said = str(error).strip()
-    ours = _OURS.search(said)
-    if ours:
-        return ours[1]
-    _, of_java, raised = said.partition("\n: ")
-    return (raised if of_java else said).partition("\n")[0]
+    if from_segment is None and since is None and source is None:
+        return None
+    micros = None if since is None else int(since.replace(tzinfo=UTC).timestamp() * 1e6)
+    return Again(from_segment, micros, source)
 
 
 def _run_batch(
-    spark: "SparkSession", settings: Settings, journal: str, *, in_place: bool, tables: bool
-) -> tuple["Committed | None", "Report"]:
+    spark: "SparkSession",
+    settings: Settings,
+    journal: str,
+    *,
+    in_place: bool,
+    tables: bool,
+    again: "Again | None" = None,
+) -> tuple["Committed | None", "Report", "list[Violation]"]:
     from app.main import SystemClock  # noqa: PLC0415
     from app.pipeline.batch import run  # noqa: PLC0415
     from app.pipeline.job import Job, open_job  # noqa: PLC0415
+    from app.pipeline.monitoring import monitored  # noqa: PLC0415
     from app.pipeline.progress import progress  # noqa: PLC0415
     from app.pipeline.report import report  # noqa: PLC0415
 
     job = Job.of(settings, journal, in_place=in_place, tables=tables)
-    with closing(plugins.catalog()(settings.catalog_url)) as catalog:
+    clock = SystemClock()
+    with (
+        closing(plugins.catalog()(settings.catalog_url)) as catalog,
+        monitored(job, "batch", settings.pipeline, catalog, clock) as monitor,
+    ):
+        started = clock.monotonic()
         with progress(spark, "assembling", err):
-            committed = run(spark, job, catalog, SystemClock())
-        return committed, report(catalog, open_job(job).archive)
+            committed = run(spark, job, catalog, clock, again)
+        if committed is not None:
+            monitor.metrics.took(clock.monotonic() - started, {})
+            monitor.committed(committed)
+        return committed, report(catalog, open_job(job).archive), monitor.violations
 
 
 def _run_stream(
@@ -221,25 +212,47 @@ def _run_stream(
 ) -> None:
     from app.main import SystemClock  # noqa: PLC0415
     from app.pipeline.job import Job  # noqa: PLC0415
+    from app.pipeline.listening import ProgressListener  # noqa: PLC0415
+    from app.pipeline.monitoring import monitored  # noqa: PLC0415
     from app.pipeline.streaming import start  # noqa: PLC0415
 
     ending = Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: ending.set())
-    with closing(plugins.catalog()(settings.catalog_url)) as catalog:
+    job, clock = Job.of(settings, journal, in_place=in_place, tables=tables), SystemClock()
+    with (
+        closing(plugins.catalog()(settings.catalog_url)) as catalog,
+        monitored(job, "stream", settings.pipeline, catalog, clock) as monitor,
+    ):
+        listener = ProgressListener(monitor.metrics)
+        spark.streams.addListener(listener)
         query = start(
             spark,
-            Job.of(settings, journal, in_place=in_place, tables=tables),
+            job,
             catalog,
-            SystemClock(),
+            clock,
             checkpoint=settings.pipeline_checkpoint,
             bytes_per_trigger=settings.pipeline.bytes_per_trigger,
             every=None if once else settings.pipeline.trigger.total_seconds(),
+            watch=lambda _number, _results, committed: monitor.committed(committed),
         )
         log.info("assembly_started", journal=journal, spark=spark.version)
         while not query.awaitTermination(_LOOK_SECONDS):
-            if ending.is_set():
+            if ending.is_set() or monitor.failures:
                 query.stop()
+        listener.ended.wait(_LAST_EVENTS_SECONDS)
+        spark.streams.removeListener(listener)
+        _require(monitor.failures)
+
+
+def _require(violations: "list[Violation]") -> None:
+    """Show violated expectations. Raises Failure if one of them is to end the run."""
+    for each in violations:
+        if not each.is_failure:
+            err.print(escape(str(each)), style="yellow", highlight=False)
+    if failed := [str(each) for each in violations if each.is_failure]:
+        hint = "What was received is committed; pipeline.expectations of the configuration has the limits."
+        raise Failure("\n".join(["the quality is not as expected:", *failed]), hint, EXPECTATION)
 
 
 # --- showing ----------------------------------------------------------------------------------------------------------
@@ -252,11 +265,22 @@ def _show(committed: "Committed", report: "Report") -> None:
     reasons = ", ".join(f"{count:,} {escape(code)}" for code, count in report.reasons.items())
     out.print(f"quarantine    {reasons or 'empty'}", highlight=False)
     if committed.was_known:
-        out.print("all of it had been processed before", style="dim")
+        out.print("no change: all of it had been processed before", style="dim")
     _show_incomplete(report)
     for each in committed.tables:
         for warning in each.warnings:
             err.print(f"{escape(each.table)}: {escape(warning)}", style="yellow", highlight=False)
+
+
+def _show_damage(committed: "Committed") -> None:
+    """Print on standard error what could not be read, and how to recover it."""
+    hint = "put {} back and run the same command with --again-from {}"
+    if committed.missing:
+        said = f"missing segments: {spoken(committed.missing)} (deleted by retention, or lost)"
+        err.print(f"{said}; if they were lost, {hint.format('them', committed.missing[0][0])}", style="yellow")
+    if committed.damaged:
+        said = f"damaged segments: {spoken([(each, each) for each in committed.damaged])} (see the quarantine)"
+        err.print(f"{said}; {hint.format('undamaged copies', committed.damaged[0])}", style="red")
 
 
 def _show_incomplete(report: "Report") -> None:
@@ -266,15 +290,11 @@ def _show_incomplete(report: "Report") -> None:
     for record, missing in report.incomplete[:_MOST_SHOWN]:
         expected = "-" if record.parts_expected is None else f"{record.parts_expected:,}"
         name = escape(record.qualifier_2) if record.kind else "[dim]no header arrived[/]"
-        grid.add_row(record.id, name, f"{record.parts_received:,}", expected, _spoken(missing) or "unknown")
+        grid.add_row(record.id, name, f"{record.parts_received:,}", expected, spoken(missing) or "unknown")
     out.print()
     out.print(grid)
     if len(report.incomplete) > _MOST_SHOWN:
         out.print(f"and {len(report.incomplete) - _MOST_SHOWN:,} more", style="dim")
-
-
-def _spoken(ranges: list[tuple[int, int]]) -> str:
-    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def _as_json(committed: "Committed", report: "Report") -> dict[str, Any]:
@@ -296,4 +316,6 @@ def _as_json(committed: "Committed", report: "Report") -> dict[str, Any]:
         "conflicts": committed.conflicts,
         "tables": [each._asdict() for each in committed.tables],
         "known_before": committed.was_known,
+        "missing_segments": committed.missing,
+        "damaged_segments": committed.damaged,
     }

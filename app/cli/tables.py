@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -213,6 +213,30 @@ def vacuum(
         for each in _chosen(store, name):
             went = store.vacuum(each, age.total_seconds())
             err.print(f"{each}: {went:,} files removed", markup=False, highlight=False)
+
+
+@tables.command()
+def register(
+    *,
+    using: Annotated[
+        Literal["delta", "parquet"], typer.Option(help="Format to register; parquet reads every file of a folder.")
+    ] = "delta",
+    catalog: Annotated[str | None, typer.Option(help="Catalog of Unity Catalog, such as main.")] = None,
+    schema: Annotated[
+        str | None, typer.Option(help="One schema for all tables. Default: a schema for each library.")
+    ] = None,
+    config: Config = None,
+    place: Place = None,
+) -> None:
+    """Print the SQL that registers all tables in a Hive metastore or in Unity Catalog, for spark-sql."""
+    from app.tables.registering import Registered, statements  # noqa: PLC0415 - needs more of Arrow
+
+    with _opened(config, place) as store:
+        found = [Registered(name, store.schema(name), store.location(name)) for name in sorted(store.names())]
+    if found:
+        typer.echo(";\n\n".join(statements(found, using, catalog, schema)) + ";")
+    if using == "parquet":
+        err.print("Parquet has no versions: until vacuum, rows that compact or retain have replaced are read as well")
 
 
 def _notes(variable: "VariableContents") -> Iterator[str]:

@@ -19,6 +19,8 @@ GroupedAs = Literal["messages", "segments"]
 DEFAULT_FRAMING = "sas_queue"
 """The framing of sources and destinations that name none."""
 
+DAMAGED_MESSAGE = "damaged-message"
+"""Reason code of a message, or of a batch of messages, that the journal cannot read back."""
 DAMAGED_PART, DAMAGED_CONTENT = "damaged-part", "damaged-content"
 """Reason codes of an attachment: its parts could not be read back and finished; its finished content cannot be."""
 PARTS_GONE, CONTENT_LOST = "parts-gone", "content-lost"
@@ -338,7 +340,8 @@ class Checkpoint:
     """Everything that one step of assembly changed; the catalog takes it in one transaction.
 
     `progress` is the packed position of the last physical message that these changes include. What is `reopened` was
-    quarantined, and begins anew before anything else is done: nothing that came of it before is kept. `attachments` and
+    quarantined, and begins anew before anything else is done: nothing that came of it before is kept. So does what is
+    `reprocessed`, in any state but deleted. `attachments` and
     `messages` are upserted whole; `part_runs` are added to what is kept for their attachment, of which all else is
     forgotten first where `without_parts` names it. Then complete attachments become finished or quarantined as
     `finished` and `refused` say, where a host has read their content before it saves.
@@ -346,6 +349,7 @@ class Checkpoint:
 
     progress: int | None = None
     reopened: list[str] = field(default_factory=list)
+    reprocessed: list[str] = field(default_factory=list)
     attachments: list[AttachmentRecord] = field(default_factory=list)
     part_runs: dict[str, list[PartRun]] = field(default_factory=dict)
     without_parts: list[str] = field(default_factory=list)

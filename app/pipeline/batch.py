@@ -1,39 +1,41 @@
 """Batch processing of a whole archive: every sealed segment of a journal.
 
-Spark shuffles references twice, headers by source and all references by attachment, and never a body. The end of the
-run is saved before it starts. A run that was killed is repeated over the very same messages, so that tables that have
-committed it already get the same data. An archive that has grown since is read as a whole, and only its new messages
-are committed.
+Spark shuffles references twice, headers by source and all references by attachment, and never a body. An archive that
+has grown since an earlier run is read as a whole, and only its new messages are committed (`app.pipeline.runs`).
 """
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from heapq import heapreplace
 from itertools import chain
 from math import ceil
-from typing import Any
 
-import orjson
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from app.model.message import Position
-from app.pipeline import steps, tables
-from app.pipeline.commit import Committed, Committer
-from app.pipeline.job import Job, Opened, open_job
+from app.pipeline import runs, steps, tables
+from app.pipeline.commit import Committed, WriteTables
+from app.pipeline.finishing import Result
+from app.pipeline.intent import Window
+from app.pipeline.job import Job, open_job
 from app.pipeline.references import SCHEMA, What
-from app.pipeline.sources import register
+from app.pipeline.runs import Again
+from app.pipeline.session import is_connected
+from app.pipeline.sources import cache_options, register
+from app.pipeline.stages import described
 from app.pipeline.tables import TableTask, Written
 from app.pipeline.workers import at_task_start, in_task
-from app.ports import Catalog, Clock, ContentStore
+from app.ports import Catalog, Clock
 from app.service.threads import together
-
-BEGUN = "pipeline/batch"
-"""The object of the content store that says how far a started batch reads its archive."""
 
 MOST_SHARES = 4096
 """The largest number of tasks that finish the attachments of an archive in an object store."""
+
+_NAMES_SHOWN = 200
+"""Characters of the names of tables in the description of a job."""
 
 TABLE_TASKS_HERE = 1
 """The largest number of tasks that run in the driver: so few are not worth a Spark job."""
@@ -46,107 +48,87 @@ TABLE_TASK_COST = 256 << 10
 """The number of bytes that take about as long as the file of a table without rows."""
 
 
-def run(spark: SparkSession, job: Job, catalog: Catalog, clock: Clock) -> Committed | None:
-    """Assemble, finish and commit everything in a job's archive. Return None when it has no segment.
-
-    Raises GatewayError and PluginError.
-    """
-    opened = open_job(job)
-    done = [_run_to(last, spark, job, catalog, clock) for last in _ends(job, opened)]
-    return _together([committed for committed in done if committed is not None])
+def run(spark: SparkSession, job: Job, catalog: Catalog, clock: Clock, again: Again | None = None) -> Committed | None:
+    """Assemble, finish and commit everything in a job's archive, as `app.pipeline.runs.run`."""
+    return runs.run(SparkPasses(spark), job, catalog, clock, again)
 
 
-def _run_to(last: int, spark: SparkSession, job: Job, catalog: Catalog, clock: Clock) -> Committed | None:
-    """Process everything up to and including a segment."""
-    opened = open_job(job)
-    with opened.stores.store.create(BEGUN) as target:
-        target.write(orjson.dumps({"journal": job.journal, "last_segment": last}))
-    committer = Committer(opened, catalog, clock, table_writer(spark, job))
-    with assembled(spark, job, last, _known(committer.progress, last)) as rows:
-        results = steps.results_of(rows.toArrow())
-    committed = committer.commit(results)
-    opened.stores.store.delete(BEGUN)
-    return committed
+class SparkPasses:
+    """`app.pipeline.runs.Passes` by Spark's workers."""
 
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
 
-def _known(progress: int | None, last: int) -> int | None:
-    """Return the catalog's progress, if it is before the last segment.
+    def news(self, job: Job, last: int, known: int | None) -> list[Result]:
+        with self._described("assemble", job, last), _all_references(self._spark, job, last) as references:
+            return steps.results_of(_finished(job, references, last, known).toArrow())
 
-    A run that had reached its end is repeated as a whole: it may have been killed right after.
-    """
-    return progress if progress is not None and Position.unpack(progress).segment < last else None
+    def again(self, job: Job, last: int, window: Window) -> list[Result]:
+        step = in_task(steps.assemble_again(job, window))
+        with self._described("process again", job, last), _all_references(self._spark, job, last) as references:
+            return steps.results_of(references.mapInArrow(step, from_arrow_schema(steps.RESULTS)).toArrow())
 
+    def table_writer(self, job: Job) -> WriteTables:
+        return table_writer(self._spark, job)
 
-def _together(runs: Sequence[Committed]) -> Committed | None:
-    if not runs:
-        return None
-    return Committed(
-        reached=max(each.reached for each in runs),
-        finished=sum(each.finished for each in runs),
-        refused=sum(each.refused for each in runs),
-        quarantined=sum(each.quarantined for each in runs),
-        duplicates=sum(each.duplicates for each in runs),
-        conflicts=sum(each.conflicts for each in runs),
-        tables=tuple(chain.from_iterable(each.tables for each in runs)),
-        was_known=all(each.was_known for each in runs),
-    )
+    def _described(self, action: str, job: Job, last: int) -> AbstractContextManager[None]:
+        return described(self._spark, f"{action} segments up to {last} of {job.journal}")
 
 
 @contextmanager
-def assembled(
-    spark: SparkSession, job: Job, last_segment: int | None = None, known: int | None = None
-) -> Iterator[DataFrame]:
-    """Compute the results of all attachments up to a segment, in rows of `steps.RESULTS`, within the block.
+def _all_references(spark: SparkSession, job: Job, last_segment: int) -> Iterator[DataFrame]:
+    """Provide all references up to a segment, sorted by source and key, for the block.
 
-    With the packed position `known`, compute only those of attachments with messages after it. Every segment is read
-    once for all references, which Spark keeps during the block.
+    Every segment is read once for all references, which Spark keeps during the block.
     """
     register(spark)
-    references = _references(spark, job, last_segment).persist()
+    read = _references(spark, job, last_segment).persist()
     try:
-        yield _results(spark, job, references, last_segment, known)
+        yield _with_headers_read(spark, job, read)
     finally:
-        references.unpersist()
+        read.unpersist()
 
 
-def _results(
-    spark: SparkSession, job: Job, references: DataFrame, last_segment: int | None, known: int | None
-) -> DataFrame:
-    in_spark = from_arrow_schema(SCHEMA)
+def _with_headers_read(spark: SparkSession, job: Job, references: DataFrame) -> DataFrame:
+    """Return references by source and key, with those to the content of headers in place of the headers."""
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
     is_header = references.what == int(What.HEADER)
     headers = (
         references.filter(is_header)
         .repartition(partitions, "source")
         .sortWithinPartitions("source", "position")
-        .mapInArrow(in_task(steps.headers(job)), in_spark)
+        .mapInArrow(in_task(steps.headers(job)), from_arrow_schema(SCHEMA))
     )
-    by_key = (
+    return (
         references.filter(~is_header)
         .unionByName(headers)
         .repartition(partitions, "source", "key")
         .sortWithinPartitions("source", "key")
     )
+
+
+def _finished(job: Job, references: DataFrame, last_segment: int, known: int | None) -> DataFrame:
+    """Return the results, in rows of `steps.RESULTS`, of all attachments with messages after the packed position
+    `known`."""
     results = from_arrow_schema(steps.RESULTS)
     if job.is_local:
-        return by_key.mapInArrow(in_task(steps.assemble_all(job, known)), results)
+        return references.mapInArrow(in_task(steps.assemble_all(job, known)), results)
     shares = _shares(job, last_segment)
     return (
-        by_key.mapInArrow(in_task(steps.outcomes_by_place(job, shares, known)), from_arrow_schema(steps.PLACED))
+        references.mapInArrow(in_task(steps.outcomes_by_place(job, shares, known)), from_arrow_schema(steps.PLACED))
         .repartitionById(len(shares), "share")
         .mapInArrow(in_task(steps.finish_all(job)), results)
     )
 
 
-def _shares(job: Job, last_segment: int | None) -> list[int]:
+def _shares(job: Job, last_segment: int) -> list[int]:
     """Return the first segments of the shares of an archive by which its attachments are finished.
 
     A segment of an object store is fetched as a whole. So attachments that begin in the same segments are finished by
     the same task.
     """
-    numbers = [segment.number for segment in open_job(job).archive.segments()]
-    numbers = [number for number in numbers if last_segment is None or number <= last_segment]
-    return numbers[:: ceil(len(numbers) / MOST_SHARES)] or [0]
+    numbers = [segment.number for segment in open_job(job).archive.segments() if segment.number <= last_segment]
+    return numbers[:: ceil(len(numbers) / MOST_SHARES)] if numbers else [0]
 
 
 def table_writer(spark: SparkSession, job: Job) -> Callable[[Sequence[TableTask]], Iterable[Written]]:
@@ -155,14 +137,46 @@ def table_writer(spark: SparkSession, job: Job) -> Callable[[Sequence[TableTask]
     def write(tasks: Sequence[TableTask]) -> Iterable[Written]:
         if len(tasks) <= TABLE_TASKS_HERE:
             return write_tables(job, tasks)
-        context = spark.sparkContext
-        shares = in_shares(tasks, SHARES_PER_CORE * context.defaultParallelism)
-        run = partial(_write_in_task, job)
-        found = context.parallelize([[tasks[at] for at in share] for share in shares], len(shares)).map(run).collect()
+        shares = in_shares(tasks, _most_shares(spark))
+        names = sorted({task.table for task in tasks})
+        with described(spark, f"write {len(tasks)} files of {len(names)} tables: {', '.join(names)[:_NAMES_SHOWN]}"):
+            found = _written(spark, job, [[tasks[at] for at in share] for share in shares])
         by_task = dict(zip(chain(*shares), chain(*found), strict=True))
         return [by_task[at] for at in range(len(tasks))]
 
     return write
+
+
+def _most_shares(spark: SparkSession) -> int:
+    """Return the largest number of tasks that write tables. The cores of a Spark Connect server are not known."""
+    if is_connected(spark):
+        return int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
+    return SHARES_PER_CORE * spark.sparkContext.defaultParallelism
+
+
+def _written(spark: SparkSession, job: Job, shares: Sequence[Sequence[TableTask]]) -> list[list[Written]]:
+    """Return what Spark's workers have written for each share of the table tasks."""
+    if not is_connected(spark):
+        run = partial(_write_in_task, job)
+        found: list[list[Written]] = spark.sparkContext.parallelize(shares, len(shares)).map(run).collect()
+        return found
+    packed = pa.array([pickle.dumps(share) for share in shares], pa.binary())
+    rows = pa.table({"share": pa.array(range(len(shares)), pa.int32()), "packed": packed})
+    written = (
+        spark.createDataFrame(rows)
+        .repartitionById(len(shares), "share")
+        .mapInArrow(partial(_write_all, job), "share int, packed binary")
+        .toArrow()
+        .sort_by("share")
+    )
+    return [pickle.loads(each) for each in written.column("packed").to_pylist()]  # noqa: S301 - of this job
+
+
+def _write_all(job: Job, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        shares = (pickle.loads(packed) for packed in batch.column("packed").to_pylist())  # noqa: S301 - of this job
+        written = [pickle.dumps(_write_in_task(job, share)) for share in shares]
+        yield batch.set_column(1, "packed", pa.array(written, pa.binary()))
 
 
 def in_shares(tasks: Sequence[TableTask], shares: int) -> list[list[int]]:
@@ -191,23 +205,6 @@ def write_tables(job: Job, tasks: Sequence[TableTask]) -> list[Written]:
     return [next(done) if task.size <= SMALL_TABLE else run(task) for task in tasks]
 
 
-def _references(spark: SparkSession, job: Job, last_segment: int | None) -> DataFrame:
+def _references(spark: SparkSession, job: Job, last_segment: int) -> DataFrame:
     reader = spark.read.format("attachment_references")
-    if last_segment is not None:
-        reader = reader.option("last_segment", str(last_segment))
-    return reader.load(job.journal)
-
-
-def _ends(job: Job, opened: Opened) -> list[int]:
-    """Return the last segments of the runs to make: of this archive's unfinished run, and the newest segment."""
-    begun = _begun(opened.stores.store)
-    ends = [begun["last_segment"]] if begun is not None and begun["journal"] == job.journal else []
-    newest = [segment.number for segment in opened.archive.segments()[-1:]]
-    return ends + [number for number in newest if not ends or number > ends[0]]
-
-
-def _begun(store: ContentStore) -> dict[str, Any] | None:
-    with suppress(KeyError):
-        found: dict[str, Any] = orjson.loads(b"".join(store.read(BEGUN)))
-        return found
-    return None
+    return reader.options(last_segment=str(last_segment), **cache_options(job)).load(job.journal)

@@ -2,12 +2,12 @@
 
 A batch is identified by the packed journal position that it ends at, which only grows. It is the number of the tables'
 transaction, and the catalog's progress; neither accepts a number that it has reached. A job that is killed at any
-moment runs the same batch again. Then content objects are written again under the same names with the same bytes,
-tables that have the batch ignore it, and the catalog, which comes last, records that it is done. Only one process may
-commit: a catalog that has changed meanwhile refuses the batch.
+moment runs the same batch again (`app.pipeline.intent`). Then content objects are written again under the same names
+with the same bytes, tables that have the batch ignore it, and the catalog, which comes last, records that it is done.
+Only one process may commit: a catalog that has changed meanwhile refuses the batch.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
@@ -18,16 +18,27 @@ from app.assembly.parts import Parts
 from app.assembly.states import DONE
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import GatewayError
-from app.model.records import AttachmentRecord, Checkpoint, Finished, MessageRecord, NewEvent
+from app.model.message import Position
+from app.model.records import (
+    DAMAGED_MESSAGE,
+    DAMAGED_PART,
+    AttachmentRecord,
+    Checkpoint,
+    Finished,
+    MessageRecord,
+    NewEvent,
+)
 from app.pipeline import tables
 from app.pipeline.finishing import Result, with_content
+from app.pipeline.gaps import Gaps
+from app.pipeline.intent import Intent, begin, end, journal_name
 from app.pipeline.job import Opened
 from app.pipeline.tables import Committed as TableCommitted
 from app.pipeline.tables import DataSet, TableTask, Written
 from app.ports import Catalog, Clock
 from app.service.events import complete_messages, finished_event, quarantine_event, refusal_event
 from app.service.tables import APPLICATION
-from app.tables.quality import Increment, hour_of
+from app.tables.quality import Increment, hour_of, increments
 
 AT_ONCE = 5000
 """The number of finished attachments that the catalog takes in one transaction."""
@@ -39,7 +50,9 @@ WriteTables = Callable[[Sequence[TableTask]], Iterable[Written]]
 class Committed(NamedTuple):
     """The outcome of a batch.
 
-    `reached` is the packed position that it ended at. It `was_known` when an earlier run had committed it.
+    `reached` is the packed position that it ended at. It `was_known` when an earlier run had committed it. `damaged`
+    are the numbers of segments with damaged messages, and `missing` the gaps in the archive's numbers. `quality` has
+    its facts about receiving, by source and hour.
     """
 
     reached: int
@@ -50,6 +63,9 @@ class Committed(NamedTuple):
     conflicts: int = 0
     tables: tuple[TableCommitted, ...] = ()
     was_known: bool = False
+    damaged: tuple[int, ...] = ()
+    missing: Gaps = ()
+    quality: tuple[Increment, ...] = ()
 
 
 class Committer:
@@ -61,9 +77,12 @@ class Committer:
     def __init__(self, opened: Opened, catalog: Catalog, clock: Clock, write_tables: WriteTables) -> None:
         self._opened, self._catalog, self._clock, self._write_tables = opened, catalog, clock, write_tables
         self.progress = catalog.progress()
+        self._journal: str | None = None
 
-    def commit(self, results: Sequence[Result]) -> Committed | None:
+    def commit(self, results: Sequence[Result], left_behind: Collection[str] | None = None) -> Committed | None:
         """Commit the results of a batch. Return None for a batch without messages.
+
+        Attachments that are complete in the catalog are finished too, of these only `left_behind` if it is given.
 
         Raises GatewayError when another process has committed since the last batch, or since this object was made.
         """
@@ -72,21 +91,30 @@ class Committer:
         reached = max(result.reached for result in results)
         progress = self._catalog.progress()
         if progress is not None and progress >= reached:
-            self._drop_deleted(results)
+            self._drop_unfinished(results)
             self._complete_messages(results)
             return Committed(reached, was_known=True)
         if progress != self.progress:
             raise GatewayError(
                 "another process commits to this catalog: stop the other pipeline, or the gateway that assembles"
             )
-        results = [*results, *self._left_behind(results, reached)]
+        others = list(self._left_behind(results, reached, left_behind))
+        results = [*results, *others]
         now = self._clock.now()
-        results = [_dated(result, now) for result in results]
+        results = [dated(result, now) for result in results]
+        store = self._opened.stores.store
+        begin(store, self._intent(reached, [other.record.id for other in others if other.record is not None]))
         changed = self._commit_tables(results, reached)
         self._commit_catalog(results, reached, now)
         self.progress = reached
         self._complete_messages(results)
-        return _summary(results, reached, changed)
+        end(store)
+        return summary(results, reached, changed)
+
+    def _intent(self, reached: int, left_behind: Sequence[str]) -> Intent:
+        if self._journal is None:
+            self._journal = journal_name(self._opened.archive, self._opened.place)
+        return Intent(self._journal, Position.unpack(reached).segment, self.progress, tuple(left_behind))
 
     # --- tables -------------------------------------------------------------------------------------------------------
 
@@ -95,11 +123,11 @@ class Committer:
         if store is None:
             return ()
         news = list(self._news(results))
-        plans = tables.plan(store, _data_sets(news), APPLICATION, transaction)
+        plans = tables.plan(store, data_sets(news), APPLICATION, transaction)
         written = list(self._write_tables([task for each in plans for task in each.tasks]))
         committed = tables.commit(plans, written, store, APPLICATION, transaction)
         own: tuple[tuple[str, pa.Table], ...] = (
-            (tables.FILES, tables.file_rows(_files(news))),
+            (tables.FILES, tables.file_rows(files(news))),
             (tables.QUALITY, tables.quality_rows(result.quality for result in results if any(result.quality[2:]))),
         )
         appended = [tables.append(store, name, rows, APPLICATION, transaction) for name, rows in own]
@@ -131,9 +159,9 @@ class Committer:
         finished = [result for result in results if result.finished is not None]
         split = len(finished) - len(finished) % AT_ONCE if len(finished) > AT_ONCE else 0
         for start in range(0, split, AT_ONCE):
-            self._take(_checkpoint(finished[start : start + AT_ONCE], now))
+            self._take(checkpoint_of(finished[start : start + AT_ONCE], now))
         rest = [result for result in results if result.finished is None]
-        checkpoint = _checkpoint([*finished[split:], *rest], now)
+        checkpoint = checkpoint_of([*finished[split:], *rest], now)
         checkpoint.progress = reached
         self._take(checkpoint)
 
@@ -145,23 +173,26 @@ class Committer:
             if name is not None and record is not None and record.state is AttachmentState.DELETED:
                 self._opened.stores.store.delete(name)
 
-    def _drop_deleted(self, results: Sequence[Result]) -> None:
-        """Delete the content of attachments that were deleted after an earlier run of the batch: this run has written
-        it again."""
+    def _drop_unfinished(self, results: Sequence[Result]) -> None:
+        """Delete the content of attachments that are not finished, although an earlier run committed the batch: this
+        run has written it.
+
+        They were deleted meanwhile, or the archive has segments now that it had not then.
+        """
         objects = {result.finished.id: result.finished.object_name for result in results if result.finished is not None}
-        for record in self._known(results):
-            name = objects.get(record.id)
-            if name is not None and record.state is AttachmentState.DELETED:
+        finished = {record.id for record in self._known(results) if record.state is AttachmentState.FINISHED}
+        for attachment_id, name in objects.items():
+            if name is not None and attachment_id not in finished:
                 self._opened.stores.store.delete(name)
 
-    def _left_behind(self, results: Sequence[Result], reached: int) -> Iterator[Result]:
+    def _left_behind(self, results: Sequence[Result], reached: int, only: Collection[str] | None) -> Iterator[Result]:
         """Yield results of attachments that are complete in the catalog and not in this batch.
 
         An operator has requested another attempt, or the gateway assembled them and had no time to finish them.
         """
         found = {each.id for result in results for each in (result.finished, result.refused) if each is not None}
         for record in self._catalog.complete_attachments():
-            if record.id in found:
+            if record.id in found or (only is not None and record.id not in only):
                 continue
             quality = Increment(record.source, hour_of(record.first_received_at))
             parts = Parts(self._catalog.part_runs(record.id))
@@ -175,7 +206,8 @@ class Committer:
         complete_messages(self._catalog, [*finished, *listed], self._clock.now(), alone)
 
 
-def _dated(result: Result, now: int) -> Result:
+def dated(result: Result, now: int) -> Result:
+    """Return the result with the time (µs) at which its attachment is finished."""
     return result if result.finished is None else result._replace(finished=replace(result.finished, finished_at=now))
 
 
@@ -183,7 +215,8 @@ def _is_answered(message: MessageRecord) -> bool:
     return message.application_body is not None
 
 
-def _checkpoint(results: Sequence[Result], now: int) -> Checkpoint:
+def checkpoint_of(results: Sequence[Result], now: int) -> Checkpoint:
+    """Return the changes of results for the catalog, without its progress."""
     checkpoint = Checkpoint()
     for result in results:
         record = result.record
@@ -217,7 +250,8 @@ def _events(record: AttachmentRecord, result: Result, now: int) -> Iterator[NewE
         yield refusal_event(result.refused, now)
 
 
-def _data_sets(results: Iterable[Result]) -> Iterator[DataSet]:
+def data_sets(results: Iterable[Result]) -> Iterator[DataSet]:
+    """Yield the finished data sets of results."""
     for result in results:
         record, finished = result.record, result.finished
         if record is not None and finished is not None and finished.object_name and result.schema is not None:
@@ -228,20 +262,28 @@ def _data_sets(results: Iterable[Result]) -> Iterator[DataSet]:
                 record.first_received_at,
                 record.qualifier_1,
                 record.qualifier_2,
-                finished.object_name,
+                result.beside or finished.object_name,
                 finished.size,
                 pa.ipc.read_schema(pa.py_buffer(result.schema)),
             )
 
 
-def _files(results: Iterable[Result]) -> Iterator[tuple[AttachmentRecord, Finished]]:
+def files(results: Iterable[Result]) -> Iterator[tuple[AttachmentRecord, Finished]]:
+    """Yield the finished files of results."""
     for result in results:
         record, finished = result.record, result.finished
         if record is not None and finished is not None and record.kind is not AttachmentKind.DATA_SET:
             yield record, finished
 
 
-def _summary(results: Sequence[Result], reached: int, changed: tuple[TableCommitted, ...]) -> Committed:
+def summary(results: Sequence[Result], reached: int, changed: tuple[TableCommitted, ...]) -> Committed:
+    """Return the outcome of committed results."""
+    damaged = {
+        Position.unpack(entry.position).segment
+        for result in results
+        for entry in result.quarantine
+        if entry.code in (DAMAGED_MESSAGE, DAMAGED_PART)
+    }
     return Committed(
         reached,
         finished=sum(result.finished is not None for result in results),
@@ -250,4 +292,6 @@ def _summary(results: Sequence[Result], reached: int, changed: tuple[TableCommit
         duplicates=sum(result.quality.duplicates for result in results),
         conflicts=sum(result.quality.conflicts for result in results),
         tables=changed,
+        damaged=tuple(sorted(damaged)),
+        quality=tuple(increments(tables.quality_rows(result.quality for result in results if any(result.quality[2:])))),
     )

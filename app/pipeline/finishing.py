@@ -18,9 +18,10 @@ from app.assembly.collecting import Refused, Repeated
 from app.assembly.interpretation import Rejected, answered, interpret
 from app.assembly.parts import Parts
 from app.model.attachment import AttachmentKind
-from app.model.errors import DamagedError
+from app.model.errors import DamagedError, InvalidInputError
 from app.model.message import PhysicalMessage, Position
 from app.model.records import (
+    DAMAGED_MESSAGE,
     AttachmentRecord,
     Finished,
     MessageRecord,
@@ -34,7 +35,7 @@ from app.ports import JournalArchive
 from app.service.content.access import opened
 from app.service.context import Stores
 from app.service.finishing.contents import Spoilt, first_place, read_content, spoilt_entries
-from app.service.quarantine import quarantine_entry
+from app.service.quarantine import Entry, quarantine_entry, quarantine_record
 from app.tables.quality import Increment
 
 AT_ONCE = 16_384
@@ -52,7 +53,7 @@ class Result(NamedTuple):
 
     `fresh` are part runs of an unfinished attachment, and all of its runs if it `has_less` than before. `schema` is the
     serialized schema of a finished data set. `state` is the size in bytes of the state kept for unfinished ones, if it
-    is counted.
+    is counted. `beside` is the object with the content, if it is not the one that has the attachment's name.
     """
 
     reached: int
@@ -69,6 +70,7 @@ class Result(NamedTuple):
     schema: bytes | None = None
     has_less: bool = False
     state: int = 0
+    beside: str | None = None
 
 
 def finish(outcomes: Iterable[Outcome], stores: Stores, archive: JournalArchive) -> Iterator[Result]:
@@ -159,7 +161,8 @@ def _result(outcome: Outcome, fetched: dict[int, PhysicalMessage]) -> Result:
     messages = _Fetched(fetched)
     refused = _rejected(outcome.refused, messages)
     conflicts = _rejected((Repeated(None, first, again) for first, again in outcome.repeated), messages)
-    quarantine = [quarantine_entry(*each) for each in (*refused, *conflicts)]
+    lost = [_lost(outcome, each) for each in outcome.refused if each.position not in fetched]
+    quarantine = [*(quarantine_entry(*each) for each in (*refused, *conflicts)), *filter(None, lost)]
     quality = outcome.quality._replace(duplicates=len(outcome.repeated) - len(conflicts), conflicts=len(conflicts))
     return Result(
         outcome.reached,
@@ -211,6 +214,14 @@ def _rejected(effects: Iterable[Repeated | Refused], messages: _Fetched) -> list
     equal."""
     found = (interpret(effect, messages) for effect in effects)
     return [each for each in found if isinstance(each, Rejected)]
+
+
+def _lost(outcome: Outcome, refused: Refused) -> Entry | None:
+    """Return the quarantine entry of messages that cannot be read back; None for messages that are merely gone."""
+    if refused.code != DAMAGED_MESSAGE:
+        return None
+    error = InvalidInputError(refused.code, refused.row, refused.at, refused.why)
+    return quarantine_record(refused.position, PhysicalMessage(outcome.quality.source, ""), error), None
 
 
 def _answered(message: MessageRecord, application: int | None, fetched: dict[int, PhysicalMessage]) -> MessageRecord:

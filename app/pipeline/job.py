@@ -1,9 +1,10 @@
 """The description of a job for its tasks: plain data without secrets, which is sent to every worker."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from pathlib import Path
+from secrets import token_hex
 from typing import NamedTuple
 
 from app import plugins
@@ -19,7 +20,9 @@ class Job:
     """The places of the data by path or URL, and the sources' conventions for messages that do not contain them.
 
     Credentials of object stores are in the environment of the process that opens them. `forget_finished` (seconds) is
-    how long late duplicates are recognized. Every `expire_unfinished` seconds an open attachment is checked.
+    how long late duplicates are recognized. Every `expire_unfinished` seconds an open attachment is checked. `cache` is
+    the folder for segments of an object store, and `cache_bytes` its size. `run` tells the runs of one process apart:
+    each opens the archive anew, since segments may have been replaced.
     """
 
     journal: str
@@ -29,6 +32,9 @@ class Job:
     in_place: bool = True
     forget_finished: float = 7 * 86400.0
     expire_unfinished: float = 7 * 86400.0
+    cache: str | None = None
+    cache_bytes: int = 4 << 30
+    run: str = ""
 
     @classmethod
     def of(cls, settings: Settings, journal: str, *, in_place: bool, tables: bool = True) -> "Job":
@@ -40,7 +46,13 @@ class Job:
             in_place=in_place,
             forget_finished=settings.pipeline.forget_finished.total_seconds(),
             expire_unfinished=settings.expiry.unfinished.total_seconds(),
+            cache=None if settings.pipeline.cache is None else str(settings.pipeline.cache),
+            cache_bytes=settings.pipeline.cache_bytes,
         )
+
+    def anew(self) -> "Job":
+        """Return the job for another run."""
+        return replace(self, run=token_hex(8))
 
     @property
     def is_local(self) -> bool:
@@ -58,24 +70,25 @@ class Job:
 
 
 class Opened(NamedTuple):
-    """The open stores that a job's tasks use."""
+    """The open stores that a job's tasks use. `place` is the folder or URL of the archive."""
 
     stores: Stores
     archive: JournalArchive
     tables: TableStore | None
+    place: str
 
 
 def open_job(job: Job) -> Opened:
     """Open the stores of a job, once for each process. Raises PluginError and GatewayError."""
-    archive, store = _archive(job.journal), _content_store(job.content)
+    archive, store = _archive(job.journal, job.cache, job.cache_bytes, job.run), _content_store(job.content)
     tables = None if job.tables is None else _table_store(job.tables)
     stores = Stores(settings=job.settings, journal=archive, store=store, in_place=job.in_place)
-    return Opened(stores, archive, tables)
+    return Opened(stores, archive, tables, job.journal)
 
 
-@cache
-def _archive(place: str) -> JournalArchive:
-    return plugins.archive()(place)
+@lru_cache(maxsize=2)
+def _archive(place: str, folder: str | None, size: int, run: str) -> JournalArchive:  # noqa: ARG001
+    return plugins.archive()(place, None if folder is None else Path(folder), size)
 
 
 @cache

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from app.pipeline.session import is_connected
+
 if TYPE_CHECKING:
     from pyspark import StatusTracker
     from pyspark.sql import SparkSession
@@ -19,10 +21,10 @@ _LOOK_SECONDS = 0.2
 def progress(spark: "SparkSession", what: str, console: Console | None = None) -> Iterator[None]:
     """Show Spark's active stages and their completed tasks while the block runs.
 
-    The bars disappear afterwards. There are none if standard error is not a terminal.
+    The bars disappear afterwards. There are none if standard error is not a terminal, or with Spark Connect.
     """
     console = console or Console(stderr=True)
-    if not console.is_terminal:
+    if not console.is_terminal or is_connected(spark):
         yield
         return
     columns = (

@@ -21,6 +21,7 @@ from app.framing.registry import FRAMINGS
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, Pieces
 from app.model.message import PhysicalMessage
+from app.model.records import DAMAGED_MESSAGE
 from app.ports import messages_of
 
 Numbers = npt.NDArray[np.int64]
@@ -128,6 +129,11 @@ def references(batch: pa.RecordBatch, first_position: int) -> pa.RecordBatch:
     parts = _parts(batch, first_position, columns)
     others = np.flatnonzero(~_marked(batch, columns.parts)).tolist()
     return pa.concat_batches([parts, _read_rows(batch, first_position, others)]) if others else parts
+
+
+def lost_batch(first_position: int, why: str) -> Reference:
+    """Return the reference to a journal batch whose messages cannot be read back; nobody knows their sources."""
+    return Reference("", b"", first_position, What.REFUSED, detail=(DAMAGED_MESSAGE, "", -1, why))
 
 
 def _read_rows(batch: pa.RecordBatch, first_position: int, rows: Sequence[int]) -> pa.RecordBatch:

@@ -7,6 +7,7 @@ spark-defaults.conf or `--conf` are kept. This module only chooses settings that
 import atexit
 import logging
 import os
+import re
 import shutil
 import socket
 import sys
@@ -28,6 +29,11 @@ ARROW_ROWS = 1024
 """Rows of an Arrow batch between Java and Python. References take half the time of batches of 128 rows, and three
 quarters of the time of Spark's own 10,000."""
 
+_LOCAL_CORES = re.compile(r"local(?:\[(\d+|\*)\])?")
+"""A master on this machine that does not say how often a task may fail. Spark's own number is once."""
+_CONNECT = "sc://"
+_CONNECT_PARTITIONS = 16
+"""Tasks of a shuffle on a server whose cores are not known."""
 _LOOPBACK = "127.0.0.1"
 _JAVA_TEMPORARY = "java.io.tmpdir"
 _MOST_PARTITIONS = 256
@@ -66,6 +72,12 @@ class SparkSettings:
     conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def connect(self) -> str | None:
+        """Return the address of a Spark Connect server, None if Spark runs with this process."""
+        master = self.conf.get("spark.master") or self.master or ""
+        return master if master.startswith(_CONNECT) else None
+
+    @property
     def local(self) -> bool:
         """Return whether the executors are on this machine, in processes that Spark starts."""
         master = self.conf.get("spark.master") or self.master or "local"
@@ -85,17 +97,47 @@ def session(name: str, settings: SparkSettings | None = None) -> "SparkSession":
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     settings = settings or SparkSettings()
+    if settings.connect is not None:
+        return _connected(settings.connect, settings)
     if settings.local:
         _prepare_this_machine()
     gateway = jvm.start(_for_java(settings, name))
     _quieten()
     conf = SparkConf(_jvm=gateway.jvm)
     _settle(conf, settings, name)
-    SparkContext(conf=conf, gateway=gateway)
+    context = SparkContext(conf=conf, gateway=gateway)
+    # The server of accumulators would print a traceback when Java has gone.
+    context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     spark = SparkSession.builder.getOrCreate()
     if not conf.contains(_SHUFFLE_PARTITIONS):
         spark.conf.set(_SHUFFLE_PARTITIONS, _partitions(spark))
     return spark
+
+
+def is_connected(spark: "SparkSession") -> bool:
+    """Tell whether a session is one of Spark Connect: it has no Spark context in this process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _connected(address: str, settings: SparkSettings) -> "SparkSession":
+    """Return a session of a Spark Connect server, with the settings that a client may choose."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    conf = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(settings.arrow_rows),
+        _SHUFFLE_PARTITIONS: str(settings.partitions or _CONNECT_PARTITIONS),
+        **settings.conf,
+    }
+    conf.pop("spark.master", None)
+    try:
+        builder = SparkSession.builder.remote(address)
+        for key, value in conf.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    except ImportError as missing:
+        how = "pip install 'attachment-gateway[connect]'"
+        raise GatewayError(f"Spark Connect needs further libraries: {how} ({missing})") from missing
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str]:
@@ -122,9 +164,15 @@ def _quieten() -> None:
     """Disable logs of closed connections, and of errors that PySpark also raises, each with a Java stack trace."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415
 
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Tell whether a record of the root logger is not py4j's about a connection that Java has closed."""
+    return record.msg != "Exception while sending command."
 
 
 def _prepare_this_machine() -> None:
@@ -155,6 +203,7 @@ def _settle(conf: "SparkConf", settings: SparkSettings, name: str) -> None:
         chosen |= _CHOSEN_LOCALLY
         chosen["spark.python.unix.domain.socket.dir"] = _temporary_folder()
         chosen["spark.ui.enabled"] = str(settings.ui).lower()
+        conf.set("spark.master", _retrying(settings.master or conf.get("spark.master") or "local[*]"))
     for key, value in chosen.items():
         conf.setIfMissing(key, value)
     for key, value in _said(settings, name).items():
@@ -165,10 +214,16 @@ def _said(settings: SparkSettings, name: str) -> dict[str, str]:
     """Return the user's settings, and the name unless spark-submit has given one."""
     said = {} if jvm.started_by_submit() else {"spark.app.name": name}
     if settings.master:
-        said["spark.master"] = settings.master
+        said["spark.master"] = _retrying(settings.master)
     if settings.partitions:
         said[_SHUFFLE_PARTITIONS] = str(settings.partitions)
     return {**said, **settings.conf}
+
+
+def _retrying(master: str) -> str:
+    """Return a master of this machine with one retry for each task: a worker may have been killed."""
+    found = _LOCAL_CORES.fullmatch(master)
+    return f"local[{found[1] or 1},2]" if found else master
 
 
 def _temporary_folder() -> str:

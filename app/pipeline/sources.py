@@ -42,9 +42,10 @@ from pyspark.sql.types import StructType
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import Position
 from app.observe import logger
+from app.pipeline.job import Job
 from app.pipeline.partitions import Share, SourceOptions, admitted, shares
 from app.pipeline.references import SCHEMA as REFERENCES_SCHEMA
-from app.pipeline.references import references
+from app.pipeline.references import lost_batch, references, to_batch
 from app.pipeline.workers import at_task_start
 from app.ports import JOURNAL_SCHEMA, Segment
 
@@ -105,25 +106,32 @@ class SegmentSource(DataSource):
     def read(self, share: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a share with the columns of `schema`, in Spark's types. Raises GatewayError."""
         at_task_start()
-        rows = self.rows()
         wanted = to_arrow_schema(schema, timezone="UTC")
-        for first, batch in self._record_batches(share):
-            yield from map(partial(_cast, wanted), _pieces(rows(batch, first).select(wanted.names)))
+        for rows in self._rows_of(share):
+            yield from map(partial(_cast, wanted), _pieces(rows.select(wanted.names)))
 
-    def _record_batches(self, share: InputPartition) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the record batches of a share, each with the packed position of its first row."""
+    def lost(self, first_position: int, error: DamagedError) -> pa.RecordBatch | None:  # noqa: ARG002
+        """Return the rows that stand for a batch that is lost; None for no rows."""
+        return None
+
+    def _rows_of(self, share: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of each record batch of a share."""
+        rows = self.rows()
         options = self.checked
         archive = options.open()
         for piece in share.pieces if isinstance(share, Share) else ():
             number = piece.segment
             try:
                 for batch in piece.batches(archive.batch_sizes(number)):
+                    first = Position(number, batch, 0).pack()
                     try:
                         found = archive.record_batch(number, batch)
                     except DamagedError as error:
                         log.error("segment_damaged", segment=number, batch=batch, reason=str(error))  # noqa: TRY400
-                        continue
-                    yield Position(number, batch, 0).pack(), found
+                        if (lost := self.lost(first, error)) is not None:
+                            yield lost
+                    else:
+                        yield rows(found, first)
             except KeyError:
                 raise GatewayError(f"journal segment {number} of {options.path} is gone") from None
 
@@ -274,6 +282,16 @@ class ReferenceSource(SegmentSource):
 
     def rows(self) -> Rows:
         return references
+
+    def lost(self, first_position: int, error: DamagedError) -> pa.RecordBatch:
+        """Return a reference to the batch, for quarantine."""
+        return to_batch([lost_batch(first_position, str(error))])
+
+
+def cache_options(job: Job) -> dict[str, str]:
+    """Return the options of a source that say where a job keeps segments of an object store."""
+    cache = {} if job.cache is None else {"cache": job.cache}
+    return {"cache_bytes": str(job.cache_bytes), **cache}
 
 
 _registered: WeakSet["SparkSession"] = WeakSet()

@@ -7,6 +7,7 @@ import pickle
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any
@@ -15,17 +16,26 @@ import pyarrow as pa
 
 from app.model.errors import GatewayError
 from app.model.message import PhysicalMessage, Position
-from app.pipeline.core import Outcome, assemble_news, by_key
+from app.pipeline.beside import BesideStore
+from app.pipeline.core import Held, Outcome, assemble, assemble_news, by_key
 from app.pipeline.finishing import Result, fetch, finish
 from app.pipeline.headers import HeaderPass, Memory, Remembered
+from app.pipeline.intent import Window
 from app.pipeline.job import Job, Opened, open_job
 from app.pipeline.references import Reference, from_batch, to_batch
+from app.tables.quality import Increment, increments, quality_rows
 
 HEADERS_AT_ONCE = 1024
 """The number of headers whose messages are fetched together."""
 
 RESULTS_A_ROW = 64
 """The number of results that go to the driver together."""
+
+QUALITIES_AT_ONCE = 10_000
+"""The number of increments of quality that are summed together."""
+
+ELSEWHERE = -1
+"""The position `reached` by results outside of a window."""
 
 OUTCOMES = pa.schema([pa.field("outcome", pa.binary(), nullable=False)])
 PLACED = pa.schema([pa.field("share", pa.int32(), nullable=False), *OUTCOMES])
@@ -106,10 +116,60 @@ def outcomes_by_place(job: Job, shares: Sequence[int], known: int | None = None)
     return step
 
 
+def assemble_again(job: Job, window: Window) -> Step:
+    """Return the step from all references, sorted by source and key, to results of those in a window.
+
+    Content is written beside content that exists. Of everything else only the quality is returned, summed by hour.
+    """
+
+    def step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        opened = open_job(job)
+        store = BesideStore(opened.stores.store)
+        beside = opened._replace(stores=replace(opened.stores, store=store))
+        rows = (row for batch in batches for row in from_batch(batch))
+        limits = job.limits
+        outcomes = (outcome for key, some in by_key(rows) for outcome in assemble(key, some, Held(), limits)[0])
+        rest: list[Increment] = []
+        yield from _packed(_again(outcomes, window, beside, store, rest))
+        if rest:
+            yield from _packed(_qualities(rest))
+
+    return step
+
+
 def _outcomes(job: Job, known: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[Outcome]:
     rows = (row for batch in batches for row in from_batch(batch))
     limits = job.limits
     return (outcome for key, some in by_key(rows) for outcome in assemble_news(key, some, known, limits))
+
+
+def _again(
+    outcomes: Iterable[Outcome], window: Window, opened: Opened, store: BesideStore, rest: list[Increment]
+) -> Iterator[Result]:
+    """Yield the results in a window, and add the quality of all others to `rest`."""
+    asked = (outcome if is_in(window, outcome) else _only_quality(outcome) for outcome in outcomes)
+    for result in finish(asked, opened.stores, opened.archive):
+        if result.reached == ELSEWHERE:
+            rest.append(result.quality)
+            if len(rest) > QUALITIES_AT_ONCE:
+                rest[:] = increments(quality_rows(rest))
+        else:
+            name = result.finished and result.finished.object_name
+            yield result._replace(beside=store.beside(name) if name else None)
+
+
+def is_in(window: Window, outcome: Outcome) -> bool:
+    """Tell whether an outcome has messages of a window. Messages that cannot be read back belong to every source."""
+    is_of_source = window.source is None or outcome.quality.source in (window.source, "")
+    return is_of_source and Position.unpack(outcome.reached).segment >= window.first_segment
+
+
+def _only_quality(outcome: Outcome) -> Outcome:
+    return Outcome(outcome.position, ELSEWHERE, outcome.quality, repeated=outcome.repeated)
+
+
+def _qualities(rest: Iterable[Increment]) -> Iterator[Result]:
+    return (Result(ELSEWHERE, quality) for quality in increments(quality_rows(rest)))
 
 
 def finish_all(job: Job) -> Step:
@@ -136,7 +196,10 @@ def unpack(packed: bytes) -> Any:
 
 
 def _results(outcomes: Iterable[Outcome], opened: Opened) -> Iterator[pa.RecordBatch]:
-    found = finish(outcomes, opened.stores, opened.archive)
+    return _packed(finish(outcomes, opened.stores, opened.archive))
+
+
+def _packed(found: Iterator[Result]) -> Iterator[pa.RecordBatch]:
     while some := list(islice(found, RESULTS_A_ROW)):
         packed = zlib.compress(pack(some), 1)
         yield pa.RecordBatch.from_arrays([pa.array([packed], pa.binary())], schema=RESULTS)

@@ -6,7 +6,8 @@
     outcomes --> finished in Spark's workers --> results --> committed by this process
 
 Spark's checkpoint contains the segments of each micro-batch, and the state before it. A driver that was killed repeats
-its last micro-batch, with the same segments and the same state, and `app.pipeline.commit` recognizes it. With a new
+its last micro-batch, with the same segments and the same state, and `app.pipeline.commit` recognizes it. A commit that
+was interrupted is ended before the stream starts (`app.pipeline.runs`), with or without a checkpoint. With a new
 checkpoint and an older catalog, the journal is read from its beginning. Up to the catalog's progress this only builds
 state. No micro-batch has both segments up to that progress and segments after it.
 """
@@ -19,14 +20,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from app.model.message import Position
-from app.pipeline import steps
-from app.pipeline.batch import table_writer
+from app.pipeline import runs, steps
+from app.pipeline.batch import SparkPasses, table_writer
 from app.pipeline.commit import Committed, Committer
 from app.pipeline.finishing import Result
-from app.pipeline.job import Job, open_job
+from app.pipeline.gaps import missing_segments, spoken
+from app.pipeline.job import Job, Opened, open_job
 from app.pipeline.processors import OUTCOMES, REFERENCES, AttachmentProcessor, HeaderProcessor
 from app.pipeline.references import What
-from app.pipeline.sources import register
+from app.pipeline.sources import cache_options, register
+from app.pipeline.stages import described
 from app.pipeline.workers import in_task
 from app.ports import Catalog, Clock
 
@@ -52,14 +55,20 @@ def start(
     A micro-batch takes at most `bytes_per_trigger` bytes of journal. A new one begins every `every` seconds. With None,
     the stream ends with the segments that are sealed now.
     """
-    committer = Committer(open_job(job), catalog, clock, table_writer(spark, job))
+    job = job.anew()
+    runs.resolve(SparkPasses(spark), job, catalog, clock)
+    opened = open_job(job)
+    committer = Committer(opened, catalog, clock, table_writer(spark, job))
     results_in_spark = from_arrow_schema(steps.RESULTS)
 
     def take(outcomes: DataFrame, number: int) -> None:
-        results = steps.results_of(outcomes.mapInArrow(in_task(steps.finish_all(job)), results_in_spark).toArrow())
+        with described(spark, f"micro-batch {number}: assemble and finish attachments"):
+            results = steps.results_of(outcomes.mapInArrow(in_task(steps.finish_all(job)), results_in_spark).toArrow())
+        before = committer.progress
         committed = committer.commit(results)
         if committed is not None:
             log.info("batch_committed", batch=number, **_told(committed, results))
+            _warn(opened, job, before, committed)
             watch(number, results, committed)
 
     writer = (
@@ -73,6 +82,17 @@ def start(
     return writer.start()
 
 
+def _warn(opened: Opened, job: Job, before: int | None, committed: Committed) -> None:
+    """Log what the micro-batch lacked: damaged messages, and segments that are missing."""
+    if committed.damaged:
+        log.error("messages_damaged", segments=list(committed.damaged), journal=job.journal)
+    reached = Position.unpack(committed.reached).segment
+    numbers = [segment.number for segment in opened.archive.segments() if segment.number <= reached]
+    after = Position.unpack(before).segment if before is not None else min(numbers, default=1) - 1
+    if not committed.was_known and (missing := missing_segments(numbers, after)):
+        log.warning("segments_missing", segments=spoken(missing), journal=job.journal)
+
+
 def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int | None = None) -> DataFrame:
     """Return the stream of outcomes, in rows of `steps.OUTCOMES`.
 
@@ -81,6 +101,7 @@ def outcomes(spark: SparkSession, job: Job, bytes_per_trigger: int, known: int |
     register(spark)
     references = (
         spark.readStream.format("attachment_references")
+        .options(**cache_options(job))
         .option("max_bytes_per_trigger", str(bytes_per_trigger))
         .option("break_after_segment", str(0 if known is None else Position.unpack(known).segment))
         .load(job.journal)

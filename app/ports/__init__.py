@@ -36,7 +36,7 @@ from app.ports.journal import (
     Segment,
 )
 from app.ports.journal_batch import JOURNAL_SCHEMA, messages_of
-from app.ports.tables import TableFile, TableStore, TableStorePlugin, TableVersion
+from app.ports.tables import IcebergPlugin, IcebergTables, TableFile, TableStore, TableStorePlugin, TableVersion
 from app.ports.transport import Intake, Progress, Receiver, Sender, SendFailed, TransportPlugin
 
 __all__ = [
@@ -57,6 +57,8 @@ __all__ = [
     "EventCatalog",
     "ExpiryCatalog",
     "FinishingCatalog",
+    "IcebergPlugin",
+    "IcebergTables",
     "IdempotencyConflict",
     "Identified",
     "Intake",

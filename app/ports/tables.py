@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset  # takes a quarter of a second to load
@@ -61,6 +62,14 @@ class TableStore(Protocol):
         Returns False and does nothing if `application` has reached this transaction before.
         """
 
+    def replace(self, name: str, schema: pa.Schema, files: Sequence[TableFile], gone: pc.Expression) -> int:
+        """Remove the rows for which `gone` is true and add files, in one version; create or widen the table as `commit`
+        does. Return the number of rows removed.
+
+        A call that is repeated with the same rows changes nothing but the version. The transactions of applications
+        stay as they are.
+        """
+
     def rows(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Return the rows of the newest version. Raises KeyError if there is no such table or column."""
 
@@ -90,3 +99,17 @@ class TableStorePlugin(Protocol):
 
     def __call__(self, url: str | Path, /) -> TableStore:
         """Open the tables in a folder or at a URL."""
+
+
+class IcebergTables(Protocol):
+    """The tables of a store as Iceberg tables, for readers. Their metadata follow the newest version."""
+
+    def load(self, name: str) -> tuple[str, dict[str, Any]]:
+        """Return where a table's metadata file lies, and its content. Raises KeyError if there is no such table."""
+
+
+class IcebergPlugin(Protocol):
+    """The object that an entry point of the group `attachment_gateway.iceberg_catalogs` refers to."""
+
+    def __call__(self, tables: str, folder: Path, /) -> IcebergTables:
+        """Open the tables in a folder or at a URL. `folder` is for what this process keeps about them."""

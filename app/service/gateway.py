@@ -24,7 +24,7 @@ from app.model.records import (
     QuarantineRecord,
 )
 from app.observe import Metrics, logger
-from app.ports import ContentStore, Receiver, Segment, Sender, TableStore
+from app.ports import ContentStore, IcebergTables, Receiver, Segment, Sender, TableStore
 from app.service.archiver import Archiver
 from app.service.assembling.hosts import Assembling, Embedded, Landing, journal_again
 from app.service.belonging import claim, keep_lock
@@ -93,6 +93,7 @@ class Gateway:
         self._recovered = False
         self._stop = Event()
         self._tables: TableStore | None = None
+        self._iceberg: IcebergTables | None = None
         self._opening_tables = Lock()
         self._assembling, self._journaler = _assembling(context)
         self._archiver = None if archive is None else Archiver(context, archive)
@@ -306,6 +307,13 @@ class Gateway:
             if self._tables is None:
                 self._tables = plugins.table_store()(self.settings.tables_url)
             return self._tables
+
+    def iceberg_tables(self) -> IcebergTables:
+        """Return the tables as Iceberg tables. Raises PluginError when the library that makes them is missing."""
+        with self._opening_tables:
+            if self._iceberg is None:
+                self._iceberg = plugins.iceberg()(self.settings.tables_url, self.settings.data)
+            return self._iceberg
 
     def wait_events(self, after: int, timeout: float) -> list[EventRecord]:
         """Return the events after a number; wait up to `timeout` seconds for the first."""

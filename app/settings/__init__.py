@@ -6,6 +6,7 @@
 """
 
 from app.settings.endpoints import Destination, Endpoint, Source
+from app.settings.expectations import Expectation
 from app.settings.http import Http
 from app.settings.limits import Limits
 from app.settings.loading import Problem, SettingsError, load
@@ -32,6 +33,7 @@ __all__ = [
     "Digest",
     "Duration",
     "Endpoint",
+    "Expectation",
     "Expiry",
     "FramingName",
     "Http",

@@ -3,8 +3,9 @@
 from datetime import timedelta
 from pathlib import Path
 
-from pydantic import ByteSize, Field
+from pydantic import ByteSize, Field, SecretStr
 
+from app.settings.expectations import Expectation
 from app.settings.section import Section
 from app.settings.values import Duration
 
@@ -36,9 +37,10 @@ class ContentSettings(Section):
 
 
 class TableSettings(Section):
-    """Where tables of data sets lie."""
+    """Where tables of data sets lie, and whether the gateway also offers them as an Iceberg REST catalog."""
 
     url: str | None = None
+    iceberg: bool = False
 
 
 class PipelineSettings(Section):
@@ -46,10 +48,23 @@ class PipelineSettings(Section):
 
     A micro-batch begins every `trigger` and reads at most `bytes_per_trigger` of the journal. Late duplicates of a
     finished attachment are recognised for `forget_finished`. Without `partitions`, Spark's own default holds.
-    `checkpoint` is a folder or URL that the driver and all executors can reach."""
+    `checkpoint` is a folder or URL that the driver and all executors can reach. Segments from an object store are kept
+    in the folder `cache` of each machine, at most `cache_bytes` of them.
+
+    Metrics are offered to Prometheus at a port, in a file for its node exporter's textfile collector, or both.
+    OpenLineage events are sent to `lineage_url`, with a bearer token if one is needed."""
 
     checkpoint: str | None = None
     trigger: Duration = timedelta(seconds=2)
     bytes_per_trigger: ByteSize = Field(default=ByteSize(256 << 20), ge=1 << 20)
     forget_finished: Duration = timedelta(days=7)
     partitions: int | None = Field(default=None, ge=1)
+    cache: Path | None = None
+    cache_bytes: ByteSize = Field(default=ByteSize(4 << 30), ge=1 << 20)
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    metrics_file: Path | None = None
+    expectations: list[Expectation] = Field(default=[])
+    lineage_url: str | None = None
+    lineage_token: SecretStr | None = None
+    lineage_namespace: str = "attachment-gateway"

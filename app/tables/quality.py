@@ -6,7 +6,7 @@ attachment count in their own hour. An increment may be negative if it corrects 
 was received later.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -58,6 +58,7 @@ SCHEMA = pa.schema(
     ]
 )
 
+_HOUR = SCHEMA.field("hour").type
 _KEY = ("source", "hour")
 _GREATEST = ("longest_seconds",)
 
@@ -70,6 +71,12 @@ def hour_of(time: int) -> int:
 def quality_rows(increments: Iterable[Increment]) -> pa.Table:
     """Return a row for each source and hour that increments add to."""
     return summed(pa.Table.from_pylist([each._asdict() for each in increments], SCHEMA).to_batches())
+
+
+def increments(rows: pa.Table) -> Iterator[Increment]:
+    """Yield the increments in rows of the table."""
+    for row in rows.to_pylist():
+        yield Increment(**{**row, "hour": pa.scalar(row["hour"], _HOUR).value})
 
 
 def summed(batches: Iterable[pa.RecordBatch]) -> pa.Table:

@@ -19,6 +19,7 @@ from app.web.deps import API, authorize, only_known_parameters
 from app.web.events import endpoints as events
 from app.web.events.feed import Feed
 from app.web.health import endpoints as health
+from app.web.iceberg import endpoints as iceberg
 from app.web.messages import drafts
 from app.web.messages import endpoints as messages
 from app.web.methods import HeadMiddleware
@@ -88,6 +89,8 @@ def create_app(gateway: Gateway) -> FastAPI:
         api.include_router(resource.router)
     app.include_router(api)
     app.include_router(root.router)
+    if gateway.settings.tables.iceberg:
+        app.include_router(iceberg.router)
     app.include_router(health.router)
     app.include_router(problem_types.router)
     documentation.install(app)

@@ -19,11 +19,12 @@ from adapters.arrow_journal.segments import segment_path
 from adapters.disk import ReadFile
 from adapters.places import bucket
 from app import plugins
-from app.model.errors import GatewayError, StoreFull
-from app.model.message import PhysicalMessage, Position
+from app.model.errors import DamagedError, GatewayError, StoreFull
+from app.model.message import UNREADABLE, PhysicalMessage, Position
 from tests.contracts.archive import ArchiveContract, Archived
 from tests.contracts.journal import messages_of
 from tests.support.disk import small_disk
+from tests.support.kept import flip
 
 __all__ = ["small_disk"]
 
@@ -84,6 +85,30 @@ class TestFolder(ArchiveContract):
         os.truncate(tmp_path / "journal" / "0000000001.arrows", 100)
         with pytest.raises(GatewayError, match=r"0000000001\.arrows cannot be read"):
             archive.batch_sizes(1)
+
+    def test_a_damaged_end_of_stream_costs_nothing(self, archived: Archived, tmp_path: Path) -> None:
+        messages = messages_of([5000, 10])
+        positions = archived.append(messages)
+        archived.append(messages_of([1]))
+        flip(tmp_path / "journal" / "0000000001.arrows", -1)
+        assert [archived.open().read(position) for position in positions] == messages
+
+    @pytest.mark.parametrize("lost", [0, 1, 2])
+    def test_a_lost_batch_is_one_that_cannot_be_read(self, archived: Archived, tmp_path: Path, lost: int) -> None:
+        """Also the last batch of a segment, and the only one."""
+        for batch in range(1 + min(lost, 1)):
+            archived.journal.append(messages_of([5000 + batch]))
+        archived.append(messages_of([7000]))
+        sizes = archived.open().batch_sizes(1)
+        wanted = {0: 0, 1: 1, 2: 2}[lost]
+        flip(tmp_path / "journal" / "0000000001.arrows", 4096 + sum(sizes[:wanted]) + 300)
+        archive = archived.open()
+        assert len(archive.batch_sizes(1)) == len(sizes)
+        for batch in range(len(sizes)):
+            if batch != wanted:
+                assert len(archive.record_batch(1, batch)) == 1
+        with pytest.raises(DamagedError, match=f"segment 1, batch {wanted}: the batch is lost"):
+            archive.record_batch(1, wanted)
 
     def test_another_format_is_named(self, archived: Archived, tmp_path: Path) -> None:
         with pa.ipc.new_stream(str(tmp_path / "journal" / "0000000001.arrows"), pa.schema([("a", pa.int8())])):
@@ -157,7 +182,8 @@ class TestBucket(ArchiveContract):
 
         def remove(number: int) -> None:
             obstore.delete(store, f"{number:010}.arrows")
-            (cache / f"{number:010}.arrows").unlink(missing_ok=True)
+            for copy in cache.glob(f"{number:010}-*.arrows"):
+                copy.unlink()
 
         yield Archived(journal, lambda: ArrowArchive(url, cache), publish, put, remove)
         journal.close()
@@ -166,9 +192,69 @@ class TestBucket(ArchiveContract):
         messages = messages_of([10])
         position = archived.append(messages)[0]
         assert archived.open().read(position) == messages[0]
-        fetched = (tmp_path / "cache" / "0000000001.arrows").stat().st_ino
+        (copy,) = (tmp_path / "cache").iterdir()
+        fetched = copy.stat().st_ino
         assert archived.open().read(position) == messages[0]
-        assert (tmp_path / "cache" / "0000000001.arrows").stat().st_ino == fetched
+        assert copy.stat().st_ino == fetched
+
+    def test_a_cache_never_returns_the_segment_of_another_archive(self, tmp_path: Path) -> None:
+        """Three archives in turn: two URLs with one cache folder, then other objects of equal size at one URL."""
+        sizes = set()
+        for turn, name in enumerate(("first", "second", "second")):
+            url, message = (
+                f"memory://{tmp_path.name}-{name}",
+                PhysicalMessage("s", "sas_queue", body=b"%d" % turn * 999),
+            )
+            data = segment_bytes(tmp_path / str(turn), [message])
+            sizes.add(len(data))
+            obstore.put(bucket(url), "0000000001.arrows", data)
+            assert ArrowArchive(url, tmp_path / "cache").read(Position(1, 0, 0)).body == message.body
+        assert len(sizes) == 1
+
+    def test_an_archive_that_is_open_notices_that_an_object_was_replaced(
+        self, archived: Archived, tmp_path: Path
+    ) -> None:
+        position = archived.append(messages_of([1000]))[0]
+        archive = archived.open()
+        archive.segments()
+        archive.read(position)
+        other = PhysicalMessage("other", "sas_queue", body=b"x" * 1000)
+        with closing(ArrowJournal(tmp_path / "journal 2")) as journal:
+            journal.append([other])
+        # the same journal's identity, so that only the object is another one
+        archived.put(1, (tmp_path / "journal 2" / "0000000001.arrows").read_bytes())
+        archive.segments()
+        with pytest.raises(GatewayError, match="belongs to the journal"):
+            archive.read(position)
+        assert archived.open().read(position).body == other.body
+
+    @pytest.mark.parametrize("place", ["body", "head", "end"])
+    def test_a_copy_with_damage_is_fetched_again(self, archived: Archived, tmp_path: Path, place: str) -> None:
+        messages = messages_of([20_000, 5000])
+        number = archived.append(messages)[0].segment
+        archived.open().read(Position(number, 0, 0))
+        (copy,) = (tmp_path / "cache").iterdir()
+        data = copy.read_bytes()
+        at = {"body": data.index(bytes(messages[0].body)) + 10_000, "head": 4096 + 300, "end": len(data) - 1}[place]
+        flip(copy, at)
+        archive = archived.open()
+        assert len(archive.batch_sizes(number)) == 1
+        assert archive.record_batch(number, 0)["body"].to_pylist() == [message.body for message in messages]
+        assert [path.read_bytes() for path in (tmp_path / "cache").iterdir()] == [data]
+
+    def test_an_object_with_damage_is_fetched_only_once_more(self, archived: Archived, tmp_path: Path) -> None:
+        messages = messages_of([20_000])
+        data = bytearray(segment_bytes(tmp_path / "other", messages))
+        data[data.index(bytes(messages[0].body)) + 10_000] ^= 1
+        archived.put(1, bytes(data))
+        archive = archived.open()
+        copies: set[int] = set()
+        for _ in range(3):
+            assert archive.record_batch(1, 0)["framing"].to_pylist() == [UNREADABLE]
+            copies.update(path.stat().st_ctime_ns for path in (tmp_path / "cache").iterdir())
+        with pytest.raises(DamagedError, match="segment 1, batch 0, row 0: the body fails its checksum"):
+            archive.read(Position(1, 0, 0))
+        assert len(copies) == 1
 
     def test_a_segment_cut_off_in_copying_is_named(self, archived: Archived, tmp_path: Path) -> None:
         data = segment_bytes(tmp_path / "other", messages_of([5000]))

@@ -347,7 +347,7 @@ def test_transactions_of_two_applications_all_happen(tmp_path: Path) -> None:
     assert race(tmp_path, ("one", "-"), ("other", "-")) == [list(range(30))] * 2
     store = DeltaTables(tmp_path)
     assert numbers(store, "T") == sorted([*range(30)] * 2)
-    assert store.describe("T").version == 59
+    assert store.describe("T").version == 60  # one of them has joined small files
 
 
 def test_compaction_and_commits_do_not_mind_each_other(tmp_path: Path) -> None:

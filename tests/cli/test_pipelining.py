@@ -1,6 +1,7 @@
 """`pipeline` at the command line: what a batch says of everything that can come, and of what it cannot do."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,10 +12,16 @@ from pyspark.sql import SparkSession
 from adapters.arrow_journal import ArrowJournal
 from app.cli import pipelining
 from app.cli.console import Failure
+from app.cli.spark_session import spark_session
 from app.model.attachment import AttachmentKind
 from app.model.errors import GatewayError, StoreFull
 from app.model.message import PhysicalMessage
+from app.pipeline.commit import Committed
+from app.pipeline.expectations import Violation
+from app.pipeline.report import Report
+from app.pipeline.runs import Again
 from app.pipeline.session import SparkSettings
+from app.settings import Settings
 from tests.cli.conftest import Run
 from tests.support import mixed_journal
 from tests.support.found import Found, by_the_gateway, in_folder
@@ -97,7 +104,7 @@ def test_a_damaged_segment_is_named(run: Run, journal: Path, tmp_path: Path) -> 
     assert f"Spark failed: {segment} is incomplete" in done.err
 
 
-def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession) -> None:
+def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> None:
     java: Any = spark.sparkContext._jvm
 
     def full(_: int) -> None:
@@ -112,7 +119,7 @@ def test_what_tasks_and_java_raise_is_said_in_a_line(spark: SparkSession) -> Non
         lambda: java.java.util.ArrayDeque().removeFirst(),
         closed,
     ):
-        with pytest.raises(Failure) as failed, pipelining._session(SparkSettings()):
+        with pytest.raises(Failure) as failed, spark_session(SparkSettings(), Settings(data=tmp_path)):
             broken()
         said.append(str(failed.value))
     assert said == [
@@ -139,3 +146,26 @@ def test_no_stream_beside_a_gateway_that_assembles(run: Run, tmp_path: Path) -> 
     assert done.code == 1
     assert "assembles attachments itself" in done.err
     assert 'assembler = "spark"' in done.err
+
+
+def test_a_batch_names_damaged_and_missing_segments_and_what_recovers_them(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Again | None] = []
+
+    def run_batch(*_given: object, again: Again | None, **_named: object) -> tuple[Committed, Report, list[Violation]]:
+        asked.append(again)
+        return Committed(1, damaged=(3, 4), missing=((6, 6), (8, 9))), Report({}, [], {"damaged-message": 2}), []
+
+    monkeypatch.setattr(pipelining, "spark_session", lambda *_: nullcontext())
+    monkeypatch.setattr(pipelining, "_run_batch", run_batch)
+    command = ("pipeline", "batch", tmp_path, "--out", tmp_path / "out")
+    done = run(*command)
+    assert done.code == 1
+    assert "missing segments: 6, 8-9" in done.err
+    assert "put them back and run the same command with --again-from 6" in done.err
+    assert "damaged segments: 3, 4" in done.err
+    assert "put undamaged copies back and run the same command with --again-from 3" in done.err
+    run(*command, "--again-from", 3, "--source", "orders", "--since", "2026-11-01T08:30")
+    assert asked == [None, Again(3, 1_793_521_800_000_000, "orders")]
+    assert json.loads(run(*command, "--json").out)["damaged_segments"] == [3, 4]

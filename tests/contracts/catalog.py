@@ -611,6 +611,31 @@ class CatalogContract:
         assert catalog.restart(["a1"], state, "gone") == ([] if follows is None else ["a1"])
         assert known(catalog, 1).state is (follows or state)
 
+    @pytest.mark.parametrize("state", State)
+    def test_what_is_reprocessed_begins_anew_unless_it_is_deleted(self, catalog: Catalog, state: State) -> None:
+        keep(catalog, attachment(1, State.COMPLETE if state is State.FINISHED else state))
+        if state is State.FINISHED:
+            catalog.finish([finished(1)], [])
+        before = known(catalog, 1)
+        record = replace(
+            attachment(1, State.COMPLETE), first_received_at=before.first_received_at - 5, parts_received=7
+        )
+        found = replace(finished(1), size=77, sha256="7" * 64)
+        missed = catalog.checkpoint(
+            Checkpoint(reprocessed=["a1"], attachments=[record], without_parts=["a1"], finished=[found])
+        )
+        after = known(catalog, 1)
+        if state is State.DELETED:
+            assert (missed, after.state, after.size, after.first_received_at) == (
+                {"a1"},
+                State.DELETED,
+                before.size,
+                before.first_received_at,
+            )
+        else:
+            assert (missed, after.state, after.size, after.parts_received) == (set(), State.FINISHED, 77, 7)
+            assert (after.first_received_at, after.reason_code) == (record.first_received_at, None)
+
     def test_what_does_not_change_is_not_told(self, catalog: Catalog) -> None:
         keep(catalog, attachment(1), attachment(2, State.COMPLETE), attachment(3, State.DELETED))
         told = [NewEvent("attachment.expired", f"a{number}", 9, {}) for number in (1, 2, 3)]

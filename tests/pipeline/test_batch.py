@@ -12,7 +12,7 @@ from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
 from app.model.message import PhysicalMessage
-from app.pipeline import batch, streaming
+from app.pipeline import batch, intent, streaming
 from app.pipeline.commit import Committed
 from app.pipeline.job import Job
 from tests.support import mixed_journal
@@ -30,7 +30,7 @@ def test_an_archive_that_grows_is_committed_once(tmp_path: Path, spark: SparkSes
         assert _run(spark, folder, journal) is not None
     begun = orjson.dumps({"journal": str(journal), "last_segment": _last_segment(journal)})
     _add(journal, sent[len(sent) // 2 :])
-    with ObjectStore(settings(grown).content_url).create(batch.BEGUN) as target:  # killed right behind its commit
+    with ObjectStore(settings(grown).content_url).create(intent.NAME) as target:  # killed right behind its commit
         target.write(begun)
     again = _run(spark, grown, journal)
     assert again is not None

@@ -1,5 +1,6 @@
 """The hosts of assembly over one journal: in the gateway's process, a batch on Spark, a stream on Spark."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -99,9 +100,12 @@ def test_a_driver_killed_at_any_moment_loses_nothing_and_does_nothing_twice(
 ) -> None:
     journal, streamed, whole = tmp_path / "journal", tmp_path / "stream", tmp_path / "batch"
     mixed_journal.write(journal, mixed_journal.traffic(Random(7), 18, 40 * MIB))
-    for number, moment in enumerate(MOMENTS):  # the second micro-batch, again and again: the first leaves state behind
-        died = _drive(streamed, journal, moment, "0" if number else "1")
+    # The second micro-batch, again and again: the first leaves state behind. Once it has written to a table, the next
+    # process ends its commit before the stream begins, and is killed then.
+    for moment, micro_batch in zip(MOMENTS, ("1", "0", "0", "-1", "-1"), strict=True):
+        died = _drive(streamed, journal, moment, micro_batch)
         assert died.returncode == -signal.SIGKILL, died.stderr[-4000:]
+    shutil.rmtree(streamed / "checkpoint")
     ended = _drive(streamed, journal)
     assert ended.returncode == 0, ended.stderr[-4000:]
     with _catalog(whole) as catalog:

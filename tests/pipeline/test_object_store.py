@@ -90,7 +90,7 @@ def _as_spark_does(job: Job, archive: ArrowArchive) -> Iterator[Result]:
     rows = [read.filter(pc.invert(is_header)), *map(_table, steps.headers(job)(headers.to_batches()))]
     together = pa.concat_tables(rows).sort_by([("source", "ascending"), ("key", "ascending")])
     partition = pa.array([crc32(key) % PARTITIONS for key in together["key"].to_pylist()])
-    shares = batch._shares(job, None)
+    shares = batch._shares(job, archive.segments()[-1].number)
     place = steps.outcomes_by_place(job, shares)
     outcomes = pa.Table.from_batches(
         [

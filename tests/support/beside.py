@@ -30,7 +30,7 @@ class JobBeside:
         self._announcing = Announcing(self._archive, self._stores.described)
         self._held: dict[Key, Held] = {}
         self._reached = -1
-        opened = Opened(self._stores, self._archive, None)
+        opened = Opened(self._stores, self._archive, None, str(settings.journal_folder))
         self._committer = Committer(opened, self._catalog, clock, lambda _tasks: [])
 
     def run(self) -> Committed | None:

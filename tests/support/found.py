@@ -32,8 +32,8 @@ T = TypeVar("T")
 MOST_RANGES = 100
 OF_THE_HOST = frozenset(("finished_at", "complete_at"))
 """Times of a host's work, by its own clock."""
-WHERE = frozenset(("storage", "object_name"))
-"""The place of content: the journal or the store."""
+WHERE = frozenset(("storage", "object_name", "checksums"))
+"""The place of content: the journal, or an object of the store, whose blocks have checksums."""
 PATIENT = {
     "expiry": {"unfinished": "36500d"},
     "retention": dict.fromkeys(("journal", "attachments", "expired", "quarantine"), "36500d"),

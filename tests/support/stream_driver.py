@@ -55,7 +55,8 @@ def run(
 
 
 def _die_at(moment: str, batch: int, catalog: SqlCatalog) -> None:
-    """Patch the driver so that it kills itself in the `batch`-th micro-batch of this process, from 0."""
+    """Patch the driver so that it kills itself in the `batch`-th micro-batch of this process, from 0; with -1 before
+    the first, while it ends the commit of an earlier process."""
     begun = -1
 
     def is_the_one() -> bool:

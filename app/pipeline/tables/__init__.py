@@ -23,6 +23,7 @@ from app.pipeline.tables.building import (
     append,
     commit,
     plan,
+    plan_again,
     write,
 )
 from app.pipeline.tables.files import file_rows
@@ -44,6 +45,7 @@ __all__ = [
     "file_rows",
     "hour_of",
     "plan",
+    "plan_again",
     "quality_rows",
     "summed",
     "table_name",

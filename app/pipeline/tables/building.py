@@ -90,16 +90,34 @@ class Committed(NamedTuple):
 
 def plan(tables: TableStore, data_sets: Iterable[DataSet], application: str, transaction: int) -> list[TablePlan]:
     """Return the plans, by table, that add these data sets to the tables."""
-    by_table: dict[str, list[DataSet]] = {}
-    for each in data_sets:
-        by_table.setdefault(table_name(each.library, each.member), []).append(each)
+    by_table = _by_table(data_sets)
 
     def planned(table: str) -> TablePlan | None:
         if _has_reached(tables, table, application, transaction):
             return None
-        return _planned(tables, table, sorted(by_table[table], key=lambda each: (each.received_at, each.attachment)))
+        return _planned(tables, table, by_table[table])
 
-    return [each for each in together(planned, sorted(by_table)) if each is not None]
+    return [each for each in together(planned, list(by_table)) if each is not None]
+
+
+def _by_table(data_sets: Iterable[DataSet]) -> dict[str, list[DataSet]]:
+    """Return data sets by table in the order of the names, those of a table in the order of their reception."""
+    by_table: dict[str, list[DataSet]] = {}
+    for each in data_sets:
+        by_table.setdefault(table_name(each.library, each.member), []).append(each)
+    return {
+        table: sorted(found, key=lambda each: (each.received_at, each.attachment))
+        for table, found in sorted(by_table.items())
+    }
+
+
+def plan_again(tables: TableStore, data_sets: Iterable[DataSet]) -> list[TablePlan]:
+    """Return the plans, by table, that add these data sets to the tables whatever transactions these have reached.
+
+    For `TableStore.replace`, which adds the same rows only once.
+    """
+    by_table = _by_table(data_sets)
+    return together(lambda table: _planned(tables, table, by_table[table]), list(by_table))
 
 
 def write(task: TableTask, tables: TableStore, content: ContentStore) -> Written:

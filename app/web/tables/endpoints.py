@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi import Path as InPath
-from starlette.convertors import Convertor, register_url_convertor
 
 from app.plugins import PluginError
 from app.ports import BadCursor, Page, TableStore
@@ -17,6 +16,7 @@ from app.service.conversion import Slot
 from app.service.conversion.jobs import TableChanged, write_table
 from app.service.tables import OpenTable, open_table, outline, reached
 from app.tables.out import OptionError, Options, TableFormat
+from app.web import any_text  # noqa: F401 - the paths below use it
 from app.web.content_response import Piece, Representation, respond_made
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.file_names import table_file_name
@@ -39,21 +39,6 @@ _ROWS_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 router = APIRouter(prefix="/tables", tags=["tables"])
-
-
-class _AnyText(Convertor[str]):
-    """A path parameter with any characters, including slashes and line ends."""
-
-    regex = "(?s:.*)"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
-
-
-register_url_convertor("text", _AnyText())
 
 
 def _store(gateway: GatewayDep) -> TableStore:

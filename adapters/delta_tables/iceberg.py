@@ -1,0 +1,200 @@
+"""Delta tables as Iceberg tables: Iceberg metadata that name the same Parquet files.
+
+Nothing is copied, and Delta stays the truth. Each version of a Delta table becomes one snapshot, with the version in
+its property `delta.version`. The metadata follow when a table is asked for. They can be deleted at any time: they are
+then made again, from the versions that Delta's log still has.
+
+Files have no field identifiers, so a table has a name mapping.
+
+Source: Iceberg table specification, "Table Metadata", "Snapshots" and "Column Projection".
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import structlog
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io.pyarrow import parquet_files_to_data_files
+
+from adapters.delta_tables import columns, folders
+from adapters.delta_tables.log import Snapshot
+from adapters.delta_tables.store import DeltaTables
+from app.model.errors import GatewayError
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table, Transaction
+
+FOLDER = "_iceberg"
+"""The folder of all metadata, beside those of the tables; no table has this folder."""
+CATALOG = "iceberg.sqlite"
+NAMESPACE = "tables"
+VERSION = "delta.version"
+TIMESTAMP = "delta.timestamp"
+SNAPSHOTS = 100
+"""The most snapshots of a table: its newest versions."""
+
+_LABEL = b"sas.label"
+_PROPERTIES = {
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+}
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+class IcebergOverDelta:
+    """The Delta tables at a URL as Iceberg tables. `folder` gets a small database that names the newest metadata.
+
+    One process may use a folder; its threads may use this object at once. Methods raise GatewayError, and KeyError if
+    there is no such table.
+    """
+
+    def __init__(self, tables: str, folder: Path) -> None:
+        self._tables = DeltaTables(tables)
+        self._metadata = f"{_uri(tables)}/{FOLDER}"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._catalog = SqlCatalog(NAMESPACE, uri=f"sqlite:///{folder.absolute() / CATALOG}", warehouse=self._metadata)
+        self._catalog.create_namespace_if_not_exists(NAMESPACE)
+        self._lock = Lock()
+
+    def load(self, name: str) -> tuple[str, dict[str, Any]]:
+        """Return the place and the content of a table's metadata, at the newest version of the Delta table."""
+        newest = Snapshot(self._tables.location(name), name)
+        try:
+            with self._lock:
+                table = self._followed(name, newest)
+        except (DeltaError, OSError, ValueError) as error:
+            raise GatewayError(f"the table {name!r} cannot be offered to Iceberg: {error}") from error
+        metadata: dict[str, Any] = json.loads(table.metadata.model_dump_json())
+        return table.metadata_location, metadata
+
+    def close(self) -> None:
+        self._catalog.engine.dispose()
+
+    def _followed(self, name: str, newest: Snapshot) -> "Table":
+        location = self._tables.location(name)
+        table, reached = self._found(folders.folder(name))
+        if table is not None and reached > newest.version:  # another table has this name now
+            self._catalog.drop_table((NAMESPACE, folders.folder(name)))
+            table, reached = None, -1
+        for version in range(max(reached + 1, newest.version - SNAPSHOTS + 1), newest.version + 1):
+            delta = newest.delta if version == newest.version else _at(location, version)
+            if delta is None:
+                continue
+            table = table or self._created(name, delta)
+            try:
+                _follow(table, delta)
+            except FileNotFoundError:
+                if version == newest.version:
+                    raise
+                log.info("version_left_out", table=name, version=version, reason="vacuum has deleted files of it")
+        assert table is not None
+        return table
+
+    def _found(self, folder: str) -> tuple["Table | None", int]:
+        """Return the Iceberg table, and the version that it has reached; -1 for none."""
+        try:
+            table = self._catalog.load_table((NAMESPACE, folder))
+        except NoSuchTableError:
+            return None, -1
+        return table, _version(table)
+
+    def _created(self, name: str, delta: DeltaTable) -> "Table":
+        folder = folders.folder(name)
+        location = f"{self._metadata}/{folder}"
+        return self._catalog.create_table(
+            (NAMESPACE, folder), _schema(delta), location=location, properties=_PROPERTIES
+        )
+
+
+def _follow(table: "Table", delta: DeltaTable) -> None:
+    """Add a snapshot of this version to the table."""
+    there = {entry.file_path: entry for entry in _files(table)}
+    named = [_uri(place) for place in delta.file_uris()]
+    gone = [entry for path, entry in there.items() if path not in set(named)]
+    said = {VERSION: str(delta.version()), TIMESTAMP: str(delta.history(1)[0]["timestamp"])}
+    with table.transaction() as transaction:
+        with transaction.update_schema() as update:
+            update.union_by_name(_schema(delta))
+        _map_names(transaction)
+        _change(transaction, said, [path for path in named if path not in there], gone)
+    _forget_oldest(table)
+
+
+def _change(
+    transaction: "Transaction", said: Mapping[str, str], added: Iterable[str], gone: Iterable["DataFile"]
+) -> None:
+    """Add a snapshot that names these files more, and those files no longer."""
+    update = transaction.update_snapshot(snapshot_properties=dict(said))
+    gone = list(gone)
+    files = parquet_files_to_data_files(transaction._table.io, transaction.table_metadata, iter(added))
+    with update.overwrite() if gone else update.fast_append() as producer:
+        for file in gone:
+            producer.delete_data_file(file)
+        for file in files:
+            producer.append_data_file(file)
+
+
+def _map_names(transaction: "Transaction") -> None:
+    mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
+    transaction.set_properties({"schema.name-mapping.default": mapping})
+
+
+def _forget_oldest(table: "Table") -> None:
+    known = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    oldest = [snapshot.snapshot_id for snapshot in known[:-SNAPSHOTS]]
+    if oldest:
+        table.maintenance.expire_snapshots().by_ids(oldest).commit()
+
+
+def _files(table: "Table") -> list["DataFile"]:
+    """Return the files of the newest snapshot."""
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return []
+    return [
+        entry.data_file
+        for manifest in snapshot.manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    ]
+
+
+def _version(table: "Table") -> int:
+    snapshot = table.current_snapshot()
+    if snapshot is None or snapshot.summary is None:
+        return -1
+    return int(snapshot.summary.additional_properties.get(VERSION, "-1"))
+
+
+def _at(location: str, version: int) -> DeltaTable | None:
+    """Return a version of a Delta table; None if its log is deleted."""
+    try:
+        return DeltaTable(location, version=version)
+    except DeltaError:
+        return None
+
+
+def _schema(delta: DeltaTable) -> pa.Schema:
+    """Return the columns as they are in the files, with labels as Iceberg's documentation of columns."""
+    schema = columns.arrow_schema(json.loads(delta.schema().to_json()), {})
+    return pa.schema([_field(field) for field in schema])
+
+
+def _field(field: pa.Field) -> pa.Field:
+    label = (field.metadata or {}).get(_LABEL)
+    return pa.field(field.name, columns.stored_type(field.type), metadata={b"doc": label} if label else None)
+
+
+def _uri(place: str) -> str:
+    """Return the URI of a local path; any other place as it is."""
+    return place.rstrip("/") if urlsplit(place).scheme else f"file://{Path(place).absolute()}"

@@ -1,0 +1,87 @@
+"""Expectations of the table `quality`, checked after a run.
+
+They are checked after the commit, because what was received cannot be received again: a run that violates one has
+committed its data, and only says so.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.ports import TableStore
+from app.settings import Expectation
+from app.tables.quality import QUALITY, SCHEMA, Increment, quality_rows, summed
+
+_DERIVED: dict[str, Callable[[Increment], float]] = {
+    "mean_seconds": lambda sums: _share(sums.seconds_to_complete, sums.attachments_completed),
+    "duplicate_share": lambda sums: _share(sums.duplicates, sums.messages),
+    "conflict_share": lambda sums: _share(sums.conflicts, sums.messages),
+    "quarantined_share": lambda sums: _share(sums.attachments_quarantined, sums.attachments_begun),
+}
+
+
+class Violation(NamedTuple):
+    """A quantity of one source that is beyond its limit."""
+
+    source: str
+    quantity: str
+    value: float
+    limit: str
+    is_failure: bool
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.quantity} is {self.value:g}, expected {self.limit}"
+
+
+def violations(
+    expectations: Sequence[Expectation], added: Sequence[Increment], store: TableStore | None
+) -> list[Violation]:
+    """Return the violated expectations, by source, in the hours to which these increments were added.
+
+    Without a table store, the increments alone count. Raises GatewayError if the table cannot be read.
+    """
+    if not expectations or not added:
+        return []
+    return list(_violations(expectations, _by_source(_rows(added, store))))
+
+
+def _violations(expectations: Iterable[Expectation], sums: Iterable[Increment]) -> Iterator[Violation]:
+    rows = list(sums)
+    for each in expectations:
+        for row in rows:
+            if each.source not in (None, row.source):
+                continue
+            value = _value(row, each.quantity)
+            is_failure = each.action == "fail"
+            if each.at_most is not None and value > each.at_most:
+                yield Violation(row.source, each.quantity, value, f"at most {each.at_most:g}", is_failure)
+            if each.at_least is not None and value < each.at_least:
+                yield Violation(row.source, each.quantity, value, f"at least {each.at_least:g}", is_failure)
+
+
+def _rows(added: Sequence[Increment], store: TableStore | None) -> pa.Table:
+    """Return the table's rows of the hours and sources of these increments."""
+    if store is None or QUALITY not in store.names():
+        return quality_rows(added)
+    hours = pa.array({each.hour for each in added}, SCHEMA.field("hour").type)
+    sources = pa.array({each.source for each in added}, pa.string())
+    wanted = pc.field("hour").isin(hours) & pc.field("source").isin(sources)
+    return summed(store.dataset(QUALITY).to_table(columns=SCHEMA.names, filter=wanted).cast(SCHEMA).to_batches())
+
+
+def _by_source(rows: pa.Table) -> Iterator[Increment]:
+    """Yield the sums of all hours, source by source."""
+    together = rows.set_column(1, "hour", pa.repeat(pa.scalar(0, SCHEMA.field("hour").type), rows.num_rows))
+    for row in summed(together.to_batches()).to_pylist():
+        yield Increment(**(row | {"hour": 0}))
+
+
+def _value(sums: Increment, quantity: str) -> float:
+    derived = _DERIVED.get(quantity)
+    return derived(sums) if derived else getattr(sums, quantity)
+
+
+def _share(some: float, all_: float) -> float:
+    return some / all_ if all_ else 0.0

@@ -1,0 +1,28 @@
+"""Identifiers of tables in an Iceberg catalog: a namespace for each library, and a table for each member."""
+
+from app.ports import TableStore
+
+OWN_NAMESPACE = "attachment_gateway"
+"""The namespace of the pipeline's own tables, `files` and `quality`."""
+
+
+def identifier(name: str) -> tuple[str, str]:
+    """Return the namespace and the name in Iceberg of a table. A library with a dot is a name literal, in quotes."""
+    library, dot, member = name.rpartition("'.") if name.startswith("'") else name.partition(".")
+    if not dot:
+        return OWN_NAMESPACE, name
+    return (f"{library}'" if name.startswith("'") else library), member
+
+
+def namespaces(store: TableStore) -> list[str]:
+    """Return the namespaces of all tables, in order."""
+    return sorted({identifier(name)[0] for name in store.names()})
+
+
+def tables_of(store: TableStore, namespace: str) -> dict[str, str]:
+    """Return the tables of a namespace: their names in Iceberg, and here. Raises KeyError if there is none."""
+    identified = ((*identifier(name), name) for name in sorted(store.names()))
+    found = {table: name for within, table, name in identified if within == namespace}
+    if not found:
+        raise KeyError(namespace)
+    return found

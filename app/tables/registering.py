@@ -1,0 +1,116 @@
+"""SQL statements that register tables in a catalog of Spark: a Hive metastore or Unity Catalog.
+
+Names of tables and columns come from senders, so everything is quoted.
+
+Source: Spark SQL reference, "CREATE DATASOURCE TABLE", "Identifiers" and "Literals".
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+
+Format = Literal["delta", "parquet"]
+
+OWN_SCHEMA = "attachment_gateway"
+"""The schema of the pipeline's own tables, `files` and `quality`."""
+
+_UNSAFE = re.compile(r"[^a-z0-9_]")
+_ESCAPED = re.compile(r"[\x00-\x1f\x7f'\\]")
+_LONGEST = 128
+"""Characters of a name in a Hive metastore."""
+
+_TYPES = {
+    pa.bool_(): "BOOLEAN",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.binary(): "BINARY",
+    pa.date32(): "DATE",
+    pa.timestamp("us"): "TIMESTAMP_NTZ",
+    pa.timestamp("us", "UTC"): "TIMESTAMP",
+    pa.time64("us"): "BIGINT",
+    pa.duration("us"): "BIGINT",
+}
+
+
+class Registered(NamedTuple):
+    """A table to register: its name here, its columns, and its location as path or URL."""
+
+    name: str
+    schema: pa.Schema
+    location: str
+
+
+def statements(
+    tables: Iterable[Registered], using: Format = "delta", catalog: str | None = None, schema: str | None = None
+) -> Iterator[str]:
+    """Yield the statements that register tables, each without a semicolon. They may be run again.
+
+    A table LIBRARY.MEMBER becomes `library.member` in the catalog; characters other than letters, digits and `_`
+    become `_`. With `schema`, all tables are in this schema, as `library_member`. Parquet needs the columns; Delta has
+    them in its log.
+    """
+    schemas: set[str] = set()
+    taken: set[tuple[str, str]] = set()
+    for each in tables:
+        within, name = _free(*_named(each.name, schema), taken)
+        prefix = "".join(f"{_identifier(part)}." for part in (catalog, within) if part)
+        if within not in schemas:
+            schemas.add(within)
+            yield f"CREATE SCHEMA IF NOT EXISTS {prefix.removesuffix('.')}"
+        columns = f"\n  ({_columns(each.schema)})" if using == "parquet" else ""
+        label = (each.schema.metadata or {}).get(b"sas.label", b"").decode()
+        comment = f"\n  COMMENT {_literal(label)}" if label else ""
+        yield (
+            f"CREATE TABLE IF NOT EXISTS {prefix}{_identifier(name)}{columns}\n  USING {using.upper()}{comment}"
+            f"\n  LOCATION {_literal(_url(each.location))}"
+        )
+
+
+def _named(name: str, schema: str | None) -> tuple[str, str]:
+    """Return the schema and the name of a table in the catalog."""
+    library, dot, member = name.rpartition(".") if name.startswith("'") else name.partition(".")
+    within, plain = (_plain(library), _plain(member)) if dot else (OWN_SCHEMA, _plain(name))
+    if schema is None:
+        return within, plain
+    return schema, f"{within}_{plain}"[:_LONGEST] if dot else plain
+
+
+def _free(within: str, name: str, taken: set[tuple[str, str]]) -> tuple[str, str]:
+    """Return a name that no table before has."""
+    free, number = name, 2
+    while (within, free) in taken:
+        free, number = f"{name}_{number}", number + 1
+    taken.add((within, free))
+    return within, free
+
+
+def _plain(text: str) -> str:
+    return _UNSAFE.sub("_", text.lower())[:_LONGEST] or "_"
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{_identifier(field.name)} {_type(field.type)}" for field in schema)
+
+
+def _type(data_type: pa.DataType) -> str:
+    if pa.types.is_decimal(data_type):
+        return f"DECIMAL({data_type.precision}, {data_type.scale})"
+    return _TYPES[data_type]
+
+
+def _identifier(name: str) -> str:
+    doubled = name.replace("`", "``")
+    return f"`{doubled}`"
+
+
+def _literal(text: str) -> str:
+    escaped = _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return f"'{escaped}'"
+
+
+def _url(location: str) -> str:
+    return location if "://" in location else f"file://{location}"

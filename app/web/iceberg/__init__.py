@@ -1,0 +1,1 @@
+"""The Iceberg REST catalog of the tables that the pipeline builds: read only."""

@@ -1,0 +1,182 @@
+"""Archives with damage and gaps: nothing wrong is finished, and what is put right is recovered by reprocessing.
+
+The whole of a batch runs in this process, without Spark.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.arrow_journal import ArrowJournal
+from adapters.arrow_journal.archive import ArrowArchive
+from adapters.delta_tables import DeltaTables
+from adapters.object_store import ObjectStore
+from adapters.sql_catalog import SqlCatalog
+from app.assembly.headers import Claim, claims
+from app.model.message import Position
+from app.model.records import DAMAGED_MESSAGE, DAMAGED_PART, QuarantineRecord
+from app.pipeline import finishing, headers, steps
+from app.pipeline.finishing import Result
+from app.pipeline.gaps import missing_segments, spoken
+from app.pipeline.reprocessing import Reprocessor
+from app.pipeline.runs import Again
+from app.service.finishing import files
+from tests.support.damaged_archive import Archive, Killed, die_after, objects
+from tests.support.found import in_folder, settings, tables
+from tests.support.kept import flip
+from tests.support.passes import LocalPasses, run_batch
+
+EVERYTHING = Again(1)
+
+
+def quarantined(folder: Path) -> list[QuarantineRecord]:
+    with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
+        return sorted(catalog.quarantined(None, None, None, 500).items, key=lambda entry: entry.id)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path)
+
+
+def test_missing_segments_are_named_and_recovered_when_they_are_put_back(archive: Archive, tmp_path: Path) -> None:
+    for number in (3, 7, 8):
+        archive.segment(number).rename(tmp_path / str(number))
+    committed = run_batch(archive.out, archive.journal)
+    assert committed is not None
+    assert committed.missing == ((3, 3), (7, 8))
+    before = tables(archive.out), objects(archive.out)
+    for number in (3, 7, 8):
+        (tmp_path / str(number)).rename(archive.segment(number))
+    again = run_batch(archive.out, archive.journal)
+    assert again is not None
+    assert again.was_known
+    assert (tables(archive.out), objects(archive.out)) == before
+    recovered = run_batch(archive.out, archive.journal, Again(3))
+    assert recovered is not None
+    assert (recovered.was_known, recovered.missing) == (False, ())
+    assert recovered.finished > 3
+    archive.assert_as_if_whole()
+    after = tables(archive.out)
+    unchanged = run_batch(archive.out, archive.journal, Again(3))
+    assert unchanged is not None
+    assert (unchanged.was_known, unchanged.finished, unchanged.tables) == (True, 0, ())
+    assert tables(archive.out) == after
+
+
+def test_gaps_are_those_between_present_segments_and_before_the_first() -> None:
+    assert missing_segments([]) == ()
+    assert missing_segments([1, 2, 3]) == ()
+    assert missing_segments([7, 4, 3]) == ((1, 2), (5, 6))
+    assert missing_segments([7, 4, 3], 4) == ((5, 6),)
+    assert spoken(missing_segments([3, 5, 8])) == "1-2, 4, 6-7"
+
+
+@pytest.mark.parametrize("place", ["body", "head"])
+def test_one_damaged_bit_in_each_segment_finishes_nothing_wrong_and_is_recovered(archive: Archive, place: str) -> None:
+    """A body costs its message, the head of a batch (here the last of its segment) the messages of the batch."""
+    sound = {number: archive.segment(number).read_bytes() for number in archive.numbers}
+    lost: dict[Position, str] = {}
+    reader = ArrowArchive(archive.journal)
+    for number, data in sound.items():
+        sizes = reader.batch_sizes(number)
+        batch = len(sizes) - 1
+        bodies = [len(body) for body in reader.record_batch(number, batch)["body"].to_pylist()]
+        row = bodies.index(max(bodies))
+        where = f"journal segment {number}, batch {batch}"
+        if place == "body":
+            (extent,) = reader.extents([Position(number, batch, row)])
+            lost[Position(number, batch, row)] = f"{where}, row {row}: the body fails its checksum"
+            flip(archive.segment(number), extent.offset + extent.length // 2)
+        else:
+            lost[Position(number, batch, 0)] = f"{where}: the batch is lost"
+            flip(archive.segment(number), len(data) - 8 - sizes[-1] + 300)
+    committed = run_batch(archive.out, archive.journal)
+    assert committed is not None
+    assert committed.damaged == tuple(sound)
+    entries = quarantined(archive.out)
+    assert [Position.unpack(entry.position) for entry in entries] == list(lost)
+    assert {entry.code for entry in entries} == {DAMAGED_MESSAGE}
+    assert [entry.why for entry in entries] == list(lost.values())
+    partly = in_folder(archive.out, archive.journal)
+    assert {item["state"] for item in partly.attachments.values()} == {"finished", "receiving"}
+    for number, data in sound.items():
+        archive.segment(number).write_bytes(data)
+    recovered = run_batch(archive.out, archive.journal, EVERYTHING)
+    assert recovered is not None
+    assert recovered.damaged == ()
+    assert recovered.finished > 0
+    assert {entry.state for entry in quarantined(archive.out)} == {"replayed"}
+    archive.assert_as_if_whole()
+    whole = in_folder(archive.out, archive.journal)
+    finished = {key: item["sha256"] for key, item in partly.attachments.items() if item["state"] == "finished"}
+    assert finished.items() <= {key: item["sha256"] for key, item in whole.attachments.items()}.items()
+
+
+def test_a_part_that_rots_before_it_is_finished_is_recovered(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The references have been read from an undamaged segment; the attachment becomes quarantined."""
+    sound = archive.segment(5).read_bytes()
+    finish = finishing.finish
+
+    def rotten(*given: Any) -> Iterator[Result]:
+        at = sound.index(longest_body(archive, 5))
+        flip(archive.segment(5), at + 1000)
+        return finish(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(steps, "finish", rotten)
+        committed = run_batch(archive.out, archive.journal)
+    assert committed is not None
+    assert (committed.damaged, committed.refused) == ((5,), 1)
+    assert [entry.code for entry in quarantined(archive.out)] == [DAMAGED_PART]
+    archive.segment(5).write_bytes(sound)
+    assert run_batch(archive.out, archive.journal, Again(5)) is not None
+    archive.assert_as_if_whole()
+
+
+def longest_body(archive: Archive, number: int) -> bytes:
+    with closing(ArrowJournal(archive.journal)) as journal:
+        found = [each for at, some in journal.replay(None) if at[0].segment == number for each in some]
+    return bytes(max((each.body for each in found), key=len))
+
+
+def misread(*given: Any) -> Iterator[Claim]:
+    for claim in claims(*given):
+        definition = claim.definition
+        yield claim._replace(definition=replace(definition, qualifier_2=f"{definition.qualifier_2}X"))
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (LocalPasses, "again"),
+        (DeltaTables, "replace"),
+        (Reprocessor, "_replace_tables"),
+        (Reprocessor, "_place"),
+        (SqlCatalog, "checkpoint"),
+        (SqlCatalog, "complete_messages"),
+        (ObjectStore, "delete_all"),
+    ],
+)
+def test_a_corrected_decoder_replaces_what_differs_exactly_once_whenever_it_is_killed(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: type, name: str
+) -> None:
+    """Text files had other line ends, and data sets another name. The run after the killed one is an ordinary one, with
+    one segment more."""
+    last = archive.segment(archive.numbers[-1])
+    last.rename(tmp_path / "last")
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "in_charset", lambda text, *_: text.encode() * 2)
+        patched.setattr(headers, "claims", misread)
+        assert run_batch(archive.out, archive.journal) is not None
+    with monkeypatch.context() as patched:
+        die_after(patched, owner, name)
+        with pytest.raises(Killed):
+            run_batch(archive.out, archive.journal, EVERYTHING)
+    (tmp_path / "last").rename(last)
+    assert run_batch(archive.out, archive.journal) is not None
+    archive.assert_as_if_whole()

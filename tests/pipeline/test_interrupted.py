@@ -1,0 +1,98 @@
+"""A commit that was killed between tables and catalog is ended by what runs next, and nothing is in a table twice."""
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from adapters.delta_tables import DeltaTables
+from adapters.object_store import ObjectStore
+from adapters.sql_catalog import SqlCatalog
+from app.main import SystemClock
+from app.model.errors import GatewayError
+from app.pipeline import intent, runs
+from app.pipeline.commit import Committer
+from app.pipeline.job import open_job
+from tests.support.damaged_archive import Archive, Killed, die_after
+from tests.support.found import settings
+from tests.support.passes import LocalPasses, job_of, run_batch
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path)
+
+
+def stream(archive: Archive, *ends: int) -> None:
+    """Commit micro-batches that end with these segments, as a stream without a checkpoint does."""
+    passes, job = LocalPasses(), job_of(archive.out, archive.journal).anew()
+    with closing(SqlCatalog(settings(archive.out).catalog_url)) as catalog:
+        runs.resolve(passes, job, catalog, SystemClock())
+        committer = Committer(open_job(job), catalog, SystemClock(), passes.table_writer(job))
+        for end in ends:
+            committer.commit(passes.news(job, end, committer.progress))
+
+
+def batch(archive: Archive, *_ends: int) -> None:
+    assert run_batch(archive.out, archive.journal) is not None
+
+
+@pytest.mark.parametrize("follows", [stream, batch])
+@pytest.mark.parametrize(
+    ("owner", "name", "is_said"),
+    [
+        (DeltaTables, "commit", True),
+        (DeltaTables, "commit", False),
+        (Committer, "_commit_tables", True),
+        (Committer, "_commit_tables", False),
+        (Committer, "_commit_catalog", True),
+    ],
+)
+def test_a_killed_stream_leaves_nothing_twice(
+    archive: Archive,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    owner: type,
+    name: str,
+    is_said: bool,
+    follows: Callable[..., None],
+) -> None:
+    """Its checkpoint is gone and the archive has grown. The intent may be lost as well: the tables show it."""
+    held = [archive.segment(number) for number in archive.numbers[8:]]
+    for segment in held:
+        segment.rename(tmp_path / segment.name)
+    stream(archive, 4)
+    with monkeypatch.context() as patched:
+        die_after(patched, owner, name)
+        with pytest.raises(Killed):
+            stream(archive, 8)
+    store = ObjectStore(settings(archive.out).content_url)
+    said = intent.begun(store)
+    assert said is not None
+    assert said.last_segment == 8
+    if not is_said:
+        intent.end(store)
+    for segment in held:
+        (tmp_path / segment.name).rename(segment)
+    follows(archive, 6, 9, archive.numbers[-1])
+    assert intent.begun(store) is None
+    archive.assert_as_if_whole()
+
+
+def test_tables_that_are_ahead_of_an_archive_are_named(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Committing anything else would be ignored by these tables. With the segments, all is well."""
+    last = archive.segment(archive.numbers[-1])
+    stream(archive, 4)
+    with monkeypatch.context() as patched:
+        die_after(patched, Committer, "_commit_tables")
+        with pytest.raises(Killed):
+            batch(archive)
+    last.rename(tmp_path / "last")
+    with pytest.raises(GatewayError, match="lacks these messages: put the missing segments back"):
+        batch(archive)
+    (tmp_path / "last").rename(last)
+    batch(archive)
+    archive.assert_as_if_whole()

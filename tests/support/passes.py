@@ -1,0 +1,68 @@
+"""The pipeline's passes over an archive in this process: all of a batch but Spark."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from operator import attrgetter
+from pathlib import Path
+
+import pyarrow as pa
+
+from adapters.sql_catalog import SqlCatalog
+from app.main import SystemClock
+from app.pipeline import runs, steps
+from app.pipeline import tables as building
+from app.pipeline.commit import Committed, WriteTables
+from app.pipeline.finishing import Result
+from app.pipeline.intent import Window
+from app.pipeline.job import Job, open_job
+from app.pipeline.references import SCHEMA, Reference, What, from_batch, to_batch
+from app.pipeline.runs import Again
+from app.pipeline.sources import BatchReader, ReferenceSource, cache_options
+from app.pipeline.steps import Step
+from app.pipeline.tables import TableTask, Written
+from tests.support.found import settings
+
+
+class LocalPasses:
+    """`app.pipeline.runs.Passes` in this process."""
+
+    def news(self, job: Job, last: int, known: int | None) -> list[Result]:
+        return self._results(job, last, steps.assemble_all(job, known))
+
+    def again(self, job: Job, last: int, window: Window) -> list[Result]:
+        return self._results(job, last, steps.assemble_again(job, window))
+
+    def table_writer(self, job: Job) -> WriteTables:
+        def write(tasks: Sequence[TableTask]) -> Iterable[Written]:
+            opened = open_job(job)
+            assert opened.tables is not None
+            return [building.write(task, opened.tables, opened.stores.store) for task in tasks]
+
+        return write
+
+    def _results(self, job: Job, last: int, step: Step) -> list[Result]:
+        read = self._read(job, last)
+        headers = sorted((each for each in read if each.what == What.HEADER), key=attrgetter("source", "position"))
+        announced = [found for batch in steps.headers(job)([to_batch(headers)]) for found in from_batch(batch)]
+        everything = [*(each for each in read if each.what != What.HEADER), *announced]
+        rows = to_batch(sorted(everything, key=attrgetter("source", "key")))
+        return steps.results_of(pa.Table.from_batches(step([rows]), steps.RESULTS))
+
+    def _read(self, job: Job, last: int) -> list[Reference]:
+        source = ReferenceSource({"path": job.journal, "last_segment": str(last), **cache_options(job)})
+        reader = source.reader(source.schema())
+        assert isinstance(reader, BatchReader)
+        batches = (batch for share in reader.partitions() for batch in reader.read(share))
+        return [found for batch in batches for found in from_batch(batch.cast(SCHEMA))]
+
+
+def run_batch(
+    folder: Path, journal: Path | str, again: Again | None = None, *, in_place: bool = False
+) -> Committed | None:
+    """Run a batch over an archive, with its results in a folder."""
+    with closing(SqlCatalog(settings(folder).catalog_url)) as catalog:
+        return runs.run(LocalPasses(), job_of(folder, journal, in_place=in_place), catalog, SystemClock(), again)
+
+
+def job_of(folder: Path, journal: Path | str, *, in_place: bool = False) -> Job:
+    return Job.of(settings(folder), str(journal), in_place=in_place)
