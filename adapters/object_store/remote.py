@@ -118,8 +118,10 @@ class _Uploads:
             self._running.popitem(last=False)[1].result()
 
     def _put(self, name: str, data: bytes) -> None:
-        with _explained(name):
+        try:
             obstore.put(self._store, name, data, use_multipart=False)
+        except (BaseError, OSError) as error:  # a missing bucket is no missing object
+            raise _failed(name, error) from error
 
 
 class _Upload:
@@ -146,4 +148,8 @@ def _explained(name: str) -> Iterator[None]:
     except FileNotFoundError:
         raise KeyError(name) from None
     except (BaseError, OSError) as error:
-        raise GatewayError(f"the content store failed for object {name}: {error}") from error
+        raise _failed(name, error) from error
+
+
+def _failed(name: str, error: Exception) -> GatewayError:
+    return GatewayError(f"the content store failed for object {name}: {error}")

@@ -100,10 +100,11 @@ class SqlCatalogContract(CatalogContract):
             Path(engine.url.database or "").parent.mkdir()
         with engine.begin() as connection:
             command.upgrade(configuration(connection), "0001")
-            known = {column["name"] for column in inspect(connection).get_columns("attachments")}
-            received = {name: value for name, (value,) in columns.items() if name in known}
-            connection.execute(attachments.insert().values(received))
-            connection.execute(deliveries.insert().values(sent))
+            received = {name: value for name, (value,) in columns.items()}
+            for table, values in ((attachments, received), (deliveries, sent)):
+                known = {column["name"] for column in inspect(connection).get_columns(table.name)}
+                row = {name: value for name, value in values.items() if name in known}
+                connection.execute(table.insert().values(row))
         engine.dispose()
         catalog = SqlCatalog(url)
         assert catalog.attachment("a1") == attachment(1, parts_received=7)

@@ -169,6 +169,7 @@ COLUMNS = {"dates": "sas", "missing": "column"}
 QUERIES: Mapping[str, dict[str, str]] = {
     "parquet": {},
     "arrow": {},
+    "arrow-file": {},
     "csv": TAGS,
     "json": TAGS,
     "ndjson": TAGS,
@@ -182,6 +183,7 @@ QUERIES: Mapping[str, dict[str, str]] = {
 READERS: Mapping[str, Callable[[bytes, Path], Cells]] = {
     "parquet": lambda data, _: peers.arrow_cells(pq.read_table(io.BytesIO(data))),
     "arrow": lambda data, _: peers.arrow_cells(pa.ipc.open_stream(data).read_all()),
+    "arrow-file": lambda data, _: peers.arrow_cells(pa.ipc.open_file(data).read_all()),
     "csv": of_csv,
     "json": lambda data, _: of_objects(json.loads(data)),
     "ndjson": lambda data, _: of_objects([json.loads(line) for line in data.decode().splitlines()]),
