@@ -189,7 +189,7 @@ def _client(settings: PipelineSettings) -> "OpenLineageClient":
         from openlineage.client.client import OpenLineageClient  # noqa: PLC0415 - an extra
         from openlineage.client.transport.async_http import AsyncHttpConfig, AsyncHttpTransport  # noqa: PLC0415
     except ModuleNotFoundError as missing:
-        how = "pip install 'attachment-gateway[lineage]'"
+        how = "pip install openlineage-python"
         raise GatewayError(f"pipeline.lineage_url needs the library {missing.name!r}: {how}") from missing
     said: dict[str, Any] = {"url": settings.lineage_url, "timeout": SEND_SECONDS, "retry": {"total": RETRIES}}
     if settings.lineage_token is not None:

@@ -136,7 +136,7 @@ def _connected(address: str, settings: SparkSettings) -> "SparkSession":
             builder = builder.config(key, value)
         return builder.getOrCreate()
     except ImportError as missing:
-        how = "pip install 'attachment-gateway[connect]'"
+        how = "pip install 'pyspark[connect]'"
         raise GatewayError(f"Spark Connect needs further libraries: {how} ({missing})") from missing
 
 
