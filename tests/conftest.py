@@ -26,7 +26,14 @@ os.environ.pop("COLUMNS", None)  # a worker process has one, and commands then p
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
-LONGEST = ("tests/pipeline/test_conformance.py", "tests/faults/", "tests/end_to_end/", "tests/pipeline/")
+LONGEST = (
+    "tests/pipeline/test_conformance.py",
+    "tests/cli/test_pages.py",
+    "tests/faults/",
+    "tests/end_to_end/",
+    "tests/pipeline/",
+    "tests/web/tables/test_iceberg.py",
+)
 """Tests that take minutes. They begin first, so that no worker is left alone with one of them at the end."""
 
 
