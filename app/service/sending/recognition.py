@@ -38,7 +38,9 @@ def kind_of_part(store: ContentStore, part: StoredPart, kinds: Collection[Attach
 
 
 def _is_text(head: bytes) -> bool:
-    """Tell whether bytes are UTF-8 without NUL; a character that is cut off at the end is ignored."""
+    """Tell whether there are bytes, in UTF-8 without NUL. A character that is cut off at the end is ignored."""
+    if not head:
+        return False
     try:
         head.decode()
     except UnicodeDecodeError as error:
