@@ -57,7 +57,7 @@ class RecordingBroker:
                 Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        # A broker closes the connection of a client that sends malformed packets: another program may have got the port.
+        # A broker closes a connection with malformed packets: another program may have got the port.
         with connection, suppress(OSError, WireError):
             for data, packet in _packets(connection):
                 answer = self._answer(data, packet)
