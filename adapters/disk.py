@@ -3,8 +3,12 @@
 import ctypes
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from time import sleep
+from typing import TypeVar
+
+T = TypeVar("T")
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 READ_FAILURES = (errno.EIO,)
@@ -12,7 +16,7 @@ READ_FAILURES = (errno.EIO,)
 _BLOCK = 4096
 _libc = ctypes.CDLL(None, use_errno=True)
 _PAUSES = (0.01, 0.2)
-"""Pauses in seconds before a failed read is tried again: a disk, or the network to it, may fail for a moment."""
+"""Pauses in seconds before a failed call is repeated: a disk, or the network to it, may fail for a moment."""
 
 
 def sync_folder(folder: Path) -> None:
@@ -54,16 +58,16 @@ def _unreadable(start: int, end: int, error: OSError) -> UnreadableError:
     return UnreadableError(f"bytes {start} to {end} cannot be read: {error.strerror}")
 
 
-def _open(path: Path) -> int:
-    flags = os.O_RDONLY | os.O_CLOEXEC
+def _tried(do: Callable[[], T]) -> T:
+    """Return what a function returns. It is called again after a pause if the disk fails. Raises OSError."""
     for pause in _PAUSES:
         try:
-            return os.open(path, flags)
+            return do()
         except OSError as error:
             if error.errno not in READ_FAILURES:
                 raise
             sleep(pause)
-    return os.open(path, flags)
+    return do()
 
 
 class ReadFile:
@@ -75,7 +79,7 @@ class ReadFile:
     def __init__(self, path: Path) -> None:
         """Open a file. Opened again after a pause if the disk fails. Raises OSError."""
         self._descriptor = -1
-        self._descriptor = _open(path)
+        self._descriptor = _tried(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
@@ -89,14 +93,10 @@ class ReadFile:
 
     def read(self, start: int, end: int) -> bytes:
         """Return bytes [start, end). Read again after a pause if the disk fails. Raises UnreadableError."""
-        for pause in _PAUSES:
-            try:
-                return self._read(start, end)
-            except OSError as error:
-                if error.errno not in READ_FAILURES:
-                    raise _unreadable(start, end, error) from error
-                sleep(pause)
-        return self._read_once(start, end)
+        try:
+            return _tried(lambda: self._read(start, end))
+        except OSError as error:
+            raise _unreadable(start, end, error) from error
 
     def _read(self, start: int, end: int) -> bytes:
         data = os.pread(self._descriptor, end - start, start)
