@@ -53,7 +53,7 @@ class StoredContent:
         end, first = offset + length, offset // BLOCK
         wanted = min(self.size, blocks_of(end) * BLOCK) - first * BLOCK
         at = first * BLOCK
-        for block in checked(self._store.read(self._name, at, wanted), first, self._checksums):
+        for block in checked(self._store.read(self._name, at, wanted), first, self._checksums, self._name):
             yield block[max(offset - at, 0) : end - at]
             at += len(block)
 

@@ -56,14 +56,18 @@ def are_complete(checksums: bytes | None, size: int) -> bool:
     return checksums is not None and len(checksums) == blocks_of(size) * _CRC.size
 
 
-def checked(pieces: Iterable[memoryview], first: int, checksums: bytes) -> Iterator[memoryview]:
+def checked(
+    pieces: Iterable[memoryview], first: int, checksums: bytes, name: str | None = None
+) -> Iterator[memoryview]:
     """Yield the blocks that these pieces give, from block number `first` on, each compared with its checksum.
 
-    `checksums` are those of the whole content. Raises DamagedError for a block that differs.
+    `checksums` are those of the whole content, and `name` is that of its object. Raises DamagedError for a block that
+    differs.
     """
     for number, block in enumerate(_blocks(pieces), first):
         if crc32c(block) != _CRC.unpack_from(checksums, number * _CRC.size)[0]:
-            raise DamagedError(f"the {BLOCK:,} bytes from byte {number * BLOCK:,} on do not match their checksum")
+            why = f"the {len(block):,} bytes from byte {number * BLOCK:,} on do not match their checksum"
+            raise DamagedError(why, name=name)
         yield block
 
 
