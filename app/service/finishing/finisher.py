@@ -30,7 +30,7 @@ from app.model.records import (
     Finished,
 )
 from app.observe import Recurring, logger
-from app.service.context import Between, ServiceContext, Stores, at_once
+from app.service.context import Between, ServiceContext, at_once
 from app.service.events import complete_messages, finished_event, refusal_event
 from app.service.finishing.contents import Spoilt, read_content, spoilt_entries
 from app.service.finishing.parts import held_parts, segments_of
@@ -253,7 +253,7 @@ class Finisher:
             while waiting and size < READ_AT_ONCE:
                 record = waiting.popleft()
                 try:
-                    content = self._content(record, found.get(record.id), segments, self._context)
+                    content = self._content(record, found.get(record.id), segments)
                 except Exception as error:  # noqa: BLE001 - the caller logs it
                     failed[record.id] = error
                     continue
@@ -265,9 +265,7 @@ class Finisher:
             failed.update((record.id, error) for record, _ in contents)
         return failed
 
-    def _content(
-        self, record: AttachmentRecord, found: Finished | None, segments: Collection[int], stores: Stores
-    ) -> Finished | None:
+    def _content(self, record: AttachmentRecord, found: Finished | None, segments: Collection[int]) -> Finished | None:
         """Return the content of a complete attachment; None if it has been restarted or refused."""
         # Segments of an attachment that had expired may be gone.
         if found is not None and all(extent.segment in segments for extent in found.extents):
@@ -278,14 +276,14 @@ class Finisher:
             self._restart(record)
             return None
         try:
-            return read_content(record, parts, stores)
+            return read_content(record, parts, self._context)
         except Spoilt as spoilt:
             if spoilt.error.code == DAMAGED_PART and self._context.catalog.part_runs(record.id) != runs:
                 # A part was replaced by one that was sent again.
                 again = self._context.catalog.attachment(record.id)
                 if again is None or again.state is not AttachmentState.COMPLETE:
                     return None
-                return self._content(again, None, segments_of(self._context.journal), stores)
+                return self._content(again, None, segments_of(self._context.journal))
             if spoilt.error.code == PARTS_GONE:
                 self._restart(record)
             else:
