@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from io import BytesIO
 from random import Random
-from time import monotonic, sleep
 from typing import Any, Literal, NamedTuple
 
 import httpx
@@ -19,13 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.faults.traffic import DATA_SET, Attachment
-from tests.faults.world import PROGRESS_LIMIT, Hung, World
+from tests.faults.world import Hung, World
 
 Answer = Literal["right", "wrong", "refused", "broken"]
 NAMED_STATES = ("quarantined", "expired")
 RANGES = 0.3
-STILL = 2.0
-"""Seconds without a change after which damaged attachments are no longer waited for."""
 
 
 class Verdict(NamedTuple):
@@ -157,9 +154,6 @@ def await_everything(world: World) -> None:
     Everything is what the broker has confirmed to the sender. Raises Hung.
     """
     ledger = world.ledger
-    if world.broker_lost:
-        _await_still(world, lambda: len(ledger.acknowledged))
-        world.send([message for message in ledger.sent.values() if message.identity not in ledger.acknowledged])
     world.await_acknowledged()
     world.note("everything is acknowledged")
     wanted = {key for key in ledger.attachments if ledger.is_sent(key)}
@@ -168,7 +162,7 @@ def await_everything(world: World) -> None:
     )
     world.note("everything is finished that can be")
     if not wanted <= world.finished():
-        _await_still(world, lambda: sorted((item["correl_id"], item["state"]) for item in world.listing()))
+        world.await_still(lambda: sorted((item["correl_id"], item["state"]) for item in world.listing()))
 
 
 def _check_well(world: World) -> None:
@@ -190,15 +184,6 @@ def _check_well(world: World) -> None:
             return sum(sizes)
 
         world.progressing(lambda: size() <= bound, size, f"the journal's way down to {bound} bytes")
-
-
-def _await_still(world: World, measure: Any) -> None:
-    last, since, begun = measure(), monotonic(), monotonic()
-    while monotonic() - since < STILL and monotonic() - begun < PROGRESS_LIMIT:
-        sleep(0.2)
-        world.revive()
-        if (now := measure()) != last:
-            last, since = now, monotonic()
 
 
 def _is_named(world: World, key: bytes, item: dict[str, Any] | None) -> bool:

@@ -31,6 +31,8 @@ SOURCE = "sas"
 START_LIMIT = 60.0
 PROGRESS_LIMIT = 30.0
 """Seconds without progress after which the gateway counts as hung."""
+STILL = 2.0
+"""Seconds without a change after which lost messages and damaged attachments are no longer waited for."""
 TELLS = re.compile(r"attachment-gateway ((?:fsck|rebuild)(?: --repair)?)")
 """The command that a gateway names when it refuses to start."""
 SPEAKS_OF_DAMAGE = re.compile(r"damag|lost|unreadable|missing|malformed|not a database|torn", re.IGNORECASE)
@@ -143,7 +145,14 @@ class World:
         self.sender.send(messages)
 
     def await_acknowledged(self) -> None:
-        """Return when the gateway has acknowledged all messages that the broker has for it. Raises Hung."""
+        """Return when the gateway has acknowledged all messages that the broker has for it. Raises Hung.
+
+        What a killed broker may have lost is sent again first.
+        """
+        if self.broker_lost:
+            self.await_still(lambda: len(self.ledger.acknowledged))
+            self.send([each for each in self.ledger.sent.values() if each.identity not in self.ledger.acknowledged])
+            self.broker_lost = False
         self.progressing(lambda: not self.ledger.unacknowledged(), lambda: len(self.ledger.acknowledged), "taking")
 
     def progressing(self, done: Callable[[], Any], measure: Callable[[], Any], what: str) -> None:
@@ -156,6 +165,15 @@ class World:
             elif monotonic() - since > PROGRESS_LIMIT:
                 raise Hung(f"{what} makes no progress: {last}")
             sleep(0.1)
+
+    def await_still(self, measure: Callable[[], Any]) -> None:
+        """Wait until a measure has not changed for a while; restart the gateway when it ends."""
+        last, since, begun = measure(), monotonic(), monotonic()
+        while monotonic() - since < STILL and monotonic() - begun < PROGRESS_LIMIT:
+            sleep(0.2)
+            self.revive()
+            if (now := measure()) != last:
+                last, since = now, monotonic()
 
     # --- the gateway ----------------------------------------------------------------------------------------------
 
