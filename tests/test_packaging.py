@@ -12,7 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from app.settings import Settings
+from app.settings import PipelineSettings, Settings
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -243,6 +243,27 @@ def test_a_wheel_works_by_itself(wheel: Path, tmp_path: Path) -> None:
     demo = [f"{installed}/bin/attachment-gateway", "demo", "--once"]
     done = subprocess.run(demo, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count("equal, ")) == (0, 3), done.stderr
+
+
+def test_the_chart_opens_the_port_of_the_pipelines_metrics() -> None:
+    """One value is the setting, the container's port and the annotation. Rendered by helm, where there is one."""
+    (port,) = re.findall(r"^  metricsPort: (\d+)$", (ROOT / "helm" / "values.yaml").read_text(), re.MULTILINE)
+    if helm := shutil.which("helm"):
+        for given, count in ((port, 1), ("0", 0)):
+            chosen = f"assembler=spark,persistence.accessModes={{ReadWriteOnce}},pipeline.metricsPort={given}"
+            command = [helm, "template", "gateway", str(ROOT / "helm"), "--set", chosen]
+            made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            for line in ("metrics_port = {}", "containerPort: {}", 'prometheus.io/port: "{}"'):
+                assert made.count(line.format(port)) == count, line
+    helpers = (ROOT / "helm" / "templates" / "_helpers.tpl").read_text()
+    set_by_chart = re.findall(r'set \$chart "pipeline" \(dict (.*)\) -}}', helpers)
+    assert set_by_chart == ['"metrics_host" "0.0.0.0" "metrics_port" .Values.pipeline.metricsPort']
+    assert PipelineSettings(metrics_host="0.0.0.0", metrics_port=int(port)).metrics_port == int(port)
+    deployment = (ROOT / "helm" / "templates" / "pipeline.yaml").read_text()
+    ports = deployment.partition("          ports:\n")[2]
+    container_port = r" +{{- with \.Values\.pipeline\.metricsPort }}\n +- name: metrics\n +containerPort: {{ \. }}"
+    assert re.match(container_port, ports)
+    assert '"prometheus.io/port" (toString .)' in deployment
 
 
 def test_the_chart_refuses_a_catalog_that_two_pods_cannot_share() -> None:

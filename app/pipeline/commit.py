@@ -52,7 +52,7 @@ class Committed(NamedTuple):
 
     `reached` is the packed position that it ended at. It `was_known` when an earlier run had committed it. `damaged`
     are the numbers of segments with damaged messages, and `missing` the gaps in the archive's numbers. `quality` has
-    its facts about receiving, by source and hour.
+    its facts about receiving, by source and hour. `received` are those among them that no earlier run has counted.
     """
 
     reached: int
@@ -66,6 +66,7 @@ class Committed(NamedTuple):
     damaged: tuple[int, ...] = ()
     missing: Gaps = ()
     quality: tuple[Increment, ...] = ()
+    received: tuple[Increment, ...] = ()
 
 
 class Committer:
@@ -284,6 +285,7 @@ def summary(results: Sequence[Result], reached: int, changed: tuple[TableCommitt
         for entry in result.quarantine
         if entry.code in (DAMAGED_MESSAGE, DAMAGED_PART)
     }
+    quality = tuple(increments(tables.quality_rows(result.quality for result in results if any(result.quality[2:]))))
     return Committed(
         reached,
         finished=sum(result.finished is not None for result in results),
@@ -293,5 +295,6 @@ def summary(results: Sequence[Result], reached: int, changed: tuple[TableCommitt
         conflicts=sum(result.quality.conflicts for result in results),
         tables=changed,
         damaged=tuple(sorted(damaged)),
-        quality=tuple(increments(tables.quality_rows(result.quality for result in results if any(result.quality[2:])))),
+        quality=quality,
+        received=quality,
     )

@@ -120,7 +120,7 @@ class PipelineMetrics:
         if committed.was_known:
             return
         messages = 0
-        for each in committed.quality:
+        for each in committed.received:
             messages += each.messages
             self._messages.labels(each.source).inc(each.messages)
             self._duplicates.labels(each.source).inc(each.duplicates)

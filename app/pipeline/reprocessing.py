@@ -37,7 +37,7 @@ from app.pipeline.tables import FILES, QUALITY, DataSet, TablePlan, table_name
 from app.pipeline.tables import Committed as TableCommitted
 from app.ports import AttachmentFilter, Catalog, Clock, TableFile, TableStore
 from app.service.events import complete_messages
-from app.tables.quality import HOUR, SCHEMA, Increment, hour_of, quality_rows, summed
+from app.tables.quality import HOUR, SCHEMA, Increment, hour_of, increments, quality_rows, summed
 
 _LOST_PARTS = frozenset((DAMAGED_PART, PARTS_GONE, CONTENT_LOST))
 _CONTENT = (
@@ -69,7 +69,7 @@ class Reprocessor:
         asked = [dated(result, self._clock.now()) for result in results if result.reached >= 0]
         known = self._known(asked)
         changed = [result for result in asked if differs(result, known)]
-        replaced = self._replace_tables(asked, changed, known, results)
+        replaced, received = self._replace_tables(asked, changed, known, results)
         if self._catalog.progress() != self._progress:
             raise GatewayError("another process commits to this catalog: stop the stream before reprocessing")
         entries = self._entries(window)
@@ -83,7 +83,7 @@ class Reprocessor:
         reached = self._progress or 0
         found = summary([_counted(result, _ids(changed)) for result in news], reached, tuple(replaced))
         is_same = not (changed or removed or replaced or healed or found.quarantined)
-        return found._replace(was_known=is_same, damaged=summary(asked, reached, ()).damaged)
+        return found._replace(was_known=is_same, damaged=summary(asked, reached, ()).damaged, received=received)
 
     # --- the catalog --------------------------------------------------------------------------------------------------
 
@@ -188,10 +188,11 @@ class Reprocessor:
 
     def _replace_tables(
         self, asked: Sequence[Result], changed: Sequence[Result], known: Records, results: Iterable[Result]
-    ) -> list[TableCommitted]:
+    ) -> tuple[list[TableCommitted], tuple[Increment, ...]]:
+        """Replace what differs in the tables. Return them, and what was received besides what `quality` had."""
         store = self._opened.tables
         if store is None:
-            return []
+            return [], ()
         ids = _ids(changed)
         finished = [result for result in asked if _is_finished(result, ids, known)]
         gone = _tables_before(changed, known)
@@ -199,7 +200,8 @@ class Reprocessor:
         done += _replace_files(store, finished, ids, known)
         qualities = [result.quality for result in results if any(result.quality[2:])]
         qualities += self._quarantined_elsewhere({record.id for result in asked if (record := result.record)})
-        return done + _replace_quality(store, qualities, self._opened)
+        changed_quality, received = _replace_quality(store, qualities, self._opened)
+        return done + changed_quality, received
 
     def _quarantined_elsewhere(self, asked: set[str]) -> Iterator[Increment]:
         """Yield the quality of quarantined attachments outside of the window: their content is not read again."""
@@ -377,8 +379,10 @@ def _replace_files(
     return [TableCommitted(FILES, rows.num_rows, [])]
 
 
-def _replace_quality(store: TableStore, qualities: Iterable[Increment], opened: Opened) -> list[TableCommitted]:
-    """Replace the quality of all hours of which the archive has every message."""
+def _replace_quality(
+    store: TableStore, qualities: Iterable[Increment], opened: Opened
+) -> tuple[list[TableCommitted], tuple[Increment, ...]]:
+    """Replace the quality of all hours of which the archive has every message. Return also what it has gained."""
     hour = _first_whole_hour(opened)
     since = pc.field("hour") >= pa.scalar(hour, SCHEMA.field("hour").type)
     now = quality_rows(qualities).filter(since)
@@ -387,10 +391,19 @@ def _replace_quality(store: TableStore, qualities: Iterable[Increment], opened: 
     except KeyError:
         before = SCHEMA.empty_table()
     if now.equals(before.cast(now.schema)):
-        return []
+        return [], ()
     file = store.write(QUALITY, now.schema, now.to_batches())
     store.replace(QUALITY, now.schema, [file], since)
-    return [TableCommitted(QUALITY, now.num_rows, [])]
+    return [TableCommitted(QUALITY, now.num_rows, [])], tuple(_gained(now, before))
+
+
+def _gained(now: pa.Table, before: pa.Table) -> Iterator[Increment]:
+    """Yield by how much the figures of each source and hour have grown."""
+    known = {each[:2]: each for each in increments(before)}
+    for each in increments(now):
+        old = known.get(each[:2], Increment(*each[:2]))
+        figures = (max(new - was, 0) for new, was in zip(each[2:], old[2:], strict=True))
+        yield Increment(each.source, each.hour, *figures)
 
 
 def _first_whole_hour(opened: Opened) -> int:

@@ -183,4 +183,5 @@ def _together(done: Sequence[Committed | None]) -> Committed | None:
         was_known=all(each.was_known for each in runs),
         damaged=tuple(sorted(set(chain.from_iterable(each.damaged for each in runs)))),
         quality=tuple(chain.from_iterable(each.quality for each in runs)),
+        received=tuple(chain.from_iterable(each.received for each in runs)),
     )

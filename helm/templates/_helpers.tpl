@@ -35,6 +35,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "gateway.toml" -}}
 {{- $http := dict "host" "0.0.0.0" "port" 8080 -}}
 {{- $chart := dict "data" "/var/lib/gateway" "assembler" .Values.assembler "http" $http -}}
+{{- if and (eq .Values.assembler "spark") .Values.pipeline.metricsPort -}}
+{{- $_ := set $chart "pipeline" (dict "metrics_host" "0.0.0.0" "metrics_port" .Values.pipeline.metricsPort) -}}
+{{- end -}}
 {{- $toml := mustMergeOverwrite (deepCopy .Values.settings) $chart | toToml -}}
 {{- regexReplaceAll "(?m)^(\\s*[^\\s=\"]+ = -?[0-9]+)\\.0$" $toml "${1}" | trim -}}
 {{- end -}}

@@ -196,7 +196,7 @@ def test_metrics_are_read_at_a_port_and_tell_the_lag(tmp_path: Path) -> None:
             opened.seal()
         first, second = opened.segments()
         metrics = PipelineMetrics(PipelineSettings(metrics_port=0), opened, catalog, clock)
-        metrics.batch(Committed(0, finished=3, quality=(Increment("s", 0, messages=5),)), first.size)
+        metrics.batch(Committed(0, finished=3, received=(Increment("s", 0, messages=5),)), first.size)
         metrics.start()
         try:
             answer = httpx.get(f"http://127.0.0.1:{metrics.port}/metrics")

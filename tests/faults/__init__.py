@@ -2,5 +2,5 @@
 
 `campaign` runs scenarios that it draws from a seed, `kinds` lists the faults, `world` has a scenario's processes,
 `ledger` records what was sent, acknowledged and served, `judging` compares. The encoder of the traffic (`traffic`,
-`packets`) is the tests' own and shares no code with the gateway.
+`packets`) is the tests' own and shares no code with the gateway. `pipeline` does the same with runs on Spark.
 """

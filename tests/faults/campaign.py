@@ -6,23 +6,36 @@ make faults ARGS="--seed 7 --faults 1000"
 import argparse
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.faults import pipeline
 from tests.faults.judging import Verdict, summed
 from tests.faults.scenarios import SCENARIOS, run
+
+Round = Callable[[str, Path, int | None], Verdict]
+"""One run of a scenario: from a seed, in a folder, with at most this number of faults, or None for the short form."""
+
+ROUNDS: dict[str, tuple[Round, int]] = {
+    **{name: (partial(run, scenario), scenario.most) for name, scenario in SCENARIOS.items()},
+    **{f"pipeline {host}": (partial(pipeline.run, host), pipeline.MOST) for host in pipeline.HOSTS},
+}
+"""All scenarios, and the number of faults that one round of the long form draws."""
 
 
 def main() -> int:
     arguments = _arguments()
-    chosen = arguments.only or list(SCENARIOS)
+    chosen = [name for name in ROUNDS if not arguments.only or name.startswith(tuple(arguments.only))]
     total, number = Verdict(), 0
     while total.faults < arguments.faults:
         name = chosen[number % len(chosen)]
         seed = f"{arguments.seed}.{number // len(chosen)}"
         begun = time.monotonic()
         with TemporaryDirectory(prefix="faults-") as folder:
-            verdict = run(SCENARIOS[name], seed, Path(folder), SCENARIOS[name].most if arguments.long else None)
+            begin, most = ROUNDS[name]
+            verdict = begin(seed, Path(folder), most if arguments.long else None)
         total = summed((total, verdict))
         told = verdict.notes if arguments.tell or not verdict.is_kept else ()
         first = f"{name} {seed}: {verdict.line}  ({time.monotonic() - begun:.0f} s)"
@@ -39,12 +52,19 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         action="append",
-        choices=list(SCENARIOS),
-        help="run only this scenario (default: all); may be repeated",
+        type=_beginning,
+        metavar="NAME",
+        help=f"run only scenarios whose name begins so (default: all); may be repeated: {', '.join(ROUNDS)}",
     )
     parser.add_argument("--short", dest="long", action="store_false", help="draw each kind only once per scenario")
     parser.add_argument("--tell", action="store_true", help="print what happened in successful scenarios, too")
     return parser.parse_args()
+
+
+def _beginning(text: str) -> str:
+    if not any(name.startswith(text) for name in ROUNDS):
+        raise argparse.ArgumentTypeError(f"unknown scenario {text!r}; there are {', '.join(ROUNDS)}")
+    return text
 
 
 if __name__ == "__main__":

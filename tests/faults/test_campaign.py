@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import pipeline
 from tests.faults.judging import Verdict
 from tests.faults.kinds import KINDS
+from tests.faults.pipeline_kills import MOMENTS
 from tests.faults.scenarios import SCENARIOS, SHORT, run
 
 SEED = "short"
@@ -21,6 +23,21 @@ def test_promises_are_kept_whatever_happens(name: str, tmp_path: Path, verdicts:
     verdicts.append(verdict)
     assert verdict.faults, "nothing happened"
     assert verdict.is_kept, "\n".join((verdict.line, *verdict.notes))
+
+
+def test_a_pipeline_killed_in_its_commit_loses_nothing(tmp_path: Path, verdicts: list[Verdict]) -> None:
+    verdict = pipeline.run("batch", SEED, tmp_path)
+    verdicts.append(verdict)
+    assert verdict.faults, "\n".join(("nothing happened", *verdict.notes))
+    assert verdict.is_kept, "\n".join((verdict.line, *verdict.notes))
+
+
+@pytest.mark.parametrize("host", pipeline.HOSTS)
+def test_a_seed_says_which_processes_of_the_pipeline_are_killed(host: str) -> None:
+    drawn = pipeline.kills(host, "7", 40)
+    assert drawn == pipeline.kills(host, "7", 40) != pipeline.kills(host, "8", 40)
+    targets, moments = {each.target for each in drawn}, {each.moment for each in drawn}
+    assert (targets, moments) == (set(pipeline.HOSTS[host].targets), set(MOMENTS))
 
 
 def test_the_short_form_has_every_kind() -> None:

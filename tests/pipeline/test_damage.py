@@ -20,6 +20,7 @@ from app.assembly.headers import Claim, claims
 from app.model.message import Position
 from app.model.records import DAMAGED_MESSAGE, DAMAGED_PART, QuarantineRecord
 from app.pipeline import finishing, headers, steps
+from app.pipeline.commit import Committed
 from app.pipeline.finishing import Result
 from app.pipeline.gaps import missing_segments, spoken
 from app.pipeline.reprocessing import Reprocessor
@@ -60,12 +61,19 @@ def test_missing_segments_are_named_and_recovered_when_they_are_put_back(archive
     assert recovered is not None
     assert (recovered.was_known, recovered.missing) == (False, ())
     assert recovered.finished > 3
+    assert messages_in(committed) + messages_in(recovered) == archive.messages
     archive.assert_as_if_whole()
     after = tables(archive.out)
     unchanged = run_batch(archive.out, archive.journal, Again(3))
     assert unchanged is not None
     assert (unchanged.was_known, unchanged.finished, unchanged.tables) == (True, 0, ())
+    assert messages_in(unchanged) == 0
     assert tables(archive.out) == after
+
+
+def messages_in(committed: Committed) -> int:
+    """The messages that the metrics count for a run."""
+    return sum(each.messages for each in committed.received)
 
 
 def test_gaps_are_those_between_present_segments_and_before_the_first() -> None:

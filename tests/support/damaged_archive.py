@@ -21,18 +21,25 @@ SEGMENTS = 12
 
 
 class Archive:
-    """A journal of attachments of every kind, whose messages are spread over the segments, and the results for it."""
+    """A journal of attachments of every kind, whose messages are spread over the segments, and the results for it.
 
-    def __init__(self, folder: Path) -> None:
+    `sent` are the attachments with their sources, in this number of physical `messages`.
+    """
+
+    def __init__(self, folder: Path, random: Random | None = None, each: int = 6) -> None:
         self.journal, self.out, self.whole = folder / "journal", folder / "out", folder / "whole"
-        random = Random(5)
+        random = random or Random(5)
+        self.sent: list[tuple[str, Attached]] = []
         sent: list[PhysicalMessage] = []
         for source, program in mixed_journal.programs(random, numbered=False).items():
-            its_own = disordered(messages(program, attachments(program)), random)
-            sent += (each._replace(source=source) for each in its_own)
+            made = attachments(program, each)
+            self.sent += ((source, attached) for attached in made)
+            its_own = disordered(messages(program, made), random)
+            sent += (message._replace(source=source) for message in its_own)
         random.shuffle(sent)
+        self.messages = len(sent)
         self.add(
-            [each._replace(received_at=mixed_journal.BEGAN_AT + 1000 * at) for at, each in enumerate(sent)], SEGMENTS
+            [one._replace(received_at=mixed_journal.BEGAN_AT + 1000 * at) for at, one in enumerate(sent)], SEGMENTS
         )
 
     def add(self, sent: Sequence[PhysicalMessage], segments: int) -> None:
@@ -65,11 +72,11 @@ class Archive:
         assert objects(self.out) == objects(self.whole)
 
 
-def attachments(program: Program) -> list[Attached]:
-    """Return small attachments of every kind, and tables of some messages."""
+def attachments(program: Program, count: int = 6) -> list[Attached]:
+    """Return small attachments of every kind (`count`), tables of some messages, and a larger file."""
     sets = [data_set(program, "WORK", f"ROWS{at % 2}", table(program, 40 * at)) for at in range(1, 4)]
     large = binary_file(program, "large.bin", program.random.randbytes(150_000))
-    return [*mixed(program, 6), *sets, large]
+    return [*mixed(program, count), *sets, large]
 
 
 def objects(folder: Path) -> set[str]:
