@@ -6,11 +6,12 @@ run in this process that nobody disturbed.
 
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from random import Random
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
@@ -36,11 +37,11 @@ _LOCAL = ("--master", "local[2,8]", "--partitions", "2")
 
 
 class Host(NamedTuple):
-    """A host of the pipeline: its command with `{journal}`, `{out}` and `{config}`, and the processes to kill, some of
-    them more often."""
+    """A host of the pipeline: its command with `{journal}`, `{out}` and `{config}`, and the processes to kill, each with
+    how often."""
 
     command: tuple[str, ...]
-    targets: tuple[str, ...] = ("driver", "java", "worker", "worker", "worker", "everything")
+    targets: Mapping[str, int] = MappingProxyType({"driver": 1, "java": 1, "everything": 1, "worker": 10})
 
 
 HOSTS = {
@@ -48,11 +49,14 @@ HOSTS = {
     "stream": Host(("stream", "--journal", "{journal}", "--config", "{config}", "--once", *_LOCAL)),
     "cluster": Host(
         ("batch", "{journal}", "--out", "{out}", "--master", "local-cluster[2,1,1024]", "--partitions", "2"),
-        ("driver", "java", "worker", "worker", "executor", "executor", "executor", "everything"),
+        {"driver": 1, "java": 1, "everything": 1, "worker": 7, "executor": 3},
     ),
 }
 SHORT = ("everything", "between tables")
 """The kill of the short form."""
+FAILURES = 2
+"""The number of runs of a round that may fail by themselves: on a busy machine, Spark waits ten seconds for a worker."""
+SAYS_WHAT_TO_DO = "then run the command again"
 _SHOWN = 3000
 
 
@@ -82,6 +86,7 @@ class _Round:
         self._host, self._archive, self._folder = HOSTS[host], archive, folder
         self._runs: list[Run] = []
         self._began = monotonic()
+        self._failed = 0
         self.faults = 0
         self.lost: list[str] = []
         self.twice: list[str] = []
@@ -157,7 +162,10 @@ class _Round:
                 return True
         status = run.await_end()
         if status and not hit:
-            raise Hung(f"a run that was not disturbed ends with {status}: {run.said}")
+            self._failed += 1
+            if self._failed > FAILURES or SAYS_WHAT_TO_DO not in run.said:
+                raise Hung(f"a run that was not disturbed ends with {status}: {run.said}")
+            self.note(f"failed by itself: {run.said}")
         self.note(f"ended with {status}")
         return status != 0
 

@@ -1,7 +1,7 @@
 """The kills of a pipeline's run: which processes are killed, and when. Everything is drawn from a seed."""
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from random import Random
 from time import monotonic, sleep
@@ -96,17 +96,30 @@ MOMENTS: dict[str, Moment] = {
 }
 
 
-def drawn(seed: str, targets: Sequence[str], count: int) -> list[Kill]:
-    """Return this number of kills. Each pair of target and moment is drawn before one is repeated.
+def drawn(seed: str, targets: Mapping[str, int], count: int) -> list[Kill]:
+    """Return this number of kills. Each pair of target and moment is drawn before one is drawn more often than the
+    numbers of `targets` say.
 
-    While a run starts it has no workers and executors.
+    While a run starts it has no workers and executors. Kills that a run survives are in the order of their moments.
     """
     random = Random(f"kills {seed}")
-    pairs = [pair for pair in product(targets, MOMENTS) if pair[0] in ENDING or pair[1] != "starting"]
+    pairs = [
+        (target, moment)
+        for target, number in targets.items()
+        for moment in MOMENTS
+        if target in ENDING or moment != "starting"
+        for _ in range(number)
+    ]
     kinds: list[tuple[str, str]] = []
     while len(kinds) < count:
         kinds += random.sample(pairs, len(pairs))
-    return [_of(random, target, moment) for target, moment in kinds[:count]]
+    kills = [_of(random, target, moment) for target, moment in kinds[:count]]
+    order = [*MOMENTS]
+    found: list[Kill] = []
+    for _, together in groupby(kills, lambda each: each.ends_the_run):
+        some = list(together)
+        found += some if some[0].ends_the_run else sorted(some, key=lambda each: order.index(each.moment))
+    return found
 
 
 def one(seed: str, target: str, moment: str) -> Kill:
