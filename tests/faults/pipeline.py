@@ -37,8 +37,10 @@ _LOCAL = ("--master", "local[2,8]", "--partitions", "2")
 
 
 class Host(NamedTuple):
-    """A host of the pipeline: its command with `{journal}`, `{out}` and `{config}`, and the processes to kill, with how often
-    each is drawn."""
+    """A host of the pipeline: its command with `{journal}`, `{out}` and `{config}`, and the processes to kill.
+
+    Those with a higher number are drawn more often.
+    """
 
     command: tuple[str, ...]
     targets: Mapping[str, int] = MappingProxyType({"driver": 1, "java": 1, "everything": 1, "worker": 10})
@@ -55,8 +57,8 @@ HOSTS = {
 SHORT = ("everything", "between tables")
 """The kill of the short form."""
 FAILURES = 2
-"""The number of runs of a round that may fail by themselves: Spark waits only ten seconds for a Python worker, which may
-be too short on a busy machine."""
+"""The number of runs of a round that may fail by themselves: Spark waits only ten seconds for a worker, which may be too
+short on a busy machine."""
 SAYS_WHAT_TO_DO = "then run the command again"
 _SHOWN = 3000
 
