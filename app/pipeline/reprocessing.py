@@ -399,11 +399,11 @@ def _replace_quality(
 
 def _gained(now: pa.Table, before: pa.Table) -> Iterator[Increment]:
     """Yield by how much the figures of each source and hour have grown."""
-    known = {each[:2]: each for each in increments(before)}
+    known = {(each.source, each.hour): each for each in increments(before)}
     for each in increments(now):
-        old = known.get(each[:2], Increment(*each[:2]))
-        figures = (max(new - was, 0) for new, was in zip(each[2:], old[2:], strict=True))
-        yield Increment(each.source, each.hour, *figures)
+        old = known.get((each.source, each.hour), Increment(each.source, each.hour))
+        gained = {name: max(getattr(each, name) - getattr(old, name), 0) for name in Increment._fields[2:]}
+        yield each._replace(**gained)
 
 
 def _first_whole_hour(opened: Opened) -> int:

@@ -14,6 +14,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from adapters.delta_tables import DeltaTables
@@ -57,8 +58,8 @@ HOSTS = {
 SHORT = ("everything", "between tables")
 """The kill of the short form."""
 FAILURES = 2
-"""The number of runs of a round that may fail by themselves: Spark waits only ten seconds for a worker, which may be too
-short on a busy machine."""
+"""The number of runs of a round that may fail by themselves: Spark waits only ten seconds for a worker, and a busy
+machine may need longer."""
 SAYS_WHAT_TO_DO = "then run the command again"
 _SHOWN = 3000
 
@@ -205,6 +206,7 @@ class _Round:
             if item["state"] is not AttachmentState.FINISHED:
                 self.lost.append(f"{key}: {item}")
             elif attached.definition.kind is AttachmentKind.DATA_SET:
+                assert isinstance(attached.content, pa.Table)
                 rows = pq.read_table(BytesIO(b"".join(store.read(item["object_name"])))).to_pydict()
                 if rows != attached.content.to_pydict():
                     self.wrong.append(f"{key}: other rows than were sent")

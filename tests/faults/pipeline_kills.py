@@ -24,14 +24,14 @@ class Moment(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """A kill: the processes, the moment with the `count` that it needs, and the seconds after it.
+    """A kill: the processes, the moment with the `number` that it needs, and the seconds after it.
 
     `choice` (0 to 1) says which of several processes is killed. `loses_checkpoint` is for streams.
     """
 
     target: str
     moment: str
-    count: int
+    number: int
     delay: float
     choice: float
     loses_checkpoint: bool
@@ -45,7 +45,7 @@ class Kill(NamedTuple):
         found = TARGETS[self.target]
         moment = MOMENTS[self.moment]
         end = monotonic() + RUN_LIMIT
-        while not (moment.is_there(run, self.count) and found(run)):
+        while not (moment.is_there(run, self.number) and found(run)):
             if run.status is not None:
                 return False
             if monotonic() > end:
