@@ -151,10 +151,11 @@ class _Round:
         self._runs.append(run)
         hit = False
         while coming and run.status is None:
-            kill = coming.pop(0)
+            kill = coming[0]
             if not kill.strike(run):
                 self.note(f"no {kill.target} to kill at the moment {kill.moment!r}")
-                continue
+                break
+            del coming[0]
             hit = True
             self.faults += 1
             self.note(f"killed: {kill}")

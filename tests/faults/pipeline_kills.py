@@ -90,7 +90,7 @@ ENDING = frozenset(("driver", "java", "everything"))
 
 MOMENTS: dict[str, Moment] = {
     "starting": Moment(lambda _run, _count: True, 6.0),
-    "working": Moment(lambda run, _count: bool(run.workers()), 3.0),
+    "working": Moment(lambda run, _count: bool(run.workers()), 2.0),
     "committing": Moment(_committing, 0.5),
     "between tables": Moment(_versions, 0.2),
 }

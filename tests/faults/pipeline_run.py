@@ -22,11 +22,12 @@ _SHOWN = 3000
 
 
 class Process(NamedTuple):
-    """A process of a run's session."""
+    """A process of a run's session. A Python worker `is_for_tasks` if it does not only plan the reading of a source."""
 
     pid: int
     parent: int
     is_java: bool
+    is_for_tasks: bool
 
 
 class Run:
@@ -68,7 +69,8 @@ class Run:
                 name, _, rest = path.read_text().rpartition(")")
                 state, parent, _, session, *_ = rest.split()
                 if int(session) == self._driver.pid and state not in "ZX":
-                    found.append(Process(int(path.parent.name), int(parent), name.endswith("(java")))
+                    is_for_tasks = b"\0pyspark.worker\0" in (path.parent / "cmdline").read_bytes()
+                    found.append(Process(int(path.parent.name), int(parent), name.endswith("(java"), is_for_tasks))
         return found
 
     def driver(self) -> list[int]:
@@ -85,8 +87,8 @@ class Run:
         return [each.pid for each in found if each.is_java and each.parent in java]
 
     def workers(self) -> list[int]:
-        """Return the Python processes that Java has started, and those that these have started."""
-        return [each.pid for each in self.processes() if not each.is_java and each.pid != self._driver.pid]
+        """Return the Python processes of tasks, and those that start them."""
+        return [each.pid for each in self.processes() if each.is_for_tasks]
 
     def all(self) -> list[int]:
         return [each.pid for each in self.processes()]
