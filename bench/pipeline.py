@@ -42,6 +42,7 @@ from app.pipeline.sources import register
 from app.ports import AttachmentFilter
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway
+from app.service.threads import collect_seldom
 from app.settings import Settings
 from bench.pipeline_journals import one_file, small, traffic, unfinished, write
 
@@ -149,6 +150,7 @@ def small_on_spark(journal: Path, cores: int, rounds: int) -> dict[str, Any]:
     """Measure the batch of small attachments: its seconds, and the seconds of this process's processor time."""
     with TemporaryDirectory() as folder:
         spark = session("bench", SparkSettings(f"local[{cores}]", "1g"))
+        collect_seldom()  # as the command does
         taken = []
         for number in range(rounds + 1):
             started, worked = perf_counter(), process_time()

@@ -6,12 +6,17 @@ values are columns: each column's type is asked once how to convert values, and 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Delete, Insert, Update
+from sqlalchemy import JSON, Connection, Delete, Insert, Update
 from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeEngine
 
+from adapters.sql_catalog.column_types import BitMask
 from adapters.sql_catalog.rows import Columns
+
+_REMEMBERED = 1024
 
 
 class Bulk:
@@ -45,7 +50,7 @@ class _Prepared:
         self._positional: bool = dialect.positional
         self._order: Sequence[str] = compiled.positiontup if dialect.positional else names
         self._processors: dict[str, Callable[[Any], Any] | None] = {
-            name: compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect) for name in names
+            name: _processor(compiled.binds[name].type, dialect) for name in names
         }
 
     def rows(self, columns: Columns) -> Iterator[Any]:
@@ -56,3 +61,15 @@ class _Prepared:
     def _processed(self, name: str, values: Sequence[Any]) -> Sequence[Any]:
         process = self._processors[name]
         return values if process is None else [process(value) for value in values]
+
+
+def _processor(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
+    """Return the conversion of a type's values; None if the driver takes them as they are.
+
+    Lists and sets of bits are mostly the same in all rows, such as no warnings: each is converted once.
+    """
+    process: Callable[[Any], Any] | None = kind.dialect_impl(dialect).bind_processor(dialect)
+    if process is None or not isinstance(kind, JSON | BitMask):
+        return process
+    once = lru_cache(_REMEMBERED, typed=True)(process)
+    return lambda value: once(value) if isinstance(value, tuple | int) else process(value)

@@ -32,7 +32,7 @@ class AnyText(TypeDecorator[str]):
 
 
 def _storable(value: str | None) -> str | None:
-    if value is None or not _UNSTORABLE.search(value):
+    if value is None or value.isprintable() or not _UNSTORABLE.search(value):
         return value
     return _UNSTORABLE.sub(lambda match: f"\x1a{ord(match[0]):04x}", value)
 

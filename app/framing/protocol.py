@@ -84,7 +84,7 @@ class Received(Protocol):
     def __len__(self) -> int: ...
 
     def bodies(self, numbers: Sequence[int] | None = None) -> Iterator[memoryview]:
-        """Return the bodies of these parts (0 is the first), or of all. Each call reads the journal again."""
+        """Return the bodies of these parts (0 is the first), or of all. Each call may read the journal again."""
 
 
 Span = tuple[int, int, Body, bool]

@@ -105,12 +105,13 @@ class Committer:
         results = [dated(result, now) for result in results]
         store = self._opened.stores.store
         begin(store, self._intent(reached, [other.record.id for other in others if other.record is not None]))
-        changed = self._commit_tables(results, reached)
+        quality = quality_of(results)
+        changed = self._commit_tables(results, quality, reached)
         self._commit_catalog(results, reached, now)
         self.progress = reached
         self._complete_messages(results)
         end(store)
-        return summary(results, reached, changed)
+        return summary(results, quality, reached, changed)
 
     def _intent(self, reached: int, left_behind: Sequence[str]) -> Intent:
         if self._journal is None:
@@ -119,7 +120,9 @@ class Committer:
 
     # --- tables -------------------------------------------------------------------------------------------------------
 
-    def _commit_tables(self, results: Sequence[Result], transaction: int) -> tuple[TableCommitted, ...]:
+    def _commit_tables(
+        self, results: Sequence[Result], quality: pa.Table, transaction: int
+    ) -> tuple[TableCommitted, ...]:
         store = self._opened.tables
         if store is None:
             return ()
@@ -129,7 +132,7 @@ class Committer:
         committed = tables.commit(plans, written, store, APPLICATION, transaction)
         own: tuple[tuple[str, pa.Table], ...] = (
             (tables.FILES, tables.file_rows(files(news))),
-            (tables.QUALITY, tables.quality_rows(result.quality for result in results if any(result.quality[2:]))),
+            (tables.QUALITY, quality),
         )
         appended = [tables.append(store, name, rows, APPLICATION, transaction) for name, rows in own]
         return (*committed, *(each for each in appended if each is not None))
@@ -277,15 +280,27 @@ def files(results: Iterable[Result]) -> Iterator[tuple[AttachmentRecord, Finishe
             yield record, finished
 
 
-def summary(results: Sequence[Result], reached: int, changed: tuple[TableCommitted, ...]) -> Committed:
-    """Return the outcome of committed results."""
+def quality_of(results: Iterable[Result]) -> pa.Table:
+    """Return the rows of the table of quality to which results add."""
+    return tables.quality_rows(result.quality for result in results if any(result.quality[2:]))
+
+
+def damaged_segments(results: Iterable[Result]) -> tuple[int, ...]:
+    """Return the numbers of segments that results have found damage in."""
     damaged = {
         Position.unpack(entry.position).segment
         for result in results
         for entry in result.quarantine
         if entry.code in (DAMAGED_MESSAGE, DAMAGED_PART)
     }
-    quality = tuple(increments(tables.quality_rows(result.quality for result in results if any(result.quality[2:]))))
+    return tuple(sorted(damaged))
+
+
+def summary(
+    results: Sequence[Result], quality: pa.Table, reached: int, changed: tuple[TableCommitted, ...]
+) -> Committed:
+    """Return the outcome of committed results with this quality."""
+    facts = tuple(increments(quality))
     return Committed(
         reached,
         finished=sum(result.finished is not None for result in results),
@@ -294,7 +309,7 @@ def summary(results: Sequence[Result], reached: int, changed: tuple[TableCommitt
         duplicates=sum(result.quality.duplicates for result in results),
         conflicts=sum(result.quality.conflicts for result in results),
         tables=changed,
-        damaged=tuple(sorted(damaged)),
-        quality=quality,
-        received=quality,
+        damaged=damaged_segments(results),
+        quality=facts,
+        received=facts,
     )

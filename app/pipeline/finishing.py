@@ -30,11 +30,13 @@ from app.model.records import (
     QuarantineRecord,
     RefusedContent,
 )
+from app.pipeline.ahead import PartsAhead
 from app.pipeline.core import Outcome
 from app.ports import JournalArchive
 from app.service.content.access import opened
 from app.service.context import Stores
 from app.service.finishing.contents import Spoilt, first_place, read_content, spoilt_entries
+from app.service.finishing.files import HELD_BYTES
 from app.service.quarantine import Entry, quarantine_entry, quarantine_record
 from app.tables.quality import Increment
 
@@ -44,6 +46,9 @@ read twice."""
 
 RUNS_AT_ONCE = 200_000
 """The largest number of part runs that these outcomes hold together, some 30 MiB. Interleaved parts have a run each."""
+
+AHEAD_BYTES, AHEAD_PARTS = 4 << 20, 1024
+"""The largest size and number of the parts of small attachments that are read together."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -93,14 +98,17 @@ def _finish(outcomes: list[Outcome], stores: Stores, archive: JournalArchive) ->
     places = {place for outcome in outcomes for place in _asked_for(outcome)}
     fetched = fetch(archive, places | {whole.first for whole in wholes if whole and whole.first is not None})
     results = []
+    ahead = PartsAhead(stores.journal)
     with stores.store.together() as store:
-        writing = replace(stores, store=store)
-        for outcome, whole in zip(outcomes, wholes, strict=True):
-            result = _result(outcome, fetched)
-            if whole is not None:
-                first = None if whole.first is None else fetched.get(whole.first)
-                result = with_content(result, whole.record, whole.parts, writing, first)
-            results.append(result)
+        writing = replace(stores, store=store, journal=ahead)
+        for some in _near(zip(outcomes, wholes, strict=True)):
+            ahead.hold(position for _, whole in some if whole and _is_small(whole) for position in _positions(whole))
+            for outcome, whole in some:
+                result = _result(outcome, fetched)
+                if whole is not None:
+                    first = None if whole.first is None else fetched.get(whole.first)
+                    result = with_content(result, whole.record, whole.parts, writing, first)
+                results.append(result)
     return results
 
 
@@ -110,6 +118,33 @@ class _Whole(NamedTuple):
     record: AttachmentRecord
     parts: Parts
     first: int | None
+
+
+def _near(pairs: Iterable[tuple[Outcome, _Whole | None]]) -> Iterator[list[tuple[Outcome, _Whole | None]]]:
+    """Yield outcomes in pieces whose small attachments are read together."""
+    gathered: list[tuple[Outcome, _Whole | None]] = []
+    size = parts = 0
+    for outcome, whole in pairs:
+        gathered.append((outcome, whole))
+        if whole is not None and _is_small(whole):
+            size += whole.record.bytes_received
+            parts += whole.parts.count
+        if size >= AHEAD_BYTES or parts >= AHEAD_PARTS or len(gathered) >= AHEAD_PARTS:
+            yield gathered
+            gathered, size, parts = [], 0, 0
+    if gathered:
+        yield gathered
+
+
+def _is_small(whole: _Whole) -> bool:
+    return whole.record.bytes_received <= HELD_BYTES and whole.parts.count <= AHEAD_PARTS
+
+
+def _positions(whole: _Whole) -> Iterator[Position]:
+    """Yield the positions of an attachment's parts."""
+    for _, length, position in whole.parts.runs:
+        segment, batch, row = Position.unpack(position)
+        yield from (Position(segment, batch, row + number) for number in range(length))
 
 
 def _whole(outcome: Outcome) -> _Whole | None:

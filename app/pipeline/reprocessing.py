@@ -28,7 +28,18 @@ from app.model.records import (
     QuarantineRecord,
 )
 from app.pipeline import tables
-from app.pipeline.commit import AT_ONCE, Committed, WriteTables, checkpoint_of, data_sets, dated, files, summary
+from app.pipeline.commit import (
+    AT_ONCE,
+    Committed,
+    WriteTables,
+    checkpoint_of,
+    damaged_segments,
+    data_sets,
+    dated,
+    files,
+    quality_of,
+    summary,
+)
 from app.pipeline.finishing import Result
 from app.pipeline.gaps import missing_segments
 from app.pipeline.intent import Window
@@ -81,9 +92,11 @@ class Reprocessor:
         self._complete(news, changed)
         self._opened.stores.store.delete_all([result.beside for result in asked if result.beside is not None])
         reached = self._progress or 0
-        found = summary([_counted(result, _ids(changed)) for result in news], reached, tuple(replaced))
+        ids = _ids(changed)
+        counted = [_counted(result, ids) for result in news]
+        found = summary(counted, quality_of(counted), reached, tuple(replaced))
         is_same = not (changed or removed or replaced or healed or found.quarantined)
-        return found._replace(was_known=is_same, damaged=summary(asked, reached, ()).damaged, received=received)
+        return found._replace(was_known=is_same, damaged=damaged_segments(asked), received=received)
 
     # --- the catalog --------------------------------------------------------------------------------------------------
 

@@ -70,7 +70,9 @@ def hour_of(time: int) -> int:
 
 def quality_rows(increments: Iterable[Increment]) -> pa.Table:
     """Return a row for each source and hour that increments add to."""
-    return summed(pa.Table.from_pylist([each._asdict() for each in increments], SCHEMA).to_batches())
+    columns = list(zip(*increments, strict=True)) or [()] * len(SCHEMA)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
+    return summed([pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)])
 
 
 def increments(rows: pa.Table) -> Iterator[Increment]:

@@ -29,21 +29,24 @@ SCHEMA = pa.schema(
 
 def file_rows(files: Iterable[tuple[AttachmentRecord, Finished]]) -> pa.Table:
     """Return a row for each of these file attachments."""
-    return pa.Table.from_pylist([_row(record, finished) for record, finished in files], SCHEMA)
+    columns = list(zip(*(_row(record, finished) for record, finished in files), strict=True)) or [()] * len(SCHEMA)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def _row(record: AttachmentRecord, finished: Finished) -> dict[str, object]:
-    return {
-        "message": record.message_id,
-        "attachment": record.id,
-        "source": record.source,
-        "received_at": record.first_received_at,
-        "finished_at": finished.finished_at,
-        "kind": None if record.kind is None else record.kind.word,
-        "name": record.qualifier_2,
-        "qualifier_1": record.qualifier_1,
-        "description": record.description,
-        "size": finished.size,
-        "sha256": finished.sha256,
-        "content_type": finished.content_type,
-    }
+def _row(record: AttachmentRecord, finished: Finished) -> tuple[object, ...]:
+    """Return the values of a row in the order of `SCHEMA`."""
+    return (
+        record.message_id,
+        record.id,
+        record.source,
+        record.first_received_at,
+        finished.finished_at,
+        None if record.kind is None else record.kind.word,
+        record.qualifier_2,
+        record.qualifier_1,
+        record.description,
+        finished.size,
+        finished.sha256,
+        finished.content_type,
+    )

@@ -25,6 +25,9 @@ from app.service.finishing.incremental import EXTENTS_A_PART
 from app.service.finishing.media_types import BINARY_TYPE, PARQUET_TYPE, announced, text_type
 
 WRITE_BYTES = 256 << 10
+HELD_BYTES = 256 << 10
+"""The bodies of an attachment of up to this number of bytes are read once and held until it is finished: most contents
+are looked at twice, to recognise their dialect and to read them."""
 
 
 def content_of(
@@ -54,11 +57,17 @@ class ReceivedParts:
         source = stores.settings.sources.get(record.source)
         self.first, self.encoding = first, (source and source.encoding) or 0
         self.positions, self._journal = positions, stores.journal
+        self._is_small = record.bytes_received <= HELD_BYTES
+        self._held: list[memoryview] | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def bodies(self, numbers: Sequence[int] | None = None) -> Iterator[memoryview]:
+        if self._is_small:
+            if self._held is None:
+                self._held = list(self._journal.bodies(self.positions))
+            return iter(self._held if numbers is None else [self._held[number] for number in numbers])
         wanted = self.positions if numbers is None else [self.positions[number] for number in numbers]
         return self._journal.bodies(wanted)
 
