@@ -1,10 +1,10 @@
 """The catalog's rows. Times are microseconds since 1970-01-01 UTC; positions are packed (`Position.pack`)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 
@@ -168,14 +168,6 @@ NOTHING_CAME: Mapping[str, Any] = MappingProxyType(
 
 
 _VALUES = attrgetter(*(each.name for each in fields(AttachmentRecord)))
-
-
-def changed(record: AttachmentRecord, **changes: Any) -> AttachmentRecord:
-    """Return a changed copy, as `dataclasses.replace` in a fifth of the time: assembly needs several an attachment."""
-    made = AttachmentRecord(*_VALUES(record))
-    for name, value in changes.items():
-        setattr(made, name, value)
-    return made
 
 
 @record(frozen=True, slots=True)
@@ -417,3 +409,14 @@ class Finished:
 
 
 _FINISHED_VALUES = attrgetter(*(each.name for each in fields(Finished)))
+
+_Changing = TypeVar("_Changing", AttachmentRecord, Finished)
+_READ: Mapping[type, Callable[[Any], tuple[Any, ...]]] = {AttachmentRecord: _VALUES, Finished: _FINISHED_VALUES}
+
+
+def changed(record: _Changing, **changes: Any) -> _Changing:
+    """Return a changed copy, as `dataclasses.replace` in a fifth of the time: assembly needs several an attachment."""
+    made = type(record)(*_READ[type(record)](record))
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made

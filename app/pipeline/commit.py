@@ -8,7 +8,6 @@ Only one process may commit: a catalog that has changed meanwhile refuses the ba
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -27,6 +26,7 @@ from app.model.records import (
     Finished,
     MessageRecord,
     NewEvent,
+    changed,
 )
 from app.pipeline import tables
 from app.pipeline.finishing import Result, with_content
@@ -106,12 +106,12 @@ class Committer:
         store = self._opened.stores.store
         begin(store, self._intent(reached, [other.record.id for other in others if other.record is not None]))
         quality = quality_of(results)
-        changed = self._commit_tables(results, quality, reached)
+        added = self._commit_tables(results, quality, reached)
         self._commit_catalog(results, reached, now)
         self.progress = reached
         self._complete_messages(results)
         end(store)
-        return summary(results, quality, reached, changed)
+        return summary(results, quality, reached, added)
 
     def _intent(self, reached: int, left_behind: Sequence[str]) -> Intent:
         if self._journal is None:
@@ -212,7 +212,7 @@ class Committer:
 
 def dated(result: Result, now: int) -> Result:
     """Return the result with the time (µs) at which its attachment is finished."""
-    return result if result.finished is None else result._replace(finished=replace(result.finished, finished_at=now))
+    return result if result.finished is None else result._replace(finished=changed(result.finished, finished_at=now))
 
 
 def _is_answered(message: MessageRecord) -> bool:
@@ -297,7 +297,7 @@ def damaged_segments(results: Iterable[Result]) -> tuple[int, ...]:
 
 
 def summary(
-    results: Sequence[Result], quality: pa.Table, reached: int, changed: tuple[TableCommitted, ...]
+    results: Sequence[Result], quality: pa.Table, reached: int, added: tuple[TableCommitted, ...]
 ) -> Committed:
     """Return the outcome of committed results with this quality."""
     facts = tuple(increments(quality))
@@ -308,7 +308,7 @@ def summary(
         quarantined=sum(len(result.quarantine) for result in results),
         duplicates=sum(result.quality.duplicates for result in results),
         conflicts=sum(result.quality.conflicts for result in results),
-        tables=changed,
+        tables=added,
         damaged=damaged_segments(results),
         quality=facts,
         received=facts,

@@ -1,7 +1,6 @@
 """The content of a complete attachment, as its framing finds it in the parts in the journal."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from app.framing.registry import framing
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage, Position
-from app.model.records import AttachmentRecord, Extent, Finished
+from app.model.records import AttachmentRecord, Extent, Finished, changed
 from app.ports import JournalReader
 from app.service.content.access import object_name
 from app.service.content.measured import Measured
@@ -88,7 +87,7 @@ def _data_set_content(record: AttachmentRecord, received: ReceivedParts, read_by
     facts = read_by.data_set(record, received, store)
     assert written is not None
     stored = written.stored(record, PARQUET_TYPE, facts.dialects)
-    return replace(stored, observations=facts.observations, variables=facts.variables)
+    return changed(stored, observations=facts.observations, variables=facts.variables)
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -119,7 +118,7 @@ def _file_content(record: AttachmentRecord, received: ReceivedParts, file: FileC
             _write_lines(records, line_end, file.description and file.description.filesize, measured)
         else:
             _write_joined(records, measured)
-    return replace(measured.stored(record, content_type, file.dialects), **_announced(file, tally))
+    return changed(measured.stored(record, content_type, file.dialects), **_announced(file, tally))
 
 
 def _announced(file: FileContent, tally: files.Tally) -> dict[str, Any]:
