@@ -296,9 +296,7 @@ def damaged_segments(results: Iterable[Result]) -> tuple[int, ...]:
     return tuple(sorted(damaged))
 
 
-def summary(
-    results: Sequence[Result], quality: pa.Table, reached: int, added: tuple[TableCommitted, ...]
-) -> Committed:
+def summary(results: Sequence[Result], quality: pa.Table, reached: int, added: tuple[TableCommitted, ...]) -> Committed:
     """Return the outcome of committed results with this quality."""
     facts = tuple(increments(quality))
     return Committed(
