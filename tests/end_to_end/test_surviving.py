@@ -13,6 +13,7 @@ import pytest
 
 from adapters.arrow_journal import ArrowJournal
 from app.model.message import PhysicalMessage
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
@@ -55,7 +56,7 @@ def test_killed_in_the_middle_again_and_again_nothing_is_lost_and_nothing_comes_
     stream = disordered(messages(program, attachments), program.random)
     slices = [stream[at::KILLS] for at in range(KILLS)]
     with Mosquitto(tmp_path, persistent=True) as broker, ExitStack() as ending:
-        process = GatewayProcess(tmp_path, mqtt_source("sas", broker.port, TOPIC))
+        process = ForkedGateway(tmp_path, mqtt_source("sas", broker.port, TOPIC))
         ending.callback(process.stop)
         subscribe(broker.port, "sas", TOPIC, "5")
         for number, each in enumerate(slices):

@@ -8,6 +8,7 @@ import adapters.arrow_journal  # noqa: E402
 import adapters.ibm_mq.plugin  # noqa: E402
 import adapters.mqtt  # noqa: E402
 import adapters.object_store  # noqa: E402
+import adapters.rendezvous  # noqa: E402
 import adapters.sql_catalog  # noqa: E402, F401
 import app.main  # noqa: E402
 import app.service.sending.framer  # noqa: E402
