@@ -48,6 +48,7 @@ SPARK = (
     "tests/cli/test_pipeline_monitoring.py",
     "tests/cli/test_pipelining.py",
     "tests/cli/test_tables_registered.py",
+    "tests/framing/test_contract.py",
     "tests/framing/test_order_packet.py",
     "tests/web/tables/test_iceberg.py",
 )
@@ -63,6 +64,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    files = {_file(item.nodeid) for item in items if "spark" in getattr(item, "fixturenames", ())}
+    if unknown := sorted(files.difference(SPARK)):
+        raise pytest.UsageError(f"{', '.join(unknown)}: tests that use Spark belong to SPARK in tests/conftest.py")
     first = (*SPARK, *LONGEST)
     items.sort(key=lambda item: next((at for at, each in enumerate(first) if item.nodeid.startswith(each)), len(first)))
 
@@ -71,8 +75,12 @@ class Scheduling(LoadFileScheduling):
     """Give each file to one worker process, and the files of SPARK to the same one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
+        file = _file(nodeid)
         return "spark" if file in SPARK else file
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
