@@ -22,6 +22,7 @@ from tests.faults.proxy import Proxy
 from tests.faults.sender import Sender
 from tests.faults.shim import Shim
 from tests.faults.traffic import Message
+from tests.support.forked_gateway import ForkedGateway, Forks
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.mosquitto import Mosquitto
 from tests.support.mounted import mounted
@@ -106,7 +107,9 @@ class World:
             ending.callback(self.sender.close)
             self.shim = Shim(self.folder)
             ending.callback(self.shim.close)
-            self.gateway = GatewayProcess(self.place, self._toml(catalog), self.shim.environment)
+            forks = Forks(self.shim.environment)
+            ending.callback(forks.close)
+            self.gateway = ForkedGateway(self.place, self._toml(catalog), forks)
             self.client = self.gateway.client
             ending.callback(self._end)
             self.start()

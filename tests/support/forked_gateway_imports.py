@@ -10,7 +10,7 @@ import adapters.mqtt  # noqa: E402
 import adapters.object_store  # noqa: E402
 import adapters.rendezvous  # noqa: E402
 import adapters.sql_catalog  # noqa: E402, F401
+import app.cli.application  # noqa: E402
 import app.main  # noqa: E402
 import app.service.sending.framer  # noqa: E402
 import app.web.api  # noqa: E402, F401
-import tests.support.forked_gateway  # noqa: E402, F401
