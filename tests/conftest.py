@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from os import pathsep
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
-from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from app.pipeline.session import SparkSettings, session
@@ -71,21 +70,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: next((at for at, each in enumerate(first) if item.nodeid.startswith(each)), len(first)))
 
 
-class Scheduling(LoadFileScheduling):
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each file to one worker process, and the files of SPARK to the same one."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = _file(nodeid)
-        return "spark" if file in SPARK else file
+    if config.getoption("dist") != "loadfile":
+        return None
+    scheduling = LoadFileScheduling(config, log)
+    scheduling._split_scope = lambda nodeid: "spark" if _file(nodeid) in SPARK else _file(nodeid)
+    return scheduling
 
 
 def _file(nodeid: str) -> str:
     return nodeid.partition("::")[0]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)
