@@ -1,5 +1,6 @@
 """The processes of a scenario: a sender, a broker, a proxy before the gateway, and the gateway with a shim."""
 
+import atexit
 import json
 import re
 import shlex
@@ -8,8 +9,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -64,6 +67,18 @@ class Setting(NamedTuple):
     memory_bound: int = 0
 
 
+@cache
+def _shared() -> tuple[Shim, Forks]:
+    """Return the shim and the process to be forked with it, which all worlds use, one after the other."""
+    ending = ExitStack()
+    atexit.register(ending.close)
+    shim = Shim(Path(ending.enter_context(TemporaryDirectory(prefix="faults-"))))
+    ending.callback(shim.close)
+    forks = Forks(shim.environment)
+    ending.callback(forks.close)
+    return shim, forks
+
+
 class World:
     """A scenario's processes, files and ledger.
 
@@ -105,10 +120,8 @@ class World:
             ending.callback(self.proxy.close)
             self.sender = Sender(self.broker.port, TOPIC, self.ledger)
             ending.callback(self.sender.close)
-            self.shim = Shim(self.folder)
-            ending.callback(self.shim.close)
-            forks = Forks(self.shim.environment)
-            ending.callback(forks.close)
+            self.shim, forks = _shared()
+            ending.callback(self.shim.reset)
             self.gateway = ForkedGateway(self.place, self._toml(catalog), forks)
             self.client = self.gateway.client
             ending.callback(self._end)

@@ -121,6 +121,7 @@ def _serve(configuration: str, log: str) -> None:
 def _answer() -> None:
     import tests.support.forked_gateway_imports  # noqa: F401, PLC0415 - only in the process to be forked
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests; the program sets its own handler
     answer: int | None
     for line in sys.stdin:
         match json.loads(line):
