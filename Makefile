@@ -34,9 +34,10 @@ wheel: $(VENV)/run.done ## Build the package, for installing it on other machine
 environment: ## Pack what the tasks need on a cluster that has Spark: dist/pipeline-environment.tar.gz
 	@.ci/environment "$(PYTHON)" dist/pipeline-environment.tar.gz
 
+# The tests start hundreds of processes; without bytecode each would compile the program again.
 test: system $(VENV)/dev.done ## Set up, then run the whole test suite: make test ARGS="-k journal"
 	@.ci/java $(VENV)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: system $(VENV)/dev.done ## Break a gateway in a thousand ways and see what holds: make faults ARGS="--seed 7 --faults 1000"
 	@exec $(BIN)/python -m tests.faults.campaign $(ARGS)

@@ -1,4 +1,4 @@
-"""The one Spark session of all tests, as starting one takes seconds; and logging as it was before each."""
+"""The one Spark session of all tests, and their order; and logging as it was before each."""
 
 import logging
 import os
@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from os import pathsep
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from app.pipeline.session import SparkSettings, session
 from tests.support import object_server
@@ -27,14 +28,30 @@ hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
 LONGEST = (
-    "tests/pipeline/test_conformance.py",
     "tests/cli/test_pages.py",
     "tests/faults/",
     "tests/end_to_end/",
     "tests/pipeline/",
-    "tests/web/tables/test_iceberg.py",
 )
 """Tests that take minutes. They begin first, so that no worker is left alone with one of them at the end."""
+
+SPARK = (
+    "tests/pipeline/test_conformance.py",
+    "tests/pipeline/test_batch.py",
+    "tests/pipeline/test_failures.py",
+    "tests/pipeline/test_object_store.py",
+    "tests/pipeline/test_session.py",
+    "tests/pipeline/test_sources.py",
+    "tests/pipeline/test_table_tasks.py",
+    "tests/pipeline/tables/test_readers.py",
+    "tests/cli/test_pipeline_monitoring.py",
+    "tests/cli/test_pipelining.py",
+    "tests/cli/test_tables_registered.py",
+    "tests/framing/test_contract.py",
+    "tests/framing/test_order_packet.py",
+    "tests/web/tables/test_iceberg.py",
+)
+"""Tests of the fixture `spark`. They begin first too, all in one process: starting Java and warming it up is dear."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,9 +63,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(
-        key=lambda item: next((at for at, each in enumerate(LONGEST) if item.nodeid.startswith(each)), len(LONGEST))
-    )
+    files = {_file(item.nodeid) for item in items if "spark" in getattr(item, "fixturenames", ())}
+    if unknown := sorted(files.difference(SPARK)):
+        raise pytest.UsageError(f"{', '.join(unknown)}: tests that use Spark belong to SPARK in tests/conftest.py")
+    first = (*SPARK, *LONGEST)
+    items.sort(key=lambda item: next((at for at, each in enumerate(first) if item.nodeid.startswith(each)), len(first)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each file to one worker process, and the files of SPARK to the same one."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    scheduling = LoadFileScheduling(config, log)
+    scheduling._split_scope = lambda nodeid: "spark" if _file(nodeid) in SPARK else _file(nodeid)
+    return scheduling
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 @pytest.fixture(autouse=True)

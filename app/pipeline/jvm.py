@@ -29,9 +29,11 @@ _CHATTER = re.compile(
     r"|Current mem limits: |Setting mem limits to "
     r"|WARNING: Using incubator modules: "
     r"|WARNING: package \S+ not in java\.base"
-    r"|Traceback \(most recent call last\):\n(?:  File \"\S*pyspark/daemon\.py\".*\n)+BrokenPipeError: "
+    r"|\S+Z \[warn ?\] Block \S+ already exists on this machine; not re-adding it"
+    r"|Traceback \(most recent call last\):\n(?:  File \"\S*pyspark/daemon\.py\".*\n(?:    .*\n)*)+BrokenPipeError: "
 )
-"""Output without information. The last pattern is how idle Python workers end with their session."""
+"""Output without information. When two tasks make a cached block at the same time, Spark keeps one, and says so. The
+last pattern is how idle Python workers end with their session; from Python 3.13 on, with lines of their source."""
 _RECORD = re.compile(r"\d{4}-\d\d-\d\dT\S+Z \[")
 _OUTSIDE = re.compile(r"[{#]|Traceback ")
 """Lines that begin a record of Java's log, and lines of others that may follow: of a worker's log, of a crash of Java,

@@ -16,6 +16,7 @@ import pytest
 from app.tables.out import FORMATS
 from tests.support import haven, peers
 from tests.support.define_xml import define_xml
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 from tests.support.peers import Cell, Cells
@@ -40,7 +41,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
             tables.append(mqtt_source(name, broker.port, topic, version, framing=framing))
             options = f'framing = "{framing}"\nversion = "{version}"\n'
             tables.append(mqtt_destination(name, broker.port, topic, options))
-        with GatewayProcess(folder, "".join(tables)) as process:
+        with ForkedGateway(folder, "".join(tables)) as process:
             for name in MANNERS:
                 process.await_source(name)
             yield process

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from app.model.attachment import AttachmentKind
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.group_loads import assert_groups, files, upload
 from tests.support.loads import messages, mixed
@@ -34,7 +35,7 @@ def test_groups_come_out_once_and_whole_beside_another_framing(
     attached = [each for each in mixed(program, 18) if each.definition.kind is not AttachmentKind.DATA_SET]
     stream = disordered([message for each in sent for message in each.messages], random, 0.2)
     sources = mqtt_source("groups", broker.port, GROUPS, version, framing="mq_group")
-    with GatewayProcess(tmp_path, sources + mqtt_source("sas", broker.port, SAS, version)) as process:
+    with ForkedGateway(tmp_path, sources + mqtt_source("sas", broker.port, SAS, version)) as process:
         process.await_source("groups")
         process.await_source("sas")
         half = len(stream) // 2
@@ -68,7 +69,7 @@ def test_files_go_out_as_groups_and_come_back_through_a_kill(broker: Mosquitto, 
     large = Random(2).randbytes(4 << 20)
     name = f"{'é' * 700}.bin"
     small = [("a.txt", "line\r\nßé".encode(), "text/plain"), ("empty.bin", b"", "application/octet-stream")]
-    with GatewayProcess(tmp_path, settings) as process:
+    with ForkedGateway(tmp_path, settings) as process:
         process.await_source("groups")
         for destination in ("messages", "segments"):
             upload(process, destination, [*small, (name, large, "application/octet-stream")])

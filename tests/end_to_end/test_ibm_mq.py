@@ -15,6 +15,7 @@ from adapters.arrow_journal import ArrowJournal
 from app.codecs.sas.dialect import Dialect
 from app.model.message import PhysicalMessage
 from tests.support import mq
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess
 from tests.support.group_loads import assert_groups, files, upload
 from tests.support.loads import assert_received, messages, mixed
@@ -164,9 +165,7 @@ def test_killed_in_units_of_work_again_and_again_nothing_is_lost_and_nothing_com
     stream = disordered(messages(program, attachments), program.random)
     kills = 8
     with ExitStack() as ending:
-        process = GatewayProcess(
-            tmp_path, mq_source("sas", manager, QUEUE, "batch_messages = 40\n"), environment("pymqi")
-        )
+        process = ForkedGateway(tmp_path, mq_source("sas", manager, QUEUE, "batch_messages = 40\n"))
         ending.callback(process.stop)
         for number in range(kills):
             mq.put(pymqi, manager, QUEUE, stream[number::kills])

@@ -31,7 +31,7 @@ def process(tmp_path: Path, broker: Mosquitto) -> Iterator[GatewayProcess]:
 
 
 def test_a_large_attachment_there_and_back(process: GatewayProcess, tmp_path: Path) -> None:
-    large(process, tmp_path, 400)
+    large(process, tmp_path, MOST)
     assert peak(process) < MOST
 
 

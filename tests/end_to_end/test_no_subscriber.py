@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess
 from tests.support.mosquitto import Mosquitto
 from tests.support.subscribe import left_in_session, subscribe
@@ -35,7 +36,7 @@ def broker(tmp_path: Path) -> Any:
 
 
 def test_nothing_is_sent_until_somebody_is_subscribed_and_then_once(tmp_path: Path, broker: Mosquitto) -> None:
-    with GatewayProcess(tmp_path, settings(broker.port)) as gateway:
+    with ForkedGateway(tmp_path, settings(broker.port)) as gateway:
         identifiers = {name: delivered(gateway, name) for name in ("retry", "accept", "old")}
 
         def state(name: str) -> dict[str, Any]:

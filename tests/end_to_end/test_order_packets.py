@@ -16,6 +16,7 @@ from paho.mqtt.client import Client
 
 from app.model.message import PhysicalMessage
 from bench.memory import PATIENCE, PIECE, peak
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import connected, publish
@@ -89,7 +90,7 @@ def test_a_table_of_both_framings_comes_out_equal(broker: Mosquitto, tmp_path: P
     )
     sent = made(ROWS)
     client, bodies = collecting(broker.port, "order/sent")
-    with GatewayProcess(tmp_path, settings) as process:
+    with ForkedGateway(tmp_path, settings) as process:
         process.await_source("order")
         process.await_source("sas")
         for destination in ("order", "sas"):
@@ -125,7 +126,7 @@ def test_a_table_with_a_long_value_of_200_mebibytes_in_constant_memory(broker: M
             piece = random.randbytes(PIECE)
             digest.update(piece)
             file.write(piece)
-    with GatewayProcess(tmp_path, settings) as process, path.open("rb") as file:
+    with ForkedGateway(tmp_path, settings) as process, path.open("rb") as file:
         process.await_source("order")
         message = {
             "destination": "order",

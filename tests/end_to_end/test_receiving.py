@@ -11,7 +11,8 @@ import pytest
 
 from app.codecs.sas.dialect import Dialect
 from app.model.message import PhysicalMessage
-from tests.support.gateway import GatewayProcess, mqtt_source
+from tests.support.forked_gateway import ForkedGateway
+from tests.support.gateway import mqtt_source
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
 from tests.support.publish import Version, publish
@@ -40,7 +41,7 @@ def test_attachments_of_several_programs_come_out_once_and_whole(
         disordered(messages(program, attached), program.random)
         for program, attached in zip(programs, sent, strict=True)
     ]
-    with GatewayProcess(tmp_path, mqtt_source("sas", broker.port, TOPIC, version)) as process:
+    with ForkedGateway(tmp_path, mqtt_source("sas", broker.port, TOPIC, version)) as process:
         process.await_source("sas")
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda stream: publish(stream, broker.port, TOPIC, version), streams))
@@ -70,7 +71,7 @@ def test_garbage_is_quarantined_with_its_place_and_the_stream_goes_on(broker: Mo
         header._replace(body=body[: at_count + 32] + most + body[at_count + 36 :]),
         bare(random.randbytes(50), msg_type=8),
     ]
-    with GatewayProcess(tmp_path, mqtt_source("sas", broker.port, TOPIC)) as process:
+    with ForkedGateway(tmp_path, mqtt_source("sas", broker.port, TOPIC)) as process:
         process.await_source("sas")
         publish(disordered([*garbage, *messages(program, good)], random, 0), broker.port, TOPIC, "5")
         sent = {attached.definition.correl_id.hex() for attached in good}

@@ -17,6 +17,7 @@ from adapters.rendezvous.client import Client
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous.daemon import publish, publish_head
 from app.model.attachment import AttachmentKind
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.loads import assert_same_table, await_finished, mixed, table
 from tests.support.mosquitto import Mosquitto
@@ -102,7 +103,7 @@ def check(process: GatewayProcess, sent: Sequence[Attached]) -> None:
 
 def test_attachments_of_a_program_come_out_once_and_whole(place: Place, tmp_path: Path) -> None:
     sent = mixed(Program(Random(5)), ATTACHMENTS)
-    with GatewayProcess(tmp_path, place.source()) as process:
+    with ForkedGateway(tmp_path, place.source()) as process:
         process.await_source("sas")
         for at in range(0, ATTACHMENTS, 5):
             if at == ATTACHMENTS // 2:
@@ -116,7 +117,7 @@ def test_what_is_sent_comes_back_whole_though_connections_break(place: Place, tm
     random = Random(6)
     contents = {f"{number}.bin": random.randbytes(random.choice([0, 1, 31_000, 90_000])) for number in range(25)}
     contents |= {f"{number}.txt": b"line \xc3\xa4\n" * random.randrange(3000) for number in range(25)}
-    with GatewayProcess(tmp_path, place.source() + place.destination(retry_first="0.1s")) as process:
+    with ForkedGateway(tmp_path, place.source() + place.destination(retry_first="0.1s")) as process:
         process.await_source("sas")
         deliveries = []
         for number, (name, content) in enumerate(contents.items()):
@@ -149,7 +150,7 @@ def test_what_the_daemon_lost_is_listed_and_never_mixed(place: Place, tmp_path: 
     first, second, third = (
         binary_file(program, f"{number}.bin", program.random.randbytes(90_000)) for number in range(3)
     )
-    with GatewayProcess(tmp_path, place.source()) as process:
+    with ForkedGateway(tmp_path, place.source()) as process:
         process.await_source("sas")
         place.send(messages([third]))
         bodies = messages([first])
@@ -174,7 +175,7 @@ def test_a_data_set_is_the_same_over_rendezvous_as_over_mqtt(place: Place, tmp_p
     sent = data_set(program, "WORK", "CLASS", table(program, 3000))
     with Mosquitto(tmp_path) as broker:
         settings = place.source() + mqtt_source("queue", broker.port, "sas/queue")
-        with GatewayProcess(tmp_path, settings) as process:
+        with ForkedGateway(tmp_path, settings) as process:
             process.await_source("sas")
             process.await_source("queue")
             place.send(messages([sent]))
@@ -191,7 +192,7 @@ def test_a_data_set_is_the_same_over_rendezvous_as_over_mqtt(place: Place, tmp_p
 def test_advisories_are_counted_in_the_metrics(place: Place, tmp_path: Path) -> None:
     if place.daemon is None:
         pytest.skip("a real daemon advises what it likes")
-    with GatewayProcess(tmp_path, place.source()) as process:
+    with ForkedGateway(tmp_path, place.source()) as process:
         process.await_source("sas")
         assert process.samples().total("source_advisories", source="sas") == 0
         place.daemon.advise("_RV.WARN.SYSTEM.CLIENT.SLOWCONSUMER")
@@ -205,7 +206,7 @@ def test_tibrvmsg_messages_over_mqtt_are_put_together(tmp_path: Path, version: s
     sent = mixed(Program(Random(8)), 12)
     with Mosquitto(tmp_path) as broker:
         settings = mqtt_source("sas", broker.port, "rv/messages", version, "qos = 2\n", "sas_rendezvous")
-        with GatewayProcess(tmp_path, settings) as process:
+        with ForkedGateway(tmp_path, settings) as process:
             process.await_source("sas")
             client = connected(broker.port, "3.1.1")
             for at in range(0, len(sent), 3):

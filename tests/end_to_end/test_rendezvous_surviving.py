@@ -16,6 +16,7 @@ import pytest
 from adapters.rendezvous.client import Client, DaemonError
 from adapters.rendezvous.settings import DaemonSettings
 from app.codecs.rendezvous.daemon import publish, publish_head
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess
 from tests.support.rendezvous_daemon import RendezvousDaemon
 from tests.support.rendezvous_program import messages
@@ -90,7 +91,7 @@ def test_what_is_journalled_is_finished_once_whatever_is_killed(tmp_path: Path) 
     with ExitStack() as ending:
         daemon = Daemon()
         ending.callback(daemon.stop)
-        process = GatewayProcess(tmp_path, settings(daemon.port))
+        process = ForkedGateway(tmp_path, settings(daemon.port))
         ending.callback(process.stop)
         process.start()
         process.await_source("program")

@@ -5,6 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_destination, mqtt_source
 from tests.support.mosquitto import Mosquitto
 
@@ -16,7 +17,7 @@ def test_a_delivery_goes_on_after_a_kill_and_arrives_once(tmp_path: Path) -> Non
     content = Random(4).randbytes(SIZE)
     with Mosquitto(tmp_path) as broker:
         back = mqtt_destination("back", broker.port, TOPIC)
-        with GatewayProcess(tmp_path, back + mqtt_source("sas", broker.port, TOPIC)) as process:
+        with ForkedGateway(tmp_path, back + mqtt_source("sas", broker.port, TOPIC)) as process:
             process.await_source("sas")
             delivery = upload(process, content)
             for least in (10, 300, 600):

@@ -13,6 +13,7 @@ import pytest
 
 from adapters.arrow_journal import ArrowJournal
 from app.model.message import PhysicalMessage
+from tests.support.forked_gateway import ForkedGateway
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.loads import assert_received, messages, mixed
 from tests.support.mosquitto import Mosquitto
@@ -55,7 +56,7 @@ def test_killed_in_the_middle_again_and_again_nothing_is_lost_and_nothing_comes_
     stream = disordered(messages(program, attachments), program.random)
     slices = [stream[at::KILLS] for at in range(KILLS)]
     with Mosquitto(tmp_path, persistent=True) as broker, ExitStack() as ending:
-        process = GatewayProcess(tmp_path, mqtt_source("sas", broker.port, TOPIC))
+        process = ForkedGateway(tmp_path, mqtt_source("sas", broker.port, TOPIC))
         ending.callback(process.stop)
         subscribe(broker.port, "sas", TOPIC, "5")
         for number, each in enumerate(slices):
@@ -80,7 +81,7 @@ def test_the_gateway_comes_back_to_a_broker_that_was_away(tmp_path: Path) -> Non
     first, second = mixed(program, 20), mixed(program, 20)
     with (
         Mosquitto(tmp_path, persistent=True) as broker,
-        GatewayProcess(tmp_path, mqtt_source("sas", broker.port, TOPIC)) as process,
+        ForkedGateway(tmp_path, mqtt_source("sas", broker.port, TOPIC)) as process,
     ):
         process.await_source("sas")
         publish(disordered(messages(program, first), program.random), broker.port, TOPIC, "5")
@@ -116,7 +117,7 @@ def test_a_full_disk_stops_the_stream_and_room_lets_it_go_on(
     settings = f'[limits]\nfree_bytes = "{limit}"\n[journal]\nsegment_bytes = "8 MiB"\n'
     with (
         Mosquitto(tmp_path) as broker,
-        GatewayProcess(small_disk, settings + mqtt_source("sas", broker.port, TOPIC)) as process,
+        ForkedGateway(small_disk, settings + mqtt_source("sas", broker.port, TOPIC)) as process,
     ):
         process.await_source("sas")
         publish(stream, broker.port, TOPIC, "5")
@@ -140,7 +141,7 @@ def test_a_disk_that_is_full_for_the_catalog_too_is_waited_for(tmp_path: Path, s
     settings = '[limits]\nfree_bytes = "0"\n'
     with (
         Mosquitto(tmp_path) as broker,
-        GatewayProcess(small_disk, settings + mqtt_source("sas", broker.port, TOPIC)) as process,
+        ForkedGateway(small_disk, settings + mqtt_source("sas", broker.port, TOPIC)) as process,
     ):
         process.await_source("sas")
         publish(messages(program, first), broker.port, TOPIC, "5")

@@ -50,7 +50,7 @@ def killed_while_starting(world: World, random: Random) -> Iterator[None]:
     world.kill()
     for _ in range(2):
         world.gateway.spawn()
-        sleep(random.uniform(0.8, 2.0))
+        sleep(random.uniform(0, 0.8))
         world.kill()
         world.faults += 1
     world.start()
@@ -168,7 +168,7 @@ def failing_start(world: World, random: Random) -> Iterator[None]:
         process = world.gateway.process
         assert process is not None
         with suppress(subprocess.TimeoutExpired):
-            process.wait(2.5)
+            process.wait(1.5)
         world.faults += world.shim.fired()
         world.shim.clear()
         world.kill()

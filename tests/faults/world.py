@@ -1,5 +1,6 @@
 """The processes of a scenario: a sender, a broker, a proxy before the gateway, and the gateway with a shim."""
 
+import atexit
 import json
 import re
 import shlex
@@ -8,8 +9,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -22,6 +25,7 @@ from tests.faults.proxy import Proxy
 from tests.faults.sender import Sender
 from tests.faults.shim import Shim
 from tests.faults.traffic import Message
+from tests.support.forked_gateway import ForkedGateway, Forks
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.mosquitto import Mosquitto
 from tests.support.mounted import mounted
@@ -61,6 +65,18 @@ class Setting(NamedTuple):
     receive_maximum: int = 100
     journal_bound: int = 0
     memory_bound: int = 0
+
+
+@cache
+def _shared() -> tuple[Shim, Forks]:
+    """Return the shim and the process to be forked with it, which all worlds use, one after the other."""
+    ending = ExitStack()
+    atexit.register(ending.close)
+    shim = Shim(Path(ending.enter_context(TemporaryDirectory(prefix="faults-"))))
+    ending.callback(shim.close)
+    forks = Forks(shim.environment)
+    ending.callback(forks.close)
+    return shim, forks
 
 
 class World:
@@ -104,9 +120,9 @@ class World:
             ending.callback(self.proxy.close)
             self.sender = Sender(self.broker.port, TOPIC, self.ledger)
             ending.callback(self.sender.close)
-            self.shim = Shim(self.folder)
-            ending.callback(self.shim.close)
-            self.gateway = GatewayProcess(self.place, self._toml(catalog), self.shim.environment)
+            self.shim, forks = _shared()
+            ending.callback(self.shim.reset)
+            self.gateway = ForkedGateway(self.place, self._toml(catalog), forks)
             self.client = self.gateway.client
             ending.callback(self._end)
             self.start()

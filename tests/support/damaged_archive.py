@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from random import Random
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,7 +15,7 @@ from adapters.arrow_journal import ArrowJournal
 from adapters.object_store import ObjectStore
 from app.model.message import PhysicalMessage
 from tests.support import mixed_journal
-from tests.support.found import assert_same, in_folder, settings, tables
+from tests.support.found import Found, assert_same, in_folder, settings, tables
 from tests.support.loads import messages, mixed, table
 from tests.support.passes import run_batch
 from tests.support.sas_client import Attached, Program, binary_file, data_set, disordered
@@ -20,36 +23,28 @@ from tests.support.sas_client import Attached, Program, binary_file, data_set, d
 SEGMENTS = 12
 
 
+class Results(NamedTuple):
+    """What a pipeline has left in its folder."""
+
+    found: Found
+    tables: dict[str, tuple[int, str]]
+    objects: set[str]
+
+
 class Archive:
     """A journal of attachments of every kind, whose messages are spread over the segments, and the results for it.
 
-    `sent` are the attachments with their sources, in this number of physical `messages`.
+    `sent` are the attachments with their sources, in this number of physical `messages`. Without a seeded `random` the
+    archive is always the same, and is made only once.
     """
 
     def __init__(self, folder: Path, random: Random | None = None, each: int = 6) -> None:
         self.journal, self.out, self.whole = folder / "journal", folder / "out", folder / "whole"
-        random = random or Random(5)
-        self.sent: list[tuple[str, Attached]] = []
-        sent: list[PhysicalMessage] = []
-        for source, program in mixed_journal.programs(random, numbered=False).items():
-            made = attachments(program, each)
-            self.sent += ((source, attached) for attached in made)
-            its_own = disordered(messages(program, made), random)
-            sent += (message._replace(source=source) for message in its_own)
-        random.shuffle(sent)
-        self.messages = len(sent)
-        self.add(
-            [one._replace(received_at=mixed_journal.BEGAN_AT + 1000 * at) for at, one in enumerate(sent)], SEGMENTS
-        )
-
-    def add(self, sent: Sequence[PhysicalMessage], segments: int) -> None:
-        size = len(sent) // segments + 1
-        with closing(ArrowJournal(self.journal)) as journal:
-            for start in range(0, len(sent), size):
-                some = sent[start : start + size]
-                for first in range(0, len(some), 9):
-                    journal.append(some[first : first + 9])
-                journal.seal()
+        written = _default() if random is None else _written(random, each)
+        self.sent, self.messages = written.sent, written.messages
+        self.journal.mkdir()
+        for name, data in written.files.items():
+            (self.journal / name).write_bytes(data)
 
     @property
     def numbers(self) -> list[int]:
@@ -60,16 +55,68 @@ class Archive:
 
     def assert_as_if_whole(self) -> None:
         """Assert that catalog and tables are those of one batch over the archive as it is now."""
-        self.whole = self.whole.with_name(self.whole.name + "_")
-        assert run_batch(self.whole, self.journal) is not None
-        mine, theirs = in_folder(self.out, self.journal), in_folder(self.whole, self.journal)
+        whole = self._whole()
+        mine = in_folder(self.out, self.journal)
         healed = [entry for entry in mine.quarantine if entry.state == "replayed"]
         kept = [entry for entry in mine.quarantine if entry not in healed]
-        assert_same(mine._replace(quarantine=kept), theirs, settled=True)
-        mine_now, theirs_now = tables(self.out), tables(self.whole)
-        assert {name: found for name, found in mine_now.items() if found[0] or name in theirs_now} == theirs_now
-        assert sum(found[0] for name, found in theirs_now.items() if name.startswith("WORK.ROWS")) == 4 * 40 * 6
-        assert objects(self.out) == objects(self.whole)
+        assert_same(mine._replace(quarantine=kept), whole.found, settled=True)
+        mine_now = tables(self.out)
+        assert {name: found for name, found in mine_now.items() if found[0] or name in whole.tables} == whole.tables
+        assert sum(found[0] for name, found in whole.tables.items() if name.startswith("WORK.ROWS")) == 4 * 40 * 6
+        assert objects(self.out) == whole.objects
+
+    def _whole(self) -> Results:
+        """Return the results of one batch. They depend on the segments alone, so the same ones are processed once."""
+        segments = b"".join(sha256(self.segment(number).read_bytes()).digest() for number in self.numbers)
+        if segments not in _WHOLE:
+            with TemporaryDirectory() as folder:
+                out = Path(folder)
+                assert run_batch(out, self.journal) is not None
+                _WHOLE[segments] = Results(in_folder(out, self.journal), tables(out), objects(out))
+        return _WHOLE[segments]
+
+
+_WHOLE: dict[bytes, Results] = {}
+"""The results of one batch over an archive, by the checksums of its segments."""
+
+
+class Written(NamedTuple):
+    """The attachments of an archive with their sources, the number of their messages, and the files of the journal."""
+
+    sent: list[tuple[str, Attached]]
+    messages: int
+    files: dict[str, bytes]
+
+
+@cache
+def _default() -> Written:
+    return _written(Random(5), 6)
+
+
+def _written(random: Random, each: int) -> Written:
+    """Write `each` attachments of every kind and source, with their messages in random order."""
+    sent: list[tuple[str, Attached]] = []
+    shuffled: list[PhysicalMessage] = []
+    for source, program in mixed_journal.programs(random, numbered=False).items():
+        made = attachments(program, each)
+        sent += ((source, attached) for attached in made)
+        shuffled += (message._replace(source=source) for message in disordered(messages(program, made), random))
+    random.shuffle(shuffled)
+    timed = [one._replace(received_at=mixed_journal.BEGAN_AT + 1000 * at) for at, one in enumerate(shuffled)]
+    with TemporaryDirectory() as folder:
+        _write(Path(folder), timed)
+        files = {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
+    return Written(sent, len(timed), files)
+
+
+def _write(folder: Path, sent: Sequence[PhysicalMessage]) -> None:
+    size = len(sent) // SEGMENTS + 1
+    with closing(ArrowJournal(folder)) as journal:
+        for start in range(0, len(sent), size):
+            some = sent[start : start + size]
+            for first in range(0, len(some), 9):
+                journal.append(some[first : first + 9])
+            journal.seal()
 
 
 def attachments(program: Program, count: int = 6) -> list[Attached]:

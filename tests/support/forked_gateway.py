@@ -1,50 +1,141 @@
-"""A gateway that starts fast, as a fork of a process that has already imported all modules."""
+"""Gateways that start fast, as forks of a process that has already imported all modules.
 
+python -m tests.support.forked_gateway
+
+The process answers each line of its standard input, a list in JSON, with a line: to ["start", CONFIGURATION, LOG] with
+the number of a new process that runs `attachment-gateway serve`, and to ["status", NUMBER] with its exit status, or
+null while it runs. It ends when its standard input ends.
+"""
+
+import atexit
+import json
 import os
-from multiprocessing import get_context
-from multiprocessing.process import BaseProcess
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from threading import Lock
+from time import monotonic, sleep
+from typing import Any
 
-from app.cli.serving import serve
 from tests.support.gateway import GatewayProcess
-from tests.support.mqi import load
 
-_PRELOADED = ["tests.support.forked_gateway_imports"]
+_ROOT = Path(__file__).parents[2]
+_POLLED_EVERY = 0.005
+
+
+class Forks:
+    """The process to be forked, with an environment of its own (None: this process's)."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        command = [sys.executable, "-m", "tests.support.forked_gateway"]
+        self._process = subprocess.Popen(
+            command, cwd=_ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._lock = Lock()
+
+    def start(self, configuration: Path, log: Path) -> "Fork":
+        return Fork(self, self.ask("start", str(configuration), str(log)))
+
+    def ask(self, *question: object) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._lock:
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+            return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        with self._process:  # which closes its standard input
+            pass
+
+
+class Fork:
+    """The part of `subprocess.Popen`'s interface that tests use."""
+
+    def __init__(self, forks: Forks, pid: int) -> None:
+        self._forks, self.pid = forks, pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._forks.ask("status", self.pid)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        end = monotonic() + timeout
+        while (status := self.poll()) is None:
+            if monotonic() > end:
+                raise subprocess.TimeoutExpired("serve", timeout)
+            sleep(_POLLED_EVERY)
+        return status
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
 
 class ForkedGateway(GatewayProcess):
-    """A `GatewayProcess` with pymqi, for tests that kill it very often."""
+    """A `GatewayProcess` with pymqi, for tests that kill it very often.
+
+    It is a fork of `forks`, or without them of a process that all tests share.
+    """
+
+    def __init__(self, folder: Path, settings: str, forks: Forks | None = None) -> None:
+        super().__init__(folder, settings)
+        self._forks = forks
 
     def spawn(self) -> None:
-        load("pymqi")
-        context = get_context("forkserver")
-        context.set_forkserver_preload(_PRELOADED)
-        child = context.Process(target=_serve, args=(self._configuration, self.folder / "gateway.log"))
-        child.start()
-        self.process = _Child(child)  # type: ignore[assignment]
+        forks = self._forks or _shared()
+        self.process = forks.start(self._configuration, self.folder / "gateway.log")  # type: ignore[assignment]
 
 
-class _Child:
-    """The part of `subprocess.Popen`'s interface that tests use."""
-
-    def __init__(self, process: BaseProcess) -> None:
-        self._process = process
-        self.terminate, self.kill = process.terminate, process.kill
-
-    @property
-    def returncode(self) -> int | None:
-        return self._process.exitcode
-
-    def poll(self) -> int | None:
-        return self._process.exitcode
-
-    def wait(self, timeout: float) -> None:
-        self._process.join(timeout)
+@cache
+def _shared() -> Forks:
+    forks = Forks()
+    atexit.register(forks.close)
+    return forks
 
 
-def _serve(configuration: Path, log: Path) -> None:
-    written = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    for stream in (1, 2):
-        os.dup2(written, stream)
-    load("pymqi")
-    serve(configuration)
+def _serve(configuration: str, log: str) -> None:
+    """Become the program `attachment-gateway serve`."""
+    from app.cli import main  # noqa: PLC0415 - imported before, by `_answer`
+
+    for stream, path, mode in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)):
+        opened = os.open(path, mode)
+        os.dup2(opened, stream)
+        os.close(opened)
+    os.dup2(1, 2)
+    sys.argv = ["attachment-gateway", "serve", "--config", configuration]
+    main()
+
+
+def _answer() -> None:
+    import tests.support.forked_gateway_imports  # noqa: F401, PLC0415 - only in the process to be forked
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests; the program sets its own handler
+    answer: int | None
+    for line in sys.stdin:
+        match json.loads(line):
+            case "start", configuration, log:
+                answer = os.fork()
+                if not answer:
+                    _serve(configuration, log)
+                    return
+            case "status", pid:
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                answer = os.waitstatus_to_exitcode(status) if ended else None
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _answer()

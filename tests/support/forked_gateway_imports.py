@@ -8,8 +8,9 @@ import adapters.arrow_journal  # noqa: E402
 import adapters.ibm_mq.plugin  # noqa: E402
 import adapters.mqtt  # noqa: E402
 import adapters.object_store  # noqa: E402
+import adapters.rendezvous  # noqa: E402
 import adapters.sql_catalog  # noqa: E402, F401
+import app.cli.application  # noqa: E402
 import app.main  # noqa: E402
 import app.service.sending.framer  # noqa: E402
 import app.web.api  # noqa: E402, F401
-import tests.support.forked_gateway  # noqa: E402, F401

@@ -18,6 +18,7 @@ from app.service.context import ServiceContext
 from app.service.retention import receiving_time
 from app.service.retention.receiving_time import ReceivingTime
 from app.settings import Settings
+from tests.support.migrated import migrated
 
 
 class ManualClock:
@@ -72,7 +73,7 @@ def service_context(
     """Return a ServiceContext on real adapters; `settings` are tables of the configuration."""
     clock = clock or ManualClock()
     journal = ArrowJournal(folder / "journal", segment_bytes=segment_bytes, segment_age=3600.0, clock=clock)
-    catalog = SqlCatalog(f"sqlite:///{folder / 'catalog.sqlite'}")
+    catalog = SqlCatalog(migrated(folder / "catalog.sqlite"))
     store = ObjectStore(folder / "content")
     try:
         yield ServiceContext(

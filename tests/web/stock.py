@@ -34,6 +34,7 @@ from app.service.context import ServiceContext
 from app.service.gateway import Gateway
 from app.settings import Settings
 from app.web.protocol import configuration
+from tests.support.migrated import migrated
 from tests.support.waiting import until
 
 
@@ -96,6 +97,7 @@ class Stock:
             destinations[name] = {"transport": "memory", "queue": name, "ccsid": ccsid, "encoding": encoding}
         self.settings = Settings(**{"data": folder, "destinations": destinations, **settings})
         self.journal = ArrowJournal(folder / "journal")
+        migrated(folder / "catalog.sqlite")
         self.catalog = SqlCatalog(self.settings.catalog_url)
         self.store = ObjectStore(folder / "content")
         self.clock = Clock()
