@@ -340,6 +340,9 @@ def test_an_alert_asks_for_what_exists(alert: Any) -> None:
     assert labels <= set().union(*(SAMPLES[name] for name in SAMPLES if name in alert.promql))
     assert alert.severity in {"critical", "warning"}
     assert re.fullmatch(r"\d+[mh]", alert.lasting)
+    for counter in re.findall(r"increase\((.*?)\[", alert.promql):
+        before = f"increase({counter}[15m]) > 0 or ({counter} unless {counter} offset 15m)"
+        assert before in alert.promql, "increase alone does not see the first event of a counter with labels"
     assert alert.actions
     for words in (alert.meaning, *alert.actions):
         for link in re.findall(r"\]\(([^)#]+)", words):

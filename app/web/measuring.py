@@ -11,7 +11,8 @@ from app.metrics import METHODS, NO_ROUTE, OTHER_METHOD, Metrics
 class MeasuringMiddleware:
     """Middleware that measures each request until its response has ended, or its client has gone.
 
-    Requests that uvicorn's protocol refuses by itself (`app.web.protocol`) do not come here.
+    Requests that uvicorn's protocol refuses by itself (`app.web.protocol`) do not come here. HEAD counts as GET where
+    GET answers it (`app.web.methods`).
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
