@@ -400,7 +400,14 @@ def text(dashboard: Dashboard) -> str:
 
 def _variables(metric: str) -> list[dict[str, Any]]:
     """Return the data source, and the namespaces and jobs that have a metric."""
-    chosen = {"type": "query", "datasource": _SOURCE, "refresh": 2, "includeAll": True, "multi": True, "allValue": ".*"}
+    chosen: dict[str, Any] = {
+        "type": "query",
+        "datasource": _SOURCE,
+        "refresh": 2,
+        "includeAll": True,
+        "multi": True,
+        "allValue": ".*",
+    }
     everything = {"current": {"text": ["All"], "value": ["$__all"]}}
     asked = {
         "namespace": f"label_values({metric}, namespace)",

@@ -24,7 +24,7 @@ KUBERNETES = "1.37"
 NAME = "gateway-attachment-gateway"
 URLS = {"journal": "archive_url", "content": "url", "tables": "url", "pipeline": "checkpoint"}
 UNSHARED = {section: {key: "s3://bucket/x"} for section, key in URLS.items()}
-BESIDE = {"assembler": "spark", "persistence": {"accessModes": ["ReadWriteOnce"]}}
+BESIDE: dict[str, Any] = {"assembler": "spark", "persistence": {"accessModes": ["ReadWriteOnce"]}}
 EVERYTHING: dict[str, Any] = {
     "assembler": "spark",
     "dashboards": {"enabled": True},
@@ -117,7 +117,8 @@ def test_there_are_never_two_gateways() -> None:
         made = rendered(BESIDE | {"replicas": replicas, "pipeline": {"replicas": replicas}})
         for name in (NAME, f"{NAME}-pipeline"):
             assert only(made, "StatefulSet", name)["spec"].get("replicas") == replicas
-    for refused in ({"replicas": 2}, {"pipeline": {"replicas": 2}}):
+    refusals: list[dict[str, Any]] = [{"replicas": 2}, {"pipeline": {"replicas": 2}}]
+    for refused in refusals:
         with pytest.raises(helm().HelmError, match="replicas"):
             rendered(refused)
 
@@ -251,7 +252,7 @@ def test_a_catalog_that_two_pods_cannot_share_is_refused(
     catalog: dict[str, str], env: list[Any], accepted: bool
 ) -> None:
     """Without a shared volume, the job cannot reach the gateway's SQLite."""
-    values = {"assembler": "spark", "pipeline": {"sharesVolume": False}, "env": env}
+    values: dict[str, Any] = {"assembler": "spark", "pipeline": {"sharesVolume": False}, "env": env}
     values["settings"] = UNSHARED | {"catalog": catalog}
     if accepted:
         assert rendered(values)
@@ -330,14 +331,14 @@ def check_expression(text: str) -> None:
 
     promql_parser.walk(parsed, visit)
     grouped = {label for group in re.findall(r"\bby \(([^)]*)\)", text) for label in re.findall(r"\w+", group)}
-    assert grouped - OF_THE_TARGET <= frozenset().union(*found), text
+    assert grouped - OF_THE_TARGET <= frozenset[str]().union(*found), text
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
 def test_an_alert_asks_for_what_exists(alert: Any) -> None:
     check_expression(alert.promql)
     labels = set(re.findall(r"\$labels\.(\w+)", alert.summary))
-    assert labels <= set().union(*(SAMPLES[name] for name in SAMPLES if name in alert.promql))
+    assert labels <= set[str]().union(*(SAMPLES[name] for name in SAMPLES if name in alert.promql))
     assert alert.severity in {"critical", "warning"}
     assert re.fullmatch(r"\d+[mh]", alert.lasting)
     for counter in re.findall(r"increase\((.*?)\[", alert.promql):
@@ -361,7 +362,7 @@ def test_a_dashboard_shows_what_exists(dashboard: Any) -> None:
         for _, legend in panel.queries
         for label in re.findall(r"{{(\w+)}}", legend)
     }
-    assert legends <= set().union(*SAMPLES.values())
+    assert legends <= set[str]().union(*SAMPLES.values())
 
 
 def test_an_expression_of_what_does_not_exist_is_found() -> None:

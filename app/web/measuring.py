@@ -1,7 +1,6 @@
 """Metrics of HTTP requests, by method, route and status."""
 
 from time import perf_counter
-from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -42,7 +41,7 @@ class MeasuringMiddleware:
             self._metrics.request_seconds.labels(method, _route(scope), status).observe(seconds)
 
 
-def _route(scope: dict[str, Any]) -> str:
+def _route(scope: Scope) -> str:
     """Return the path of a request with its parameters' names in place of their values: one of few, whatever is
     asked for."""
     included = scope.get("fastapi", {}).get("effective_route_context")
