@@ -181,7 +181,7 @@ def test_the_chart_starts_the_image_that_the_documents_build() -> None:
     tags = {
         (page, tag)
         for page in [*PAGES, "deploy/compose.yaml"]
-        for tag in re.findall(r"attachment-gateway(?:-pipeline)?:([0-9][^\s`]*)", (ROOT / page).read_text())
+        for tag in re.findall(r"attachment-gateway(?:-pipeline)?:([0-9][^\s`\"]*)", (ROOT / page).read_text())
     }
     assert {tag for _, tag in tags} == {VERSION}, tags
 
