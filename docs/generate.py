@@ -132,7 +132,8 @@ def example() -> str:
 
 def rules() -> str:
     """Return the alert rules as Prometheus reads them."""
-    return "# Made by `make docs` of docs/alerts.py.\n" + yaml.safe_dump(alerts.rules(), sort_keys=False, width=1000)
+    written: str = yaml.safe_dump(alerts.rules(), sort_keys=False, width=1000)
+    return f"# Made by `make docs` of docs/alerts.toml.\n{written}"
 
 
 PAGES: dict[str, Callable[[], str]] = {
