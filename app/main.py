@@ -14,8 +14,8 @@ import uvicorn
 
 from app import plugins
 from app.framing.registry import traits
+from app.metrics import Metrics
 from app.model.errors import GatewayError
-from app.observe import Metrics
 from app.ports import Clock, ContentStore
 from app.service.context import ServiceContext
 from app.service.gateway import Gateway

@@ -34,7 +34,8 @@ from adapters.arrow_journal import ArrowJournal
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
-from app.observe import Metrics, configure_logging
+from app.metrics import Metrics
+from app.observe import configure_logging
 from app.pipeline import batch, streaming
 from app.pipeline.job import Job
 from app.pipeline.session import SparkSettings, session

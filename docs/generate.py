@@ -1,7 +1,11 @@
 """Generated pages of this folder. Write them with `python -m docs.generate`."""
 
+from collections.abc import Callable
+from functools import partial
 from inspect import getdoc
 from pathlib import Path
+
+import yaml
 
 from app.assembly.states import TRANSITIONS, Input, diagram
 from app.codecs.ibm_mq.headers import MQDLH, MQMD1, MQMD2, MQMDE, MQRFH, MQRFH2, MQXQH
@@ -38,7 +42,7 @@ from app.tables.xpt.layouts import (
 )
 from app.web import problems
 from app.wire import Layout
-from docs import pictures, references
+from docs import alerts, dashboards, pictures, references
 
 FOLDER = Path(__file__).parent
 
@@ -126,7 +130,13 @@ def example() -> str:
     return (FOLDER / "gateway.toml").read_text()
 
 
-PAGES = {
+def rules() -> str:
+    """Return the alert rules as Prometheus reads them."""
+    written: str = yaml.safe_dump(alerts.rules(), sort_keys=False, width=1000)
+    return f"# Made by `make docs` of docs/alerts.toml.\n{written}"
+
+
+PAGES: dict[str, Callable[[], str]] = {
     "codes.md": references.codes,
     "dialects.md": references.dialects,
     "events.md": references.events,
@@ -135,6 +145,10 @@ PAGES = {
     "problems.md": problems.table,
     "states.md": states,
     "../app/settings/example.toml": example,
+    "../helm/files/alerts.yaml": rules,
+    "alerts/index.md": alerts.index,
+    **{f"alerts/{each.name}.md": partial(alerts.page, each) for each in alerts.ALERTS},
+    **{f"../helm/files/{each.identifier}.json": partial(dashboards.text, each) for each in dashboards.DASHBOARDS},
     **pictures.pages(),
 }
 

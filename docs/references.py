@@ -2,11 +2,9 @@
 
 from collections.abc import Iterable
 
-from prometheus_client import Counter, Gauge, Histogram
-
 from app.codecs.sas.constants import IntString, Long
 from app.codecs.sas.dialect import DIALECTS
-from app.observe import Metrics
+from app.metrics import SUPERSEDED, Described, Metrics, PipelineDeclared
 from app.wire import Layout, row
 
 QUARANTINED_MESSAGES: dict[str, str] = {
@@ -169,7 +167,24 @@ _METRICS = """\
 
 `GET /metrics` has these metrics, in the text format of Prometheus. If `http.tokens` are set, it needs one of them.
 Beside them there are those of the process and of Python (`process_…`, `python_…`). [Health](health.md) explains the
-checks to which some of them belong.
+checks to which some of them belong. [Alerts](alerts/index.md) lists the alerts that are made of them. The chart has
+the alerts and [two dashboards](operating.md#on-kubernetes).
+
+Names that OpenTelemetry's semantic conventions define are used as Prometheus writes them. All other names begin with
+`attachment_gateway_`. `http_route` is the path as the description of the REST interface has it, and empty for a path
+that does not exist. `messaging_destination_name` is the topic, queue or subject.
+
+"""
+
+_SUPERSEDED_METRICS = """
+These names are from before the conventions. They are still written, and are removed with version 1.0:
+
+"""
+
+_PIPELINE_METRICS = """
+## Metrics of the pipeline
+
+The pipeline on Spark has these at its own port ([Spark](spark.md#watching-it)).
 
 """
 
@@ -213,18 +228,27 @@ def events() -> str:
 
 def metrics() -> str:
     """Return the page of the metrics, with their labels."""
-    found = [metric for metric in vars(Metrics()).values() if isinstance(metric, Counter | Gauge | Histogram)]
-    rows = (
+    described = Metrics().described
+    kept = ((f"`{old}`", f"`{new}`") for old, new in SUPERSEDED.items())
+    return "".join(
         (
-            f"`{described.name}{'_total' if described.type == 'counter' else ''}`",
-            described.type,
-            ", ".join(f"`{label}`" for label in metric._labelnames),
-            described.documentation,
+            _METRICS,
+            _metrics(each for each in described if each.name not in SUPERSEDED),
+            _SUPERSEDED_METRICS,
+            _table(("metric", "replaced by"), kept),
+            _PIPELINE_METRICS,
+            _metrics(PipelineDeclared().described),
         )
-        for metric in found
-        for described in metric.describe()
     )
-    return _METRICS + _table(("metric", "type", "labels", "meaning"), rows)
+
+
+def _metrics(described: Iterable[Described]) -> str:
+    rows = ((f"`{each.name}`", each.type, _words(each.labels), each.meaning) for each in described)
+    return _table(("metric", "type", "labels", "meaning"), rows)
+
+
+def _words(labels: Iterable[str]) -> str:
+    return ", ".join(f"`{label}`" for label in labels) or "none"
 
 
 def codes() -> str:

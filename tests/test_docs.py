@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,24 @@ def calls(*places: str) -> Iterator[tuple[Path, str, list[str]]]:
     for place in places:
         path = ROOT / place
         for module in [path] if path.is_file() else path.rglob("*.py"):
-            for node in ast.walk(ast.parse(module.read_text())):
-                if isinstance(node, ast.Call):
-                    name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                    yield module, name, [str(each.value) for each in node.args[:2] if isinstance(each, ast.Constant)]
+            for name, words in calls_of(module):
+                yield module, name, words
+
+
+@cache
+def calls_of(module: Path) -> list[tuple[str, list[str]]]:
+    """The calls of a module, by the name that is called. Only of modules that have such a name at all."""
+    text = module.read_text()
+    if not any(name in text for name in (*CALLS, "NewEvent")):
+        return []
+    return [
+        (
+            getattr(node.func, "id", getattr(node.func, "attr", "")),
+            [str(each.value) for each in node.args[:2] if isinstance(each, ast.Constant)],
+        )
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call)
+    ]
 
 
 def codes() -> set[str]:

@@ -1,4 +1,4 @@
-"""Log lines and metrics as others read them."""
+"""Log lines as others read them."""
 
 import io
 import json
@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from app.model.errors import GatewayError
-from app.observe import Metrics, Recurring, configure_logging, logger
+from app.observe import Recurring, configure_logging, logger
 
 
 @pytest.fixture
@@ -54,24 +54,6 @@ def test_the_console_shows_no_locals(restored: None) -> None:
         logger("one").exception("failed")
     assert "ValueError: 9" in stream.getvalue()
     assert "swordfish" not in stream.getvalue().replace('password = "swordfish"', "")
-
-
-def test_metrics_in_prometheus_text() -> None:
-    metrics = Metrics()
-    metrics.count_received("orders", 3, 96_000)
-    metrics.quarantined.labels("orders", "bad-header").inc()
-    metrics.attachments.labels("finished", "data-set").inc()
-    metrics.free_bytes.set_function(lambda: 5)
-    text = metrics.text().decode()
-    for line in (
-        'attachment_gateway_messages_received_total{source="orders"} 3.0',
-        'attachment_gateway_bytes_received_total{source="orders"} 96000.0',
-        'attachment_gateway_quarantined_total{code="bad-header",source="orders"} 1.0',
-        'attachment_gateway_attachments_total{kind="data-set",state="finished"} 1.0',
-        "attachment_gateway_free_bytes 5.0",
-    ):
-        assert line in text.splitlines()
-    assert "process_resident_memory_bytes" in text
 
 
 def test_what_fails_again_and_again_is_told_once_and_at_its_end() -> None:

@@ -12,7 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from app.settings import PipelineSettings, Settings
+from app.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -52,7 +52,7 @@ def test_the_locks_agree() -> None:
     assert pins[0] < pins[1] < pins[2]
 
 
-@pytest.mark.parametrize("name", ["requirements-mq.lock", "requirements-java.lock"])
+@pytest.mark.parametrize("name", ["requirements-mq.lock", "requirements-java.lock", "requirements-sbom.lock"])
 def test_what_is_installed_by_the_way_has_hashes_too(name: str) -> None:
     entries = (ROOT / name).read_text().count("==")
     assert 0 < entries <= (ROOT / name).read_text().count("--hash=sha256:")
@@ -181,7 +181,7 @@ def test_the_chart_starts_the_image_that_the_documents_build() -> None:
     tags = {
         (page, tag)
         for page in [*PAGES, "deploy/compose.yaml"]
-        for tag in re.findall(r"attachment-gateway(?:-pipeline)?:([0-9][^\s`]*)", (ROOT / page).read_text())
+        for tag in re.findall(r"attachment-gateway(?:-pipeline)?:([0-9][^\s`\"]*)", (ROOT / page).read_text())
     }
     assert {tag for _, tag in tags} == {VERSION}, tags
 
@@ -243,52 +243,3 @@ def test_a_wheel_works_by_itself(wheel: Path, tmp_path: Path) -> None:
     demo = [f"{installed}/bin/attachment-gateway", "demo", "--once"]
     done = subprocess.run(demo, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count("equal, ")) == (0, 3), done.stderr
-
-
-def test_the_chart_opens_the_port_of_the_pipelines_metrics() -> None:
-    """One value is the setting, the container's port and the annotation. Rendered by helm, where there is one."""
-    (port,) = re.findall(r"^  metricsPort: (\d+)$", (ROOT / "helm" / "values.yaml").read_text(), re.MULTILINE)
-    if helm := shutil.which("helm"):
-        for given, count in ((port, 1), ("0", 0)):
-            chosen = f"assembler=spark,persistence.accessModes={{ReadWriteOnce}},pipeline.metricsPort={given}"
-            command = [helm, "template", "gateway", str(ROOT / "helm"), "--set", chosen]
-            made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            for line in ("metrics_port = {}", "containerPort: {}", 'prometheus.io/port: "{}"'):
-                assert made.count(line.format(port)) == count, line
-    helpers = (ROOT / "helm" / "templates" / "_helpers.tpl").read_text()
-    set_by_chart = re.findall(r'set \$chart "pipeline" \(dict (.*)\) -}}', helpers)
-    assert set_by_chart == ['"metrics_host" "0.0.0.0" "metrics_port" .Values.pipeline.metricsPort']
-    assert PipelineSettings(metrics_host="0.0.0.0", metrics_port=int(port)).metrics_port == int(port)
-    deployment = (ROOT / "helm" / "templates" / "pipeline.yaml").read_text()
-    ports = deployment.partition("          ports:\n")[2]
-    container_port = r" +{{- with \.Values\.pipeline\.metricsPort }}\n +- name: metrics\n +containerPort: {{ \. }}"
-    assert re.match(container_port, ports)
-    assert '"prometheus.io/port" (toString .)' in deployment
-
-
-def test_the_chart_refuses_a_catalog_that_two_pods_cannot_share() -> None:
-    """Without a shared volume, the job cannot reach the gateway's SQLite. Rendered by helm, where there is one."""
-    if helm := shutil.which("helm"):
-        places = ("journal.archive_url", "content.url", "tables.url", "pipeline.checkpoint")
-        given = ["--set", "assembler=spark,pipeline.sharesVolume=false"]
-        given += [word for place in places for word in ("--set", f"settings.{place}=s3://bucket/x")]
-        for more, refused in (
-            ([], True),
-            (["--set", "settings.catalog.url=sqlite:////var/lib/gateway/catalog.sqlite"], True),
-            (["--set", "settings.catalog.url=postgresql+psycopg://gateway@db/gateway"], False),
-            (["--set", "settings.catalog.url_file=/run/secrets/gateway/catalog"], False),
-            (["--set", "env[0].name=ATTACHMENT_GATEWAY_CATALOG__URL,env[0].value=postgresql+psycopg://db/x"], False),
-        ):
-            command = [helm, "template", "gateway", str(ROOT / "helm"), *given, *more]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert (done.returncode != 0, "settings.catalog.url" in done.stderr) == (refused, refused), done.stderr
-    template = (ROOT / "helm" / "templates" / "_helpers.tpl").read_text()
-    check = template.partition('define "gateway.pipeline.check"')[2]
-    unshared = check.partition("{{- else -}}")[2]
-    assert '{{- $url := dig "catalog" "url" "" $settings -}}' in unshared
-    assert re.search(
-        r'if or \(hasPrefix "sqlite" \$url\) \(not \(or \$url .*\)\) -}}\n{{- fail "[^"]+catalog\.url', unshared
-    )
-    assert unshared.count("{{- if ") + unshared.count("{{- range ") + 2 == unshared.count("{{- end -}}"), (
-        "all are closed"
-    )

@@ -9,8 +9,9 @@ from time import monotonic
 from typing import NamedTuple
 from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server, write_to_textfile
+from prometheus_client import start_http_server, write_to_textfile
 
+from app.metrics import PipelineDeclared
 from app.model.errors import GatewayError
 from app.model.message import Position
 from app.observe import Recurring, logger
@@ -18,8 +19,6 @@ from app.pipeline.commit import Committed
 from app.ports import Catalog, Clock, JournalReader
 from app.settings import PipelineSettings
 
-_PREFIX = "attachment_gateway_pipeline"
-_BATCH_SECONDS = (0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600)
 _LAG_SECONDS = 5.0
 """How long a measured lag is used again: it lists the journal, which may lie in an object store. The file gets a new
 one."""
@@ -49,24 +48,8 @@ class PipelineMetrics:
 
     def __init__(self, settings: PipelineSettings, journal: JournalReader, catalog: Catalog, clock: Clock) -> None:
         self._settings, self._journal, self._catalog, self._clock = settings, journal, catalog, clock
-        self.registry = CollectorRegistry()
-        self._batches = self._counter("batches", "Batches that were committed")
-        self._seconds = Histogram(
-            f"{_PREFIX}_batch_seconds", "Time of a batch", buckets=_BATCH_SECONDS, registry=self.registry
-        )
-        self._phases = self._gauge(
-            "phase_seconds", "Time of a phase of the last micro-batch, by Spark's names", "phase"
-        )
-        self._messages = self._counter("messages", "Physical messages that were read", "source")
-        self._duplicates = self._counter("duplicates", "Messages that had been received before", "source")
-        self._conflicts = self._counter("conflicts", "Parts with other bytes than the first", "source")
-        self._attachments = self._counter("attachments", "Attachments that entered a state", "state")
-        self._quarantined = self._counter("quarantined", "Physical messages put into quarantine")
-        self._rows = self._counter("table_rows", "Rows that were added to tables")
-        self._committed = self._gauge("committed_timestamp_seconds", "When the last batch was committed; 0 for never")
-        self._state_rows = self._gauge("state_rows", "Rows of Spark's state")
-        self._state_bytes = self._gauge("state_bytes", "Memory of Spark's state store")
-        self._violations = self._counter("expectation_violations", "Violated expectations", "quantity", "action")
+        self._declared = PipelineDeclared()
+        self.registry = self._declared.registry
         self._lag_at = -inf
         self._set_lag()
         self._message_bytes = 0.0
@@ -122,31 +105,31 @@ class PipelineMetrics:
         messages = 0
         for each in committed.received:
             messages += each.messages
-            self._messages.labels(each.source).inc(each.messages)
-            self._duplicates.labels(each.source).inc(each.duplicates)
-            self._conflicts.labels(each.source).inc(each.conflicts)
-        self._batches.inc()
-        self._attachments.labels("finished").inc(committed.finished)
-        self._attachments.labels("quarantined").inc(committed.refused)
-        self._quarantined.inc(committed.quarantined)
-        self._rows.inc(sum(each.rows for each in committed.tables))
-        self._committed.set(self._clock.now() / 1e6)
+            self._declared.messages.labels(each.source).inc(each.messages)
+            self._declared.duplicates.labels(each.source).inc(each.duplicates)
+            self._declared.conflicts.labels(each.source).inc(each.conflicts)
+        self._declared.batches.inc()
+        self._declared.attachments.labels("finished").inc(committed.finished)
+        self._declared.attachments.labels("quarantined").inc(committed.refused)
+        self._declared.quarantined.inc(committed.quarantined)
+        self._declared.rows.inc(sum(each.rows for each in committed.tables))
+        self._declared.committed.set(self._clock.now() / 1e6)
         if messages and read_bytes:
             self._message_bytes = read_bytes / messages
 
     def took(self, seconds: float, phases: Mapping[str, float]) -> None:
         """Record how long a batch took, and its phases (s)."""
-        self._seconds.observe(seconds)
+        self._declared.seconds.observe(seconds)
         for phase, each in phases.items():
-            self._phases.labels(phase).set(each)
+            self._declared.phases.labels(phase).set(each)
 
     def state(self, rows: int, size: int) -> None:
         """Record Spark's state: its rows, and the memory of its store."""
-        self._state_rows.set(rows)
-        self._state_bytes.set(size)
+        self._declared.state_rows.set(rows)
+        self._declared.state_bytes.set(size)
 
     def violated(self, quantity: str, action: str) -> None:
-        self._violations.labels(quantity, action).inc()
+        self._declared.violations.labels(quantity, action).inc()
 
     def _set_lag(self) -> None:
         measured = Lag(0, 0, 0.0)
@@ -159,16 +142,10 @@ class PipelineMetrics:
                     measured = lag(self._journal, self._catalog.progress(), self._clock.now())
             return measured
 
-        gauge = self._gauge
-        gauge("lag_segments", "Sealed journal segments that are not committed").set_function(lambda: now().segments)
-        gauge("lag_bytes", "Size of these segments").set_function(lambda: now().size)
-        gauge("lag_seconds", "How long the first of them has been sealed").set_function(lambda: now().seconds)
-        gauge(
-            "lag_messages", "Messages in these segments, estimated from their size; 0 before the first batch"
-        ).set_function(lambda: round(now().size / self._message_bytes) if self._message_bytes else 0)
-
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(f"{_PREFIX}_{name}", meaning, labels, registry=self.registry)
-
-    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
-        return Gauge(f"{_PREFIX}_{name}", meaning, labels, registry=self.registry)
+        declared = self._declared
+        declared.lag_segments.set_function(lambda: now().segments)
+        declared.lag_bytes.set_function(lambda: now().size)
+        declared.lag_seconds.set_function(lambda: now().seconds)
+        declared.lag_messages.set_function(
+            lambda: round(now().size / self._message_bytes) if self._message_bytes else 0
+        )

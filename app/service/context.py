@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from app.assembly.collecting import Key
+from app.metrics import Metrics
 from app.model.message import PhysicalMessage
-from app.observe import Metrics
 from app.ports import Catalog, Clock, ContentStore, Journal, JournalReader
 from app.service.threads import Notifier
 from app.settings import Settings

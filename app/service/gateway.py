@@ -10,8 +10,11 @@ from threading import Event, Lock
 from time import monotonic
 from typing import Any
 
+from pydantic import BaseModel
+
 from app import plugins
 from app.assembly.states import Input, follow
+from app.metrics import Metrics
 from app.model.attachment import AttachmentState
 from app.model.errors import CatalogTaken, StoreFull
 from app.model.identity import attachment_id as identify
@@ -23,7 +26,7 @@ from app.model.records import (
     EventRecord,
     QuarantineRecord,
 )
-from app.observe import Metrics, logger
+from app.observe import logger
 from app.ports import ContentStore, IcebergTables, Receiver, Segment, Sender, TableStore
 from app.service.archiver import Archiver
 from app.service.assembling.hosts import Assembling, Embedded, Landing, journal_again
@@ -356,9 +359,15 @@ class Gateway:
         metrics.free_bytes.set_function(self.journal.free_bytes)
         metrics.oldest_unfinished_seconds.set_function(self._oldest_unfinished)
         for name, receiver in self.receivers.items():
+            source = self.settings.sources.get(name)
+            if source is not None:
+                metrics.name_source(name, source.transport, _address(source.options))
             metrics.source_connected.labels(name).set_function(_connected(receiver))
             _observe_losses(metrics, name, receiver)
         for name, outbox in self.deliveries.outboxes.items():
+            destination = self.settings.destinations.get(name)
+            if destination is not None:
+                metrics.name_destination(name, destination.transport, _address(destination.options))
             metrics.destination_connected.labels(name).set_function(_connected(outbox.sender))
 
     def _oldest_unfinished(self) -> float:
@@ -376,6 +385,11 @@ def _assembling(context: ServiceContext) -> tuple[Assembling, Journaler]:
 
 def _connected(peer: Receiver | Sender) -> Callable[[], float]:
     return lambda: float(bool(peer.status()["connected"]))
+
+
+def _address(options: BaseModel) -> str:
+    """Return the topic, queue or subject of a source or a destination."""
+    return str(next((getattr(options, key) for key in ("topic", "queue", "subject") if hasattr(options, key)), ""))
 
 
 def _observe_losses(metrics: Metrics, name: str, receiver: Receiver) -> None:

@@ -20,6 +20,7 @@ from app.web.events import endpoints as events
 from app.web.events.feed import Feed
 from app.web.health import endpoints as health
 from app.web.iceberg import endpoints as iceberg
+from app.web.measuring import MeasuringMiddleware
 from app.web.messages import drafts
 from app.web.messages import endpoints as messages
 from app.web.methods import HeadMiddleware
@@ -78,6 +79,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.gateway = gateway
     app.state.in_flight = set()
     app.state.captures = 0
+    app.add_middleware(MeasuringMiddleware, metrics=gateway.metrics)
     app.add_middleware(HeadMiddleware)
     problems.install(app)
     api = APIRouter(

@@ -80,7 +80,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- printf "%s:%s" .Values.pipeline.image.repository (default .Chart.AppVersion .Values.pipeline.image.tag) -}}
 {{- end -}}
 
-{{/* Another name than the gateway's, whose Service and Deployment select by name and instance alone. */}}
+{{/* Another name than the gateway's, whose Service and StatefulSet select by name and instance alone. */}}
 {{- define "gateway.pipeline.selectorLabels" -}}
 app.kubernetes.io/name: {{ printf "%s-pipeline" (default .Chart.Name .Values.nameOverride | trunc 46 | trimSuffix "-") }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -132,4 +132,91 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail "assembler spark without pipeline.sharesVolume needs settings.catalog.url of a PostgreSQL (or url_file, or ATTACHMENT_GATEWAY_CATALOG__URL in env): gateway and job share no SQLite file" -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The template of the pods that Spark creates. */}}
+{{- define "gateway.pipeline.executor" -}}
+apiVersion: v1
+kind: Pod
+metadata:
+  labels:
+    app.kubernetes.io/name: {{ include "gateway.pipeline.fullname" . }}-executor
+    app.kubernetes.io/instance: {{ .Release.Name }}
+spec:
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext:
+    {{- toYaml .Values.podSecurityContext | nindent 4 }}
+  containers:
+    - name: executor
+      securityContext:
+        {{- toYaml .Values.securityContext | nindent 8 }}
+      {{- with concat .Values.env .Values.pipeline.env }}
+      env:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      volumeMounts:
+        - name: temporary
+          mountPath: /tmp
+        - name: work
+          mountPath: /var/lib/gateway
+        {{- if .Values.existingSecret }}
+        - name: secrets
+          mountPath: /run/secrets/gateway
+          readOnly: true
+        {{- end }}
+  volumes:
+    - name: temporary
+      emptyDir: {}
+    - name: work
+      {{- if .Values.pipeline.sharesVolume }}
+      persistentVolumeClaim:
+        claimName: {{ default (include "gateway.fullname" .) .Values.persistence.existingClaim }}
+      {{- else }}
+      emptyDir: {}
+      {{- end }}
+    {{- with .Values.existingSecret }}
+    - name: secrets
+      secret:
+        secretName: {{ . }}
+        defaultMode: 0440
+    {{- end }}
+  {{- with .Values.pipeline.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.pipeline.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+
+{{/* Where pods may connect to: everywhere, or DNS and what the values list. */}}
+{{- define "gateway.egress" -}}
+{{- with .Values.networkPolicy.egress -}}
+egress:
+  - ports:
+      - port: 53
+        protocol: UDP
+      - port: 53
+        protocol: TCP
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* What both ServiceMonitors have. */}}
+{{- define "gateway.serviceMonitor.endpoint" -}}
+interval: {{ .Values.serviceMonitor.interval }}
+{{- with .Values.serviceMonitor.relabelings }}
+relabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "gateway.test.fullname" -}}
+{{- printf "%s-test" (include "gateway.fullname" . | trunc 58 | trimSuffix "-") -}}
 {{- end -}}

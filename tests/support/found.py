@@ -14,9 +14,9 @@ from adapters.delta_tables import DeltaTables
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
 from app.main import SystemClock
+from app.metrics import Metrics
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, MessageRecord, QuarantineRecord
-from app.observe import Metrics
 from app.ports import AttachmentFilter, Catalog, Journal, Page
 from app.service.content.access import open_content
 from app.service.content.settling import Settler

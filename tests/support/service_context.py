@@ -12,7 +12,7 @@ import pytest
 from adapters.arrow_journal import ArrowJournal
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
-from app.observe import Metrics
+from app.metrics import Metrics
 from app.ports import Intake
 from app.service.context import ServiceContext
 from app.service.retention import receiving_time

@@ -15,6 +15,7 @@ import uvicorn
 from adapters.arrow_journal import ArrowJournal
 from adapters.object_store import ObjectStore
 from adapters.sql_catalog import SqlCatalog
+from app.metrics import Metrics
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
@@ -27,7 +28,6 @@ from app.model.records import (
     PartRun,
     QuarantineRecord,
 )
-from app.observe import Metrics
 from app.ports import Progress
 from app.service.content.measured import Measured
 from app.service.context import ServiceContext

@@ -53,6 +53,8 @@ def test_a_fault_of_ours_tells_nothing_but_its_number(stock: Stock, http: httpx.
     with capture_logs() as logged:
         response = http.get("/v1/attachments")
     assert response.status_code == 500
+    (measured,) = stock.gateway.metrics.request_seconds.collect()
+    assert {each.labels["http_response_status_code"] for each in measured.samples} == {"500"}
     problem = response.json()
     assert problem["type"] == "/problems/internal"
     assert problem["incident"] in problem["detail"]
@@ -76,6 +78,36 @@ def test_tokens(tmp_path: Path) -> None:
         assert client.post("/v1/messages", files={"file": b"x"}).status_code == 401
         assert client.get("/health/live").status_code == 200
     stock.close()
+
+
+def test_requests_are_measured_by_method_route_and_status(stock: Stock, http: httpx.Client) -> None:
+    """Not by what clients choose: identifiers, paths that do not exist, methods that are none."""
+    for method, path in (
+        ("GET", "/v1/attachments/x"),
+        ("GET", "/v1/attachments/y"),
+        ("HEAD", "/v1/attachments"),
+        ("GET", "/nowhere/1"),
+        ("GET", "/v1/nowhere"),
+        ("PROPFIND", "/v1/attachments"),
+        ("GET", "/docs"),
+    ):
+        http.request(method, path)
+    value = stock.gateway.metrics.registry.get_sample_value
+    names = ("http_request_method", "http_route", "http_response_status_code")
+    counts = {
+        each: value("http_server_request_duration_seconds_count", dict(zip(names, each, strict=True)))
+        for each in (
+            ("GET", "/v1/attachments/{attachment_id}", "404"),
+            ("GET", "/v1/attachments", "200"),
+            ("GET", "", "404"),
+            ("_OTHER", "/v1/attachments", "405"),
+            ("GET", "/docs", "200"),
+        )
+    }
+    assert list(counts.values()) == [2, 1, 2, 1, 1], counts
+    text = stock.gateway.metrics.text().decode()
+    assert text.count("http_server_request_duration_seconds_count{") == len(counts)
+    assert value("http_server_active_requests", {"http_request_method": "GET"}) == 0
 
 
 def test_health_and_metrics(stock: Stock, http: httpx.Client) -> None:

@@ -7,8 +7,8 @@ from time import monotonic, time_ns
 from typing import Protocol
 
 from app import plugins
+from app.metrics import Metrics
 from app.model.errors import GatewayError
-from app.observe import Metrics
 from app.ports import Catalog, CatalogDatabase, Clock, ContentStore, Journal, JournalReader, TableStore
 from app.service.context import ServiceContext
 from app.settings import Settings

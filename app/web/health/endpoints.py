@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
-from app.observe import METRICS_CONTENT_TYPE
+from app.metrics import METRICS_CONTENT_TYPE
 from app.web.deps import GatewayDep, authorize
 from app.web.problems import responses
 

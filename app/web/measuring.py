@@ -1,0 +1,49 @@
+"""Metrics of HTTP requests, by method, route and status."""
+
+from time import perf_counter
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.metrics import METHODS, NO_ROUTE, OTHER_METHOD, Metrics
+
+
+class MeasuringMiddleware:
+    """Middleware that measures each request until its response has ended, or its client has gone.
+
+    Requests that uvicorn's protocol refuses by itself (`app.web.protocol`) do not come here. HEAD counts as GET where
+    GET answers it (`app.web.methods`).
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        method = scope["method"] if scope["method"] in METHODS else OTHER_METHOD
+        status = 500  # an exception before the response's start becomes this one
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        active = self._metrics.active_requests.labels(method)
+        active.inc()
+        started = perf_counter()
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            active.dec()
+            seconds = perf_counter() - started
+            self._metrics.request_seconds.labels(method, _route(scope), status).observe(seconds)
+
+
+def _route(scope: Scope) -> str:
+    """Return the path of a request with its parameters' names in place of their values: one of few, whatever is
+    asked for."""
+    included = scope.get("fastapi", {}).get("effective_route_context")
+    route = scope.get("route") if included is None else included
+    return str(getattr(route, "path_format", NO_ROUTE))

@@ -1,0 +1,411 @@
+"""The chart, rendered by Helm's own code and checked against Kubernetes' schemas; its alerts and dashboards."""
+
+import ast
+import json
+import re
+import tomllib
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import promql_parser
+import pytest
+import yaml
+
+from app.metrics import SUPERSEDED, Metrics, PipelineDeclared
+from app.settings import load
+from docs.alerts import ALERTS
+from docs.dashboards import DASHBOARDS, queries
+from tests.support.chart import FOLDER, NAMESPACE, ROOT, Manifest, helm, rendered
+
+KUBERNETES = "1.37"
+NAME = "gateway-attachment-gateway"
+URLS = {"journal": "archive_url", "content": "url", "tables": "url", "pipeline": "checkpoint"}
+UNSHARED = {section: {key: "s3://bucket/x"} for section, key in URLS.items()}
+BESIDE: dict[str, Any] = {"assembler": "spark", "persistence": {"accessModes": ["ReadWriteOnce"]}}
+EVERYTHING: dict[str, Any] = {
+    "assembler": "spark",
+    "dashboards": {"enabled": True},
+    "env": [{"name": "AWS_REGION", "value": "eu-1"}],
+    "existingSecret": "secrets",
+    "httpRoute": {"enabled": True, "parentRefs": [{"name": "public"}], "hostnames": ["gateway.example"]},
+    "imagePullSecrets": [{"name": "registry"}],
+    "ingress": {
+        "enabled": True,
+        "className": "haproxy",
+        "hosts": ["gateway.example"],
+        "tls": [{"hosts": ["gateway.example"], "secretName": "tls"}],
+    },
+    "networkPolicy": {
+        "enabled": True,
+        "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+        "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"port": 8883}]}],
+    },
+    "nodeSelector": {"disk": "ssd"},
+    "persistence": {"accessModes": ["ReadWriteMany"], "storageClass": "fast"},
+    "pipeline": {"master": "k8s://https://kubernetes.default.svc", "conf": {"spark.sql.shuffle.partitions": 8}},
+    "podDisruptionBudget": {"enabled": True},
+    "prometheusRule": {
+        "enabled": True,
+        "labels": {"release": "prometheus"},
+        "runbooks": "https://docs.example/alerts/",
+    },
+    "serviceMonitor": {"enabled": True, "tokenSecret": {"name": "prometheus"}},
+    "settings": {
+        "http": {"tokens": ["0" * 64]},
+        "limits": {"free_bytes": 268435456, "conversions": 2},
+        "sources": {"orders": {"transport": "mqtt", "url": "mqtts://broker:8883", "topic": "orders/#"}},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def everything() -> list[Manifest]:
+    """The chart with all that it has."""
+    return rendered(EVERYTHING)
+
+
+def only(manifests: list[Manifest], kind: str, name: str = NAME) -> Any:
+    (found,) = [each for each in manifests if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def container(manifests: list[Manifest], kind: str = "StatefulSet", name: str = NAME) -> Any:
+    return only(manifests, kind, name)["spec"]["template"]["spec"]["containers"][0]
+
+
+def test_helm_finds_nothing_to_say() -> None:
+    found = helm().lint(str(FOLDER), values=EVERYTHING)
+    assert found["errors"] == []
+    assert [each["error"] for each in found["messages"]] == ["icon is recommended"]
+
+
+def test_kubernetes_knows_every_field(everything: list[Manifest], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `kubectl apply` with strict validation; of the kinds that are not Kubernetes' own, tests follow."""
+    reading = cache(kubernetes_validate.utils.schema_contents)  # it would read all definitions for each manifest
+    monkeypatch.setattr(kubernetes_validate.utils, "schema_contents", reading)
+    kinds: Counter[str] = Counter()
+    for manifest in everything:
+        try:
+            kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+        except kubernetes_validate.utils.SchemaNotFoundError:
+            kinds[manifest["kind"]] += 1
+    assert kinds == {"HTTPRoute": 1, "PrometheusRule": 1, "ServiceMonitor": 2}
+    wrong = only(everything, "StatefulSet") | {"spec": {"replica": 1}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, KUBERNETES, strict=True)
+
+
+def test_without_values_there_is_one_pod_with_a_volume_that_stays() -> None:
+    manifests = rendered({})
+    kinds = Counter(each["kind"] for each in manifests)
+    assert kinds == Counter(("ConfigMap", "PersistentVolumeClaim", "Pod", "Service", "ServiceAccount", "StatefulSet"))
+    assert only(manifests, "StatefulSet")["spec"]["replicas"] == 1
+    claim = only(manifests, "PersistentVolumeClaim")
+    assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
+    (pod,) = [each for each in manifests if each["kind"] == "Pod"]
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    ast.parse(pod["spec"]["containers"][0]["command"][2])
+    assert pod["spec"]["containers"][0]["command"][3] == f"http://{NAME}:8080"
+
+
+def test_there_are_never_two_gateways() -> None:
+    for replicas in (0, None):
+        made = rendered(BESIDE | {"replicas": replicas, "pipeline": {"replicas": replicas}})
+        for name in (NAME, f"{NAME}-pipeline"):
+            assert only(made, "StatefulSet", name)["spec"].get("replicas") == replicas
+    refusals: list[dict[str, Any]] = [{"replicas": 2}, {"pipeline": {"replicas": 2}}]
+    for refused in refusals:
+        with pytest.raises(helm().HelmError, match="replicas"):
+            rendered(refused)
+
+
+def test_every_reference_between_manifests_leads_somewhere(everything: list[Manifest]) -> None:
+    """Services select pods, monitors select Services, ports have names, budgets and policies find the gateway."""
+    pods = {each["metadata"]["name"]: each["spec"]["template"] for each in everything if each["kind"] == "StatefulSet"}
+    labels = {name: pod["metadata"]["labels"].items() for name, pod in pods.items()}
+    ports = {name: {port["name"] for port in pod["spec"]["containers"][0]["ports"]} for name, pod in pods.items()}
+    services = {each["metadata"]["name"]: each for each in everything if each["kind"] == "Service"}
+    for name, service in services.items():
+        assert [pod for pod, has in labels.items() if service["spec"]["selector"].items() <= has] == [name]
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports[name]
+    for each in everything:
+        spec, name = each.get("spec", {}), each["metadata"]["name"]
+        if each["kind"] == "ServiceMonitor":
+            (service,) = [
+                one
+                for one in services.values()
+                if spec["selector"]["matchLabels"].items() <= one["metadata"]["labels"].items()
+            ]
+            assert (service["metadata"]["name"], spec["endpoints"][0]["path"]) == (name, "/metrics")
+            assert spec["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
+        if each["kind"] in {"NetworkPolicy", "PodDisruptionBudget"}:
+            selector = spec.get("podSelector", spec.get("selector"))["matchLabels"]
+            assert [pod for pod, has in labels.items() if selector.items() <= has] == [name]
+            opened = {port["port"] for rule in spec.get("ingress", ()) for port in rule["ports"]}
+            assert opened <= ports[name]
+        if each["kind"] == "Ingress":
+            assert spec["rules"][0]["http"]["paths"][0]["backend"]["service"]["name"] in services
+        if each["kind"] == "HTTPRoute":
+            assert spec["rules"][0]["backendRefs"] == [{"name": NAME, "port": 8080}]
+    claims = {
+        volume["persistentVolumeClaim"]["claimName"]
+        for pod in pods.values()
+        for volume in pod["spec"]["volumes"]
+        if "persistentVolumeClaim" in volume
+    }
+    assert claims == {only(everything, "PersistentVolumeClaim")["metadata"]["name"]}
+    test = only(everything, "Pod", f"{NAME}-test")
+    (peer,) = [each["podSelector"] for each in only(everything, "NetworkPolicy")["spec"]["ingress"][0]["from"][1:]]
+    assert peer["matchLabels"].items() <= test["metadata"]["labels"].items()
+
+
+def test_pods_are_as_safe_as_kubernetes_asks(everything: list[Manifest]) -> None:
+    """The profile `restricted` of the Pod Security Standards, for all pods, those that Spark starts among them."""
+    templates = [each["spec"]["template"] for each in everything if each["kind"] == "StatefulSet"]
+    templates.append(yaml.safe_load(only(everything, "ConfigMap", f"{NAME}-pipeline")["data"]["executor.yaml"]))
+    templates.append(only(everything, "Pod", f"{NAME}-test"))
+    assert len(templates) == 4
+    for template in templates:
+        pod = template["spec"]
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for each in pod["containers"]:
+            assert each["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+
+
+def test_probes_ask_what_the_gateway_answers(everything: list[Manifest]) -> None:
+    probes = {name: each for name, each in container(everything).items() if name.endswith("Probe")}
+    assert {name: each["httpGet"]["path"] for name, each in probes.items()} == {
+        "startupProbe": "/health/live",
+        "livenessProbe": "/health/live",
+        "readinessProbe": "/health/ready",
+    }
+
+
+def test_the_gateway_accepts_its_configuration(everything: list[Manifest], tmp_path: Path) -> None:
+    """With numbers that Helm has as floats."""
+    path = tmp_path / "gateway.toml"
+    path.write_text(only(everything, "ConfigMap")["data"]["gateway.toml"])
+    settings = load(path)
+    assert (settings.limits.free_bytes, settings.limits.conversions) == (268435456, 2)
+    assert settings.sources["orders"].transport == "mqtt"
+    assert (settings.pipeline.metrics_host, settings.pipeline.metrics_port) == ("0.0.0.0", 9464)
+
+
+def test_pods_are_replaced_when_their_configuration_changes(everything: list[Manifest]) -> None:
+    def sums(manifests: list[Manifest]) -> list[str]:
+        pods = [only(manifests, "StatefulSet"), only(manifests, "StatefulSet", f"{NAME}-pipeline")]
+        found = [each["spec"]["template"]["metadata"]["annotations"] for each in pods]
+        return [value for each in found for name, value in sorted(each.items()) if name.startswith("checksum/")]
+
+    before = sums(everything)
+    assert len(before) == 3
+    changed = sums(rendered(EVERYTHING | {"settings": {"log": {"level": "debug"}}, "existingSecret": ""}))
+    assert [old == new for old, new in zip(before, changed, strict=True)] == [False, False, False]
+
+
+def test_memory_is_enough_for_what_the_settings_allow() -> None:
+    """200 MiB, and for each conversion its memory and 100 MiB (docs/operating.md)."""
+    limits = load().limits
+    needed = (200 << 20) + limits.conversions * (limits.conversion_memory + (100 << 20))
+    limit = container(rendered({}))["resources"]["limits"]["memory"]
+    assert limit.endswith("Mi")
+    assert int(limit[:-2]) << 20 >= needed
+
+
+@pytest.mark.parametrize("port", [9464, 0])
+def test_the_port_of_the_pipelines_metrics_is_one_value(port: int) -> None:
+    """It is the setting, the container's port, the Service's and the annotation. 0 is none of them."""
+    manifests = rendered(BESIDE | {"pipeline": {"metricsPort": port}})
+    name = f"{NAME}-pipeline"
+    configured = tomllib.loads(only(manifests, "ConfigMap")["data"]["gateway.toml"])
+    annotations = only(manifests, "StatefulSet", name)["spec"]["template"]["metadata"]["annotations"]
+    services = [each for each in manifests if (each["kind"], each["metadata"]["name"]) == ("Service", name)]
+    found = (
+        configured.get("pipeline", {}).get("metrics_port"),
+        [each["containerPort"] for each in container(manifests, "StatefulSet", name).get("ports", ())],
+        [each["port"] for service in services for each in service["spec"]["ports"]],
+        annotations.get("prometheus.io/port"),
+    )
+    assert found == ((port, [port], [port], str(port)) if port else (None, [], [], None))
+
+
+@pytest.mark.parametrize(
+    ("catalog", "env", "accepted"),
+    [
+        ({}, [], False),
+        ({"url": "sqlite:////var/lib/gateway/catalog.sqlite"}, [], False),
+        ({"url": "postgresql+psycopg://gateway@db/gateway"}, [], True),
+        ({"url_file": "/run/secrets/gateway/catalog"}, [], True),
+        ({}, [{"name": "ATTACHMENT_GATEWAY_CATALOG__URL", "value": "postgresql+psycopg://db/x"}], True),
+    ],
+)
+def test_a_catalog_that_two_pods_cannot_share_is_refused(
+    catalog: dict[str, str], env: list[Any], accepted: bool
+) -> None:
+    """Without a shared volume, the job cannot reach the gateway's SQLite."""
+    values: dict[str, Any] = {"assembler": "spark", "pipeline": {"sharesVolume": False}, "env": env}
+    values["settings"] = UNSHARED | {"catalog": catalog}
+    if accepted:
+        assert rendered(values)
+    else:
+        with pytest.raises(helm().HelmError, match=r"settings\.catalog\.url"):
+            rendered(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"sources": {}}, "sources"),
+        ({"settings": {"source": {}}}, "source"),
+        ({"settings": {"http": {"port": 1}}}, "port"),
+        ({"ingress": {"enabled": True}}, "hosts"),
+        ({"httpRoute": {"enabled": True}}, "parentRefs"),
+        ({"serviceMonitor": {"interval": "often"}}, "interval"),
+        ({"persistence": {"accessModes": ["ReadOnlyMany"]}}, "accessModes"),
+    ],
+)
+def test_values_that_mean_nothing_are_refused_by_name(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(helm().HelmError, match=named):
+        rendered(values)
+
+
+def test_examples_for_keda_name_what_the_chart_makes() -> None:
+    """Of a release named `gateway`, and what can scale: the gateway and the job from 0 to 1, Spark's own workers."""
+    manifests = rendered(BESIDE | {"replicas": None, "pipeline": {"replicas": None}})
+    made = {(each["kind"], each["metadata"]["name"]): each for each in manifests}
+    scaled = {}
+    for path in (ROOT / "deploy" / "kubernetes").glob("*.yaml"):
+        for each in yaml.safe_load_all(path.read_text()):
+            if each["kind"] == "ScaledObject":
+                target = each["spec"]["scaleTargetRef"]
+                assert "replicas" not in made[target["kind"], target["name"]]["spec"]
+                scaled[target["name"]] = (each["spec"]["minReplicaCount"], each["spec"]["maxReplicaCount"])
+                for trigger in each["spec"]["triggers"]:
+                    check_expression(trigger["metadata"].get("query", "vector(1)"))
+            elif each["kind"] != "TriggerAuthentication":
+                kubernetes_validate.validate(each, KUBERNETES, strict=True)
+    assert scaled == {NAME: (0, 1), f"{NAME}-pipeline": (0, 1)}
+
+
+# --- alerts and dashboards --------------------------------------------------------------------------------------------
+
+OF_PROMETHEUS = {
+    "up": frozenset[str](),
+    "process_resident_memory_bytes": frozenset[str](),
+    "process_cpu_seconds_total": frozenset[str](),
+}
+OF_THE_TARGET = {"job", "namespace"}
+SAMPLES = OF_PROMETHEUS | {
+    name: labels
+    for declared in (Metrics(), PipelineDeclared())
+    for described in declared.described
+    for name, labels in described.samples().items()
+}
+
+
+def check_expression(text: str) -> None:
+    """Assert that an expression can be parsed, and that each metric in it exists and has the labels that are named."""
+    parsed = promql_parser.parse(re.sub(r"\$__\w+", "5m", text))
+    found: list[frozenset[str]] = []
+
+    def visit(node: Any) -> bool:
+        if isinstance(node, promql_parser.MatrixSelector):
+            node = node.vector_selector
+        if isinstance(node, promql_parser.VectorSelector):
+            assert node.name in SAMPLES, f"{node.name} does not exist: {text}"
+            assert node.name not in SUPERSEDED
+            asked = {each.name for each in node.matchers.matchers}
+            assert asked - OF_THE_TARGET <= SAMPLES[node.name], text
+            assert "job" in asked, f"{node.name} of any program: {text}"
+            found.append(SAMPLES[node.name])
+        return True
+
+    promql_parser.walk(parsed, visit)
+    grouped = {label for group in re.findall(r"\bby \(([^)]*)\)", text) for label in re.findall(r"\w+", group)}
+    assert grouped - OF_THE_TARGET <= frozenset[str]().union(*found), text
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_an_alert_asks_for_what_exists(alert: Any) -> None:
+    check_expression(alert.promql)
+    labels = set(re.findall(r"\$labels\.(\w+)", alert.summary))
+    assert labels <= set[str]().union(*(SAMPLES[name] for name in SAMPLES if name in alert.promql))
+    assert alert.severity in {"critical", "warning"}
+    assert re.fullmatch(r"\d+[mh]", alert.lasting)
+    for counter in re.findall(r"increase\((.*?)\[", alert.promql):
+        before = f"increase({counter}[15m]) > 0 or ({counter} unless {counter} offset 15m)"
+        assert before in alert.promql, "increase alone does not see the first event of a counter with labels"
+    assert alert.actions
+    for words in (alert.meaning, *alert.actions):
+        for link in re.findall(r"\]\(([^)#]+)", words):
+            assert (ROOT / "docs" / "alerts" / link).exists(), link
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: each.identifier)
+def test_a_dashboard_shows_what_exists(dashboard: Any) -> None:
+    for query in queries(dashboard):
+        check_expression(query)
+    assert dashboard.metric in SAMPLES
+    legends = {
+        label
+        for row in dashboard.rows
+        for panel in row.panels
+        for _, legend in panel.queries
+        for label in re.findall(r"{{(\w+)}}", legend)
+    }
+    assert legends <= set[str]().union(*SAMPLES.values())
+
+
+def test_an_expression_of_what_does_not_exist_is_found() -> None:
+    for wrong in (
+        "attachment_gateway_nothing{job='x'}",
+        "attachment_gateway_taking{job='x', source='y'}",
+        "sum by (nothing) (attachment_gateway_taking{job='x'})",
+        "rate(attachment_gateway_messages_received_total{job='x'}[5m])",
+        "attachment_gateway_taking",
+    ):
+        with pytest.raises(AssertionError):
+            check_expression(wrong)
+
+
+def test_the_chart_has_all_alerts_of_this_release_alone(everything: list[Manifest]) -> None:
+    rule = only(everything, "PrometheusRule")
+    assert set(rule["spec"]) == {"groups"}
+    ((group),) = rule["spec"]["groups"]
+    assert set(group) == {"name", "rules"}
+    assert [each["alert"] for each in group["rules"]] == [alert.name for alert in ALERTS]
+    for each, alert in zip(group["rules"], ALERTS, strict=True):
+        assert set(each) == {"alert", "annotations", "expr", "for", "labels"}
+        assert each["annotations"]["summary"] == alert.summary
+        assert each["annotations"]["runbook_url"] == f"https://docs.example/alerts/{alert.name}.md"
+        assert (ROOT / "docs" / "alerts" / f"{alert.name}.md").exists()
+        job = NAME + ("-pipeline" if "$pipeline" in alert.expression else "")
+        selectors = re.findall(r"{([^}]*)}", each["expr"])
+        assert selectors
+        assert all(one.startswith(f'job="{job}", namespace="{NAMESPACE}"') for one in selectors), each["expr"]
+
+
+def test_the_chart_has_the_dashboards(everything: list[Manifest]) -> None:
+    made = only(everything, "ConfigMap", f"{NAME}-dashboards")
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    titles = {json.loads(text)["title"] for text in made["data"].values()}
+    assert titles == {each.title for each in DASHBOARDS}
+    for text in made["data"].values():
+        panels = json.loads(text)["panels"]
+        places = Counter(
+            (x, y)
+            for each in panels
+            for x in range(each["gridPos"]["x"], each["gridPos"]["x"] + each["gridPos"]["w"])
+            for y in range(each["gridPos"]["y"], each["gridPos"]["y"] + each["gridPos"]["h"])
+        )
+        assert set(places.values()) == {1}, "panels overlap"
+        assert len({each["id"] for each in panels}) == len(panels)
