@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import orjson
 
-from app.tables.read.lines import BLOCK_BYTES, LONGEST_LINE
+from app.tables.read.lines import BLOCK_BYTES, LONGEST_LINE, joined
 from app.tables.read.request import MOST_COLUMNS, unreadable
 
 LONGEST_METADATA = 64 << 20
@@ -76,6 +76,10 @@ class _Array:
 
     def rows(self) -> Iterator[Rows]:
         """Yield the rows, many at a time."""
+        return joined(self._pieces())
+
+    def _pieces(self) -> Iterator[tuple[int, Rows]]:
+        """Yield the rows that end in each piece of the file, with its size."""
         self._file.seek(self._start)
         held, count, brackets = b"", 0, _Brackets(self._kind.closing)
         while piece := self._file.read(BLOCK_BYTES):
@@ -88,12 +92,11 @@ class _Array:
                 rows = _parsed(held[:cut], count, self._kind) if cut >= 0 else None
                 if rows is None:
                     raise unreadable(self._wrong, count + 1)
-                if rows:
-                    yield rows
+                yield 0, rows
                 self.tail = self._rest(held[cut:])
                 return
+            yield len(piece), rows
             if rows:
-                yield rows
                 count += len(rows)
                 held = held[cut:]
             if len(held) > LONGEST_LINE:
