@@ -6,6 +6,7 @@ row that was read: as rows are arrays or objects of plain values, it ends a row,
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -17,7 +18,7 @@ from app.tables.read.request import MOST_COLUMNS, unreadable
 LONGEST_METADATA = 64 << 20
 """The maximum size in bytes of the document without its rows."""
 
-_ARRAY = re.compile(rb"\s*\[")
+_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 _TOKEN = re.compile(rb'"[^"]*"|[\[\]{}]')
 _OPENING = re.compile(rb"\s*:\s*\[")
 
@@ -46,7 +47,7 @@ class Document:
         for _ in self.rows():
             pass
         try:
-            self.metadata = orjson.loads(head + (self._rows.tail if self._rows else b""))
+            self.metadata = orjson.loads(head.removeprefix(BOM_UTF8) + (self._rows.tail if self._rows else b""))
         except orjson.JSONDecodeError as error:
             raise unreadable(f"it is not JSON: {error}") from None
 

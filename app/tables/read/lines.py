@@ -4,6 +4,7 @@ Blocks grow with the width of rows, so that each call on a column has many cells
 """
 
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Final, TypeVar
 
@@ -30,8 +31,10 @@ Row = Any
 
 
 def pieces(file: BinaryIO) -> Iterator[bytes]:
-    """Yield a file from its beginning."""
+    """Yield a file from its beginning, without a byte order mark."""
     file.seek(0)
+    if file.read(len(BOM_UTF8)) != BOM_UTF8:
+        file.seek(0)
     while piece := file.read(BLOCK_BYTES):
         yield piece
 

@@ -417,3 +417,12 @@ def test_zones_in_dataset_json_are_converted_and_told() -> None:
     assert list(map(str, table["DTM"].to_pylist())) == ["2024-01-31 10:30:00", "None", "2024-01-30 23:30:00"]
     assert list(map(str, table["TM"].to_pylist())) == ["None", "10:30:00", "23:30:00"]
     assert [(remark.column, remark.row) for remark in reading.remarks] == [("DTM", 3), ("TM", 3)]
+
+
+@pytest.mark.parametrize("name", ["json", "ndjson", "dataset-json", "dataset-ndjson"])
+def test_json_may_have_a_byte_order_mark(name: str) -> None:
+    data = made(visits(), name, missing="column")
+    marked = codecs.BOM_UTF8 + data
+    assert formats.format_of(BytesIO(marked), "", "") == name
+    assert formats.table_format(marked) == formats.table_format(data)
+    assert table_of(opened(marked)).equals(table_of(opened(data)))

@@ -514,3 +514,10 @@ def test_a_delivery_is_deleted_when_it_has_ended(stock: Stock, http: httpx.Clien
     last = stock.catalog.events_after(0, 100)[-1]
     assert (last.type, last.subject, last.data) == ("delivery.deleted", record.id, {"destination": "partner"})
     assert delivery(stock, http.post("/v1/messages", files=files, headers=again)).id != record.id
+
+
+@pytest.mark.parametrize("name", ['q"uote.txt', "a b;c=d.txt", "per%20cent.txt", "\u202egnp.txt", "[red]'x'.txt"])
+def test_names_of_files_come_as_they_are(shared_http: httpx.Client, name: str) -> None:
+    sent = shared_http.post("/v1/messages", data={"destination": "partner"}, files={"file": (name, b"text")})
+    assert sent.status_code == 202, sent.text
+    assert [each["name"] for each in sent.json()["attachments"]] == [name]
