@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from app.dataset import side_columns
 from app.model.errors import InvalidInputError
 from app.tables.read import formats, json_document
-from app.tables.read.overrides import Target
+from app.tables.read.overrides import Target, VariableOverrides
 from app.tables.read.request import MOST_COLUMNS, Options
 from tests.support.tables import visits
 from tests.tables.out.making import made
@@ -426,3 +426,10 @@ def test_json_may_have_a_byte_order_mark(name: str) -> None:
     assert formats.format_of(BytesIO(marked), "", "") == name
     assert formats.table_format(marked) == formats.table_format(data)
     assert table_of(opened(marked)).equals(table_of(opened(data)))
+
+
+@pytest.mark.parametrize("data", [b"N,A\r\n,1\r\n,2\r\n", b"N,A\r\n.,1\r\nNA,2\r\n", b"N,A\r\n"])
+def test_a_column_of_a_csv_without_a_value_is_numeric_on_request(data: bytes) -> None:
+    table = sent(defined(opened(data, "x.csv", types={"n": "numeric"}), None, {"n": VariableOverrides(type="numeric")}))
+    assert table.schema.field("N").type == pa.float64()
+    assert table["N"].null_count == table.num_rows
