@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord
 from tests.web.stock import Stock
 
 
@@ -61,8 +62,10 @@ def test_listing(stock: Stock, http: httpx.Client) -> None:
 
 
 def test_a_message_is_deleted_after_its_attachments(stock: Stock, http: httpx.Client) -> None:
-    there = {state: stock.attachment(state=state) for state in AttachmentState if state is not AttachmentState.FINISHED}
-    there[AttachmentState.FINISHED] = stock.stored(b"data")
+    there: dict[AttachmentState, AttachmentRecord] = {
+        state: stock.stored(b"data") if state is AttachmentState.FINISHED else stock.attachment(state=state)
+        for state in AttachmentState
+    }
     record = stock.message([there[state] for state in AttachmentState])
     url = f"/v1/messages/{record.id}"
     refused = http.delete(url)
