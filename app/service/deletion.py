@@ -1,6 +1,6 @@
 """The deletion of attachments, messages and deliveries by clients. `app.service.retention` deletes what is old."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from app.assembly.collecting import Key
 from app.assembly.states import Input, follow
@@ -38,14 +38,17 @@ class Deletion:
     def attachment(self, attachment_id: str) -> bool:
         """Delete an attachment and its content. Return False when there is none."""
         record = self._catalog.attachment(attachment_id)
-        if record is None or (state := follow(record.state, Input.DELETE)) is None:
+        if record is None or follow(record.state, Input.DELETE) is None:
             return False
-        self._catalog.set_state([record.id], state, events=[deletion_event(record, self._clock.now())])
-        deleted = self._catalog.attachment(attachment_id)  # it may have been finished or settled meanwhile
-        if deleted is not None and deleted.object_name is not None:
-            self._store.delete(deleted.object_name)
+        self._delete([record])
         self._notifier.notify()
         return True
+
+    def _delete(self, records: Sequence[AttachmentRecord]) -> None:
+        now, ids = self._clock.now(), [each.id for each in records]
+        self._catalog.set_state(ids, AttachmentState.DELETED, events=[deletion_event(each, now) for each in records])
+        deleted = self._catalog.attachments_by_id(ids)  # they may have been finished or settled meanwhile
+        self._store.delete_all([each.object_name for each in deleted if each.object_name is not None])
 
     def message(self, message_id: str) -> bool:
         """Delete a message, and its expired and quarantined attachments. Return False when there is none.
@@ -60,8 +63,7 @@ class Deletion:
         attachments = [found[each] for each in record.attachments if each in found]
         if there := [each for each in attachments if each.state not in _ENDED]:
             raise NotEnded(f"{len(there):,} of its attachments are not deleted; delete them before", there)
-        for each in attachments:
-            self.attachment(each.id)
+        self._delete([each for each in attachments if follow(each.state, Input.DELETE) is not None])
         deleted = self._catalog.drop_message(message_id, [message_deletion_event(record, self._clock.now())])
         self._between(lambda: self._forget(message_id))
         self._notifier.notify()
