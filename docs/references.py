@@ -91,11 +91,13 @@ EVENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "attachment.deleted": ("attachment", "a client or `[retention]` deleted it", ("name", "reason")),
     "attachment.damaged": ("attachment", "its finished content was found damaged", ("code", "reason")),
     "message.complete": ("message", "all of its attachments are finished, and its application message is there", ()),
+    "message.deleted": ("message", "a client deleted it", ("source",)),
     "message.quarantined": ("quarantine entry", "a message could not be read", ("source", "code", "row", "why")),
     "delivery.queued": ("delivery", "it was accepted by `POST /v1/messages`", ("destination",)),
     "delivery.sending": ("delivery", "its sending began, or begins again", ("destination", "attempts", "reason")),
     "delivery.sent": ("delivery", "the broker has all of its messages", ("destination", "attempts", "reason")),
     "delivery.failed": ("delivery", "it is not tried again", ("destination", "attempts", "reason")),
+    "delivery.deleted": ("delivery", "a client deleted it", ("destination",)),
 }
 """By type: what `subject` identifies, when the event happens, the fields of `data` (some only in some cases)."""
 

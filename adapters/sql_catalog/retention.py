@@ -20,10 +20,10 @@ from sqlalchemy import (
 )
 
 from adapters.sql_catalog import tables
-from adapters.sql_catalog.part import CatalogPart, among, chunks
+from adapters.sql_catalog.part import CatalogPart, among, chunks, log_events
 from adapters.sql_catalog.rows import attachment_record, quarantine_record
 from app.model.attachment import AttachmentState
-from app.model.records import AttachmentRecord, Kept, QuarantineRecord
+from app.model.records import AttachmentRecord, Kept, NewEvent, QuarantineRecord
 
 _attachments, _messages, _quarantine, _events = (
     tables.attachments,
@@ -94,8 +94,21 @@ class Retention(CatalogPart):
         alone = select(_messages.c.id).where(received_at < received_before, cast(_messages.c.attachments, Text) == "[]")
         return self._drop(_messages, alone.order_by(received_at, _messages.c.id).limit(limit))
 
-    def drop_deliveries(self, delivery_ids: Sequence[str]) -> None:
-        self._drop_these(tables.deliveries, delivery_ids)
+    def drop_message(self, message_id: str, events: Sequence[NewEvent]) -> bool:
+        with self._database.write(durable=True) as connection:
+            is_dropped = bool(_delete(connection, _messages, [message_id]))
+            log_events(connection, events if is_dropped else ())
+        return is_dropped
+
+    def drop_deliveries(self, delivery_ids: Sequence[str], events: Sequence[NewEvent] = ()) -> set[str]:
+        deliveries = tables.deliveries
+        dropped: set[str] = set()
+        with self._database.write(durable=True) as connection:
+            for some in chunks(delivery_ids):
+                ended = delete(deliveries).where(among(connection, deliveries.c.id, some), tables.IS_OVER)
+                dropped.update(connection.scalars(ended.returning(deliveries.c.id)))
+            log_events(connection, [event for event in events if event.subject in dropped])
+        return dropped
 
     def quarantine_by_source(self) -> dict[str, Kept]:
         size = func.coalesce(func.sum(_quarantine.c.size), 0).label("size")

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import httpx
 import typer
@@ -100,6 +101,11 @@ class Client:
             cursor = page["next"]
             if cursor is None:
                 return
+
+
+def located(collection: str, identifier: str) -> str:
+    """Return the path of what has this identifier, whatever characters a person has written."""
+    return f"{collection}/{quote(identifier, safe='')}"
 
 
 def connect(url: str) -> Client:

@@ -1,58 +1,88 @@
-"""`rm`: delete attachments, alone or of whole messages."""
+"""`rm`: delete attachments, messages with their attachments, and deliveries."""
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.markup import escape
 
-from app.cli.client import DEFAULT_URL, Client, Refused, Url, connect
+from app.cli.client import DEFAULT_URL, Client, Refused, Url, connect, located
 from app.cli.console import Failure, Yes, confirm, err, size, state
 from app.cli.lists import IDENTIFIER, STATE, Column, List
 
-_KEPT = "the setting retention.deliveries says when the gateway removes it"
 _DELETED = "deleted"
+_PLURALS = {"attachment": "attachments", "message": "messages", "delivery": "deliveries"}
+"""What can be deleted, and the paths of REST."""
+_COLUMNS = (
+    IDENTIFIER,
+    Column("Kind", order=2),
+    STATE,
+    Column("Name", least=12),
+    Column("Size", is_number=True, order=1),
+)
+
+
+class _Doomed(NamedTuple):
+    """Something to delete. Messages have no state and no size."""
+
+    what: str
+    id: str
+    name: str
+    state: str | None = None
+    size: int | None = None
 
 
 def rm(
-    identifiers: Annotated[list[str], typer.Argument(metavar="ID...", help="Identifiers of attachments or messages.")],
+    identifiers: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="Identifiers of attachments, messages or deliveries.")
+    ],
     *,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Delete attachments with their content; of a message, delete all its attachments.
+    """Delete attachments with their content, messages with all their attachments, or deliveries that have ended.
 
-    Deliveries cannot be deleted. Use `quarantine dismiss` for entries of the quarantine.
+    Use `quarantine dismiss` for entries of the quarantine.
     """
     with connect(url) as client:
-        doomed = {each["id"]: each for identifier in identifiers for each in _found(client, identifier)}
-        grid = List((IDENTIFIER, STATE, Column("Name", least=12), Column("Size", is_number=True, order=1)))
-        for each in doomed.values():
-            grid.add_row(each["id"], state(each["state"]), escape(each["name"]), size(each["size"]))
+        doomed = list(dict.fromkeys(each for identifier in identifiers for each in _found(client, identifier)))
+        grid = List(_COLUMNS)
+        for each in doomed:
+            grid.add_row(each.id, each.what, state(each.state), escape(each.name), size(each.size))
         if not yes:
             err.print(grid)
-        attachments = "1 attachment" if len(doomed) == 1 else f"{len(doomed):,} attachments"
-        confirm(f"Delete {attachments}?", yes=yes)
-        for identifier in doomed:
-            client.request("DELETE", f"attachments/{identifier}")
-            err.print(f"{identifier} was deleted", highlight=False)
+        confirm(f"Delete {_counted(doomed)}?", yes=yes)
+        for each in doomed:
+            client.request("DELETE", located(_PLURALS[each.what], each.id))
+            err.print(f"{each.id} was deleted", highlight=False)
 
 
-def _found(client: Client, identifier: str) -> Iterator[dict[str, Any]]:
-    """Yield the attachment with this identifier, or the attachments of the message that has it. Raises Failure."""
-    if attachment := _one(client, f"attachments/{identifier}"):
+def _counted(doomed: Iterable[_Doomed]) -> str:
+    counts = Counter(each.what for each in doomed)
+    return ", ".join(f"{count:,} {what if count == 1 else _PLURALS[what]}" for what, count in counts.items())
+
+
+def _found(client: Client, identifier: str) -> Iterator[_Doomed]:
+    """Yield what has this identifier; before a message its attachments that are there. Raises Failure."""
+    if attachment := _one(client, located("attachments", identifier)):
         if attachment["state"] == _DELETED:
             raise Failure(f"attachment {identifier} has already been deleted")
-        yield attachment
-    elif message := _one(client, f"messages/{identifier}"):
-        there = [each for each in message["attachments"] if each["state"] not in (None, _DELETED)]
-        if not there:
-            raise Failure(f"message {identifier} has no attachment that could be deleted")
-        yield from there
-    elif _one(client, f"deliveries/{identifier}"):
-        raise Failure(f"{identifier} is a delivery, which cannot be deleted", _KEPT)
+        yield _attachment(attachment)
+    elif message := _one(client, located("messages", identifier)):
+        there = (each for each in message["attachments"] if each["state"] not in (None, _DELETED))
+        yield from map(_attachment, there)
+        yield _Doomed("message", message["id"], f"received from {message['source']}")
+    elif delivery := _one(client, located("deliveries", identifier)):
+        names = ", ".join(each["name"] for each in delivery["attachments"])
+        sizes = sum(each["size"] for each in delivery["attachments"])
+        yield _Doomed("delivery", delivery["id"], names, delivery["state"], sizes)
     else:
-        raise Failure(f"there is no attachment and no message with the identifier {identifier}")
+        raise Failure(f"there is no attachment, message or delivery with the identifier {identifier}")
+
+
+def _attachment(item: dict[str, Any]) -> _Doomed:
+    return _Doomed("attachment", item["id"], item["name"], item["state"], item["size"])
 
 
 def _one(client: Client, path: str) -> dict[str, Any] | None:

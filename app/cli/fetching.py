@@ -15,7 +15,7 @@ import typer
 from rich.markup import escape
 from rich.progress import DownloadColumn, FileSizeColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from app.cli.client import DEFAULT_URL, Client, Url, connect
+from app.cli.client import DEFAULT_URL, Client, Url, connect, located
 from app.cli.console import Failure, bars, err, size
 from app.cli.download_formats import EXTENSIONS, choose
 from app.cli.files import whole_file
@@ -138,14 +138,14 @@ def contents(
     """Show the contents of a data set, as PROC CONTENTS does."""
     with connect(url) as client:
         response = client.request(
-            "GET", f"attachments/{identifier}/schema", params={"format": "json" if as_json else "text"}
+            "GET", f"{located('attachments', identifier)}/schema", params={"format": "json" if as_json else "text"}
         )
     typer.echo(response.text.rstrip("\n"))
 
 
 def find(client: Client, identifier: str) -> dict[str, Any]:
     """Return the attachment with this identifier. Raises Failure."""
-    attachment: dict[str, Any] = client.get(f"attachments/{identifier}")
+    attachment: dict[str, Any] = client.get(located("attachments", identifier))
     return attachment
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from app.cli.client import DEFAULT_URL, Url, connect
+from app.cli.client import DEFAULT_URL, Url, connect, located
 from app.cli.console import err, out, size, state, table, time
 from app.cli.lists import IDENTIFIER, STATE, Column, List, without_zeros
 from app.model.attachment import AttachmentState, DeliveryState
@@ -172,7 +172,7 @@ def show(
 ) -> None:
     """Show one entry with its first bytes."""
     with connect(url) as client:
-        entry = client.get(f"quarantine/{identifier}")
+        entry = client.get(located("quarantine", identifier))
     if as_json:
         return _lines([entry])
     preview = bytes.fromhex(entry.pop("preview") or "")
@@ -195,7 +195,7 @@ def show(
 def replay(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
     """Process a quarantined message again, e.g. after correcting the source's settings."""
     with connect(url) as client:
-        outcome = client.request("POST", f"quarantine/{identifier}/replay").json()["outcome"]
+        outcome = client.request("POST", f"{located('quarantine', identifier)}/replay").json()["outcome"]
     for line in _became(outcome):
         err.print(line, markup=False, highlight=False)
 
@@ -204,7 +204,7 @@ def replay(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = 
 def dismiss(identifier: Annotated[str, typer.Argument(metavar="ID")], url: Url = DEFAULT_URL) -> None:
     """Mark an entry as not needed; its bytes are deleted later."""
     with connect(url) as client:
-        client.request("DELETE", f"quarantine/{identifier}")
+        client.request("DELETE", located("quarantine", identifier))
     err.print(f"{identifier} was dismissed")
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from app.cli.client import DEFAULT_URL, Url, connect
+from app.cli.client import DEFAULT_URL, Url, connect, located
 from app.cli.console import Failure, err, out, table
 from app.model.errors import InvalidInputError
 from app.tables.profiling import TOP, Profile, profile
@@ -18,7 +18,6 @@ from app.tables.read.defining import define
 from app.tables.read.overrides import DataSetOverrides, Target
 from app.tables.read.request import Options
 
-_HEADS = (">#", "Variable", "Type", ">Values", "Missing", ">Different", "Range", ">Mean", "Most frequent", "Label")
 _SHOWN_FREQUENT = 3
 _LONGEST = 40
 
@@ -37,15 +36,20 @@ def show_profile(
 ) -> None:
     """Show the values of a data set: missing and different values, range, mean and frequent values."""
     path = Path(what)
-    if path.is_file():
+    if path.exists() or _looks_like_a_file(path):
         found = _viewed(_of_file(path, file_format, Options(encoding=encoding, member=member), top))
     else:
         with connect(url) as client:
-            found = client.get(f"attachments/{what}/profile", top=top)
+            found = client.get(f"{located('attachments', what)}/profile", top=top)
     if as_json:
         typer.echo(json.dumps(found, ensure_ascii=False))
     else:
         _show(found)
+
+
+def _looks_like_a_file(path: Path) -> bool:
+    """Tell whether a name is that of a file, as identifiers have neither folders nor suffixes."""
+    return bool(path.suffix) or path.name != str(path)
 
 
 def _of_file(path: Path, file_format: str | None, options: Options, top: int) -> Profile:

@@ -10,6 +10,7 @@ from app.model.records import (
     AttachmentRecord,
     DeliveryRecord,
     Finished,
+    MessageRecord,
     NewEvent,
     QuarantineRecord,
     RefusedContent,
@@ -44,6 +45,11 @@ def deletion_event(record: AttachmentRecord, now: int, **more: object) -> NewEve
     return NewEvent("attachment.deleted", record.id, now, {"name": record.qualifier_2, **more})
 
 
+def message_deletion_event(message: MessageRecord, now: int) -> NewEvent:
+    """Return the event of a message that a client deletes."""
+    return NewEvent("message.deleted", message.id, now, {"source": message.source})
+
+
 def damage_event(attachment_id: str, reason: str, now: int) -> NewEvent:
     """Return the event of finished content that is not as it was received."""
     return NewEvent("attachment.damaged", attachment_id, now, {"code": DAMAGED_CONTENT, "reason": reason})
@@ -59,6 +65,11 @@ def delivery_event(delivery: DeliveryRecord, **more: object) -> NewEvent:
     """Return the event of a delivery that has just got its state."""
     data: dict[str, object] = {"destination": delivery.destination, **more}
     return NewEvent(f"delivery.{delivery.state}", delivery.id, delivery.updated_at, data)
+
+
+def delivery_deletion_event(delivery: DeliveryRecord, now: int) -> NewEvent:
+    """Return the event of a delivery that a client deletes."""
+    return NewEvent("delivery.deleted", delivery.id, now, {"destination": delivery.destination})
 
 
 def complete_messages(catalog: Catalog, attachment_ids: Sequence[str], now: int, already: Sequence[str] = ()) -> None:

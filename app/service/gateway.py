@@ -35,8 +35,8 @@ from app.service.content.access import Content, open_content
 from app.service.content.damage import Damages, WatchedContent
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
+from app.service.deletion import Deletion
 from app.service.event_log import EventLog
-from app.service.events import deletion_event
 from app.service.finishing.parts import missing_ranges
 from app.service.intake import Journaler
 from app.service.quarantine import quarantined_message
@@ -110,6 +110,7 @@ class Gateway:
         self._settler = Settler(context, self._damages, self._stop)
         self._scrubber = Scrubber(context, self._damages, self._compared, self._stop)
         self.deliveries = Deliveries(context, senders, self.check_room)
+        self.deletion = Deletion(context, self._assembling.between)
         self._receiving = [
             Worker(f"receive {name}", self._receive(name, receiver)) for name, receiver in receivers.items()
         ]
@@ -244,18 +245,6 @@ class Gateway:
     def missing_ranges(self, record: AttachmentRecord, limit: int) -> list[tuple[int, int]]:
         """Return the ranges of missing parts; see `app.service.finishing.parts.missing_ranges`."""
         return missing_ranges(record, self.catalog, self.journal, limit)
-
-    def delete_attachment(self, attachment_id: str) -> bool:
-        """Delete an attachment for ever. Return False when there is none."""
-        record = self.catalog.attachment(attachment_id)
-        if record is None or (state := follow(record.state, Input.DELETE)) is None:
-            return False
-        self.catalog.set_state([record.id], state, events=[deletion_event(record, self.clock.now())])
-        deleted = self.catalog.attachment(attachment_id)  # it may have been finished or settled meanwhile
-        if deleted is not None and deleted.object_name is not None:
-            self.store.delete(deleted.object_name)
-        self.notifier.notify()
-        return True
 
     def quarantined_body(self, record: QuarantineRecord) -> bytes:
         """Return a quarantined physical message's body. Raises KeyError when its segment is gone."""

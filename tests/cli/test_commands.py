@@ -164,7 +164,7 @@ def test_standard_input_is_sent_as_a_file(
 def test_attachments_are_deleted_after_a_question(run: Run, arrived: Any, in_folder: Path) -> None:
     for name in ("doomed.txt", "also-doomed.txt", "alone.txt"):
         Path(name).write_text(name)
-    (delivery,) = run("send", "doomed.txt", "also-doomed.txt", "--to", "loop").out.split()
+    (delivery,) = run("send", "doomed.txt", "also-doomed.txt", "--to", "loop", "--wait").out.split()
     run("send", "alone.txt", "--to", "loop")
     first, second, alone = (arrived(name) for name in ("doomed.txt", "also-doomed.txt", "alone.txt"))
     asked = run("rm", alone["id"])
@@ -173,13 +173,15 @@ def test_attachments_are_deleted_after_a_question(run: Run, arrived: Any, in_fol
     assert run("rm", "--yes", alone["id"][:12]).code == 0
     assert "already been deleted" in run("rm", "--yes", alone["id"]).err
 
-    assert run("rm", "--yes", first["message"]).err.count("was deleted") == 2
-    states = {run("ls", "--message", first["message"][:12], "--state", "deleted", "--json").out.count('"deleted"')}
-    assert states == {2}
-    assert "has no attachment" in run("rm", "--yes", second["message"]).err
-    assert "is a delivery" in run("rm", "--yes", delivery).err
-    unknown = run("rm", "--yes", "0" * 32)
-    assert (unknown.code, "there is no attachment and no message" in unknown.err) == (1, True)
+    asked = run("rm", first["message"][:12], delivery[:12])
+    assert (asked.code, "Delete 2 attachments, 1 message, 1 delivery?" in asked.err) == (1, True)
+    assert run("rm", "--yes", first["message"]).err.count("was deleted") == 3
+    assert run("ls", "--message", first["message"], "--state", "deleted", "--json").out.count('"deleted"') == 2
+    assert run("rm", "--yes", delivery).err == f"{delivery} was deleted\n"
+    for unknown in (second["message"], delivery, "0" * 32, "", "..", "a/b?c#d", "[red]"):
+        told = run("rm", "--yes", unknown)
+        why = f"error: there is no attachment, message or delivery with the identifier {unknown}"
+        assert (told.code, told.err.strip()) == (1, why.strip())
 
 
 def test_a_quarantined_message_is_shown_as_json(run: Run, broker: Mosquitto, url: str) -> None:

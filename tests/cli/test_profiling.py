@@ -86,6 +86,19 @@ def test_a_profile_of_another_file_is_refused_with_a_sentence(run: Run, in_folde
     assert (wrong.code, "nested.parquet: A: SAS has no equivalent of the type list" in wrong.err) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("missing.sas7bdat", "No such file or directory"),
+        ("folder/missing", "No such file or directory"),
+        (".", "Is a directory"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told(run: Run, in_folder: Path, name: str, why: str) -> None:
+    told = run("profile", name)
+    assert (told.code, told.err) == (1, f"error: cannot read {name}: {why}\n")
+
+
 def test_what_describes_data_sets_needs_one(run: Run, url: str, in_folder: Path) -> None:
     Path("note.txt").write_text("text")
     refused = run("send", "note.txt", "--as", "text-file", "--define", "note.txt", "--to", "loop")

@@ -19,6 +19,8 @@ from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import CONTENT_LOST, NewEvent
 from app.service.belonging import claim
 from app.service.content.settling import Settler
+from app.service.context import at_once
+from app.service.deletion import Deletion
 from app.service.repair.recording import Recorder
 from app.service.retention.removal import Retaining, RetentionClock
 from app.service.retention.sweeper import Sweeper
@@ -233,6 +235,24 @@ def test_a_catalog_is_rebuilt_from_nothing(
     for each, was in before.items():
         now = kept.record(each)
         assert (now.state, now.sha256, now.size, now.qualifier_2) == (was.state, was.sha256, was.size, was.qualifier_2)
+    assert not fsck.check()
+
+
+def test_what_a_client_deleted_does_not_come_back_with_a_rebuilt_catalog(kept: Kept, fsck: Fsck) -> None:
+    ids = kept.receive(6)
+    with kept.context() as context:
+        deletion = Deletion(context, at_once)
+        goes, *stay = context.catalog.messages(None, None, 10).items
+        assert all(deletion.attachment(each) for each in goes.attachments)
+        assert deletion.message(goes.id)
+        Recorder(context.catalog, context.store).record()
+    lose(kept)
+    assert fsck.rebuild().code == 0
+    with kept.context() as context:
+        found = context.catalog.messages(None, None, 10).items
+        assert {each.id for each in found} == {each.id for each in stay}
+    kept.assert_served(but=goes.attachments)
+    assert {kept.record(each).state for each in ids} == {AttachmentState.FINISHED, AttachmentState.DELETED}
     assert not fsck.check()
 
 

@@ -867,8 +867,18 @@ class CatalogContract:
             catalog.add_delivery(delivery(number, state=state), [])
         assert [found.id for found in catalog.ended_deliveries(9, 9)] == ["d0", "d1"]
         assert catalog.kept()["deliveries"] == Kept(2)
-        catalog.drop_deliveries(["d0", "d1"])
+        gone = [NewEvent("delivery.deleted", f"d{number}", 6, {}) for number in range(4)]
+        assert catalog.drop_deliveries(["d0", "d2", "d9"], gone) == {"d0"}
+        assert catalog.drop_deliveries(["d0", "d1"]) == {"d1"}
         assert [catalog.delivery(f"d{number}") is None for number in range(3)] == [True, True, False]
+        assert [event.subject for event in catalog.events_after(0, 9)] == ["d0"]
+
+    def test_a_message_goes(self, catalog: Catalog) -> None:
+        catalog.checkpoint(Checkpoint(messages=[message(number) for number in range(2)]))
+        gone = [NewEvent("message.deleted", "m0", 6, {})]
+        assert [catalog.drop_message("m0", gone), catalog.drop_message("m0", gone)] == [True, False]
+        assert [catalog.message(f"m{number}") is None for number in range(2)] == [True, False]
+        assert len(catalog.events_after(0, 9)) == 1
 
     def test_events_go_by_age_and_by_number(self, catalog: Catalog) -> None:
         catalog.add_events([HAPPENED._replace(time=time) for time in range(10)])

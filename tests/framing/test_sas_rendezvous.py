@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from io import BytesIO
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from app.codecs.sas.rendezvous import read_map
 from app.dataset import beside
 from app.dataset.parquet import write_parquet
 from app.framing.protocol import DataSetFacts
+from app.framing.sas_charsets import GUESSES
 from app.framing.sas_rendezvous import SAS_RENDEZVOUS
 from app.model.attachment import AttachmentKind
 from app.model.errors import InvalidInputError
@@ -37,9 +39,9 @@ KEY = b"K" * 16
 class Parts:
     """Bodies as the parts of an attachment; `app.framing.protocol.Received`."""
 
-    def __init__(self, bodies: Sequence[bytes]) -> None:
+    def __init__(self, bodies: Sequence[bytes], ccsid: int = 0) -> None:
         self._bodies, self.encoding = bodies, 0
-        self.first = PhysicalMessage("sas", "sas_rendezvous", body=bodies[0])
+        self.first = PhysicalMessage("sas", "sas_rendezvous", body=bodies[0], ccsid=ccsid)
 
     def __len__(self) -> int:
         return len(self._bodies)
@@ -48,7 +50,7 @@ class Parts:
         return (memoryview(self._bodies[number]) for number in (range(len(self)) if numbers is None else numbers))
 
 
-def read(bodies: Sequence[bytes]) -> tuple[pa.Table, DataSetFacts]:
+def read(bodies: Sequence[bytes], ccsid: int = 0) -> tuple[pa.Table, DataSetFacts]:
     """The table of a data set, and what reading it found out."""
     stored: list[pa.Table] = []
 
@@ -56,7 +58,7 @@ def read(bodies: Sequence[bytes]) -> tuple[pa.Table, DataSetFacts]:
         stored.append(pa.Table.from_batches(batches, schema))
         return int(stored[-1].num_rows)
 
-    facts = SAS_RENDEZVOUS.data_set(RECORD, Parts(bodies), store)
+    facts = SAS_RENDEZVOUS.data_set(RECORD, Parts(bodies, ccsid), store)
     return stored[-1], facts
 
 
@@ -114,6 +116,34 @@ def test_a_data_set_becomes_a_table_wherever_its_values_are_cut() -> None:
 def test_a_message_says_its_values_its_rows_or_all_of_either(said: int) -> None:
     bodies = [definition(3, 2, 16), VARIABLES, observations("A", 1.0, "B", 2.0, said=said), observations("C", 3.0)]
     assert read(bodies)[0].num_rows == 3
+
+
+def opaque_texts(*values: bytes) -> bytes:
+    """A message of observations whose texts are in an undeclared character set."""
+    return message("ATO", [i32(len(values)), *chain.from_iterable((i32(3), i32(2), string(each)) for each in values)])
+
+
+@pytest.mark.parametrize(
+    ("ccsid", "texts", "wanted", "charset"),
+    [
+        (0, [b"Gr\xfc\xdfe", b"\x80 5"], ["Grüße", "€ 5"], "cp1252"),
+        (0, [b"Gr\xfc\xdfe", b"\x81"], ["Grüße", "\x81"], "latin-1"),
+        (0, ["Grüße".encode(), b"\xe2\x82\xac 5"], ["Grüße", "€ 5"], "utf-8"),
+        (1208, [b"Gr\xfc\xdfe", b"5"], ["Gr\ufffd\ufffde", "5"], "utf-8"),
+        (923, [b"Gr\xfc\xdfe", b"\xa4 5"], ["Grüße", "€ 5"], "iso8859-15"),
+    ],
+)
+def test_texts_without_a_character_set_are_read_as_windows_latin_1(
+    ccsid: int, texts: list[bytes], wanted: list[str], charset: str
+) -> None:
+    variables = message("VAR", [i32(1), *variable("NAME", 8, numeric=False)])
+    table, _ = read([definition(2, 1, 8), variables, opaque_texts(*texts)], ccsid)
+    assert table["NAME"].to_pylist() == wanted
+    assert table.schema.metadata[b"sas.encoding"].decode() == charset
+    is_guessed = charset in GUESSES
+    why = f"no character set is declared, and the texts are not utf-8: they were read as {charset}"
+    assert (why in table.schema.metadata.get(b"sas.warnings", b"").decode()) == is_guessed
+    assert ("NAME__bytes" in table.column_names) == (ccsid == 1208)
 
 
 def short(*values: float | bytes, length: int = 3) -> list[bytes]:

@@ -21,6 +21,7 @@ from app.model.records import AttachmentRecord, DeliveryRecord, OutgoingAttachme
 from app.ports import AttachmentFilter, Progress, SendFailed
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
+from app.service.deletion import NotEnded
 from app.service.gateway import Gateway
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.framer import Framer
@@ -304,8 +305,8 @@ def test_a_deleted_attachment_stays_deleted(start: Start) -> None:
     service.queue.put(whole)
     until(lambda: service.gateway.catalog.counts()["attachments"]["finished"] == 1, DEADLINE)
     (record,) = service.gateway.catalog.attachments(AttachmentFilter(), None, 10).items
-    assert service.gateway.delete_attachment(record.id)
-    assert not service.gateway.delete_attachment("0" * 32)
+    assert service.gateway.deletion.attachment(record.id)
+    assert not service.gateway.deletion.attachment("0" * 32)
     service.queue.put(whole)
     until(lambda: len(service.queue) == 0, DEADLINE)
     duplicates = service.gateway.metrics.registry.get_sample_value
@@ -313,6 +314,24 @@ def test_a_deleted_attachment_stays_deleted(start: Start) -> None:
     assert service.gateway.catalog.counts()["attachments"]["deleted"] == 1
     with pytest.raises(KeyError):
         service.gateway.content(replace(record, storage=None))
+
+
+def test_a_deleted_message_does_not_come_back_from_memory(start: Start) -> None:
+    service = start()
+    header, application, *parts = one_attachment(service)
+    service.queue.put([header, *parts])
+    until(lambda: service.gateway.catalog.counts()["attachments"]["finished"] == 1, DEADLINE)
+    (record,) = service.gateway.catalog.attachments(AttachmentFilter(), None, 10).items
+    assert record.message_id is not None
+    with pytest.raises(NotEnded, match="1 of its attachments"):
+        service.gateway.deletion.message(record.message_id)
+    assert service.gateway.deletion.attachment(record.id)
+    assert service.gateway.deletion.message(record.message_id)
+    assert not service.gateway.deletion.message(record.message_id)
+    service.queue.put([application])
+    until(lambda: service.gateway.catalog.counts()["attachments"]["receiving"] == 1, DEADLINE)
+    assert service.gateway.catalog.message(record.message_id) is None
+    assert "message.deleted" in service.events()
 
 
 def test_garbage_is_kept_with_its_reason_and_can_be_replayed(start: Start) -> None:
@@ -382,7 +401,7 @@ def test_what_settles_while_it_is_deleted_leaves_no_object(start: Start, monkeyp
         set_state(*arguments, **more)
 
     monkeypatch.setattr(service.gateway.catalog, "set_state", settled_just_before)
-    assert service.gateway.delete_attachment(record.id)
+    assert service.gateway.deletion.attachment(record.id)
     assert list(service.context.store.names("attachments/")) == []
 
 

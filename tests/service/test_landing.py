@@ -166,7 +166,7 @@ def test_content_that_was_deleted_does_not_come_back_with_a_job_that_begins_anew
     landing.land(landing.messages(kept, dropped))
     landing.job.run()
     assert len(list(landing.context.store.names())) == 2
-    assert landing.gateway.delete_attachment(landing.record(dropped).id)
+    assert landing.gateway.deletion.attachment(landing.record(dropped).id)
     with closing(JobBeside(landing.context.settings, landing.clock)) as anew:
         committed = anew.run()
     assert committed is not None

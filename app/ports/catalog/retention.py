@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from app.model.attachment import AttachmentState
-from app.model.records import AttachmentRecord, Kept, QuarantineRecord
+from app.model.records import AttachmentRecord, Kept, NewEvent, QuarantineRecord
 
 
 class RetentionCatalog(Protocol):
@@ -31,8 +31,11 @@ class RetentionCatalog(Protocol):
     def drop_messages(self, received_before: int, limit: int) -> int:
         """Remove messages that never had attachments, oldest first; return how many."""
 
-    def drop_deliveries(self, delivery_ids: Sequence[str]) -> None:
-        """Remove deliveries."""
+    def drop_message(self, message_id: str, events: Sequence[NewEvent]) -> bool:
+        """Remove a message and log the events. Returns False, and logs nothing, if it is unknown."""
+
+    def drop_deliveries(self, delivery_ids: Sequence[str], events: Sequence[NewEvent] = ()) -> set[str]:
+        """Remove those of these deliveries that have ended, and log their events. Returns which were removed."""
 
     def quarantine_by_source(self) -> dict[str, Kept]:
         """Return how much each source has in quarantine."""

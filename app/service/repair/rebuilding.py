@@ -196,7 +196,8 @@ def _replay(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> No
 def _load_what_follows(context: ServiceContext, old: _Old) -> None:
     """Add the recorded facts that the journal no longer has to its messages, and the outcome to quarantine entries.
 
-    Positions of quarantined messages in another journal are dropped, since they mean nothing here.
+    Deleted messages, which the journal has brought back, are deleted again. Positions of quarantined
+    messages in another journal are dropped, since they mean nothing here.
     """
     for some in batched(records.rows(context.store, _damaged)):
         messages = [row for row in some if isinstance(row, MessageRecord)]
@@ -205,6 +206,9 @@ def _load_what_follows(context: ServiceContext, old: _Old) -> None:
             new = [row for row in quarantine if context.catalog.quarantine_entry(row.id) is None]
             quarantine = [replace(row, position=0, in_journal=False) for row in new]
         context.catalog.checkpoint(Checkpoint(messages=messages, quarantine=quarantine))
+        for row in some:
+            if isinstance(row, Dropped) and row.kind == "message":
+                context.catalog.drop_message(row.id, [])
 
 
 def _finish(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> None:

@@ -136,14 +136,18 @@ class Recorder:
         for event in events:
             subjects.setdefault(event.type, {})[event.subject] = None
         attachments = _subjects(subjects, "attachment.")
-        messages = dict.fromkeys(_subjects(subjects, "message.complete"))
+        dropped = _subjects(subjects, "message.deleted")
+        messages = dict.fromkeys([*_subjects(subjects, "message.complete"), *dropped])
         for some in batched(attachments):
             found = self._catalog.attachments_by_id(some)
             yield from (record for record in found if record.state not in OPEN)
             yield from (Dropped("attachment", each) for each in set(some) - {record.id for record in found})
             messages |= dict.fromkeys(record.message_id for record in found if record.message_id is not None)
         for some in batched([*messages]):
-            yield from self._catalog.messages_by_id(some)
+            found_messages = self._catalog.messages_by_id(some)
+            yield from found_messages
+            gone = set(dropped).intersection(some) - {record.id for record in found_messages}
+            yield from (Dropped("message", each) for each in gone)
         yield from self._each("quarantine", _subjects(subjects, "message.quarantined"), self._catalog.quarantine_entry)
         yield from self._each("delivery", _subjects(subjects, "delivery."), self._catalog.delivery)
 

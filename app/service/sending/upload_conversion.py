@@ -134,12 +134,13 @@ def _read_beside(
 
 @contextmanager
 def _companion(store: ContentStore, part: StoredPart, what: str) -> Iterator[BinaryIO]:
-    """Open a part; errors of reading name it."""
+    """Open a part; errors of reading say what it is, and its name."""
     try:
         with opened(store, part.object_name) as file:
             yield file
     except InvalidInputError as error:
-        raise InvalidInputError(error.code, what, -1, f"{part.base_name}: {error.why}") from None
+        named = what if part.base_name == what else f"{what}: {part.base_name}"
+        raise InvalidInputError(error.code, named, -1, str(error)) from None
 
 
 def _written(definition: Definition) -> Iterator[memoryview]:

@@ -16,8 +16,8 @@ def read(file: BinaryIO, file_name: str, media_type: str, encoding: str | None =
     found = formats.format_of(file, file_name, media_type)
     reading = formats.read(file, found, Options(encoding=encoding, types={"start": "character", "end": "character"}))
     if not value_labels.is_catalog(reading.schema):
-        raise unreadable(f"{file_name or 'it'} is neither a sas7bcat nor a data set with FMTNAME, START and LABEL")
+        raise unreadable("it is neither a sas7bcat nor a data set with FMTNAME, START and LABEL")
     try:
         return value_labels.from_batches(reading.batches())
     except ValueError as error:
-        raise unreadable(f"{file_name}: {error}") from None
+        raise unreadable(str(error)) from None

@@ -211,9 +211,9 @@ def _columns(names: Sequence[str], options: Options) -> Iterator[texts.Column]:
         if options.type_of(name) == "character" or (mark and stem in folded):
             yield texts.Column(())
         else:
-            has_side = name.casefold() + MISSING_SUFFIX in folded
             is_numeric = options.type_of(name) == "numeric"
-            yield texts.Column(tags=options.tags, decimal=options.decimal, numbers=has_side, grouped=is_numeric)
+            numbers = is_numeric or name.casefold() + MISSING_SUFFIX in folded
+            yield texts.Column(tags=options.tags, decimal=options.decimal, numbers=numbers, grouped=is_numeric)
 
 
 def _parsed_type(column: texts.Column) -> pa.DataType:

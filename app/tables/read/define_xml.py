@@ -90,7 +90,7 @@ def read(file: BinaryIO) -> Definitions:
 
 
 def _wrong(why: str) -> InvalidInputError:
-    return InvalidInputError("define-xml", "", -1, f"define.xml: {why}")
+    return InvalidInputError("define-xml", "", -1, why)
 
 
 def _elements(file: BinaryIO) -> Iterator[Element]:

@@ -179,7 +179,7 @@ def format_of(file: BinaryIO, file_name: str, media_type: str) -> str:
     The first bytes determine it. If they only show that it may be text, the file name or media type does.
     """
     file.seek(0)
-    head = file.read(_LOOKED_AT)
+    head = file.read(_LOOKED_AT).removeprefix(codecs.BOM_UTF8)
     found = next((name for name, known in FORMATS.items() if known.is_begun_by(head)), "csv")
     if found != "csv":
         return found
@@ -198,6 +198,7 @@ def table_format(head: bytes) -> str | None:
 
     CSV is never recognised: any text could be CSV.
     """
+    head = head.removeprefix(codecs.BOM_UTF8)
     return next((name for name, known in FORMATS.items() if known.is_surely(head)), None)
 
 

@@ -6,18 +6,19 @@ row that was read: as rows are arrays or objects of plain values, it ends a row,
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import orjson
 
-from app.tables.read.lines import BLOCK_BYTES, LONGEST_LINE
+from app.tables.read.lines import BLOCK_BYTES, LONGEST_LINE, joined
 from app.tables.read.request import MOST_COLUMNS, unreadable
 
 LONGEST_METADATA = 64 << 20
 """The maximum size in bytes of the document without its rows."""
 
-_ARRAY = re.compile(rb"\s*\[")
+_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 _TOKEN = re.compile(rb'"[^"]*"|[\[\]{}]')
 _OPENING = re.compile(rb"\s*:\s*\[")
 
@@ -46,7 +47,7 @@ class Document:
         for _ in self.rows():
             pass
         try:
-            self.metadata = orjson.loads(head + (self._rows.tail if self._rows else b""))
+            self.metadata = orjson.loads(head.removeprefix(BOM_UTF8) + (self._rows.tail if self._rows else b""))
         except orjson.JSONDecodeError as error:
             raise unreadable(f"it is not JSON: {error}") from None
 
@@ -76,6 +77,10 @@ class _Array:
 
     def rows(self) -> Iterator[Rows]:
         """Yield the rows, many at a time."""
+        return joined(self._pieces())
+
+    def _pieces(self) -> Iterator[tuple[int, Rows]]:
+        """Yield the rows that end in each piece of the file, with its size."""
         self._file.seek(self._start)
         held, count, brackets = b"", 0, _Brackets(self._kind.closing)
         while piece := self._file.read(BLOCK_BYTES):
@@ -88,12 +93,11 @@ class _Array:
                 rows = _parsed(held[:cut], count, self._kind) if cut >= 0 else None
                 if rows is None:
                     raise unreadable(self._wrong, count + 1)
-                if rows:
-                    yield rows
+                yield 0, rows
                 self.tail = self._rest(held[cut:])
                 return
+            yield len(piece), rows
             if rows:
-                yield rows
                 count += len(rows)
                 held = held[cut:]
             if len(held) > LONGEST_LINE:

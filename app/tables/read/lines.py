@@ -1,27 +1,40 @@
-"""Read lines of JSON, many at once."""
+"""Read lines of JSON, many at once.
+
+Blocks grow with the width of rows, so that each call on a column has many cells.
+"""
 
 import zlib
-from collections.abc import Iterator
-from typing import Any, BinaryIO, Final
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, Final, TypeVar
 
 import orjson
 
 from app.tables.read.request import unreadable
 
 BLOCK_BYTES = 2 << 20
+"""The number of bytes read at once."""
+
+LARGEST_BLOCK = 8 << 20
+ROWS_A_BLOCK = 1024
+
 LONGEST_LINE = 64 << 20
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
 ZLIB_OR_GZIP: Final = 32 + zlib.MAX_WBITS
 """The argument of zlib that reads either kind of stream."""
 
+T = TypeVar("T")
+
 Row = Any
 """The value of a line: an object or an array."""
 
 
 def pieces(file: BinaryIO) -> Iterator[bytes]:
-    """Yield a file from its beginning."""
+    """Yield a file from its beginning, without a byte order mark."""
     file.seek(0)
+    if file.read(len(BOM_UTF8)) != BOM_UTF8:
+        file.seek(0)
     while piece := file.read(BLOCK_BYTES):
         yield piece
 
@@ -57,17 +70,37 @@ def _next_member(what: str) -> "zlib._Decompress":
     return zlib.decompressobj(ZLIB_OR_GZIP)
 
 
+def joined(pieces: Iterable[tuple[int, list[T]]]) -> Iterator[list[T]]:
+    """Yield the rows of pieces of a file, each given with its size in bytes.
+
+    Pieces are joined up to ROWS_A_BLOCK rows, or LARGEST_BLOCK bytes. There is no empty block.
+    """
+    held: list[T] = []
+    size = 0
+    for piece_bytes, rows in pieces:
+        size += piece_bytes
+        held += rows
+        if held and (len(held) >= ROWS_A_BLOCK or size >= LARGEST_BLOCK):
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
 def blocks(stream: Iterator[bytes]) -> Iterator[list[bytes]]:
     """Yield the lines of a stream that are not blank, many at a time."""
+    return joined(_lines(stream))
+
+
+def _lines(stream: Iterator[bytes]) -> Iterator[tuple[int, list[bytes]]]:
     tail = b""
     for piece in stream:
         *whole, tail = (tail + piece).split(b"\n")
         if len(tail) > LONGEST_LINE:
             raise unreadable(f"a line is longer than {LONGEST_LINE} bytes")
-        if lines := [line for line in whole if line and not line.isspace()]:
-            yield lines
+        yield len(piece), [line for line in whole if line and not line.isspace()]
     if tail and not tail.isspace():
-        yield [tail]
+        yield 0, [tail]
 
 
 def parsed(lines: list[bytes], kind: type, first: int) -> list[Row]:

@@ -23,7 +23,10 @@ Cells = tuple[str, Sequence[Any], Sequence[int]]
 """A column's name, its values, and the numbers of their rows."""
 
 Rows = Callable[[], Iterator[tuple[int, list[Row]]]]
-"""A function that yields all objects, many at a time, and the number of the first, from 1."""
+"""A function that yields all objects, many at a time, and the number of the first, from 1.
+
+Clear a block after its use: then it is not in memory together with the next one.
+"""
 
 
 def read(file: BinaryIO, options: Options) -> Reading:
@@ -51,6 +54,7 @@ def _reading(blocks: Rows, options: Options, at_the_end: Sequence[str] = ()) -> 
             if name not in columns:
                 columns[name] = Column(options.type_of(name), tags=options.tags)
             columns[name].see(values, numbers)
+        rows.clear()
     schema = pa.schema(list(_fields(columns)))
     types = dict.fromkeys(schema.types)
 
@@ -68,6 +72,7 @@ def _reading(blocks: Rows, options: Options, at_the_end: Sequence[str] = ()) -> 
         for _, block in blocks():
             for at in range(0, len(block), step):
                 yield pa.RecordBatch.from_arrays(list(arrays(block[at : at + step])), schema=schema)
+            block.clear()
 
     remarks = chain.from_iterable(column.remarks(name) for name, column in columns.items())
     return Reading(schema, batches, (*remarks, *(Remark(None, why, last) for why in at_the_end)))
@@ -111,5 +116,6 @@ def _of_lines(file: BinaryIO) -> Iterator[list[Row]]:
 def _numbered(blocks: Iterator[list[Row]]) -> Iterator[tuple[int, list[Row]]]:
     first = 1
     for block in blocks:
+        count = len(block)
         yield first, block
-        first += len(block)
+        first += count

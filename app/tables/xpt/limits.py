@@ -1,17 +1,18 @@
 """The limits of transport files, and the changes that make a table fit if they are allowed.
 
-Sources: the record layouts; for variable names of version 5 the rules by which SAS/CONNECT truncates names for SAS 6.
+Sources: the record layouts; for variable names of version 5 the rules by which SAS/CONNECT truncates names for SAS 6;
+for reserved names "Rules for SAS Names", as for data sets that are sent (`app.dataset.checks`).
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from app.dataset import columns, formats, side_columns
+from app.dataset import checks, columns, formats, side_columns
 from app.dataset.formats import Format
 from app.dataset.schema import MOST_VARIABLES
 from app.model.errors import InvalidInputError
@@ -19,6 +20,9 @@ from app.tables.xpt.parts import Version
 
 DEFAULT_MEMBER: Final = "DATA"
 """The data set's name if the table has none."""
+
+_RESERVED_MEMBERS: Final = frozenset(map(str.casefold, checks.RESERVED_MEMBERS))
+_RESERVED_VARIABLES: Final = frozenset(map(str.casefold, checks.RESERVED_VARIABLES))
 
 LONGEST_WIDTH: Final = 32_767
 """The maximum width and number of decimals of a format, which are short integers."""
@@ -120,10 +124,12 @@ class _Fitting:
         self.misfits.append(Misfit(column, what, value, becomes, why))
 
     def member(self, said: dict[str, str]) -> dict[str, str]:
-        name = said.get("sas.member") or DEFAULT_MEMBER
-        becomes = self._first(self._cased(self._nameable(name)), self.limits.member)
-        if not self._fits(name, self.limits.member):
-            self.note("", "name", name, becomes, self._fault(name, self.limits.member))
+        name, longest = said.get("sas.member") or DEFAULT_MEMBER, self.limits.member
+        if self._fits(name, longest, _RESERVED_MEMBERS):
+            becomes = self._cased(name)
+        else:
+            becomes = self._free(name, longest, _RESERVED_MEMBERS)
+            self.note("", "name", name, becomes, self._fault(name, longest, _RESERVED_MEMBERS))
         return said | {
             "sas.member": becomes,
             "sas.label": self._cut("", "label", said.get("sas.label", ""), self.limits.member_label),
@@ -134,16 +140,16 @@ class _Fitting:
         """Return a name for each column. Names that fit are kept; others are changed if they collide with them."""
         wanted = {f.name: _said(f.metadata).get("sas.name") or str(f.name) for f in variables}
         names: dict[str, str] = {}
-        taken: set[str] = set()
+        longest, taken = self.limits.name, set(_RESERVED_VARIABLES)
         for column, name in wanted.items():
-            if self._fits(name, self.limits.name) and name.casefold() not in taken:
+            if self._fits(name, longest, taken):
                 names[column] = self._cased(name)
                 taken.add(name.casefold())
         for column, name in wanted.items():
             if column not in names:
-                names[column] = next(free for free in self._candidates(name) if free.casefold() not in taken)
+                names[column] = self._free(name, longest, taken)
                 taken.add(names[column].casefold())
-                self.note(column, "name", name, names[column], self._fault(name, self.limits.name))
+                self.note(column, "name", name, names[column], self._fault(name, longest, _RESERVED_VARIABLES))
         return names
 
     def variable(self, column: pa.Field, name: str, needed: int) -> pa.Field:
@@ -174,15 +180,20 @@ class _Fitting:
         )
         return ""
 
-    def _fits(self, name: str, longest: int) -> bool:
-        return self._nameable(name) == name and self._size(name) <= longest
+    def _fits(self, name: str, longest: int, taken: Container[str]) -> bool:
+        return self._nameable(name) == name and self._size(name) <= longest and name.casefold() not in taken
 
-    def _fault(self, name: str, longest: int) -> str:
+    def _free(self, name: str, longest: int, taken: Container[str]) -> str:
+        return next(free for free in self._candidates(name, longest) if free.casefold() not in taken)
+
+    def _fault(self, name: str, longest: int, reserved: Container[str]) -> str:
         """Return why this is not a name of a data set or a variable."""
         if self._nameable(name) != name:
             return "has characters that a name cannot have" if name else "is empty"
         if self._size(name) > longest:
             return f"is longer than {longest} bytes"
+        if name.casefold() in reserved:
+            return "is reserved by SAS"
         return "is another variable's name; case is ignored"
 
     def _nameable(self, name: str) -> str:
@@ -194,13 +205,13 @@ class _Fitting:
     def _cased(self, name: str) -> str:
         return name.upper() if self.version == 5 else name
 
-    def _candidates(self, name: str) -> Iterator[str]:
+    def _candidates(self, name: str, longest: int) -> Iterator[str]:
         """Yield the shortened name, then shorter ones with 2, 3 ... after them."""
         whole = self._cased(self._nameable(name))
-        first = self._first(whole, self.limits.name)
+        first = self._first(whole, longest)
         yield first
         for number in self._numbers.setdefault(first.casefold(), count(2)):
-            yield self._first(whole, self.limits.name - len(str(number))) + str(number)
+            yield self._first(whole, longest - len(str(number))) + str(number)
 
     def _cut(self, column: str, what: str, value: str, longest: int) -> str:
         if self._holds(value, longest):

@@ -18,10 +18,10 @@ from app.web.attachments.profile import MOST_FREQUENT, ProfileView, profiled
 from app.web.attachments.schemas import AttachmentView, Progress, reason_of
 from app.web.data_sets import SchemaView, describe, found_contents
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.entity_tags import require_match
 from app.web.identifiers import Identifier, whole
 from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, quality
 from app.web.problems import Problem, damaged, responses
-from app.web.ranges import is_among
 from app.web.schemas import KINDS, KindWord, PageView, page_view
 from app.web.times import Timestamp, to_microseconds
 
@@ -104,10 +104,8 @@ def delete_attachment(
     """Delete an attachment and its content."""
     attachment_id = whole(gateway, "attachments", attachment_id)
     if if_match is not None:
-        etag = f'"{_record(gateway, attachment_id).sha256 or ""}"'
-        if not is_among(etag, if_match):
-            raise Problem("precondition-failed", f"the content is {etag}", {"ETag": etag})
-    if not gateway.delete_attachment(attachment_id):
+        require_match(f'"{_record(gateway, attachment_id).sha256 or ""}"', if_match, "the content")
+    if not gateway.deletion.attachment(attachment_id):
         raise Problem("not-found", "there is no attachment with this identifier")
 
 

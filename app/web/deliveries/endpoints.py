@@ -5,8 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from app.model.attachment import DeliveryState
+from app.service.deletion import NotEnded
+from app.service.gateway import Gateway
 from app.web.deliveries.schemas import DeliveryView
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.entity_tags import IfMatch, entity_tag, require_match
 from app.web.identifiers import Identifier, whole
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
@@ -31,9 +34,36 @@ def list_deliveries(
 
 
 @router.get("/{delivery_id}", operation_id="get_delivery", responses=responses("not-found", "ambiguous"))
-def get_delivery(delivery_id: Identifier, gateway: GatewayDep, base: BaseDep) -> DeliveryView:
-    """Return one delivery."""
+def get_delivery(delivery_id: Identifier, response: Response, gateway: GatewayDep, base: BaseDep) -> DeliveryView:
+    """Return one delivery. Its entity tag changes whenever it does."""
+    view = _view(gateway, delivery_id, base)
+    response.headers["ETag"] = entity_tag(view)
+    return view
+
+
+@router.delete(
+    "/{delivery_id}",
+    operation_id="delete_delivery",
+    status_code=204,
+    responses=responses("not-found", "ambiguous", "not-ended", "precondition-failed"),
+)
+def delete_delivery(delivery_id: Identifier, gateway: GatewayDep, base: BaseDep, if_match: IfMatch = None) -> None:
+    """Delete a delivery that is sent or failed, and its content. Its idempotency key may be used again."""
+    view = _view(gateway, delivery_id, base)
+    require_match(entity_tag(view), if_match, "the delivery")
+    try:
+        if not gateway.deletion.delivery(view.id):
+            raise _unknown()
+    except NotEnded as error:
+        raise Problem("not-ended", str(error), state=error.state) from None
+
+
+def _view(gateway: Gateway, delivery_id: str, base: str) -> DeliveryView:
     record = gateway.catalog.delivery(whole(gateway, "deliveries", delivery_id))
     if record is None:
-        raise Problem("not-found", "there is no delivery with this identifier")
+        raise _unknown()
     return DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination))
+
+
+def _unknown() -> Problem:
+    return Problem("not-found", "there is no delivery with this identifier")

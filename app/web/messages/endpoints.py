@@ -7,12 +7,14 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from app.model.attachment import AttachmentKind
+from app.service.deletion import NotEnded
 from app.service.gateway import Gateway
 from app.service.sending.deliveries import Submission
 from app.service.sending.upload_conversion import Run
 from app.web.attachments.schemas import AttachmentSummary
 from app.web.deliveries.schemas import AcceptedDelivery, DeliveryView
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.entity_tags import IfMatch, entity_tag, require_match
 from app.web.identifiers import Identifier, whole
 from app.web.messages.errors import located
 from app.web.messages.form import MESSAGE
@@ -20,6 +22,9 @@ from app.web.messages.schemas import MessageSummary, MessageView, Rehearsal
 from app.web.messages.sending import respond
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
+
+MOST_SHOWN = 100
+"""Maximum number of attachments in the problem `not-ended`."""
 
 router = APIRouter(prefix="/messages", tags=["messages"])
 
@@ -86,16 +91,47 @@ def list_messages(
 
 
 @router.get("/{message_id}", operation_id="get_message", responses=responses("not-found", "ambiguous"))
-def get_message(message_id: Identifier, gateway: GatewayDep, base: BaseDep) -> MessageView:
-    """Return one message: its header's fields, its application message and its attachments."""
+def get_message(message_id: Identifier, response: Response, gateway: GatewayDep, base: BaseDep) -> MessageView:
+    """Return one message: its header's fields, its application message and its attachments.
+
+    Its entity tag changes whenever any of these does.
+    """
+    view = _view(gateway, message_id, base)
+    response.headers["ETag"] = entity_tag(view)
+    return view
+
+
+@router.delete(
+    "/{message_id}",
+    operation_id="delete_message",
+    status_code=204,
+    responses=responses("not-found", "ambiguous", "not-ended", "precondition-failed"),
+)
+def delete_message(message_id: Identifier, gateway: GatewayDep, base: BaseDep, if_match: IfMatch = None) -> None:
+    """Delete a message, and its expired and quarantined attachments. Delete its other attachments before."""
+    view = _view(gateway, message_id, base)
+    require_match(entity_tag(view), if_match, "the message")
+    try:
+        if not gateway.deletion.message(view.id):
+            raise _unknown()
+    except NotEnded as error:
+        attachments = [{"id": each.id, "state": each.state} for each in error.attachments[:MOST_SHOWN]]
+        raise Problem("not-ended", str(error), attachments=attachments) from None
+
+
+def _view(gateway: Gateway, message_id: str, base: str) -> MessageView:
     record = gateway.catalog.message(whole(gateway, "messages", message_id))
     if record is None:
-        raise Problem("not-found", "there is no message with this identifier")
+        raise _unknown()
     attachments = [
         AttachmentSummary.of(attachment_id, gateway.catalog.attachment(attachment_id), base)
         for attachment_id in record.attachments
     ]
     return MessageView.of(record, base, attachments)
+
+
+def _unknown() -> Problem:
+    return Problem("not-found", "there is no message with this identifier")
 
 
 @router.post(

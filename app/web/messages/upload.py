@@ -23,6 +23,8 @@ from app.web.problems import Problem
 _QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _FILE_NAME_EXTENDED = re.compile(rb";\s*filename\*\s*=\s*([\w.:-]+)'[A-Za-z0-9-]*'([^\s;\"]*)", re.IGNORECASE)
 _CHARSETS = {"utf-8", "iso-8859-1"}
+_ESCAPES = {"%22": '"', "%0A": "\n", "%0D": "\r"}
+"""The escapes of names in multipart/form-data (WHATWG HTML, "Multipart form data"). Clients escape no percent sign."""
 
 BATCH = 256 << 10
 """Bytes collected for a worker thread. Each open connection can hold two such batches."""
@@ -213,13 +215,20 @@ def _head(headers: dict[bytes, bytes]) -> PartHead:
     kind, parameters = parse_options_header(headers.get(b"content-disposition", b""))
     if kind != b"form-data" or b"name" not in parameters:
         raise Problem("malformed", "a part has no Content-Disposition: form-data with a name")
-    name = _text(parameters[b"name"], "name")
+    name = _name(parameters[b"name"], "name")
     file_name = parameters.get(b"filename")
     content_type = headers.get(b"content-type", b"").decode("latin-1").strip().lower()
     extended = _extended_file_name(headers[b"content-disposition"])
     if extended is None and file_name is not None:
-        extended = _text(file_name, "filename")
+        extended = _name(file_name, "filename")
     return PartHead(name, extended, content_type)
+
+
+def _name(data: bytes, what: str) -> str:
+    name = _text(data, what)
+    for escape, character in _ESCAPES.items():
+        name = name.replace(escape, character)
+    return name
 
 
 def _extended_file_name(header: bytes) -> str | None:

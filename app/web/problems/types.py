@@ -54,6 +54,12 @@ _TABLE = (
         "The attachment cannot be read",
         "All its parts arrived, but it violates its layout; `reason` says where.",
     ),
+    ProblemType(
+        "not-ended",
+        409,
+        "It has not ended",
+        "A delivery is deleted when it is sent or failed; a message after its attachments, which `attachments` lists.",
+    ),
     ProblemType("in-flight", 409, "The key is in use", "Another request with this idempotency key is running."),
     ProblemType("not-a-data-set", 409, "Only data sets have this", "The attachment is a file."),
     ProblemType(
@@ -63,7 +69,10 @@ _TABLE = (
         "It was deleted, it expired before it was complete, or its retention time ended.",
     ),
     ProblemType(
-        "precondition-failed", 412, "A precondition is false", "The content is not the one that If-Match names."
+        "precondition-failed",
+        412,
+        "A precondition is false",
+        "If-Match names another entity tag; `ETag` has its own.",
     ),
     ProblemType("too-large", 413, "The request is too large", "`limit` is the largest size that the gateway accepts."),
     ProblemType(

@@ -114,7 +114,7 @@ FAULTY = {
     "nothing": ("", "not well-formed XML"),
     "something else": ("<html/>", "describes no data set"),
     "deep": ("<a>" * 100_000, "nested more than 64 deep"),
-    "character set": ('<?xml version="1.0" encoding="no-such"?><ODM/>', "define.xml"),
+    "character set": ('<?xml version="1.0" encoding="no-such"?><ODM/>', "its text cannot be read|not well-formed"),
 }
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from app.dataset import side_columns
 from app.model.errors import InvalidInputError
 from app.tables.read import formats, json_document
-from app.tables.read.overrides import Target
+from app.tables.read.overrides import Target, VariableOverrides
 from app.tables.read.request import MOST_COLUMNS, Options
 from tests.support.tables import visits
 from tests.tables.out.making import made
@@ -417,3 +417,19 @@ def test_zones_in_dataset_json_are_converted_and_told() -> None:
     assert list(map(str, table["DTM"].to_pylist())) == ["2024-01-31 10:30:00", "None", "2024-01-30 23:30:00"]
     assert list(map(str, table["TM"].to_pylist())) == ["None", "10:30:00", "23:30:00"]
     assert [(remark.column, remark.row) for remark in reading.remarks] == [("DTM", 3), ("TM", 3)]
+
+
+@pytest.mark.parametrize("name", ["json", "ndjson", "dataset-json", "dataset-ndjson"])
+def test_json_may_have_a_byte_order_mark(name: str) -> None:
+    data = made(visits(), name, missing="column")
+    marked = codecs.BOM_UTF8 + data
+    assert formats.format_of(BytesIO(marked), "", "") == name
+    assert formats.table_format(marked) == formats.table_format(data)
+    assert table_of(opened(marked)).equals(table_of(opened(data)))
+
+
+@pytest.mark.parametrize("data", [b"N,A\r\n,1\r\n,2\r\n", b"N,A\r\n.,1\r\nNA,2\r\n", b"N,A\r\n"])
+def test_a_column_of_a_csv_without_a_value_is_numeric_on_request(data: bytes) -> None:
+    table = sent(defined(opened(data, "x.csv", types={"n": "numeric"}), None, {"n": VariableOverrides(type="numeric")}))
+    assert table.schema.field("N").type == pa.float64()
+    assert table["N"].null_count == table.num_rows

@@ -10,10 +10,11 @@ import pytest
 
 from app.service.conversion import Conversions, LimitExceeded, Slot, finished
 from app.settings import Limits
+from tests.support import environment
 from tests.tables.read import mutating
 
-MUTATIONS = int(os.environ.get("ATTACHMENT_GATEWAY_MUTATIONS", "150"))
-"""The number of damaged files of each format. 10,000 take some minutes."""
+MUTATIONS = int(os.environ.get(environment.MUTATIONS, "150"))
+"""The number of damaged files of each format: ATTACHMENT_GATEWAY_MUTATIONS. 10,000 take some minutes."""
 
 AT_ONCE = 1_000
 

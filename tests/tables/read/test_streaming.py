@@ -11,8 +11,9 @@ from app.tables.read import csv, formats, json_document, lines
 from app.tables.read.defining import define
 from app.tables.read.overrides import DataSetOverrides, Target
 from app.tables.read.request import Options
-from tests.support.tables import long
+from tests.support.tables import long, wide
 from tests.tables.out.making import made
+from tests.tables.read.reading import opened
 
 BLOCK = 128 << 10
 MOST = 12 << 20
@@ -45,3 +46,14 @@ def test_memory_is_flat(table: pa.Table, tmp_path: Path, monkeypatch: pytest.Mon
             tracemalloc.stop()
     assert (definition.errors, rows) == ((), table.num_rows)
     assert arrow + python < MOST
+
+
+@pytest.mark.parametrize("name", ["json", "ndjson", "dataset-json", "dataset-ndjson", "dsjc"])
+def test_blocks_of_wide_rows_are_larger(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for module in (json_document, lines):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 16 << 10)
+    monkeypatch.setattr(lines, "LARGEST_BLOCK", 128 << 10)
+    reading = opened(made(wide(rows=200), name), f"x.{name}")
+    rows = [batch.num_rows for batch in reading.batches()]
+    assert sum(rows) == 200
+    assert len(rows) <= 12, "a call on a column has many cells, as blocks do not have 16 KiB"

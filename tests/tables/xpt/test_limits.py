@@ -124,6 +124,21 @@ def test_names_that_differ_in_case_only_are_one() -> None:
         assert [name.upper() for name in names] == ["X", "X2"]
 
 
+@pytest.mark.parametrize(
+    ("version", "became"), [(5, ["_N_2", "X", "_NULL_2", "_N_3", "_CHARACT"]), (8, ["_n_2", "X", "_Null_2", "_N-"])]
+)
+def test_names_that_sas_reserves_are_told_and_changed_on_request(version: Version, became: list[str]) -> None:
+    names = ["_n_", "X", "_Null_", "_N-", "_CHARACTER_"][: len(became)]
+    schema = pa.schema([numeric(name) for name in names], {"sas.member": "_all_"})
+    with pytest.raises(MisfitError) as refused:
+        fit(schema, version, charset="utf-8")
+    told = {misfit.column for misfit in refused.value.misfits if misfit.why == "is reserved by SAS"}
+    assert told == {"", "_n_", "_Null_"}
+    fitted, _ = fit(schema, version, charset="utf-8", rename=True)
+    assert (names_of(fitted), fitted.metadata[b"sas.member"].decode().upper()) == (became, "_ALL_2")
+    assert fit(fitted, version, charset="utf-8").changes == ()
+
+
 def test_many_names_with_one_beginning_stay_apart() -> None:
     schema = pa.schema([numeric(f"measurement_{number}") for number in range(30_000)])
     names = names_of(fit(schema, 5, charset="utf-8", rename=True).schema)

@@ -126,17 +126,18 @@ BOMB = b'<!DOCTYPE ODM [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]><ODM>&b;</ODM>'
 
 
 @pytest.mark.parametrize(
-    ("member", "data", "why"),
+    ("member", "name", "data", "why"),
     [
-        ("catalog", b"SAS", "catalog: x.dat: "),
-        ("define", BOMB, "define.xml: x.dat: define.xml: it has a document type or entities, which are not read"),
-        ("define", b"no XML", "define.xml: x.dat: define.xml: not well-formed XML"),
+        ("catalog", "x.dat", b"SAS", "catalog: x.dat: it is neither a sas7bcat nor a data set with FMTNAME"),
+        ("catalog", "x.csv", b'A,B\n1,2\n1,"', "catalog: x.csv: row 2: "),
+        ("define", "x.dat", BOMB, "define.xml: x.dat: it has a document type or entities, which are not read"),
+        ("define", "define.xml", b"no XML", "define.xml: not well-formed XML"),
     ],
 )
 def test_a_faulty_one_is_a_problem_that_names_it(
-    shared_http: httpx.Client, pupils: bytes, member: str, data: bytes, why: str
+    shared_http: httpx.Client, pupils: bytes, member: str, name: str, data: bytes, why: str
 ) -> None:
-    parts = {"a": ("pupils.sas7bdat", pupils), "x": ("x.dat", data)}
+    parts = {"a": ("pupils.sas7bdat", pupils), "x": (name, data)}
     response = posted(shared_http, parts, [{"part": "a", "data_set": {member: "x"}}])
     assert (response.status_code, response.json()["type"]) == (422, "/problems/unsuitable")
     assert response.json()["errors"][0]["detail"].startswith(why)

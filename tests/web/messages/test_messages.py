@@ -3,6 +3,8 @@ import base64
 import httpx
 import pytest
 
+from app.model.attachment import AttachmentState
+from app.model.records import AttachmentRecord
 from tests.web.stock import Stock
 
 
@@ -57,3 +59,30 @@ def test_listing(stock: Stock, http: httpx.Client) -> None:
     assert [item["id"] for page in (first, second, third) for item in page.json()["items"]] == made[::-1]
     assert "next" not in third.links
     assert http.get("/v1/messages", params={"source": "other"}).json() == {"items": [], "next": None}
+
+
+def test_a_message_is_deleted_after_its_attachments(stock: Stock, http: httpx.Client) -> None:
+    there: dict[AttachmentState, AttachmentRecord] = {
+        state: stock.stored(b"data") if state is AttachmentState.FINISHED else stock.attachment(state=state)
+        for state in AttachmentState
+    }
+    record = stock.message([there[state] for state in AttachmentState])
+    url = f"/v1/messages/{record.id}"
+    refused = http.delete(url)
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/not-ended")
+    lasting = [AttachmentState.RECEIVING, AttachmentState.COMPLETE, AttachmentState.FINISHED]
+    assert refused.json()["attachments"] == [{"id": there[state].id, "state": state} for state in lasting]
+    before = http.get(url).headers["ETag"]
+    for state in lasting:
+        assert http.delete(f"/v1/attachments/{there[state].id}").status_code == 204
+    changed = http.delete(url, headers={"If-Match": before})
+    etag = http.get(url).headers["ETag"]
+    assert (changed.status_code, changed.headers["ETag"]) == (412, etag)
+    assert http.get(url).status_code == 200
+    assert http.delete(url, headers={"If-Match": etag}).status_code == 204
+    assert [http.request(method, url).status_code for method in ("GET", "DELETE")] == [404, 404]
+    assert http.get("/v1/messages").json()["items"] == []
+    left = http.get("/v1/attachments", params={"message": record.id}).json()["items"]
+    assert {item["state"] for item in left} == {"deleted"}
+    last = stock.catalog.events_after(0, 100)[-1]
+    assert (last.type, last.subject, last.data) == ("message.deleted", record.id, {"source": "orders"})

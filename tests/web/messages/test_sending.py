@@ -488,3 +488,36 @@ def test_the_record_length_of_a_text_file_is_that_of_its_longest_record_at_least
     record = delivery(stock, http.post("/v1/messages", files=described(simple(attachments=[entry]), a=content)))
     described_in = sent(stock, record)[2].body
     assert described_in == lrecl.to_bytes(4, "big") + len(content).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("state", [DeliveryState.SENT, DeliveryState.FAILED])
+def test_a_delivery_is_deleted_when_it_has_ended(stock: Stock, http: httpx.Client, state: DeliveryState) -> None:
+    files = described(simple(), a=b"content")
+    again = {"Idempotency-Key": "once"}
+    record = delivery(stock, http.post("/v1/messages", files=files, headers=again))
+    url = f"/v1/deliveries/{record.id}"
+    before = http.get(url).headers["ETag"]
+    for open_ in (DeliveryState.QUEUED, DeliveryState.SENDING):
+        stock.catalog.update_delivery(replace(record, state=open_))
+        refused = http.delete(url)
+        assert (refused.status_code, refused.json()["type"]) == (409, "/problems/not-ended")
+        assert refused.json()["state"] == open_
+        assert stock.catalog.drop_deliveries([record.id]) == set()
+    stock.catalog.update_delivery(replace(record, state=state))
+    changed = http.delete(url, headers={"If-Match": before})
+    etag = http.get(url).headers["ETag"]
+    assert (changed.status_code, changed.headers["ETag"]) == (412, etag)
+    assert list(stock.store.names())
+    assert http.delete(url[:24], headers={"If-Match": etag}).status_code == 204
+    assert list(stock.store.names()) == []
+    assert [http.request(method, url).status_code for method in ("GET", "DELETE")] == [404, 404]
+    last = stock.catalog.events_after(0, 100)[-1]
+    assert (last.type, last.subject, last.data) == ("delivery.deleted", record.id, {"destination": "partner"})
+    assert delivery(stock, http.post("/v1/messages", files=files, headers=again)).id != record.id
+
+
+@pytest.mark.parametrize("name", ['q"uote.txt', "a b;c=d.txt", "per%20cent.txt", "\u202egnp.txt", "[red]'x'.txt"])
+def test_names_of_files_come_as_they_are(shared_http: httpx.Client, name: str) -> None:
+    sent = shared_http.post("/v1/messages", data={"destination": "partner"}, files={"file": (name, b"text")})
+    assert sent.status_code == 202, sent.text
+    assert [each["name"] for each in sent.json()["attachments"]] == [name]

@@ -14,7 +14,7 @@ from app.web.messages.upload import PartHead, Upload
 from app.web.problems import Problem
 
 BOUNDARY = "--a-boundary"
-NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"\\'), min_size=1, max_size=20)
+NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"%\\'), min_size=1, max_size=20)
 CONTENTS = st.one_of(
     st.binary(max_size=200),
     st.lists(st.sampled_from([b"\r", b"\n", b"\r\n", b"-", b"--", BOUNDARY.encode(), b"x"]), max_size=20).map(b"".join),
