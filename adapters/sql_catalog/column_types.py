@@ -32,7 +32,8 @@ class AnyText(TypeDecorator[str]):
 
 
 def _storable(value: str | None) -> str | None:
-    if value is None or not _UNSTORABLE.search(value):
+    # Most texts are printable ASCII, which is found faster than a pattern.
+    if value is None or (value.isascii() and value.isprintable()) or not _UNSTORABLE.search(value):
         return value
     return _UNSTORABLE.sub(lambda match: f"\x1a{ord(match[0]):04x}", value)
 

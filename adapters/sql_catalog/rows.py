@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from itertools import chain
 from operator import attrgetter
 from struct import iter_unpack, pack
 from typing import Any
@@ -128,12 +129,12 @@ def delivery_record(row: Row[Any]) -> DeliveryRecord:
 
 
 def event_record(row: Row[Any]) -> EventRecord:
-    return EventRecord(**row._mapping)
+    return EventRecord._make(row)
 
 
 def pack_triplets(triplets: Sequence[PartRun] | Sequence[Extent]) -> bytes:
     """Return runs or extents as little-endian 64-bit integers, 24 bytes each."""
-    return pack(f"<{3 * len(triplets)}q", *(number for triplet in triplets for number in triplet))
+    return pack(f"<{3 * len(triplets)}q", *chain.from_iterable(triplets))
 
 
 def runs_by_segment(runs: Iterable[PartRun]) -> dict[int, list[PartRun]]:

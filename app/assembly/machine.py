@@ -258,8 +258,11 @@ class Assembly:
                 f"at most {self.limits.parts} parts are allowed" if not plausible else f"{attachment.parts.count} came"
             )
             return (Refused(position, "bad-count", "number of messages", f"{_spoken(counts)}, and {limit}"),)
-        attachment.record = changed(record, parts_expected=fitting[0], pending_counts=(), pending_position=None)
-        return self._check_complete(attachment)
+        count = fitting[0]
+        if record.kind is not None and attachment.parts.is_one_to(count) and (effects := attachment.completed(count)):
+            return effects
+        attachment.record = changed(record, parts_expected=count, pending_counts=(), pending_position=None)
+        return NOTHING
 
     def _announced(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
         judged = judge(source, event.header, position, received_at, self.limits.attachments, self)

@@ -1,6 +1,6 @@
 """The catalog's rows for a batch of messages, loaded into the assembly machine before the batch is applied."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from app.assembly.collecting import Address, Attachment, Key
@@ -33,7 +33,8 @@ def load(steps: Sequence[Step], assembly: Assembly, context: ServiceContext) -> 
     of the headers is refused.
     """
     held = assembly.attachments
-    wanted = _by_source(key for step in steps for key in _keys(step) if key not in held)
+    keys = [_keys(step) for step in steps]
+    wanted = _by_source(key for some in keys for key in some if key not in held)
     segments = segments_of(context.journal) if wanted else set()
     for source, correl_ids in wanted.items():
         for correl_id, record in context.catalog.attachments_by_key(source, correl_ids).items():
@@ -42,11 +43,12 @@ def load(steps: Sequence[Step], assembly: Assembly, context: ServiceContext) -> 
     explained: list[Address] = []
     announced: set[Key] = set()
     begun: set[Address] = set()
-    for step in steps:
-        for key, address in _addresses(step, assembly):
-            (explained if key in announced or address in begun else addresses).append(address)
+    for step, some in zip(steps, keys, strict=True):
+        is_announced = some[0] in announced
+        for address in _addresses(step, assembly):
+            (explained if is_announced or address in begun else addresses).append(address)
             if isinstance(step, Read) and isinstance(step.event, Announced):
-                announced.update(_keys(step))
+                announced.update(some)
                 begun.add(address)
     load_messages(addresses, assembly, context)
     return explained
@@ -66,16 +68,15 @@ def _keys(step: Step) -> list[Key]:
     return Assembly.keys(step.message.source, step.event)
 
 
-def _addresses(step: Step, assembly: Assembly) -> Iterator[tuple[Key, Address]]:
-    """Yield the addresses whose messages matter for a step, each with the key of its attachment."""
+def _addresses(step: Step, assembly: Assembly) -> Sequence[Address]:
+    """Return the addresses whose messages matter for a step."""
     if isinstance(step, Run):
         key = (step.source, step.correl_id)
-        if not assembly.is_announced(key):
-            yield from ((key, address_of(key, step.first + place)) for place in range(len(step.rows)))
-        return
+        if assembly.is_announced(key):
+            return ()
+        return [address_of(key, step.first + place) for place in range(len(step.rows))]
     address = assembly.address(step.message.source, step.event)
-    if address is not None:
-        yield _keys(step)[0], address
+    return () if address is None else (address,)
 
 
 def _held(record: AttachmentRecord, segments: Collection[int], context: ServiceContext) -> Attachment:
