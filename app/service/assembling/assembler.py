@@ -55,6 +55,8 @@ from app.service.quarantine import quarantine_entry
 
 CHECKPOINT_SECONDS = 0.25
 QUEUED_BATCHES = 3
+AT_ONCE = 512
+"""The number of messages from which on no more are assembled together."""
 CHANGES_WAITING = 1000
 """The most changes that wait to be made. Beyond that the oldest is dropped, to be asked for again."""
 RETRY_SECONDS = 0.5
@@ -222,11 +224,20 @@ class Assembler:
         self._assembly.messages.clear()
 
     def _next(self) -> _Work | None:
+        """Return all queued messages, at most about `AT_ONCE`; wait for the first. Return None after `stop`."""
         try:
-            return self._queue.get_nowait()
+            work = self._queue.get_nowait()
         except Empty:
             self.save()
             return None if self._stopping.is_set() else self._queue.get()
+        if work is None or self._queue.empty():
+            return work
+        positions, messages = [*work.positions], [*work.messages]
+        with suppress(Empty):
+            while len(messages) < AT_ONCE and (more := self._queue.get_nowait()) is not None:
+                positions += more.positions
+                messages += more.messages
+        return _Work(positions, messages)
 
     def _news(self, work: _Work) -> _Work:
         """Return the messages without those that a replay of the journal has brought before."""
