@@ -131,7 +131,14 @@ class Assembler:
         context: ServiceContext,
         finish: Callable[[Mapping[str, Complete | None]], None],
         finish_what_is_left: Callable[[], None] = lambda: None,
+        *,
+        read_early: bool = True,
     ) -> None:
+        """With `read_early`, files whose parts come in order are read as they come, and finished by a checkpoint.
+
+        All other complete attachments are passed to `finish`.
+        """
+        self._read_early = read_early
         self._context, self._finish, self._finish_what_is_left = context, finish, finish_what_is_left
         limits = context.settings.limits
         self._limits = Limits(limits.parts, limits.attachments_a_message)
@@ -304,8 +311,9 @@ class Assembler:
             for number, (at, message, size) in enumerate(zip(places, messages, sizes, strict=True), run.first):
                 self._apply(Read(at, message, PartArrived(run.correl_id, number, size)))
             return
-        record = self._assembly.attachments[run.source, run.correl_id].record
-        self._incremental.parts(record, run.first, messages, places)
+        if self._read_early:
+            record = self._assembly.attachments[run.source, run.correl_id].record
+            self._incremental.parts(record, run.first, messages, places)
         for effect in effects:
             self._carry_out(effect, places[-1], messages[-1])
 
@@ -318,7 +326,7 @@ class Assembler:
                 key = (message.source, event.correl_id)
                 if self._without_gone(key, effects[0].first):
                     effects = self._assembly.apply(message.source, event, at, message.received_at)
-            if not (effects and isinstance(effects[0], _NO_PART)):
+            if self._read_early and not (effects and isinstance(effects[0], _NO_PART)):
                 self._read_incrementally(event, at, message)
         for effect in effects:
             self._carry_out(effect, at, message)
