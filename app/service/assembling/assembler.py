@@ -57,6 +57,8 @@ CHECKPOINT_SECONDS = 0.25
 QUEUED_BATCHES = 3
 AT_ONCE = 512
 """The number of messages from which on no more are assembled together."""
+FEW = 8
+"""The number of messages below which looking for runs of parts takes longer than reading each message."""
 CHANGES_WAITING = 1000
 """The most changes that wait to be made. Beyond that the oldest is dropped, to be asked for again."""
 RETRY_SECONDS = 0.5
@@ -285,7 +287,7 @@ class Assembler:
             return
         places = [position.pack() for position in positions]
         steps: list[Step] = []
-        for found in runs_and_others(messages):
+        for found in runs_and_others(messages) if len(messages) >= FEW else range(len(messages)):
             if isinstance(found, Run):
                 steps.append(found)
             else:
