@@ -4,9 +4,12 @@ paho     a bare paho subscriber that acknowledges each message itself and keeps 
 sqlite   the usual hand-made way: paho, one SQLite row a message (WAL, synchronous FULL), committed, then acknowledged
 gateway  a process of its own: durable before acknowledged, until every attachment is finished and readable
 
-large    8 MiB files in bodies of 32 KiB
-small    files of 32,000 bytes, five messages each
-tiny     files of 1,000 bytes, five messages each
+large      8 MiB files in bodies of 32 KiB
+small      files of 32,000 bytes, five messages each
+tiny       files of 1,000 bytes, five messages each
+data-sets  data sets of 100 rows, seven messages each
+latency    files of 1,000 bytes, one at a time, from the publish of its header to the event that it is finished: with
+           nothing else to do, and while small files come at half of the speed at which they are finished
 
 Every round fills three persistent sessions with the same messages (QoS 1) and then empties one after the other. Each
 subscriber has sent its CONNECT and is idle before the clock starts, which it does when the broker, held still until
@@ -18,21 +21,27 @@ import argparse
 import os
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
-from statistics import median
+from statistics import median, quantiles
 from tempfile import TemporaryDirectory
+from threading import Event
 from time import perf_counter, process_time, sleep
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.properties import Properties
 
+from app.codecs.ibm_mq.image import write_image
 from app.model.message import PhysicalMessage
 from tests.support.gateway import GatewayProcess, mqtt_source
 from tests.support.mosquitto import Mosquitto
-from tests.support.publish import Version, publish
-from tests.support.sas_client import Attached, Program, binary_file, message
+from tests.support.publish import Version, connected, envelope, publish
+from tests.support.sas_client import Attached, Program, binary_file, data_set, message
 from tests.support.subscribe import SESSION_SECONDS, left_in_session, session, subscribe
 
 BODY = 32 << 10
@@ -41,6 +50,10 @@ PATIENCE = 300.0
 POLL_SECONDS = 0.1
 SMALL = {"small": 32_000, "tiny": 1_000}
 """The sizes of small files in bytes."""
+ROWS = 100
+LATENCY_FILES, LATENCY_PAUSE = 300, 0.02
+DEFAULT_RATE = 500.0
+"""The small files a second that are the load of the latency, if none were measured before."""
 
 
 class Load(NamedTuple):
@@ -58,6 +71,26 @@ class Load(NamedTuple):
     @property
     def size(self) -> int:
         return sum(len(sent.body) for sent in self.messages)
+
+
+def make_data_sets(count: int) -> Load:
+    """Return `count` data sets of `ROWS` rows, one after the other."""
+    program = Program(Random(1), body_limit=BODY)
+    random = program.random
+    table = pa.table(
+        {
+            "station": [f"station {number}" for number in range(ROWS)],
+            "celsius": [random.gauss(10, 8) for _ in range(ROWS)],
+            "millibar": [random.gauss(1013, 9) for _ in range(ROWS)],
+            "observed": [1_700_000_000.0 + number for number in range(ROWS)],
+        }
+    )
+    first = data_set(program, "WORK", "STATIONS", table)
+    attachments = [
+        replace(first, definition=replace(first.definition, correl_id=random.randbytes(16))) for _ in range(count)
+    ]
+    messages = [sent for attached in attachments for sent in message(program, [attached])]
+    return Load(attachments, messages, "data sets")
 
 
 def make_load(count: int, attachment: int, interleaved: int, unit: str = "MB") -> Load:
@@ -157,13 +190,91 @@ def processor_seconds(process: GatewayProcess) -> float:
 
 
 def check(process: GatewayProcess, load: Load) -> None:
-    """Assert that every attachment is there once with its SHA-256, and read one of them byte for byte."""
+    """Assert that every file is there once with its SHA-256, and read one of them byte for byte."""
+    if load.unit == "data sets":
+        return
     finished = process.listing("/v1/attachments", state="finished")
     if sorted(item["sha256"] for item in finished) != sorted(attached.sha256 for attached in load.attachments):
         raise AssertionError("what came out is not what was sent")
     content = process.client.get(f"/v1/attachments/{finished[0]['id']}/content").raise_for_status().content
     if content != load.attachments[0].content:
         raise AssertionError("an attachment reads differently")
+
+
+# --- latency ----------------------------------------------------------------------------------------------------------
+
+
+def latencies(version: Version, rate: float, folder: Path | None) -> dict[str, list[float]]:
+    """Return the seconds from the publish of a file's first message to its event: of files that come alone, and of
+    others while small files come at `rate` a second."""
+    with (
+        TemporaryDirectory(dir=folder) as name,
+        Mosquitto(Path(name)) as broker,
+        GatewayProcess(Path(name), mqtt_source("gateway", broker.port, TOPIC, version)) as process,
+    ):
+        process.await_source("gateway")
+        found = {"idle": one_by_one(process, broker, version)}
+        stop = Event()
+        with ThreadPoolExecutor(1) as pool:
+            loading = pool.submit(publish_evenly, broker, version, rate, stop)
+            sleep(1.0)
+            found["loaded"] = one_by_one(process, broker, version)
+            stop.set()
+            loading.result()
+        return found
+
+
+def one_by_one(process: GatewayProcess, broker: Mosquitto, version: Version) -> list[float]:
+    """Publish files, each when the one before is finished, and return how long each took."""
+    program = Program(Random(perf_counter()))
+    client = connected(broker.port, version)
+    taken: list[float] = []
+    with process.client.stream("GET", "/v1/events", timeout=PATIENCE) as events:
+        lines = events.iter_lines()
+        for number in range(LATENCY_FILES):
+            attached = binary_file(program, f"alone {number}", program.random.randbytes(SMALL["tiny"]))
+            sent = [packet(each, version) for each in message(program, [attached])]
+            begun = perf_counter()
+            for payload, properties in sent:
+                client.publish(TOPIC, payload, 1, properties=properties)
+            while attached.sha256 not in next(lines):
+                pass
+            taken.append(perf_counter() - begun)
+            sleep(LATENCY_PAUSE)
+    client.disconnect()
+    client.loop_stop()
+    return taken
+
+
+def publish_evenly(broker: Mosquitto, version: Version, rate: float, stop: Event) -> None:
+    """Publish small files at a rate a second until `stop` is set."""
+    program = Program(Random(2), body_limit=BODY)
+    content = program.random.randbytes(SMALL["small"])
+    client = connected(broker.port, version)
+    begun, number = perf_counter(), 0
+    while not stop.is_set():
+        for each in message(program, [binary_file(program, f"file {number}", content)]):
+            payload, properties = packet(each, version)
+            client.publish(TOPIC, payload, 1, properties=properties)
+        number += 1
+        sleep(max(0.0, begun + number / rate - perf_counter()))
+    client.disconnect()
+    client.loop_stop()
+
+
+def packet(sent: PhysicalMessage, version: Version) -> tuple[bytes, Properties | None]:
+    """Return the payload and the properties of a publish."""
+    return (bytes(sent.body), envelope(sent)) if version == "5" else (write_image(sent), None)
+
+
+def report_latencies(found: dict[str, list[float]], rate: float) -> dict[str, float]:
+    print(f"latency of {LATENCY_FILES} files, loaded with {rate:.0f} small files a second")
+    told: dict[str, float] = {}
+    for name, taken in found.items():
+        middle, most = median(taken) * 1000, quantiles(taken, n=100)[-1] * 1000
+        print(f"  {name:8} median {middle:.1f} ms  99th percentile {most:.1f} ms", flush=True)
+        told |= {f"{name}_median_ms": middle, f"{name}_p99_ms": most}
+    return told
 
 
 # --- rounds -------------------------------------------------------------------------------------------------------
@@ -205,13 +316,22 @@ def ratios(case: str, spent: dict[str, Spent]) -> dict[str, float]:
     """Return the ratios of a case by their names."""
     ours, bare, rows = (spent[each] for each in ("gateway", "paho", "sqlite"))
     if case != "large":
-        return {f"{case}_finished_over_sqlite": rows.finished / ours.finished}
+        return {f"{case.replace('-', '_')}_finished_over_sqlite": rows.finished / ours.finished}
     return {
         "acked_over_paho": bare.acknowledged / ours.acknowledged,
         "finished_over_paho": bare.finished / ours.finished,
         "finished_over_sqlite": rows.finished / ours.finished,
         "cpu_over_paho": ours.processor / bare.processor,
     }
+
+
+def load_of(case: str, given: argparse.Namespace) -> Load:
+    """Return the load of a case, as the command line gives it."""
+    if case == "data-sets":
+        return make_data_sets(given.data_sets)
+    if case in SMALL:
+        return make_load(given.files, SMALL[case], given.interleaved, "files")
+    return make_load(max(1, given.total // given.attachment), given.attachment << 20, given.interleaved)
 
 
 def main() -> None:
@@ -222,20 +342,24 @@ def main() -> None:
     parser.add_argument("--interleaved", type=int, default=4, help="number of interleaved attachments (4)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--version", choices=("5", "3.1.1"), default="3.1.1", help="of MQTT, for all (3.1.1)")
-    parser.add_argument("--cases", nargs="+", choices=("large", *SMALL), default=["large", *SMALL])
+    cases = ("large", *SMALL, "data-sets", "latency")
+    parser.add_argument("--data-sets", type=int, default=5_000, help="number of data sets (5,000)")
+    parser.add_argument("--cases", nargs="+", choices=cases, default=cases)
     parser.add_argument("--only", nargs="+", choices=tuple(SUBSCRIBERS), default=list(SUBSCRIBERS))
     parser.add_argument("--folder", type=Path, help="folder for stored data (default: temporary)")
     given = parser.parse_args()
     print(f"MQTT {given.version}, medians of {given.rounds}")
     found: dict[str, float] = {}
+    rate = DEFAULT_RATE
     for case in given.cases:
-        if case == "large":
-            count = max(1, given.total // given.attachment)
-            load = make_load(count, given.attachment << 20, given.interleaved)
-        else:
-            load = make_load(given.files, SMALL[case], given.interleaved, "files")
+        if case == "latency":
+            found |= report_latencies(latencies(given.version, rate, given.folder), rate)
+            continue
+        load = load_of(case, given)
         spent = rounds(load, given.version, given.rounds, given.only, given.folder)
         report(case, load, spent)
+        if case == "small" and "gateway" in spent:
+            rate = load.amount / spent["gateway"].finished / 2
         if len(given.only) == len(SUBSCRIBERS):
             found |= ratios(case, spent)
     if found:

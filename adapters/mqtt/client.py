@@ -9,7 +9,8 @@ delivers again with DUP set: a duplicate, never a loss.
 Lifetime. A client lives for one connection. Packet identifiers are not valid on the next connection, so late
 acknowledgements are dropped together with their client, and so is all state that paho keeps.
 
-Speed. paho reads each packet's header byte by byte; a read-ahead socket answers those reads from memory. paho's
+Speed. paho reads each packet's header byte by byte, and copies its bytes several times. Here the socket is read in
+large blocks, and a publish is a view of its block (`adapters.mqtt.packets`). All other packets go to paho. paho's
 property objects cost more than the rest of a message together, so a publish's properties stay bytes here.
 
 Only this module depends on paho's internals; `pyproject.toml` restricts the range of its versions.
@@ -22,7 +23,7 @@ import struct
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from paho.mqtt import client as paho
 from paho.mqtt.client import ConnectFlags, DisconnectFlags
@@ -32,6 +33,8 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from adapters.mqtt.packets import PacketReader, varint
+
 FAILURE = 0x80
 NO_MATCHING_SUBSCRIBERS = 0x10
 """The first reason code that means failure."""
@@ -39,10 +42,11 @@ NO_MATCHING_SUBSCRIBERS = 0x10
 SESSION_TAKEN_OVER = 0x8E
 """The reason code of a broker's DISCONNECT after another client has connected with the same client identifier."""
 
-_BATCH_MESSAGES = 128
+_BATCH_MESSAGES = 512
 _BATCH_BYTES = 4 << 20
-_READ_AHEAD = 1 << 18
+_BLOCK = 1 << 18
 _LINGER = 0.5
+_TYPE, _PUBLISH = 0xF0, 0x30
 _PUBACK, _PUBREC, _PUBCOMP = 0x40, 0x50, 0x70
 _QOS_BITS = 0b110
 _LONG_HEADER = 1024
@@ -54,7 +58,7 @@ class Arrival(NamedTuple):
 
     command: int
     mid: int
-    packet: bytearray
+    packet: memoryview
     topic_end: int
     properties_at: int
     payload_at: int
@@ -69,7 +73,7 @@ class Arrival(NamedTuple):
 
     def payload(self) -> memoryview:
         """Return a view of the payload. Copy it if it is small, so that it does not keep large properties in memory."""
-        payload = memoryview(self.packet)[self.payload_at :]
+        payload = self.packet[self.payload_at :]
         is_mostly_header = self.payload_at > max(_LONG_HEADER, len(payload) // 8)
         return memoryview(bytes(payload)) if is_mostly_header else payload
 
@@ -78,7 +82,7 @@ class Arrival(NamedTuple):
         return bytes(self.packet[self.properties_at : self.payload_at])
 
     def topic(self) -> str:
-        return self.packet[2 : self.topic_end].decode("utf-8", "backslashreplace")
+        return str(self.packet[2 : self.topic_end], "utf-8", "backslashreplace")
 
 
 class Connack(NamedTuple):
@@ -120,6 +124,7 @@ class Client(paho.Client):
         self.received: set[int] = set()
         self._without_subscribers: set[int] = set()
         self._repeating = False
+        self._packets = PacketReader()
         self._arrivals: list[Arrival] = []
         self._arrived_bytes = 0
         self.on_connect = self._on_connected
@@ -151,7 +156,7 @@ class Client(paho.Client):
         return more
 
     def take_arrivals(self) -> list[Arrival]:
-        """Return the messages that arrived since the last call, at most about 128 messages or 4 MiB."""
+        """Return the messages that arrived since the last call, at most 512 messages or about 4 MiB."""
         taken, self._arrivals, self._arrived_bytes = self._arrivals, [], 0
         return taken
 
@@ -191,15 +196,46 @@ class Client(paho.Client):
             self.lost = why
 
     def _read(self) -> bool:
+        """Read what has come. Return True when a batch is full, so that more may have come."""
         while self._sock is not None:
-            outcome = self._packet_read()
-            if outcome == MQTTErrorCode.MQTT_ERR_AGAIN:
-                return cast("ReadAhead", self._sock).pending() > 0
-            if outcome != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                self._loop_rc_handle(outcome)
-            elif len(self._arrivals) >= _BATCH_MESSAGES or self._arrived_bytes >= _BATCH_BYTES:
-                return True
+            try:
+                if self._take_packets():
+                    return True
+                if self._sock is not None:
+                    self._feed(self._sock_recv(_BLOCK))
+            except BlockingIOError:
+                return False
+            except MalformedPacket:
+                self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_PROTOCOL)
+            except OSError:
+                self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
         return False
+
+    def _feed(self, block: bytes) -> None:
+        if not block:
+            raise ConnectionError("the broker closed the connection")
+        self._packets.feed(block)
+        self._last_bytes_received = paho.time_func()
+
+    def _take_packets(self) -> bool:
+        """Take the packets that have been read. Return True when a batch is full. Raises MalformedPacket."""
+        arrivals, packet = self._arrivals, self._packets.packet
+        while self._sock is not None and (found := packet()) is not None:
+            command, body = found
+            if command & _TYPE == _PUBLISH:
+                arrivals.append(_arrival(command, body, self.is_5))
+                self._arrived_bytes += len(body)
+                if len(arrivals) >= _BATCH_MESSAGES or self._arrived_bytes >= _BATCH_BYTES:
+                    return True
+            elif (outcome := self._handle(command, bytearray(body))) != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                self._loop_rc_handle(outcome)
+        return False
+
+    def _handle(self, command: int, packet: bytearray) -> MQTTErrorCode:
+        """Have paho handle a packet other than PUBLISH."""
+        self._in_packet["command"], self._in_packet["packet"] = command, packet
+        self._in_packet["remaining_length"] = len(packet)
+        return self._packet_handle()
 
     def _on_connected(
         self, _: object, __: object, flags: ConnectFlags, reason: ReasonCode, properties: Properties | None
@@ -232,27 +268,7 @@ class Client(paho.Client):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is not None:
             connection = self._tls.wrap_socket(connection, server_hostname=self.host)
-        return ReadAhead(connection)
-
-    def _handle_publish(self) -> MQTTErrorCode:
-        packet, command = self._in_packet["packet"], self._in_packet["command"]
-        mid = 0
-        try:
-            at = topic_end = 2 + (packet[0] << 8 | packet[1])
-            if command & _QOS_BITS:
-                mid = packet[at] << 8 | packet[at + 1]
-                at += 2
-            properties_at = at
-            if self.is_5:
-                properties_at, size = _varint(packet, at)
-                at = properties_at + size
-        except IndexError:
-            raise MalformedPacket("a PUBLISH ends within its header") from None
-        if at > len(packet) or command & _QOS_BITS == _QOS_BITS:
-            raise MalformedPacket("a PUBLISH has QoS 3, or lengths that go past its end")
-        self._arrivals.append(Arrival(command, mid, packet, topic_end, properties_at, at))
-        self._arrived_bytes += len(packet)
-        return MQTTErrorCode.MQTT_ERR_SUCCESS
+        return _Socket(connection)
 
     def _handle_pubrel(self) -> MQTTErrorCode:
         packet = self._in_packet["packet"]
@@ -285,24 +301,32 @@ class _Sent(NamedTuple):
     properties: Any = None
 
 
-class ReadAhead:
-    """A socket that reads ahead and answers small reads from memory. Large reads bypass its buffer."""
+def _arrival(command: int, packet: memoryview, is_5: bool) -> Arrival:
+    """Return a PUBLISH. Raises MalformedPacket."""
+    mid = 0
+    try:
+        at = topic_end = 2 + (packet[0] << 8 | packet[1])
+        if command & _QOS_BITS:
+            mid = packet[at] << 8 | packet[at + 1]
+            at += 2
+        properties_at = at
+        if is_5:
+            properties_at, size = varint(packet, at)
+            at = properties_at + size
+    except IndexError:
+        raise MalformedPacket("a PUBLISH ends within its header") from None
+    if at > len(packet) or command & _QOS_BITS == _QOS_BITS:
+        raise MalformedPacket("a PUBLISH has QoS 3, or lengths that go past its end")
+    return Arrival(command, mid, packet, topic_end, properties_at, at)
+
+
+class _Socket:
+    """A socket that ends a connection properly."""
 
     def __init__(self, wrapped: socket.socket) -> None:
         self._wrapped = wrapped
-        self._ahead = b""
-        self._at = 0
-        self.send, self.fileno, self.setblocking = wrapped.send, wrapped.fileno, wrapped.setblocking
-
-    def recv(self, size: int) -> bytes:
-        """Return up to `size` bytes, as `socket.recv` does."""
-        if self._at == len(self._ahead):
-            if size >= _READ_AHEAD:
-                return self._wrapped.recv(size)
-            self._ahead, self._at = self._wrapped.recv(_READ_AHEAD), 0
-        piece = self._ahead[self._at : self._at + size]
-        self._at += len(piece)
-        return piece
+        self.recv, self.send = wrapped.recv, wrapped.send
+        self.fileno, self.setblocking = wrapped.fileno, wrapped.setblocking
 
     def close(self) -> None:
         """Close when the other side has closed, or after a short time.
@@ -314,23 +338,6 @@ class ReadAhead:
         with suppress(OSError):
             self._wrapped.shutdown(socket.SHUT_WR)
             self._wrapped.settimeout(_LINGER)
-            while time.monotonic() < deadline and self._wrapped.recv(_READ_AHEAD):
+            while time.monotonic() < deadline and self._wrapped.recv(_BLOCK):
                 pass
         self._wrapped.close()
-
-    def pending(self) -> int:
-        """Return the number of bytes that can be read without the network."""
-        beneath = self._wrapped.pending() if isinstance(self._wrapped, ssl.SSLSocket) else 0
-        return len(self._ahead) - self._at + beneath
-
-
-def _varint(packet: bytearray, at: int) -> tuple[int, int]:
-    """Return where the bytes counted by the length at byte `at` start, and their number."""
-    size = 0
-    for shift in (0, 7, 14, 21):
-        digit = packet[at]
-        at += 1
-        size |= (digit & 0x7F) << shift
-        if digit < 0x80:
-            return at, size
-    raise MalformedPacket("a property length has more than four bytes")

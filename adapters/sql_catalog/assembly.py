@@ -144,12 +144,17 @@ class Assembly(CatalogPart):
     def checkpoint(self, checkpoint: Checkpoint) -> set[str]:
         with self._database.write() as connection:
             missed, not_expired = self._save_attachments(connection, checkpoint)
-            self._upsert_message.run(connection, message_columns(checkpoint.messages))
+            incomplete = {each.id for each in checkpoint.messages if not missed.isdisjoint(each.attachments)}
+            messages = message_columns(checkpoint.messages)
+            if incomplete:
+                times = zip(messages["id"], messages["complete_at"], strict=True)
+                messages["complete_at"] = [None if each in incomplete else time for each, time in times]
+            self._upsert_message.run(connection, messages)
             self._upsert_quarantine.run(connection, columns_of(QuarantineRecord, checkpoint.quarantine))
             self._upsert_copy.run(connection, columns_of(QuarantineCopy, checkpoint.quarantine_copies))
             masks = checkpoint.source_dialects
             self._upsert_dialects.run(connection, {"source": [*masks], "dialects": [*masks.values()]})
-            untold = missed | not_expired
+            untold = missed | not_expired | incomplete
             log_events(connection, [event for event in checkpoint.events if event.subject not in untold])
             if checkpoint.progress is not None:
                 connection.execute(_ADVANCE, {"reached": checkpoint.progress})

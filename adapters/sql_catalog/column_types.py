@@ -32,6 +32,7 @@ class AnyText(TypeDecorator[str]):
 
 
 def _storable(value: str | None) -> str | None:
+    # Most texts are printable, which is found faster than a pattern.
     if value is None or value.isprintable() or not _UNSTORABLE.search(value):
         return value
     return _UNSTORABLE.sub(lambda match: f"\x1a{ord(match[0]):04x}", value)

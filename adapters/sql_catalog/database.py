@@ -23,12 +23,14 @@ A gateway that has bound its journal to the catalog checks with every write that
 (`admit`). So a gateway that was cut off from the database and replaced changes nothing when it comes back.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import orjson
 from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
@@ -135,11 +137,21 @@ def _make_folder(address: URL) -> None:
     Path(address.database).parent.mkdir(parents=True, exist_ok=True)
 
 
+def _json(value: Any) -> str:
+    """Return a value as JSON. Texts may hold lone surrogates, which only ASCII escapes can represent."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        return json.dumps(value)
+
+
 def _engine(address: URL, role: str, **options: Any) -> Engine:
     dialect = address.get_backend_name()
     try:
         # Parameters are user data: they must not appear in exceptions or logs.
-        engine = create_engine(address, hide_parameters=True, pool_pre_ping=dialect == "postgresql", **options)
+        engine = create_engine(
+            address, hide_parameters=True, pool_pre_ping=dialect == "postgresql", json_serializer=_json, **options
+        )
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise GatewayError(f"no driver for {address.drivername} ({error}): pip install 'psycopg[binary]'") from error
     statements = _ON_CONNECT[dialect, role]

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from operator import attrgetter
+from itertools import chain
+from operator import attrgetter, itemgetter
 from struct import iter_unpack, pack
 from typing import Any
 
@@ -30,6 +31,15 @@ Columns = dict[str, Sequence[Any]]
 # A row's own mapping of names to values takes several times as long as these names.
 _ATTACHMENT_COLUMNS, _MESSAGE_COLUMNS = tuple(tables.attachments.c.keys()), tuple(tables.messages.c.keys())
 _GROUP = ("group_last", "group_ended", "group_size")
+_FIELDS = [field.name for field in fields(AttachmentRecord)]
+_GROUP_AT = _FIELDS.index("group")
+_ATTACHMENT_VALUES = itemgetter(*(_ATTACHMENT_COLUMNS.index(name) for name in _FIELDS if name != "group"))
+_GROUP_VALUES = itemgetter(*map(_ATTACHMENT_COLUMNS.index, _GROUP))
+_STATE, _KIND, *_LISTS = (
+    _FIELDS.index(name) - (_FIELDS.index(name) > _GROUP_AT) for name in ("state", "kind", "pending_counts", "warnings")
+)
+_STATES = {state.value: state for state in AttachmentState}
+_KINDS = {int(kind): kind for kind in AttachmentKind}
 _NO_GROUP = (None, None, None)
 SEGMENT_SHIFT = 32
 """The number of bits of a packed position below its segment."""
@@ -73,15 +83,14 @@ def attachment_columns(records: Sequence[AttachmentRecord]) -> Columns:
 
 
 def attachment_record(row: Row[Any]) -> AttachmentRecord:
-    values = dict(zip(_ATTACHMENT_COLUMNS, row, strict=True))
-    del values["name_folded"]
-    values["state"] = AttachmentState(values["state"])
-    values["kind"] = None if values["kind"] is None else AttachmentKind(values["kind"])
-    values["pending_counts"] = tuple(values["pending_counts"])
-    values["warnings"] = tuple(values["warnings"])
-    progress = [values.pop(name) for name in _GROUP]
-    values["group"] = None if progress[1] is None else GroupProgress(*progress)
-    return AttachmentRecord(**values)
+    values = [*_ATTACHMENT_VALUES(row)]
+    values[_STATE] = _STATES[values[_STATE]]
+    values[_KIND] = None if values[_KIND] is None else _KINDS[values[_KIND]]
+    for place in _LISTS:
+        values[place] = tuple(values[place])
+    last, ended, size = _GROUP_VALUES(row)
+    group = None if ended is None else GroupProgress(last, ended, size)
+    return AttachmentRecord(*values[:_GROUP_AT], group, *values[_GROUP_AT:])
 
 
 def message_columns(records: Sequence[MessageRecord]) -> Columns:
@@ -128,12 +137,12 @@ def delivery_record(row: Row[Any]) -> DeliveryRecord:
 
 
 def event_record(row: Row[Any]) -> EventRecord:
-    return EventRecord(**row._mapping)
+    return EventRecord._make(row)
 
 
 def pack_triplets(triplets: Sequence[PartRun] | Sequence[Extent]) -> bytes:
     """Return runs or extents as little-endian 64-bit integers, 24 bytes each."""
-    return pack(f"<{3 * len(triplets)}q", *(number for triplet in triplets for number in triplet))
+    return pack(f"<{3 * len(triplets)}q", *chain.from_iterable(triplets))
 
 
 def runs_by_segment(runs: Iterable[PartRun]) -> dict[int, list[PartRun]]:

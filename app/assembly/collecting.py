@@ -112,7 +112,14 @@ class Attachment:
         """Make the attachment complete, with `parts` parts."""
         if (state := follow(self.record.state, Input.ALL_THERE)) is None:
             return NOTHING
-        self.record = changed(self.record, state=state, parts_expected=parts, completed_at=self.last_received_at)
+        self.record = changed(
+            self.record,
+            state=state,
+            parts_expected=parts,
+            pending_counts=(),
+            pending_position=None,
+            completed_at=self.last_received_at,
+        )
         return (Completed(self.record.id, parts),)
 
     def define(self, definition: AttachmentDefinition, **more: Any) -> None:

@@ -21,6 +21,7 @@ The host loads the catalog's rows for `Assembly.keys(event)` before it applies a
 events as one `Checkpoint`.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.assembly import groups
@@ -86,7 +87,7 @@ class Assembly:
             return header_address(source, event.header)
         if isinstance(event, GroupPart):
             return None
-        if isinstance(event, PartArrived) and self._is_announced((source, event.correl_id)):
+        if isinstance(event, PartArrived) and self.is_announced((source, event.correl_id)):
             return None
         return address_of((source, event.correl_id), event.sequence if isinstance(event, PartArrived) else 0)
 
@@ -99,6 +100,11 @@ class Assembly:
         if isinstance(event, Unsequenced):
             return self._unsequenced(source, event, position, received_at)
         return self._announced(source, event, position, received_at)
+
+    def is_announced(self, key: Key) -> bool:
+        """Tell whether a header has announced this attachment, as far as it is loaded."""
+        attachment = self.attachments.get(key)
+        return attachment is not None and attachment.record.kind is not None
 
     def set_application(self, address: Address, answer: PhysicalMessage) -> None:
         """Set the application message that an `ApplicationMessage` effect found."""
@@ -155,7 +161,7 @@ class Assembly:
     # --- one function an event ------------------------------------------------------------------------------------
 
     def _part(self, source: str, event: PartArrived, position: int, received_at: int) -> tuple[Effect, ...]:
-        if self.messages and not self._is_announced(key := (source, event.correl_id)):
+        if self.messages and not self.is_announced(key := (source, event.correl_id)):
             address = address_of(key, event.sequence)
             if (message := self.messages.get(address)) is not None:
                 return _application(message, address, position)
@@ -174,26 +180,46 @@ class Assembly:
             return self._check_complete(attachment)
         return NOTHING
 
-    def parts(self, source: str, event: PartsArrived, position: int) -> tuple[Effect, ...]:
-        """Apply parts that were received together. `position` is the packed place of the first one."""
-        if self.messages and not self._is_announced((source, event.correl_id)):
-            return self._one_by_one(source, event, position)
-        attachment = self._touch(source, event.correl_id, position, event.received_at[0])
-        record, length = attachment.record, len(event.sizes)
-        most = self.limits.parts if record.parts_expected is None else record.parts_expected
-        fits = event.first + length - 1 <= most and not attachment.has_forgotten_its_parts
-        if not fits or not attachment.parts.add_run(event.first, length, position):
-            return self._one_by_one(source, event, position)
-        attachment.bytes_received += sum(event.sizes)
-        attachment.last_position = max(attachment.last_position, position + length - 1)
-        attachment.last_received_at = max(attachment.last_received_at, *event.received_at)
-        return self._check_complete(attachment) if record.parts_expected == attachment.parts.count else NOTHING
+    def parts(self, source: str, event: PartsArrived, positions: Sequence[int]) -> tuple[Effect, ...]:
+        """Apply parts that were received together, at these packed places."""
+        effects = self.take_parts(source, event, positions)
+        return self._one_by_one(source, event, positions) if effects is None else effects
 
-    def _one_by_one(self, source: str, event: PartsArrived, position: int) -> tuple[Effect, ...]:
+    def take_parts(self, source: str, event: PartsArrived, positions: Sequence[int]) -> tuple[Effect, ...] | None:
+        """Take parts that were received together, if all of them are new and allowed. Otherwise return None: each must
+        be applied by itself."""
+        key = (source, event.correl_id)
+        if self.messages and not self.is_announced(key):
+            return None
+        attachment = self.attachments.get(key)
+        most, length = self.limits.parts, len(event.sizes)
+        if attachment is not None:
+            if (
+                attachment.has_forgotten_its_parts
+                or attachment.is_lost
+                or attachment.parts.has_any(event.first, length)
+            ):
+                return None
+            if (expected := attachment.record.parts_expected) is not None:
+                most = expected
+        if event.first + length - 1 > most:
+            return None
+        attachment = self._touch(source, event.correl_id, positions[0], event.received_at[0])
+        attachment.parts.add_new(event.first, positions)
+        attachment.bytes_received += sum(event.sizes)
+        attachment.last_position = max(attachment.last_position, positions[-1])
+        attachment.last_received_at = max(attachment.last_received_at, *event.received_at)
+        if attachment.record.parts_expected == attachment.parts.count:
+            return self._check_complete(attachment)
+        return NOTHING
+
+    def _one_by_one(self, source: str, event: PartsArrived, positions: Sequence[int]) -> tuple[Effect, ...]:
         effects: tuple[Effect, ...] = ()
-        for place, (size, received_at) in enumerate(zip(event.sizes, event.received_at, strict=True)):
+        for place, (size, received_at, position) in enumerate(
+            zip(event.sizes, event.received_at, positions, strict=True)
+        ):
             part = PartArrived(event.correl_id, event.first + place, size)
-            effects += self._part(source, part, position + place, received_at)
+            effects += self._part(source, part, position, received_at)
         return effects
 
     def _group_part(self, source: str, event: GroupPart, position: int, received_at: int) -> tuple[Effect, ...]:
@@ -232,8 +258,11 @@ class Assembly:
                 f"at most {self.limits.parts} parts are allowed" if not plausible else f"{attachment.parts.count} came"
             )
             return (Refused(position, "bad-count", "number of messages", f"{_spoken(counts)}, and {limit}"),)
-        attachment.record = changed(record, parts_expected=fitting[0], pending_counts=(), pending_position=None)
-        return self._check_complete(attachment)
+        count = fitting[0]
+        if record.kind is not None and attachment.parts.is_one_to(count) and (effects := attachment.completed(count)):
+            return effects
+        attachment.record = changed(record, parts_expected=count, pending_counts=(), pending_position=None)
+        return NOTHING
 
     def _announced(self, source: str, event: Announced, position: int, received_at: int) -> tuple[Effect, ...]:
         judged = judge(source, event.header, position, received_at, self.limits.attachments, self)
@@ -250,7 +279,7 @@ class Assembly:
         effects: tuple[Effect, ...] = ()
         message = message_id(source, event.header.header_correl_id)
         for claim in claims(message, event.header, event.dialects):
-            if not self._is_announced((source, claim.definition.correl_id)):
+            if not self.is_announced((source, claim.definition.correl_id)):
                 effects += self.claim(source, claim, position, received_at)
         return effects
 
@@ -336,11 +365,6 @@ class Assembly:
         orders = {dialect.order for dialect in members(dialects)}
         in_order = sorted(count for order, count in possible if order in orders)
         return in_order or sorted(count for _, count in possible)
-
-    def _is_announced(self, key: Key) -> bool:
-        """Tell whether a header has announced this attachment, as far as it is loaded."""
-        attachment = self.attachments.get(key)
-        return attachment is not None and attachment.record.kind is not None
 
     def _claim_application(self, address: Address) -> tuple[Effect, ...]:
         """Claim a message's application message that waits under its correlid, as a count or a part of no announced

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from app.model.records import PartRun
 
@@ -60,24 +60,25 @@ class Parts:
         self._freshen(sequence, 1, position)
         return None
 
-    def add_run(self, first: int, length: int, position: int) -> bool:
-        """Add parts that are in consecutive rows of one batch. Return False, without a change, when one of them is
-        there already."""
-        firsts, lengths, positions = self._firsts, self._lengths, self._positions
-        at = bisect_right(firsts, first) - 1
-        if at >= 0 and first < firsts[at] + lengths[at]:
-            return False
-        if at + 1 < len(firsts) and firsts[at + 1] < first + length:
-            return False
-        if at >= 0 and first == firsts[at] + lengths[at] and position == positions[at] + lengths[at]:
-            lengths[at] += length
-        else:
-            firsts.insert(at + 1, first)
-            lengths.insert(at + 1, length)
-            positions.insert(at + 1, position)
-        self.count += length
-        self._freshen(first, length, position)
-        return True
+    def has_any(self, first: int, length: int) -> bool:
+        """Tell whether one of `length` parts from sequence number `first` on is there."""
+        at = bisect_left(self._firsts, first + length) - 1
+        return at >= 0 and first < self._firsts[at] + self._lengths[at]
+
+    def add_new(self, first: int, positions: Sequence[int]) -> None:
+        """Add parts with sequence numbers from `first` on, none of which is there. Their positions ascend."""
+        firsts, lengths, starts = self._firsts, self._lengths, self._positions
+        at = bisect_right(firsts, first)
+        for sequence, length, position in _consecutive(first, positions):
+            if at and sequence == firsts[at - 1] + lengths[at - 1] and position == starts[at - 1] + lengths[at - 1]:
+                lengths[at - 1] += length
+            else:
+                firsts.insert(at, sequence)
+                lengths.insert(at, length)
+                starts.insert(at, position)
+                at += 1
+            self._freshen(sequence, length, position)
+        self.count += len(positions)
 
     def remove(self, sequence: int) -> int | None:
         """Remove a part and return its position; None when there is no such part."""
@@ -201,6 +202,18 @@ def gaps(runs: Iterable[tuple[int, int]], expected: int | None, limit: int) -> l
     if expected is not None and following <= expected:
         found.append((following, expected))
     return found[:limit]
+
+
+def _consecutive(first: int, positions: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield the (first number, number of parts, position) of parts that follow each other in a batch."""
+    if positions[-1] - positions[0] == len(positions) - 1:
+        yield first, len(positions), positions[0]
+        return
+    begin = 0
+    for at in range(1, len(positions) + 1):
+        if at == len(positions) or positions[at] != positions[at - 1] + 1:
+            yield first + begin, at - begin, positions[begin]
+            begin = at
 
 
 def _swap(sequence: int) -> int:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from app.codecs.sas.files import FileDescription
+from app.framing.descriptors import Descriptors
 from app.model.attachment import AttachmentKind
 from app.model.event import Event, Pieces
 from app.model.framing import FramingTraits
@@ -39,7 +40,7 @@ ArrangementName = Literal["numbered", "grouped"]
 
 
 class Columns(NamedTuple):
-    """The headers and parts that the columns of a journal batch show. Rows ascend.
+    """The headers and parts that the columns of a batch show. Rows ascend.
 
     `headers` are rows that hold headers. `parts` are rows that hold sequenced parts. For each part, `keys` has the
     16-byte key of the attachment (a row of bytes), and `sequences` the sequence number.
@@ -171,8 +172,8 @@ class Framing(Protocol):
         """
         return False
 
-    def read_columns(self, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns | None:  # noqa: ARG002
-        """Return the headers and parts among the `framed` rows of a journal batch, as `read` would find them.
+    def read_columns(self, batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns | None:  # noqa: ARG002
+        """Return the headers and parts among the `framed` rows of a batch, as `read` would find them.
 
         Other rows are read one by one. If the result is None, all rows are.
         """

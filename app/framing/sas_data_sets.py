@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from app.codecs.ibm_mq.encodings import charset as named_charset
 from app.codecs.ibm_mq.encodings import float_format, integer_order, is_ebcdic
@@ -12,12 +13,15 @@ from app.codecs.sas.entries import TYPE_SIZE
 from app.dataset import beside, decode, missing, schema
 from app.dataset.layout import Representation
 from app.dataset.numeric import FloatFormat
-from app.framing.protocol import DataSetFacts, Received, StoreTable
+from app.framing.protocol import Body, DataSetFacts, Received, StoreTable
 from app.framing.sas_charsets import charsets, store_table
 from app.model.errors import InvalidInputError
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord
 from app.wire import WireError
+
+_LONGEST_CACHED = 32 << 10
+"""The bytes of a definition and its variables that are kept for the next data set with the same bytes."""
 
 
 class _Bodies:
@@ -87,22 +91,32 @@ def _defined(first: PhysicalMessage, messages: Mapping[MessageKind, _Bodies], kn
     if len({bytes(body) for body in definitions}) > 1:
         why = f"the {len(definitions)} data set definition messages differ"
         raise InvalidInputError("conflicting-definition", "type", 0, why)
+    definition, variables = next(iter(definitions)), messages[MessageKind.VARIABLES]
     refusal: WireError | None = None
     for charset in charsets(first):
         try:
-            definition, dialects = dataset.read_definition(next(iter(definitions)), known, charset)
-            schema.check_definition(definition)
-            bodies = messages[MessageKind.VARIABLES]
-            if bodies.size > definition.variables * dataset.LONGEST_VARIABLE + TYPE_SIZE * len(bodies):
-                why = f"{bodies.size:,} bytes are too many for the definitions of {definition.variables:,} variables"
-                raise InvalidInputError("variable-count", "number of variables", -1, why)
-            variables, dialects = dataset.read_variables(list(bodies), definition.variables, dialects, charset)
+            if len(definition) + variables.size <= _LONGEST_CACHED:
+                return _read_known(bytes(definition), tuple(map(bytes, variables)), known, charset)
+            return _read_definitions(definition, variables, known, charset)
         except WireError as error:
             refusal = refusal or error
-        else:
-            return _Defined(definition, variables, dialects, charset)
     assert refusal is not None
     raise refusal
+
+
+def _read_definitions(body: Body, variables: _Bodies | Sequence[Body], known: int, charset: str) -> _Defined:
+    definition, dialects = dataset.read_definition(body, known, charset)
+    schema.check_definition(definition)
+    size = sum(map(len, variables))
+    if size > definition.variables * dataset.LONGEST_VARIABLE + TYPE_SIZE * len(variables):
+        why = f"{size:,} bytes are too many for the definitions of {definition.variables:,} variables"
+        raise InvalidInputError("variable-count", "number of variables", -1, why)
+    read, dialects = dataset.read_variables(list(variables), definition.variables, dialects, charset)
+    return _Defined(definition, read, dialects, charset)
+
+
+_read_known = lru_cache(maxsize=64)(_read_definitions)
+"""Programs send many data sets with the same variables."""
 
 
 def _representation(received: Received, said: _Defined) -> tuple[Representation, list[str]]:

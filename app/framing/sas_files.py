@@ -52,13 +52,18 @@ class SasPartReader:
     def __init__(self, description: files.FileDescription, dialects: int) -> None:
         self.description: files.FileDescription | None = description
         self.dialects: int | None = dialects
-        self._possible = dialects
+        self._possible = dialects or dialect.ALL
         self._chosen: Dialect | None = None
+        self._plain = files.tried_first(self._possible)
 
     def spans(self, body: Body) -> list[tuple[int, int]] | None:
         """Return the (start, length) of the records in a part; None if it does not consist of whole records."""
+        plain = self._plain if self._chosen in (None, self._plain) else None
+        if plain is not None and (found := files.whole_record(body, plain)) is not None:
+            self._chosen = plain
+            return [found]
         try:
-            self._chosen = self._chosen or files.detect(lambda: [body], self._possible or dialect.ALL)
+            self._chosen = self._chosen or files.detect(lambda: [body], self._possible)
             return [(start, length) for _, start, length, _ in files.spans([body], self._chosen)]
         except WireError:
             return None

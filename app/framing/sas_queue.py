@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from app.codecs.sas import correlid, dialect
 from app.codecs.sas.attachment import read_counts, read_header, write_count, write_header
 from app.codecs.sas.constants import HEADER_MSG_TYPE, SUBORDINATE_MSG_TYPE
 from app.codecs.sas.dialect import Dialect
 from app.framing import sas_columns, sas_files
+from app.framing.descriptors import Descriptors
 from app.framing.outgoing import Bodies, message_identifier
 from app.framing.protocol import (
     ArrangementName,
@@ -172,7 +172,7 @@ class SasQueue(Framing):
     def is_header(self, message: PhysicalMessage) -> bool:
         return message.msg_type == HEADER_MSG_TYPE
 
-    def read_columns(self, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns:
+    def read_columns(self, batch: Descriptors, framed: npt.NDArray[np.bool_]) -> Columns:
         return sas_columns.read_columns(batch, framed)
 
     def attachment_key(self, message: PhysicalMessage) -> bytes:

@@ -26,8 +26,9 @@ class PartArrived(NamedTuple):
 
 
 class PartsArrived(NamedTuple):
-    """Sequenced parts of one attachment with numbers from `first` on, in consecutive rows of one journal batch: their
-    sizes, and when each was received (µs). It is `PartArrived` for each of them, said at once."""
+    """Sequenced parts of one attachment with numbers from `first` on: their sizes, and when each was received (µs).
+
+    It is `PartArrived` for each of them, said at once."""
 
     correl_id: bytes
     first: int

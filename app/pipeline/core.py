@@ -185,7 +185,8 @@ def _apply(assembly: Assembly, source: str, reference: Reference) -> tuple[Effec
     _, key, position, what, first, sizes, received_at, detail = reference
     match what:
         case What.PARTS:
-            return assembly.parts(source, PartsArrived(key, first, sizes, received_at), position)
+            positions = range(position, position + len(sizes))
+            return assembly.parts(source, PartsArrived(key, first, sizes, received_at), positions)
         case What.EVENT:
             return assembly.apply(source, detail, position, received_at[0])
         case What.ADDRESS:

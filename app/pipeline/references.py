@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from app.codecs.sas import dialect
+from app.framing.descriptors import descriptors_of_batch
 from app.framing.events import is_header, read_event
 from app.framing.protocol import KEY_SIZE, NO_COLUMNS, Columns, Framing
 from app.framing.registry import FRAMINGS
@@ -191,7 +192,7 @@ def _columns(batch: pa.RecordBatch) -> Columns:
 
 
 def _columns_of(framing: Framing, batch: pa.RecordBatch, framed: npt.NDArray[np.bool_]) -> Columns:
-    columns = framing.read_columns(batch, framed)
+    columns = framing.read_columns(descriptors_of_batch(batch), framed)
     if columns is not None:
         return columns
     rows = np.flatnonzero(framed)

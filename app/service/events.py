@@ -55,6 +55,11 @@ def damage_event(attachment_id: str, reason: str, now: int) -> NewEvent:
     return NewEvent("attachment.damaged", attachment_id, now, {"code": DAMAGED_CONTENT, "reason": reason})
 
 
+def message_event(message_id: str, now: int) -> NewEvent:
+    """Return the event of a message that lacks nothing any more."""
+    return NewEvent("message.complete", message_id, now, {})
+
+
 def quarantine_event(record: QuarantineRecord) -> NewEvent:
     """Return the event of a physical message that goes to quarantine."""
     data: dict[str, object] = {"source": record.source, "code": record.code, "row": record.row, "why": record.why}
@@ -79,4 +84,4 @@ def complete_messages(catalog: Catalog, attachment_ids: Sequence[str], now: int,
     """
     complete = catalog.complete_messages(attachment_ids, now) if attachment_ids else []
     if told := [*complete, *already]:
-        catalog.add_events([NewEvent("message.complete", message, now, {}) for message in told])
+        catalog.add_events([message_event(message, now) for message in told])

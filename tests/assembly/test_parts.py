@@ -55,6 +55,26 @@ def test_a_part_is_replaced_for_good(arrived: list[tuple[int, int]], data: st.Da
     assert dict(Parts(kept)) == model
 
 
+@given(arrivals, st.lists(st.tuples(st.integers(1, 40), st.lists(st.integers(0, 400), min_size=1, unique=True))))
+def test_parts_that_come_together_are_those_that_come_one_by_one(
+    arrived: list[tuple[int, int]], together: list[tuple[int, list[int]]]
+) -> None:
+    parts, model = Parts(), Parts()
+    for sequence, position in arrived:
+        parts.add(sequence, position)
+        model.add(sequence, position)
+    for first, positions in together:
+        positions.sort()
+        numbers = range(first, first + len(positions))
+        assert parts.has_any(first, len(positions)) == any(number in dict(model) for number in numbers)
+        if not parts.has_any(first, len(positions)):
+            parts.add_new(first, positions)
+            for number, position in zip(numbers, positions, strict=True):
+                assert model.add(number, position) is None
+    assert (dict(parts), parts.count, parts.highest()) == (dict(model), model.count, model.highest())
+    assert dict(Parts(parts.take_fresh())) == dict(model)
+
+
 @given(st.permutations(range(1, 300)), st.booleans())
 def test_one_to_n_in_either_byte_order(order: list[int], little: bool) -> None:
     parts = Parts()

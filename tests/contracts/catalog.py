@@ -429,6 +429,20 @@ class CatalogContract:
         assert catalog.part_runs("a1") == []
         assert [event.subject for event in catalog.events_after(0, 9)] == ["a4", "a7"]
 
+    def test_a_message_is_complete_with_a_checkpoint_only_if_its_attachments_are(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1, State.COMPLETE), attachment(2, State.COMPLETE))
+        catalog.set_state(["a2"], State.DELETED)
+        step = Checkpoint(
+            attachments=[attachment(number, State.COMPLETE, message_id=f"m{number}") for number in (1, 2)],
+            messages=[replace(message(number, f"a{number}"), complete_at=70) for number in (1, 2)],
+            events=[HAPPENED._replace(subject=f"m{number}") for number in (1, 2)],
+            finished=[finished(1), finished(2)],
+        )
+        assert catalog.checkpoint(step) == {"a2"}
+        completed = [catalog.message(f"m{number}") for number in (1, 2)]
+        assert [each and each.complete_at for each in completed] == [70, None]
+        assert [event.subject for event in catalog.events_after(0, 9)] == ["m1"]
+
     def test_very_many_are_closed_and_their_messages_completed_at_once(self, catalog: Catalog) -> None:
         many = range(2500)
         step = Checkpoint(

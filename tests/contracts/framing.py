@@ -26,7 +26,7 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import InvalidInputError
 from app.model.event import Announced, PartArrived, Pieces
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord, DeliveryRecord, Finished, FramingOptions
+from app.model.records import AttachmentRecord, DeliveryRecord, FramingOptions
 from app.pipeline import batch, finishing
 from app.pipeline.core import Held, Outcome, assemble, by_key
 from app.pipeline.finishing import Result
@@ -35,7 +35,7 @@ from app.pipeline.references import What, messages
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Finisher
+from app.service.finishing.finisher import Complete, Finisher
 from app.service.finishing.parts import missing_ranges
 from app.service.sending.dry_run import count_messages
 from app.service.sending.errors import CannotSend
@@ -303,7 +303,7 @@ def damaged(message: PhysicalMessage, random: Random) -> PhysicalMessage:
 def receive(context: ServiceContext, slices: Iterable[Sequence[PhysicalMessage]]) -> None:
     """The stages of a new process for each slice, one after the other in this thread."""
     for some in slices:
-        complete: dict[str, Finished | None] = {}
+        complete: dict[str, Complete | None] = {}
         for start in range(0, len(some), 50):
             context.journal.append(some[start : start + 50])
         Assembler(context, complete.update).recover()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from threading import Event, Thread
 from typing import Any
 
@@ -12,8 +13,11 @@ from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import DamagedError, GatewayError
 from app.model.message import PhysicalMessage
 from app.model.records import AttachmentRecord, Checkpoint, Damage, GroupProgress, PartRun
+from app.ports import AttachmentFilter
+from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Finisher
+from app.service.finishing.finisher import Complete, Finisher
+from tests.support.sas_client import Program, binary_file, message, text_file
 from tests.support.service_context import service_context
 from tests.support.waiting import until
 
@@ -163,6 +167,67 @@ def test_failures_are_told_once_and_at_their_end(context: ServiceContext, monkey
         "finishing_failed",
         "finishing_recovered",
     ]
+
+
+def text_files(context: ServiceContext, count: int) -> dict[str, Complete | None]:
+    """Assemble text files, which are not finished before their parts are read again."""
+    program = Program(Random(7))
+    sent = [message(program, [text_file(program, f"{n}.txt", b"line %d\n" % n)]) for n in range(count)]
+    context.journal.append([each._replace(source="here", received_at=1) for stream in sent for each in stream])
+    waiting: dict[str, Complete | None] = {}
+    Assembler(context, waiting.update).recover()
+    assert counts(context)["complete"] == len(waiting) == count
+    return waiting
+
+
+def test_objects_that_are_written_together_are_flushed_once(
+    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[Path] = []
+    monkeypatch.setattr("adapters.object_store.local.sync_file_system", flushed.append)
+    monkeypatch.setattr("adapters.object_store.local._flush", lambda path: flushed.append(Path(path)))
+    waiting = text_files(context, 40)
+    monkeypatch.setattr(context.catalog, "attachments_by_id", lambda ids: [None] * len(ids))  # they are known
+    monkeypatch.setattr(context.catalog, "part_runs", None)
+    Finisher(context).finish(waiting)
+    assert counts(context)["finished"] == 40
+    assert len(flushed) == 1
+
+
+def test_an_attachment_that_is_queued_twice_keeps_its_content(context: ServiceContext) -> None:
+    waiting = text_files(context, 3)
+    finisher = Finisher(context)
+    finisher.finish(dict.fromkeys(waiting))
+    finisher.finish(waiting)  # as assembly knew them before
+    for each in waiting:
+        record = context.catalog.attachment(each)
+        assert record is not None
+        assert record.state is AttachmentState.FINISHED
+        assert record.object_name is not None
+        assert context.store.size(record.object_name) == record.size
+
+
+def test_a_file_whose_parts_came_in_order_is_finished_by_its_checkpoint(
+    context: ServiceContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program(Random(7), body_limit=2000)
+    files = [binary_file(program, f"{n}.bin", program.random.randbytes(5000)) for n in range(5)]
+    sent = [each for one in files for each in message(program, [one])]
+    context.journal.append([each._replace(source="here", received_at=1) for each in sent])
+    for name in ("finish", "complete_messages", "attachments_by_id"):
+        monkeypatch.setattr(context.catalog, name, None)
+    waiting: dict[str, Complete | None] = {}
+    Assembler(context, waiting.update).recover()
+    assert not waiting
+    found = context.catalog.attachments(AttachmentFilter(state=AttachmentState.FINISHED), None, 10).items
+    assert {each.sha256 for each in found} == {each.sha256 for each in files}
+    told = [event.type for event in context.catalog.events_after(0, 100)]
+    assert sorted(told) == ["attachment.finished"] * 5 + ["message.complete"] * 5
+    assert all(each.complete_at is not None for each in context.catalog.messages(None, None, 10).items)
+    finished = context.metrics.registry.get_sample_value(
+        "attachment_gateway_attachments_total", {"state": "finished", "kind": "binary-file"}
+    )
+    assert finished == 5
 
 
 def test_a_part_that_cannot_be_read_back_quarantines_its_attachment(

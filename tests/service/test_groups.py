@@ -15,11 +15,11 @@ from adapters.memory import MemoryDestinationSettings, MemoryReceiver, QueueSett
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord, Finished, FramingOptions, GroupedAs
+from app.model.records import AttachmentRecord, FramingOptions, GroupedAs
 from app.ports import AttachmentFilter
 from app.service.assembling.assembler import Assembler
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Finisher
+from app.service.finishing.finisher import Complete, Finisher
 from app.service.gateway import Gateway
 from app.service.sending.errors import CannotSend
 from app.service.sending.framer import Framer
@@ -105,7 +105,7 @@ def test_read_as_parts_come_or_afterwards_the_same_is_found(tmp_path: Path) -> N
 def test_what_is_read_as_it_comes_is_not_read_again(tmp_path: Path) -> None:
     with service_context(tmp_path) as context:
         sent = group(Random(5), [[b"a"], [b"b", b"c"], [b""]])
-        complete: dict[str, Finished | None] = {}
+        complete: dict[str, Complete | None] = {}
         context.journal.append(named(SOURCE, sent.messages))
         Assembler(context, complete.update).recover()
         (early,) = complete.values()
@@ -129,7 +129,7 @@ def test_a_host_that_dies_again_and_again_loses_nothing_and_repeats_nothing(tmp_
                 if stream:
                     context.journal.append(stream[:size])
                 stream = stream[size:]
-            complete: dict[str, Finished | None] = {}
+            complete: dict[str, Complete | None] = {}
             Assembler(context, complete.update).recover()
             if random.random() < 0.5:
                 Finisher(context).finish(complete)

@@ -11,11 +11,11 @@ from structlog.testing import capture_logs
 from app.model.attachment import AttachmentState
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord, Finished
+from app.model.records import AttachmentRecord
 from app.service.assembling.assembler import Assembler
 from app.service.content.access import open_content
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Finisher
+from app.service.finishing.finisher import Complete, Finisher
 from app.service.gateway import Gateway
 from tests.support.mq_client import any_bodies, group
 from tests.support.sas_client import Program, binary_file, message, text_file
@@ -46,7 +46,7 @@ def made(kind: str) -> tuple[bytes, bytes, list[PhysicalMessage]]:
 def assemble(context: ServiceContext, messages: list[PhysicalMessage]) -> None:
     """As the gateway does it, one stage after the other."""
     context.journal.append(messages)
-    complete: dict[str, Finished | None] = {}
+    complete: dict[str, Complete | None] = {}
     Assembler(context, complete.update).recover()
     Finisher(context).finish(complete)
 

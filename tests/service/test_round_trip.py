@@ -17,11 +17,11 @@ from app.framing.sas_bodies import lines
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.identity import attachment_id, message_id
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord, Finished
+from app.model.records import AttachmentRecord
 from app.service.assembling.assembler import Assembler
 from app.service.content.access import open_content
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Finisher
+from app.service.finishing.finisher import Complete, Finisher
 from app.service.sending.framer import Framer
 from tests.support.outgoing import FILES, SOURCE, cut, delivery
 from tests.support.service_context import service_context
@@ -29,7 +29,7 @@ from tests.support.service_context import service_context
 
 def receive(context: ServiceContext, messages: list[PhysicalMessage]) -> None:
     """The service's stages, one after the other in this thread."""
-    complete: dict[str, Finished | None] = {}
+    complete: dict[str, Complete | None] = {}
     assembler = Assembler(context, complete.update)
     for start in range(0, len(messages), 50):
         context.journal.append(messages[start : start + 50])

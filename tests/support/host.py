@@ -5,12 +5,12 @@ from random import Random
 
 from app.model.identity import attachment_id
 from app.model.message import PhysicalMessage
-from app.model.records import AttachmentRecord, Finished, QuarantineRecord
+from app.model.records import AttachmentRecord, QuarantineRecord
 from app.service.assembling.assembler import Assembler
 from app.service.content.access import open_content
 from app.service.content.settling import Settler
 from app.service.context import ServiceContext
-from app.service.finishing.finisher import Finisher
+from app.service.finishing.finisher import Complete, Finisher
 from app.service.quarantine import quarantined_message
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
@@ -25,7 +25,7 @@ class Host:
 
     def __init__(self, context: ServiceContext, clock: ManualClock, sources: Sequence[str] = (SOURCE,)) -> None:
         self.context, self.clock, self.program = context, clock, Program(Random(5))
-        self.complete: dict[str, Finished | None] = {}
+        self.complete: dict[str, Complete | None] = {}
         self.assembler = Assembler(context, self.complete.update)
         self.times = ReceivingTime(context, {source: Connected() for source in sources})
         self.sweeper = Sweeper(context, times=self.times, between=self.assembler._change)

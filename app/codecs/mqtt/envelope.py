@@ -10,6 +10,7 @@ also be sent as plain payloads.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from app.codecs.ibm_mq.image import IMAGE_OVERHEAD, is_image, read_image, write_image
@@ -23,6 +24,9 @@ from app.wire import WireError
 CONTENT_TYPE = "content-type"
 MSG_TYPE = "msg-type"
 _CORREL_ID_SIZE = 24
+_LONGEST_CACHED = 4096
+"""The largest property section that is cached, in bytes."""
+_NO_FIELDS: Mapping[str, Any] = {}
 _MQLONG = range(-(1 << 31), 1 << 31)
 
 
@@ -86,10 +90,8 @@ def read(
 
     Raises InvalidInputError with the code `bad-envelope`, `bad-mq-image` or `no-envelope`.
     """
-    given = _decoded(packed) if packed else PublishProperties()
-    fields, others = _sorted_out(given)
+    correl_id, fields, others = _read(packed) if packed else (b"", _NO_FIELDS, NO_PROPERTIES)
     if "msg_type" in fields:
-        correl_id = given.correlation_data or b""
         if len(correl_id) > _CORREL_ID_SIZE:
             why = f"{len(correl_id)} bytes; a CorrelId has at most {_CORREL_ID_SIZE}"
             raise InvalidInputError("bad-envelope", "correlation data", -1, why)
@@ -135,6 +137,29 @@ def overhead(version: Literal["5", "3.1.1"]) -> tuple[int, int | None]:
     if version == "5":
         return 0, len(properties.encode(_properties(LARGEST_ENVELOPE)))
     return IMAGE_OVERHEAD, None
+
+
+def _read(packed: bytes) -> tuple[bytes, Mapping[str, Any], Mapping[str, str]]:
+    """Return the correlation data, the descriptor fields and all other properties.
+
+    Messages of one program differ in their correlation data only, so the rest is cached.
+    """
+    if len(packed) <= _LONGEST_CACHED and (place := properties.correlation_data(packed)) is not None:
+        try:
+            rest = _read_shared(packed[: place.start] + packed[place.stop :])
+        except InvalidInputError:
+            rest = None  # the error must say where it is among all properties
+        if rest is not None:
+            return packed[place.start + 3 : place.stop], *rest
+    given = _decoded(packed)
+    return given.correlation_data or b"", *_sorted_out(given)
+
+
+@lru_cache(maxsize=256)
+def _read_shared(packed: bytes) -> tuple[Mapping[str, Any], Mapping[str, str]] | None:
+    """Return the descriptor fields and all other properties; None if there is more correlation data."""
+    given = _decoded(packed)
+    return None if given.correlation_data is not None else _sorted_out(given)
 
 
 def _decoded(packed: bytes) -> PublishProperties:

@@ -80,6 +80,21 @@ def decode(properties: bytes) -> PublishProperties:
     return PublishProperties(correlation_data, content_type, tuple(user))
 
 
+def correlation_data(properties: bytes) -> slice | None:
+    """Return the place of the first correlation data, with its identifier and its length; None if there is none, or if
+    the section cannot be read up to there."""
+    at = 0
+    try:
+        while at < len(properties):
+            identifier, start = properties[at], at
+            at = _PROPERTIES[identifier][1](properties, at + 1)
+            if identifier == CORRELATION_DATA:
+                return slice(start, at) if at <= len(properties) else None
+    except (KeyError, IndexError):
+        pass
+    return None
+
+
 def encode(properties: PublishProperties) -> bytes:
     """Return the property section, without the length in front of it.
 

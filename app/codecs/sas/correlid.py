@@ -16,6 +16,8 @@ _BLANKS = b"    "
 def split(correl_id: bytes) -> tuple[bytes, int]:
     """Return the 16-byte key and the big-endian sequence number; 0 for a correlid without a sequence number."""
     key, sequence = correl_id[:KEY_SIZE], correl_id[KEY_SIZE:COMPARED_SIZE]
+    if len(sequence) == len(_BLANKS):
+        return key, 0 if sequence == _BLANKS else int.from_bytes(sequence, "big")
     if len(key) < KEY_SIZE:
         key = key.ljust(KEY_SIZE, b"\0")
     if not sequence or sequence == _BLANKS[: len(sequence)]:

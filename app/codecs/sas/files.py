@@ -12,6 +12,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from app.codecs.sas.constants import Long
@@ -242,6 +243,28 @@ def detect(parts: Callable[[], Iterable[Buffer]], mask: int, *, text: bool = Fal
     """
     found = _detect(parts, mask)
     return _nul_included(parts, found) if text and found.nul == "absent" else found
+
+
+@lru_cache(maxsize=256)
+def tried_first(mask: int) -> Dialect | None:
+    """Return the dialect that `detect` tries first; None unless its records have neither padding nor a NUL."""
+    first = next(members(with_nul(frames(mask), "absent")), None)
+    return None if first is None or first.aligned else first
+
+
+def whole_record(part: Buffer, plain: Dialect) -> tuple[int, int] | None:
+    """Return the (start, length) of the record that is all of a part, in a dialect without padding and NULs; None when
+    the part is not one record."""
+    size, unpack = _plain_length(plain)
+    if len(part) < size or unpack(part)[0] != len(part) - size:
+        return None
+    return size, len(part) - size
+
+
+@lru_cache(maxsize=64)
+def _plain_length(plain: Dialect) -> tuple[int, Callable[[Buffer], tuple[int]]]:
+    length = _length_of(plain)
+    return length.size, length.unpack_from
 
 
 def _nul_included(parts: Callable[[], Iterable[Buffer]], found: Dialect) -> Dialect:

@@ -8,8 +8,8 @@ When the catalog fails (a full disk, no connection to the database), the state i
 replayed once the catalog works again. Meanwhile the queue before this thread fills, and the brokers wait.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, Full, Queue
@@ -17,7 +17,7 @@ from threading import Event as StopSignal
 from time import monotonic
 from typing import Any, NamedTuple
 
-from app.assembly.collecting import Address, ApplicationMessage, Attachment, Completed, Effect, Key, Refused, Repeated
+from app.assembly.collecting import Address, ApplicationMessage, Completed, Effect, Key, Refused, Repeated
 from app.assembly.interpretation import (
     Answered,
     Consequence,
@@ -29,12 +29,14 @@ from app.assembly.interpretation import (
 from app.assembly.machine import Assembly, Limits
 from app.codecs.sas import dialect
 from app.framing.events import read_event
+from app.framing.runs import Run, runs_and_others
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError, InvalidInputError
-from app.model.event import Announced, Event, GroupPart, PartArrived, Pieces
+from app.model.event import Announced, Event, GroupPart, PartArrived, PartsArrived, Pieces
 from app.model.message import PhysicalMessage, Position
 from app.model.records import (
     AttachmentRecord,
+    Checkpoint,
     Finished,
     MessageRecord,
     QuarantineCopy,
@@ -42,14 +44,21 @@ from app.model.records import (
     changed,
 )
 from app.observe import Recurring, logger
+from app.service.assembling.closing import close
+from app.service.assembling.loading import Read, Step, load, load_messages
 from app.service.context import Change, ServiceContext
 from app.service.events import complete_messages, quarantine_event
-from app.service.finishing.incremental import IncrementalReader
-from app.service.finishing.parts import held_parts, segments_of, without_gone
+from app.service.finishing.finisher import Complete
+from app.service.finishing.incremental import Content, IncrementalReader
+from app.service.finishing.parts import segments_of, without_gone
 from app.service.quarantine import quarantine_entry
 
 CHECKPOINT_SECONDS = 0.25
 QUEUED_BATCHES = 3
+AT_ONCE = 512
+"""The number of messages from which on no more are assembled together."""
+FEW = 8
+"""The number of messages below which looking for runs of parts takes longer than reading each message."""
 CHANGES_WAITING = 1000
 """The most changes that wait to be made. Beyond that the oldest is dropped, to be asked for again."""
 RETRY_SECONDS = 0.5
@@ -64,7 +73,8 @@ log = logger(__name__)
 class _Work(NamedTuple):
     """Messages to assemble, in order."""
 
-    messages: list[tuple[Position, PhysicalMessage]]
+    positions: Sequence[Position]
+    messages: Sequence[PhysicalMessage]
 
 
 @dataclass(slots=True)
@@ -75,7 +85,7 @@ class _Unsaved:
     quarantine: list[QuarantineRecord] = field(default_factory=list)
     quarantine_copies: list[QuarantineCopy] = field(default_factory=list)
     dialects: dict[str, int] = field(default_factory=dict)
-    completed: dict[str, Finished | None] = field(default_factory=dict)
+    completed: dict[str, Content | None] = field(default_factory=dict)
     applications: list[Address] = field(default_factory=list)
     healed: list[str] = field(default_factory=list)
 
@@ -121,9 +131,16 @@ class Assembler:
     def __init__(
         self,
         context: ServiceContext,
-        finish: Callable[[Mapping[str, Finished | None]], None],
+        finish: Callable[[Mapping[str, Complete | None]], None],
         finish_what_is_left: Callable[[], None] = lambda: None,
+        *,
+        read_early: bool = True,
     ) -> None:
+        """With `read_early`, files whose parts come in order are read as they come, and finished by a checkpoint.
+
+        All other complete attachments are passed to `finish`.
+        """
+        self._read_early = read_early
         self._context, self._finish, self._finish_what_is_left = context, finish, finish_what_is_left
         limits = context.settings.limits
         self._limits = Limits(limits.parts, limits.attachments_a_message)
@@ -145,7 +162,7 @@ class Assembler:
 
         After `stop` nothing is queued: the journal has the messages.
         """
-        work = _Work(list(zip(positions, messages, strict=True)))
+        work = _Work(positions, messages)
         while not self._stopping.is_set():
             try:
                 self._queue.put(work, timeout=RETRY_SECONDS)
@@ -157,7 +174,7 @@ class Assembler:
         """Have a change made between two messages, after everything before it is in the catalog."""
         self._changes.append(change)
         with suppress(Full):
-            self._queue.put_nowait(_Work([]))
+            self._queue.put_nowait(_Work([], []))
 
     def recover(self) -> int:
         """Replay the journal after the catalog's last checkpoint; return the number of messages."""
@@ -167,7 +184,7 @@ class Assembler:
         for positions, messages in self._context.journal.replay(
             None if progress is None else Position.unpack(progress)
         ):
-            self._assemble(list(zip(positions, messages, strict=True)))
+            self._assemble(positions, messages)
             self._save_if_due()
             replayed += len(positions)
         self.save()
@@ -189,7 +206,7 @@ class Assembler:
                 while self._changes:
                     self._change(self._changes.popleft())
                 if work.messages:
-                    self._assemble(self._news(work.messages))
+                    self._assemble(*self._news(work))
                     self._save_if_due()
             self.save()
         except Exception as error:  # noqa: BLE001 - `Recurring` logs it
@@ -216,17 +233,27 @@ class Assembler:
         self._assembly.messages.clear()
 
     def _next(self) -> _Work | None:
+        """Return all queued messages, at most about `AT_ONCE`; wait for the first. Return None after `stop`."""
         try:
-            return self._queue.get_nowait()
+            work = self._queue.get_nowait()
         except Empty:
             self.save()
             return None if self._stopping.is_set() else self._queue.get()
+        if work is None or self._queue.empty():
+            return work
+        positions, messages = [*work.positions], [*work.messages]
+        with suppress(Empty):
+            while len(messages) < AT_ONCE and (more := self._queue.get_nowait()) is not None:
+                positions += more.positions
+                messages += more.messages
+        return _Work(positions, messages)
 
-    def _news(self, messages: list[tuple[Position, PhysicalMessage]]) -> list[tuple[Position, PhysicalMessage]]:
+    def _news(self, work: _Work) -> _Work:
         """Return the messages without those that a replay of the journal has brought before."""
-        if messages[0][0].pack() > self._reached:
-            return messages
-        return [(position, message) for position, message in messages if position.pack() > self._reached]
+        if work.positions[0].pack() > self._reached:
+            return work
+        new = [row for row, position in enumerate(work.positions) if position.pack() > self._reached]
+        return _Work([work.positions[row] for row in new], [work.messages[row] for row in new])
 
     def _start_over(self) -> bool:
         """Replay the journal until that works. Return False when it did not work before `stop`.
@@ -254,25 +281,58 @@ class Assembler:
 
     # --- assembling -----------------------------------------------------------------------------------------------
 
-    def _assemble(self, work: Sequence[tuple[Position, PhysicalMessage]]) -> None:
-        if not work:
+    def _assemble(self, positions: Sequence[Position], messages: Sequence[PhysicalMessage]) -> None:
+        """Assemble messages. Sequenced parts are taken together, and all others are read one by one."""
+        if not messages:
             return
-        readable = [(at, message, event) for at, message in _packed(work) for event in self._events(at, message)]
-        self._load(readable)
-        apply = self._assembly.apply
-        for at, message, event in readable:
-            effects = apply(message.source, event, at, message.received_at)
-            if effects and isinstance(effects[0], Repeated) and isinstance(event, _PARTS):
+        places = [position.pack() for position in positions]
+        steps: list[Step] = []
+        for found in runs_and_others(messages) if len(messages) >= FEW else range(len(messages)):
+            if isinstance(found, Run):
+                steps.append(found)
+            else:
+                at, message = places[found], messages[found]
+                steps += [Read(at, message, event) for event in self._events(at, message)]
+        unsure = load(steps, self._assembly, self._context)
+        for step in steps:
+            if isinstance(step, Run):
+                self._apply_run(step, [messages[row] for row in step.rows], [places[row] for row in step.rows])
+            elif self._apply(step):
+                load_messages(unsure, self._assembly, self._context)
+                unsure = []
+        self._incremental.let_go()
+        self._reached = max(self._reached, places[-1])
+        self._unsaved.progress = self._reached
+
+    def _apply_run(self, run: Run, messages: Sequence[PhysicalMessage], places: Sequence[int]) -> None:
+        """Apply sequenced parts together, or one by one if one of them is not new."""
+        sizes, times = [len(message.body) for message in messages], [message.received_at for message in messages]
+        arrived = PartsArrived(run.correl_id, run.first, sizes, times)
+        effects = self._assembly.take_parts(run.source, arrived, places)
+        if effects is None:
+            for number, (at, message, size) in enumerate(zip(places, messages, sizes, strict=True), run.first):
+                self._apply(Read(at, message, PartArrived(run.correl_id, number, size)))
+            return
+        if self._read_early:
+            record = self._assembly.attachments[run.source, run.correl_id].record
+            self._incremental.parts(record, run.first, messages, places)
+        for effect in effects:
+            self._carry_out(effect, places[-1], messages[-1])
+
+    def _apply(self, read: Read) -> bool:
+        """Apply one event. Return whether it is a header that was refused."""
+        at, message, event = read
+        effects = self._assembly.apply(message.source, event, at, message.received_at)
+        if isinstance(event, _PARTS):
+            if effects and isinstance(effects[0], Repeated):
                 key = (message.source, event.correl_id)
                 if self._without_gone(key, effects[0].first):
-                    effects = apply(message.source, event, at, message.received_at)
-            if isinstance(event, _PARTS) and not (effects and isinstance(effects[0], _NO_PART)):
+                    effects = self._assembly.apply(message.source, event, at, message.received_at)
+            if self._read_early and not (effects and isinstance(effects[0], _NO_PART)):
                 self._read_incrementally(event, at, message)
-            for effect in effects:
-                self._carry_out(effect, at, message)
-        self._incremental.let_go()
-        self._reached = max(self._reached, work[-1][0].pack())
-        self._unsaved.progress = self._reached
+        for effect in effects:
+            self._carry_out(effect, at, message)
+        return isinstance(event, Announced) and any(isinstance(effect, Refused) for effect in effects)
 
     def _events(self, at: int, message: PhysicalMessage) -> tuple[Event, ...]:
         """Return what a message means, mostly one event; what belongs in quarantine is put there."""
@@ -290,7 +350,7 @@ class Assembler:
     def _read_incrementally(self, part: PartArrived | GroupPart, at: int, message: PhysicalMessage) -> None:
         record = self._assembly.attachments[message.source, part.correl_id].record
         if isinstance(part, PartArrived):
-            self._incremental.part(record, part.sequence, message, Position.unpack(at))
+            self._incremental.parts(record, part.sequence, [message], [at])
         else:
             self._incremental.group_part(record.id, part, self._context.described(message), Position.unpack(at))
 
@@ -308,31 +368,6 @@ class Assembler:
         known = self._dialects.get(source, dialect.ALL)
         if (common := dialect.narrow(known, dialects)) != known:
             self._dialects[source] = self._unsaved.dialects[source] = common
-
-    def _load(self, readable: Sequence[tuple[int, PhysicalMessage, Event]]) -> None:
-        """Load the catalog's rows for the correlids of these events into the machine: attachments, then messages."""
-        catalog, held, messages = self._context.catalog, self._assembly.attachments, self._assembly.messages
-        wanted = _by_source(self._unknown_keys(readable))
-        segments = segments_of(self._context.journal) if wanted else set()
-        for source, correl_ids in wanted.items():
-            for correl_id, record in catalog.attachments_by_key(source, correl_ids).items():
-                held[source, correl_id] = self._held(record, segments)
-        addresses = (self._assembly.address(message.source, event) for _, message, event in readable)
-        unknown = (address for address in addresses if address is not None and address not in messages)
-        for source, correl_ids in _by_source(unknown).items():
-            for correl_id, found in catalog.messages_by_correl_id(source, correl_ids).items():
-                messages[source, correl_id] = found
-
-    def _unknown_keys(self, readable: Sequence[tuple[int, PhysicalMessage, Event]]) -> Iterator[Key]:
-        held = self._assembly.attachments
-        for _, message, event in readable:
-            if not (isinstance(event, _PARTS) and (message.source, event.correl_id) in held):
-                yield from (key for key in self._assembly.keys(message.source, event) if key not in held)
-
-    def _held(self, record: AttachmentRecord, segments: set[int]) -> Attachment:
-        """Return an attachment with the parts that the journal has. Parts that are gone may come again."""
-        record, parts, _ = held_parts(record, self._context.catalog.part_runs(record.id), segments)
-        return Attachment(record, parts)
 
     def _without_gone(self, key: Key, first: int | None) -> bool:
         """Remove from memory the parts of an attachment that the journal no longer has, if the one at `first` is among
@@ -399,7 +434,8 @@ class Assembler:
             self.save()
 
     def save(self) -> None:
-        """Make a checkpoint of all changes, and pass complete attachments to finishing."""
+        """Make a checkpoint of all changes, with the contents that have been read. Pass other complete attachments to
+        finishing."""
         self._saved_at = monotonic()
         unsaved, self._unsaved = self._unsaved, _Unsaved()
         if unsaved.progress is None:
@@ -411,30 +447,49 @@ class Assembler:
         checkpoint.quarantine_copies = unsaved.quarantine_copies
         checkpoint.source_dialects = unsaved.dialects
         checkpoint.events = [quarantine_event(record) for record in unsaved.quarantine]
-        self._context.catalog.checkpoint(checkpoint)
+        now = self._context.clock.now()
+        closed = close(checkpoint, self._contents(unsaved, now), now)
+        missed = self._context.catalog.checkpoint(checkpoint)
         self._assembly.forget_beyond(self._context.settings.limits.attachments_in_memory)
-        if unsaved.healed:
-            self._context.catalog.set_state([*dict.fromkeys(unsaved.healed)], AttachmentState.COMPLETE)
-            unsaved.completed.update(dict.fromkeys(unsaved.healed))
-        if unsaved.completed:
-            self._finish(unsaved.completed)
-        self._complete_messages(answered)
+        finished = [record for record in closed.attachments if record.id not in missed]
+        self._count(finished)
+        self._pass_on(unsaved, checkpoint, {record.id for record in closed.attachments})
+        self._complete_messages(
+            [record.id for record in finished if record.message_id not in closed.messages],
+            [message for message in answered if message.id not in closed.messages],
+        )
         self._context.notifier.notify()
 
-    def _complete_messages(self, answered: list[MessageRecord]) -> None:
+    def _contents(self, unsaved: _Unsaved, now: int) -> dict[str, Finished]:
+        """Return the contents that have been read, as far as the journal still has them."""
+        contents = {each: content(now) for each, content in unsaved.completed.items() if content is not None}
+        segments = segments_of(self._context.journal) if contents else set()
+        return {
+            each: content
+            for each, content in contents.items()
+            if each not in unsaved.healed and all(extent.segment in segments for extent in content.extents)
+        }
+
+    def _pass_on(self, unsaved: _Unsaved, checkpoint: Checkpoint, closed: Collection[str]) -> None:
+        """Pass complete attachments whose content has not been read to finishing, with what is known of them."""
+        waiting: dict[str, Complete | None] = dict.fromkeys(each for each in unsaved.completed if each not in closed)
+        for record in checkpoint.attachments if waiting else ():
+            if record.id in waiting and record.state is AttachmentState.COMPLETE:
+                waiting[record.id] = Complete.of(record, checkpoint.part_runs.get(record.id, []))
+        if unsaved.healed:
+            self._context.catalog.set_state([*dict.fromkeys(unsaved.healed)], AttachmentState.COMPLETE)
+            waiting.update(dict.fromkeys(unsaved.healed))
+        if waiting:
+            self._finish(waiting)
+
+    def _count(self, finished: Iterable[AttachmentRecord]) -> None:
+        kinds = Counter(record.kind.word if record.kind else "unknown" for record in finished)
+        for kind, number in kinds.items():
+            self._context.metrics.attachments.labels(AttachmentState.FINISHED, kind).inc(number)
+
+    def _complete_messages(self, finished: list[str], answered: list[MessageRecord]) -> None:
         """Complete the messages whose application message has come and whose attachments are finished."""
-        attachments = [attachment for message in answered for attachment in message.attachments]
+        attachments = [*finished, *(attachment for message in answered for attachment in message.attachments)]
         alone = [message.id for message in answered if not message.attachments]
-        complete_messages(self._context.catalog, attachments, self._context.clock.now(), alone)
-
-
-def _packed(work: Iterable[tuple[Position, PhysicalMessage]]) -> Iterator[tuple[int, PhysicalMessage]]:
-    return ((position.pack(), message) for position, message in work)
-
-
-def _by_source(keys: Iterable[Key]) -> dict[str, list[bytes]]:
-    """Return correlids by their source, each once."""
-    found: dict[str, dict[bytes, None]] = {}
-    for source, correl_id in keys:
-        found.setdefault(source, {})[correl_id] = None
-    return {source: list(correl_ids) for source, correl_ids in found.items()}
+        if attachments or alone:
+            complete_messages(self._context.catalog, attachments, self._context.clock.now(), alone)

@@ -5,15 +5,17 @@ file, and every data set as Parquet, becomes an object of the content store. A f
 attachment with row, byte and reason. A fault here (a full disk) is tried again, after a pause that doubles. Parts that
 the journal cannot read back quarantine the attachment too, until they are sent again or can be read again.
 
-Attachments that are complete at the same time are finished together: their rows are read in one query, and their
-outcomes, messages and events are written in few transactions. One that is complete alone waits for no other.
+Attachments that are complete at the same time are finished together: their objects are flushed to disk at once, and
+their outcomes, messages and events are written in few transactions. One that is complete alone waits for no other.
+Those whose content was read while their parts came are finished by the checkpoint itself (`app.service.assembling`).
 
 The queue is bounded. While it is full, assembly waits, so that the journal's queue fills and the brokers wait.
 Attachments that an earlier process left complete are in the catalog. They are fetched page by page when there is room.
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from threading import Condition
 from time import monotonic
@@ -28,9 +30,10 @@ from app.model.records import (
     AttachmentRecord,
     Checkpoint,
     Finished,
+    PartRun,
 )
 from app.observe import Recurring, logger
-from app.service.context import Between, ServiceContext, at_once
+from app.service.context import Between, ServiceContext, Stores, at_once
 from app.service.events import complete_messages, finished_event, refusal_event
 from app.service.finishing.contents import Spoilt, read_content, spoilt_entries
 from app.service.finishing.parts import held_parts, segments_of
@@ -45,6 +48,8 @@ AT_ONCE = 256
 """The most attachments that are finished together."""
 READ_AT_ONCE = 16 << 20
 """The bytes of content after which what has been read is recorded."""
+HELD_RUNS = 32
+"""The most runs of parts that wait in memory with their attachment."""
 RETRY_SECONDS = 5.0
 LONGEST_PAUSE = 300.0
 LATE_SECONDS = 60.0
@@ -52,9 +57,23 @@ LATE_SECONDS = 60.0
 RECENT_MESSAGES = 500
 
 
+class Complete(NamedTuple):
+    """A complete attachment, and the runs of its parts; None if they must be read from the catalog."""
+
+    record: AttachmentRecord
+    runs: list[PartRun] | None = None
+
+    @classmethod
+    def of(cls, record: AttachmentRecord, fresh: list[PartRun]) -> "Complete | None":
+        """Return an attachment with the runs that its last checkpoint added; None if they are not all, or more than may
+        wait in memory."""
+        is_all = len(fresh) <= HELD_RUNS and sum(run.length for run in fresh) == record.parts_received
+        return cls(record, fresh) if is_all else None
+
+
 class _Waiting(NamedTuple):
     id: str
-    found: Finished | None
+    complete: Complete | None
     since: float
 
 
@@ -83,14 +102,13 @@ class Finisher:
         metrics.finishing_oldest_seconds.set_function(self._oldest)
         metrics.finishing_failing.set_function(lambda: len(self._failed))
 
-    def put(self, complete: Mapping[str, Finished | None]) -> None:
-        """Queue complete attachments, with the content that was measured as their parts came; wait while the queue is
-        full.
+    def put(self, complete: Mapping[str, Complete | None]) -> None:
+        """Queue complete attachments, with what assembly knows of them; wait while the queue is full.
 
         Before `run` and after `stop` nothing empties the queue. Attachments that are not queued then are found in the
         catalog.
         """
-        for attachment_id, found in complete.items():
+        for attachment_id, known in complete.items():
             with self._changed:
                 self._changed.wait_for(
                     lambda: len(self._queue) < QUEUED or not self._is_running or self._stopping,
@@ -98,7 +116,7 @@ class Finisher:
                 if len(self._queue) >= QUEUED or self._stopping:
                     self._leave()
                     return
-                self._queue.append(_Waiting(attachment_id, found, monotonic()))
+                self._queue.append(_Waiting(attachment_id, known, monotonic()))
                 self._changed.notify_all()
 
     def recover(self) -> None:
@@ -142,7 +160,7 @@ class Finisher:
 
     # --- the queue ------------------------------------------------------------------------------------------------
 
-    def _next(self) -> dict[str, Finished | None]:
+    def _next(self) -> dict[str, Complete | None]:
         """Return the next waiting attachments; none when the caller should look for other work."""
         with self._changed:
             if not self._queue and not self._fetched and not self._is_left:
@@ -155,7 +173,7 @@ class Finisher:
         self._fetch(after)
         return {}
 
-    def _first(self) -> dict[str, Finished | None]:
+    def _first(self) -> dict[str, Complete | None]:
         """Return the first of a queue. Fetched and new attachments take turns, so that neither waits for the end of the
         other."""
         self._is_fetched_next = not self._is_fetched_next
@@ -163,7 +181,7 @@ class Finisher:
         queue = queues[0] or queues[1]
         self._changed.notify_all()
         taken = [queue.popleft() for _ in range(min(AT_ONCE, len(queue)))]
-        return {each.id: each.found for each in taken}
+        return {each.id: each.complete for each in taken}
 
     def _leave(self) -> None:
         """Have the catalog searched for complete attachments, from its start."""
@@ -180,7 +198,8 @@ class Finisher:
             return
         now = monotonic()
         with self._changed:
-            self._fetched.extend(_Waiting(record.id, None, now) for record in page if record.id not in self._failed)
+            known = {*self._failed, *(each.id for each in self._queue)}
+            self._fetched.extend(_Waiting(record.id, None, now) for record in page if record.id not in known)
             if len(page) == FETCHED and not self._is_left:
                 self._is_left, self._left_after = True, page[-1]
 
@@ -203,7 +222,7 @@ class Finisher:
                 if self._stopping:
                     return
 
-    def _try(self, complete: Mapping[str, Finished | None]) -> None:
+    def _try(self, complete: Mapping[str, Complete | None]) -> None:
         failed = self._finish(complete)
         for attachment_id, error in failed.items():
             before = self._failed.pop(attachment_id, None)
@@ -215,75 +234,92 @@ class Finisher:
         if worked and not self._failed:
             self._fault.worked()
 
-    def finish(self, complete: Mapping[str, Finished | None]) -> None:
+    def finish(self, complete: Mapping[str, Complete | None]) -> None:
         """Finish or quarantine complete attachments. Those that are not complete are left unchanged.
 
-        Their parts are read, unless the content is given and the journal still has its extents. Raises what made the
-        first of them fail, after all have been tried.
+        Raises what made the first of them fail, after all have been tried.
         """
         for error in self._finish(complete).values():
             raise error
 
-    def _finish(self, complete: Mapping[str, Finished | None]) -> dict[str, Exception]:
+    def _finish(self, complete: Mapping[str, Complete | None]) -> dict[str, Exception]:
         """Finish or quarantine complete attachments; return the failures."""
         if not complete:
             return {}
         try:
-            records = {record.id: record for record in self._context.catalog.attachments_by_id([*complete])}
+            unknown = [each for each, found in complete.items() if found is None]
+            records = {record.id: record for record in self._context.catalog.attachments_by_id(unknown)}
             # An earlier attempt may have failed after it had finished them.
             self._complete_messages([each.id for each in records.values() if each.state is AttachmentState.FINISHED])
         except Exception as error:  # noqa: BLE001 - the caller logs it
             return dict.fromkeys(complete, error)
-        waiting = deque(
-            records[each] for each in complete if each in records and records[each].state is AttachmentState.COMPLETE
-        )
+        known = (found or Complete(records[each]) for each, found in complete.items() if found or each in records)
+        waiting = deque(each for each in known if each.record.state is AttachmentState.COMPLETE)
         failed: dict[str, Exception] = {}
         while waiting and not self._stopping:
-            failed |= self._finish_first(waiting, complete)
+            failed |= self._finish_first(waiting)
         return failed
 
-    def _finish_first(
-        self, waiting: deque[AttachmentRecord], found: Mapping[str, Finished | None]
-    ) -> dict[str, Exception]:
+    def _finish_first(self, waiting: deque[Complete]) -> dict[str, Exception]:
         """Remove and finish the first of these attachments, as many as fit into one step; return the failures."""
         contents: list[tuple[AttachmentRecord, Finished]] = []
         failed: dict[str, Exception] = {}
-        segments, size = segments_of(self._context.journal), 0
         try:
-            while waiting and size < READ_AT_ONCE:
-                record = waiting.popleft()
-                try:
-                    content = self._content(record, found.get(record.id), segments)
-                except Exception as error:  # noqa: BLE001 - the caller logs it
-                    failed[record.id] = error
-                    continue
-                if content is not None:
-                    contents.append((record, content))
-                    size += 0 if content is found.get(record.id) else content.size
+            with self._stores(len(waiting)) as stores:
+                self._read(waiting, stores, contents, failed)
             self._accept(contents)
         except Exception as error:  # noqa: BLE001 - the caller logs it
             failed.update((record.id, error) for record, _ in contents)
         return failed
 
-    def _content(self, record: AttachmentRecord, found: Finished | None, segments: Collection[int]) -> Finished | None:
+    @contextmanager
+    def _stores(self, number: int) -> Iterator[Stores]:
+        """Open the stores for so many attachments, whose content is durable when the block ends."""
+        if number == 1:
+            yield self._context
+        else:
+            with self._context.store.together() as store:
+                yield replace(self._context, store=store)
+
+    def _read(
+        self,
+        waiting: deque[Complete],
+        stores: Stores,
+        contents: list[tuple[AttachmentRecord, Finished]],
+        failed: dict[str, Exception],
+    ) -> None:
+        """Read the contents of the first attachments, as many as fit into one step."""
+        segments, size = segments_of(self._context.journal), 0
+        while waiting and size < READ_AT_ONCE:
+            record, runs = waiting.popleft()
+            try:
+                content = self._content(record, runs, segments, stores)
+            except Exception as error:  # noqa: BLE001 - the caller logs it
+                failed[record.id] = error
+                continue
+            if content is not None:
+                contents.append((record, content))
+                size += content.size
+
+    def _content(
+        self, record: AttachmentRecord, known: list[PartRun] | None, segments: Collection[int], stores: Stores
+    ) -> Finished | None:
         """Return the content of a complete attachment; None if it has been restarted or refused."""
         # Segments of an attachment that had expired may be gone.
-        if found is not None and all(extent.segment in segments for extent in found.extents):
-            return found
-        runs = self._context.catalog.part_runs(record.id)
+        runs = self._context.catalog.part_runs(record.id) if known is None else known
         _, parts, is_all_there = held_parts(record, runs, segments)
         if not is_all_there or record.parts_expected is None or (record.parts_expected and not parts.count):
             self._restart(record)
             return None
         try:
-            return read_content(record, parts, self._context)
+            return read_content(record, parts, stores)
         except Spoilt as spoilt:
             if spoilt.error.code == DAMAGED_PART and self._context.catalog.part_runs(record.id) != runs:
                 # A part was replaced by one that was sent again.
                 again = self._context.catalog.attachment(record.id)
                 if again is None or again.state is not AttachmentState.COMPLETE:
                     return None
-                return self._content(again, None, segments_of(self._context.journal))
+                return self._content(again, None, segments_of(self._context.journal), stores)
             if spoilt.error.code == PARTS_GONE:
                 self._restart(record)
             else:
@@ -310,10 +346,15 @@ class Finisher:
         for record, content in finished:
             if record.id in accepted:
                 self._count(record, AttachmentState.FINISHED)
-            elif content.object_name is not None:
+            elif content.object_name is not None and not self._is_finished(record.id):
                 self._context.store.delete(content.object_name)
         self._complete_messages([record.id for record, _ in finished if record.id in accepted])
         self._context.notifier.notify()
+
+    def _is_finished(self, attachment_id: str) -> bool:
+        """Tell whether an attachment is finished already: it may have been queued, and found in the catalog, too."""
+        record = self._context.catalog.attachment(attachment_id)
+        return record is not None and record.state is AttachmentState.FINISHED
 
     def _refuse(self, record: AttachmentRecord, spoilt: Spoilt) -> None:
         if (state := follow(record.state, Input.CONTENT_REFUSED)) is None:

@@ -6,9 +6,10 @@ are those with parts out of order, small records or records that span parts, and
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -33,6 +34,9 @@ EXTENTS_HELD = 100_000
 
 BATCHES_BEHIND = 2
 """The most batches that may wait to be hashed."""
+
+Content = Callable[[int], Finished]
+"""The content of a file, given the time at which it is finished. Call it after `IncrementalReader.let_go`."""
 
 
 @dataclass(slots=True)
@@ -69,16 +73,19 @@ class IncrementalReader:
         self._hasher = ThreadPoolExecutor(1, "hash")
         self._hashing: deque[Future[None]] = deque()
 
-    def part(self, record: AttachmentRecord, sequence: int, message: PhysicalMessage, position: Position) -> None:
-        """Read a part that has come for the first time."""
-        body = message.body
-        if sequence == 1:
-            self._begin(record, message)
-            return
+    def parts(
+        self, record: AttachmentRecord, first: int, messages: Sequence[PhysicalMessage], places: Sequence[int]
+    ) -> None:
+        """Read parts that have come for the first time, with sequence numbers from `first` on, at these packed
+        positions."""
+        behind = 0
+        if first == 1:
+            self._begin(record, messages[0])
+            behind = 1
         reading = self._reading.get(record.id)
-        if reading is None:
+        if reading is None or behind == len(messages):
             return
-        if sequence != reading.following or not self._read(reading, body, position):
+        if first + behind != reading.following or not self._read(reading, messages[behind:], places[behind:]):
             self._leave(record.id)
 
     def group_part(self, attachment_id: str, event: GroupPart, message: PhysicalMessage, position: Position) -> None:
@@ -94,7 +101,7 @@ class IncrementalReader:
         if _place(event.message, event.offset) != reading.following or self._extents >= EXTENTS_HELD:
             self._leave(attachment_id)
             return
-        self._hold(reading, message.body, [(0, event.size)], position)
+        self._hold_group_part(reading, message, event.size, position)
         reading.following = (
             _place(event.message + 1, 0) if event.ends_message else _place(event.message, event.offset + event.size)
         )
@@ -118,20 +125,22 @@ class IncrementalReader:
         """End the thread. Nothing may be read after that."""
         self._hasher.shutdown()
 
-    def take(self, attachment_id: str, parts_expected: int | None) -> Finished | None:
-        """Return the content of a complete file; None when it was not read to its end."""
+    def take(self, attachment_id: str, parts_expected: int | None) -> "Content | None":
+        """Return the content of a complete file; None when the file was not read to its end."""
         reading = self._leave(attachment_id)
         if reading is None or reading.parts != parts_expected:
             return None
+        return partial(self._content, attachment_id, reading)
+
+    def _content(self, attachment_id: str, reading: _Reading, finished_at: int) -> Finished:
         self._await_hashing()
-        _hash([reading.to_hash()])
         return Finished(
             attachment_id,
             size=reading.size,
             sha256=reading.digest.hexdigest(),
             content_type=reading.content_type,
             storage="journal",
-            finished_at=0,
+            finished_at=finished_at,
             extents=tuple(reading.extents),
             **_told(reading),
         )
@@ -161,30 +170,36 @@ class IncrementalReader:
             self._leave(next(iter(self._reading)))
         self._reading[attachment_id] = reading
 
-    def _read(self, reading: _Reading, body: bytes | memoryview, position: Position) -> bool:
-        """Read a part. Return False when it does not consist of a few whole records."""
-        if reading.reader is None or (spans := reading.reader.spans(body)) is None:
+    def _read(self, reading: _Reading, messages: Sequence[PhysicalMessage], places: Sequence[int]) -> bool:
+        """Read parts that follow. Return False when one of them does not consist of a few whole records."""
+        if reading.reader is None:
             return False
-        if len(spans) > EXTENTS_A_PART or self._extents + len(spans) > EXTENTS_HELD:
-            return False
-        self._hold(reading, body, spans, position)
-        for _, length in spans:
-            reading.tally.add(length)
-        reading.following += 1
+        spans_of, held, extents, add = reading.reader.spans, reading.held, reading.extents, reading.tally.add
+        located = self._journal.extents(map(Position.unpack, places))
+        for message, (segment, offset, _) in zip(messages, located, strict=True):
+            spans = spans_of(message.body)
+            if spans is None or len(spans) > EXTENTS_A_PART or self._extents + len(spans) > EXTENTS_HELD:
+                return False
+            view = memoryview(message.body)
+            for start, length in spans:
+                add(length)
+                if length:
+                    held.append(view[start : start + length])
+                    extents.append(Extent(segment, offset + start, length))
+                    reading.size += length
+                    self._extents += 1
+        reading.following += len(messages)
+        reading.parts += len(messages)
+        self._holding[id(reading)] = reading
         return True
 
-    def _hold(
-        self, reading: _Reading, body: bytes | memoryview, spans: Iterable[tuple[int, int]], position: Position
-    ) -> None:
-        """Add the bytes of a part at these (first byte, number of bytes)."""
-        segment, offset, _ = next(self._journal.extents([position]))
-        view = memoryview(body)
-        for start, length in spans:
-            if length:
-                reading.held.append(view[start : start + length])
-                reading.extents.append(Extent(segment, offset + start, length))
-                reading.size += length
-                self._extents += 1
+    def _hold_group_part(self, reading: _Reading, message: PhysicalMessage, size: int, position: Position) -> None:
+        segment, offset, _ = next(iter(self._journal.extents([position])))
+        if size:
+            reading.held.append(memoryview(message.body)[:size])
+            reading.extents.append(Extent(segment, offset, size))
+            reading.size += size
+            self._extents += 1
         reading.parts += 1
         self._holding[id(reading)] = reading
 

@@ -76,7 +76,7 @@ def reassembled(wanted: Iterable[Wanted], context: ServiceContext) -> Iterator[S
                     source_dialects=context.catalog.source_dialects(),
                 )
             )
-            Assembler(scratch, lambda _complete: None).recover()
+            Assembler(scratch, lambda _complete: None, read_early=False).recover()
             stores = Stores(settings=context.settings, journal=context.journal, store=store, in_place=False)
             yield Scratch({each.id: _again(each.id, catalog, stores) for each in asked}, store)
         finally:

@@ -189,7 +189,7 @@ def _damaged(error: GatewayError) -> None:
 
 def _replay(context: ServiceContext, rebuilt: Rebuilt, progress: Progress) -> None:
     progress.begin("journal", None)
-    rebuilt.replayed = Assembler(context, lambda _complete: None).recover()
+    rebuilt.replayed = Assembler(context, lambda _complete: None, read_early=False).recover()
     progress.advance(rebuilt.replayed)
 
 

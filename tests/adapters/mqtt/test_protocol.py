@@ -157,7 +157,8 @@ def test_a_duplicate_is_handed_on_like_any_other(broker: ScriptedBroker) -> None
         assert [broker.expect(PacketType.PUBREC).rest for _ in range(2)] == [b"\0\7"] * 2
 
 
-def test_many_acknowledgements_are_sent_in_order(broker: ScriptedBroker) -> None:
+def test_many_acknowledgements_are_sent_in_order(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adapters.mqtt.client._BATCH_MESSAGES", 128)
     collector = Collector(durable_at_once=False)
     with running(broker, receiver(broker), collector):
         subscribed(broker)

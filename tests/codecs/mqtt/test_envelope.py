@@ -122,3 +122,17 @@ def _refusal(call: Callable[[], object]) -> InvalidInputError | None:
     except InvalidInputError as error:
         return error
     return None
+
+
+def test_messages_that_differ_in_their_correlid_only_are_read_alike() -> None:
+    first = PhysicalMessage("source", "sas_queue", msg_type=7, correl_id=b"A" * 24, encoding=273, format="MQSTR")
+    for message in (first, first._replace(correl_id=b"B" * 24), first._replace(correl_id=b"\x26" * 24)):
+        payload, packed = envelope.write(message, "5")
+        assert packed is not None
+        assert read(payload, packed, message) == message
+
+
+def test_the_last_correlation_data_counts() -> None:
+    fields = properties.encode(PublishProperties(None, None, (("msg-type", "7"),)))
+    packed = properties.encode(PublishProperties(b"A" * 24)) + fields + properties.encode(PublishProperties(b"B" * 24))
+    assert read(b"", packed, PhysicalMessage("source", "sas_queue")).correl_id == b"B" * 24

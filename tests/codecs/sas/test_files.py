@@ -17,6 +17,8 @@ from app.codecs.sas.files import (
     read_file_description,
     records,
     spans,
+    tried_first,
+    whole_record,
     write_file_description,
     write_records,
 )
@@ -207,3 +209,15 @@ def test_what_contradicts_the_description_is_said() -> None:
         "the sender announced records of at most 10 bytes, but the longest has 11",
     ]
     assert contradictions(FileDescription(0, 0), Tally(count=1, size=11, longest=11)) == ()
+
+
+@given(st.binary(max_size=12), dialects)
+def test_a_part_that_is_one_record_is_read_as_by_detection(body: bytes, dialect: Dialect) -> None:
+    mask = mask_of(dialect)
+    first = tried_first(mask)
+    for part in (body, len(body).to_bytes(dialect.long, "big" if dialect.order == ">" else "little") + body):
+        found = None if first is None else whole_record(part, first)
+        if found is not None:
+            chosen = detect(lambda part=part: [part], mask)
+            assert chosen == first
+            assert [(start, length) for _, start, length, _ in spans([part], chosen)] == [found]

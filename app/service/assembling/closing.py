@@ -1,0 +1,47 @@
+"""Attachments that are finished in the checkpoint in which they become complete, and their messages with them.
+
+Their content was read as their parts came. So one transaction has the parts, the content, the messages and the events.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from app.model.attachment import AttachmentState
+from app.model.identity import announces_application
+from app.model.records import AttachmentRecord, Checkpoint, Finished, MessageRecord
+from app.service.events import finished_event, message_event
+
+
+class Closed(NamedTuple):
+    """The attachments and the messages that a checkpoint closes."""
+
+    attachments: list[AttachmentRecord]
+    messages: set[str]
+
+
+def close(checkpoint: Checkpoint, contents: Mapping[str, Finished], now: int) -> Closed:
+    """Add to a checkpoint that those of its complete attachments whose contents are known are finished. Messages that
+    lack nothing else are complete."""
+    records = [
+        record
+        for record in checkpoint.attachments
+        if record.id in contents and record.state is AttachmentState.COMPLETE
+    ]
+    checkpoint.finished = [contents[record.id] for record in records]
+    checkpoint.events += [finished_event(record, contents[record.id]) for record in records]
+    finished = {record.id for record in records}
+    complete = {message.id for message in checkpoint.messages if _is_complete(message, finished)}
+    if complete:
+        checkpoint.messages = [
+            replace(message, complete_at=now) if message.id in complete else message for message in checkpoint.messages
+        ]
+        checkpoint.events += [message_event(message, now) for message in complete]
+    return Closed(records, complete)
+
+
+def _is_complete(message: MessageRecord, finished: set[str]) -> bool:
+    """Tell whether a message that is not complete lacks nothing once these attachments are finished."""
+    if message.complete_at is not None or not message.attachments or not finished.issuperset(message.attachments):
+        return False
+    return message.application_body is not None or not announces_application(message.message_correl_id)
