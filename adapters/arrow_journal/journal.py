@@ -33,8 +33,15 @@ from adapters.arrow_journal.segments import FolderLock, SegmentState, damaged_pa
 from adapters.arrow_journal.writing import SegmentWriter, seal_file
 from adapters.disk import NO_SPACE, make_folders, sync_folder
 from app.model.errors import DamagedError, GatewayError, JournalFull
-from app.model.message import MAX_BATCHES_A_SEGMENT, MAX_ROWS_A_BATCH, MAX_SEGMENTS, PhysicalMessage, Position
-from app.model.records import Damage, Extent, JournalIdentity
+from app.model.message import (
+    MAX_BATCHES_A_SEGMENT,
+    MAX_ROWS_A_BATCH,
+    MAX_SEGMENTS,
+    UNREADABLE,
+    PhysicalMessage,
+    Position,
+)
+from app.model.records import DAMAGED_MESSAGE, Damage, Extent, JournalIdentity
 from app.ports import Clock, Segment
 
 SEGMENT_BYTES = 256 << 20
@@ -194,17 +201,33 @@ class ArrowJournal:
         self, start: Position, durable: dict[int, int | None]
     ) -> Iterator[tuple[list[Position], list[PhysicalMessage]]]:
         for number, known in durable.items():
+            first = start.batch if number == start.segment else 0
             try:
                 segment = self._reader.segment(number)
                 count = segment.batch_count()
-            except (KeyError, DamagedError):
+            except KeyError:
                 continue
-            for batch in range(start.batch if number == start.segment else 0, count if known is None else known):
-                with suppress(DamagedError):
+            except DamagedError as error:
+                yield self._lost(max(start, Position(number, 0, 0)), error)
+                continue
+            # Batches that are lost at the end of a segment come as one.
+            end = count + segment.state.open_ended if known is None else known
+            for batch in range(first, end):
+                position = Position(number, batch, 0)
+                try:
                     messages = segment.messages(batch)
-                    first = start.row if (number, batch) == start[:2] else 0
-                    if first < len(messages):
-                        yield [Position(number, batch, row) for row in range(first, len(messages))], messages[first:]
+                except DamagedError as error:
+                    if position >= start:
+                        yield self._lost(position, error)
+                    continue
+                row = start.row if start[:2] == position[:2] else 0
+                if row < len(messages):
+                    yield [position._replace(row=each) for each in range(row, len(messages))], messages[row:]
+
+    def _lost(self, position: Position, error: DamagedError) -> tuple[list[Position], list[PhysicalMessage]]:
+        """Return a lost batch as one unreadable message, whose source nobody knows."""
+        lost = PhysicalMessage("", UNREADABLE, received_at=self._clock.now())
+        return [position], [lost.unreadable(DAMAGED_MESSAGE, str(error))]
 
     def read(self, position: Position) -> PhysicalMessage:
         return self._reader.read(position)

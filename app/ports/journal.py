@@ -117,8 +117,8 @@ class Journal(JournalReader, Protocol):
         """Return, batch by batch and in order, everything after a position (None: everything) that was durable when
         this was called.
 
-        A message whose body is damaged comes without it, as `unreadable("damaged-message", why)`; lost batches are
-        left out. Never raises DamagedError.
+        A message whose body is damaged comes without it, as `unreadable("damaged-message", why)`. A lost batch comes as
+        one such message without a source, in its first row. Never raises DamagedError.
         """
 
     def seal(self) -> None:

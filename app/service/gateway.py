@@ -39,10 +39,10 @@ from app.service.deletion import Deletion
 from app.service.event_log import EventLog
 from app.service.finishing.parts import missing_ranges
 from app.service.intake import Journaler
-from app.service.quarantine import quarantined_message
+from app.service.quarantine import is_lost_batch, messages_of_batch, quarantined_message
 from app.service.repair.recording import Recorder
 from app.service.repair.scrubbing import Scrubber
-from app.service.replaying import Replayed, attachment_of, outcome, settled
+from app.service.replaying import Replayed, attachment_of, outcome, outcome_of_batch, settled
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.deliveries import Deliveries
@@ -265,6 +265,8 @@ class Gateway:
             return None
         if record.code == DAMAGED_PART:
             return self._finish_damaged(record)
+        if is_lost_batch(record):
+            return self._replay_batch(record)
         since = self.catalog.last_event()
         message = quarantined_message(record, self.catalog, self.store, self.journal)
         spoilt = attachment_of(message, self.catalog)
@@ -274,8 +276,15 @@ class Gateway:
             self.catalog.set_state([spoilt.id], AttachmentState.COMPLETE)
             self._assembling.finish_again(spoilt.id)
             return partial(settled, self._context, [spoilt.id])
-        journal_again(self._journaler, message, mark)
+        journal_again(self._journaler, [message], mark)
         return partial(outcome, self._context, message, since)
+
+    def _replay_batch(self, entry: QuarantineRecord) -> Replayed:
+        """Have all messages of a batch assembled that could not be read back, as its disk may work again."""
+        messages = messages_of_batch(entry, self.journal)
+        mark = partial(self.catalog.set_quarantine_state, entry.id, "replayed")
+        journal_again(self._journaler, messages, mark)
+        return partial(outcome_of_batch, self._context, messages)
 
     def _finish_damaged(self, entry: QuarantineRecord) -> Replayed:
         """Have an attachment read again of which a part could not be read back, as its disk may work again."""

@@ -7,12 +7,13 @@ copy.
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from app.model.errors import DamagedError, InvalidInputError
-from app.model.message import PhysicalMessage, Position
-from app.model.records import AttachmentRecord, QuarantineCopy, QuarantineRecord
+from app.model.message import MAX_ROWS_A_BATCH, PhysicalMessage, Position
+from app.model.records import DAMAGED_MESSAGE, AttachmentRecord, QuarantineCopy, QuarantineRecord
 from app.observe import logger
 from app.ports import ContentStore, JournalReader, QuarantineCatalog
 from app.service.context import ServiceContext
@@ -55,9 +56,12 @@ def damaged_part(record: AttachmentRecord, position: int, error: InvalidInputErr
 
 
 def quarantine_entry(position: int, message: PhysicalMessage, error: InvalidInputError) -> Entry:
-    """Return the quarantine record of a physical message, and the copy of a small one."""
+    """Return the quarantine record of a physical message, and the copy of a small one.
+
+    A message that cannot be read back is not copied: the disk may work again while the journal has it.
+    """
     record = quarantine_record(position, message, error)
-    copy = small_copy(record.id, message)
+    copy = None if error.code == DAMAGED_MESSAGE else small_copy(record.id, message)
     return (record, None) if copy is None else (replace(record, in_journal=False), copy)
 
 
@@ -105,6 +109,24 @@ def quarantined_message(
         return message._replace(body=bytes(message.body))
     body = b"".join(store.read(copy_name(record.id))) if copy.body is None else copy.body
     return unpack_descriptor(copy.descriptor, body)
+
+
+def is_lost_batch(record: QuarantineRecord) -> bool:
+    """Tell whether an entry is about a whole batch of the journal that cannot be read back."""
+    return record.code == DAMAGED_MESSAGE and not record.source
+
+
+def messages_of_batch(record: QuarantineRecord, journal: JournalReader) -> list[PhysicalMessage]:
+    """Return all messages of the batch that an entry is about, from its position on.
+
+    Raises KeyError when they are gone, and DamagedError when they still cannot be read.
+    """
+    position = Position.unpack(record.position)
+    found = [journal.read(position)]
+    with suppress(KeyError):
+        rows = range(position.row + 1, MAX_ROWS_A_BATCH)
+        found.extend(journal.read(position._replace(row=row)) for row in rows)
+    return [message._replace(body=bytes(message.body)) for message in found]
 
 
 def copy_quarantined(context: ServiceContext, segment: int) -> None:

@@ -1,6 +1,6 @@
 """What became of a quarantined message that was processed again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic, sleep
 from typing import Literal, NamedTuple
@@ -62,6 +62,16 @@ def outcome(context: ServiceContext, message: PhysicalMessage, since: int) -> Ou
     if entry is not None:
         return Outcome("quarantined", entry)
     return settled(context, _attachments_of(message, context.catalog))
+
+
+def outcome_of_batch(context: ServiceContext, messages: Sequence[PhysicalMessage]) -> Outcome:
+    """Wait until messages that have just been journalled again are assembled, and return what became of them."""
+    end = context.journal.end()
+    reached = -1 if end is None else end.pack()
+    if not _within(WAIT_SECONDS, lambda: (context.catalog.progress() or -1) >= reached):
+        return Outcome("pending")
+    found = (each for message in messages for each in _attachments_of(message, context.catalog))
+    return settled(context, list(dict.fromkeys(found)))
 
 
 def settled(context: ServiceContext, attachment_ids: list[str]) -> Outcome:

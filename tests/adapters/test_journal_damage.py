@@ -128,7 +128,7 @@ def check(folder: Path, may_be_lost: set[Position]) -> list[Damage]:
                 assert found == message == journal.read(position)
                 assert list(journal.bodies([position])) == [message.body]
                 assert list(journal.views(journal.extents([position]))) == [message.body]
-        assert not replayed
+        assert all(each.framing == UNREADABLE and not each.source for each in replayed.values())
         assert journal.append(BATCHES[0])[0] > max(WANTED)
         return damage
 
@@ -247,7 +247,9 @@ class TestDamage:
         segment_path(folder, 1, sealed=True).unlink()
         segment_path(folder, 1, sealed=False).write_bytes(moved)
         with closing(ArrowJournal(folder)) as journal:
-            assert [each for each, _ in everything(journal)] == [Position(1, 0, 0), after]
+            found = everything(journal)
+            assert [each for each, _ in found] == [Position(1, 0, 0), position, after]
+            assert [each.framing == UNREADABLE for _, each in found] == [False, True, False]
 
     def test_a_segment_of_format_1_is_read(self, tmp_path: Path) -> None:
         segment_path(tmp_path, 1, sealed=True).write_bytes(gzip.decompress(VECTOR.read_bytes()))
@@ -317,6 +319,17 @@ class TestReading:
         bad_blocks(monkeypatch, SEALED.starts[2])
         damage = check(tmp_path, {each for each in WANTED if each.batch == 2})
         assert [(each.batch, each.row) for each in damage] == [(2, None)]
+        with closing(ArrowJournal(tmp_path)) as journal:
+            unreadable = [at for at, each in everything(journal) if each.framing == UNREADABLE]
+            assert unreadable == [Position(1, 2, 0)]
+            assert not any(each.framing == UNREADABLE for _, each in everything(journal, Position(1, 2, 0)))
+
+    def test_a_segment_that_cannot_be_read_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with SEALED.damaged(lambda data: None) as folder:
+            shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+        with closing(ArrowJournal(tmp_path)) as journal:
+            bad_blocks(monkeypatch, *range(0, segment_path(tmp_path, 1, sealed=True).stat().st_size, BLOCK))
+            assert [(at, each.framing) for at, each in everything(journal)] == [(Position(1, 0, 0), UNREADABLE)]
 
     def test_a_file_cut_behind_our_back_is_an_error(self, tmp_path: Path) -> None:
         messages = messages_of([3000] * 40)
@@ -437,7 +450,7 @@ class TestIdentity:
             position = journal.append(messages_of([1]))[0]
         shutil.copy(segment_path(tmp_path, 1, sealed=True), segment_path(tmp_path, 2, sealed=True))
         with closing(ArrowJournal(tmp_path)) as journal:
-            assert [each for each, _ in everything(journal)] == [position]
+            assert [each for each, _ in everything(journal)] == [position, Position(2, 0, 0)]
             assert journal.verify(2)
 
 

@@ -298,9 +298,10 @@ def bad_block(world: World, random: Random) -> Iterator[None]:
         first = random.randrange(path.stat().st_size) // BLOCK * BLOCK
         block = (first, first + BLOCK)
         world.expose(path, [block])
-        name = path.name.partition(".")[0]
-        world.shim.fail(Call.READ, f"{_JOURNAL}{name}", EIO, block=block)
-        world.shim.fail(Call.MAP, f"{_JOURNAL}{name}", EIO, block=block)
+        name, inode = path.name.partition(".")[0], path.stat().st_ino
+        # A new file of the same name has other blocks.
+        world.shim.fail(Call.READ, f"{_JOURNAL}{name}", EIO, block=block, inode=inode)
+        world.shim.fail(Call.MAP, f"{_JOURNAL}{name}", EIO, block=block, inode=inode)
         world.faults += 1
         world.note(f"bad block {path.name} at {block}")
     world.start()

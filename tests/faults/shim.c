@@ -29,7 +29,7 @@ struct rule {
     _Atomic int32_t left;   /* so many fail then; a negative number: all */
     int64_t first, end;     /* only calls that touch these bytes of the file; an end of 0: any */
     _Atomic int32_t fired;
-    int32_t unused;
+    uint32_t inode;         /* only this file, by the low bits of its number; 0: every file with this path */
     char path[216];
 };
 
@@ -57,11 +57,12 @@ static int is_armed(enum call call)
 }
 
 /* The rule that this call breaks by; counts it. */
-static struct rule *broken(enum call call, const char *path, int64_t first, int64_t end)
+static struct rule *broken(enum call call, const char *path, uint32_t inode, int64_t first, int64_t end)
 {
     for (int at = 0; at < RULES; at++) {
         struct rule *rule = &control->rules[at];
         if (rule->call != (int)call || !strstr(path, rule->path)) continue;
+        if (rule->inode && rule->inode != inode) continue;
         if (rule->end && (end <= rule->first || first >= rule->end)) continue;
         if (atomic_fetch_sub(&rule->skip, 1) > 0) continue;
         int32_t left = rule->left;
@@ -86,12 +87,14 @@ static struct rule *broken_at(enum call call, int file, int64_t first, int64_t s
     if (length <= 0 || path[0] != '/') return NULL;
     path[length] = 0;
     if (first < 0) first = syscall(SYS_lseek, file, 0, SEEK_CUR);
-    return broken(call, path, first, first + size);
+    struct stat status;
+    uint32_t inode = fstat(file, &status) ? 0 : (uint32_t)status.st_ino;
+    return broken(call, path, inode, first, first + size);
 }
 
 static struct rule *broken_by(enum call call, const char *path)
 {
-    return path && is_armed(call) ? broken(call, path, 0, 1) : NULL;
+    return path && is_armed(call) ? broken(call, path, 0, 0, 1) : NULL;
 }
 
 static int failure(const struct rule *rule)

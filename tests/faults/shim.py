@@ -22,7 +22,7 @@ SHORT = 0
 ALWAYS = -1
 
 _OFFSET = Struct("<q")
-_RULE = Struct("<iiiiqqii216s")
+_RULE = Struct("<iiiiqqiI216s")
 _RULES = 16
 _FIRST_RULE = 256
 _FIRED_AT = 32
@@ -74,15 +74,16 @@ class Shim:
         skip: int = 0,
         times: int = ALWAYS,
         block: tuple[int, int] = (0, 0),
+        inode: int = 0,
     ) -> None:
         """Let calls on a path that contains `path` fail: `times` of them after the first `skip`.
 
-        With `block`, only calls that touch these bytes fail.
+        With `block`, only calls that touch these bytes fail; with `inode`, only calls on an open file with this number.
         """
         if self._used == _RULES:
             raise ValueError("the shim has no room for another rule")
         at = _FIRST_RULE + self._used * _RULE.size
-        rule = _RULE.pack(call, error, skip, times, *block, 0, 0, path.encode())
+        rule = _RULE.pack(call, error, skip, times, *block, 0, inode & 0xFFFFFFFF, path.encode())
         self._mapped[at + 4 : at + _RULE.size] = rule[4:]
         self._mapped[at : at + 4] = rule[:4]  # which arms it
         self._used += 1

@@ -17,6 +17,7 @@ from app.service.content.access import open_content
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
 from app.service.gateway import Gateway
+from tests.support.disk import BLOCK, bad_blocks
 from tests.support.mq_client import any_bodies, group
 from tests.support.sas_client import Program, binary_file, message, text_file
 from tests.support.service_context import service_context
@@ -135,3 +136,60 @@ def test_a_part_that_can_be_read_again_heals_when_it_is_sent_again(tmp_path: Pat
         found = record(context, key)
         assert (found.state, found.reason_code) == (AttachmentState.FINISHED, None)
         assert content(context, found) == sent
+
+
+def test_a_batch_that_is_lost_before_assembly_is_quarantined_and_read_again_when_an_operator_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, sent, messages = made("binary")
+    with service_context(tmp_path) as context:
+        context.journal.append(messages)
+    with service_context(tmp_path) as context:
+        with monkeypatch.context() as bad:
+            bad_blocks(bad, BLOCK)
+            Assembler(context, lambda _: None).recover()
+        assert context.catalog.attachment(attachment_id(SOURCE, key)) is None
+        (entry,) = context.catalog.quarantined(None, None, None, 10).items
+        assert (entry.code, entry.source, entry.why) == (
+            "damaged-message",
+            "",
+            "journal segment 1, batch 0: the batch is lost",
+        )
+    with service_context(tmp_path) as context:
+        gateway = Gateway(context, {}, {})
+        gateway.start()
+        try:
+            replayed = gateway.replay_quarantine(entry.id)
+            assert replayed is not None
+            outcome = replayed()
+            assert (outcome.result, [each.state for each in outcome.attachments]) == (
+                "processed",
+                [AttachmentState.FINISHED],
+            )
+            assert content(context, record(context, key)) == sent
+        finally:
+            gateway.stop()
+
+
+def test_a_message_that_cannot_be_read_before_assembly_is_read_again_when_an_operator_asks(tmp_path: Path) -> None:
+    key, sent, messages = made("binary")
+    with service_context(tmp_path) as context:
+        context.journal.append(messages)
+    (segment,) = (tmp_path / "journal").glob("*.arrows")
+    whole = segment.read_bytes()
+    damage(tmp_path, [bytes(max(messages, key=lambda each: len(each.body)).body)])
+    with service_context(tmp_path) as context:
+        Assembler(context, lambda _: None).recover()
+        (entry,) = context.catalog.quarantined(None, None, None, 10).items
+        assert (entry.code, entry.source) == ("damaged-message", SOURCE)
+        segment.write_bytes(whole)
+    with service_context(tmp_path) as context:
+        gateway = Gateway(context, {}, {})
+        gateway.start()
+        try:
+            replayed = gateway.replay_quarantine(entry.id)
+            assert replayed is not None
+            assert replayed().result == "processed"
+            assert content(context, record(context, key)) == sent
+        finally:
+            gateway.stop()

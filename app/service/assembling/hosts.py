@@ -4,7 +4,7 @@ Either way the results are in the catalog and the content store. The gateway doe
 expires, retires segments, sends and answers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Any, NamedTuple, Protocol
 
@@ -87,15 +87,15 @@ class Embedded:
         return {"by": "embedded", **self._assembler.check(), "finishing": self._finisher.check()}
 
 
-def journal_again(journaler: Journaler, message: PhysicalMessage, mark: Mark) -> None:
-    """Have a message assembled again, as if it came now. Raises JournalFull.
+def journal_again(journaler: Journaler, messages: Sequence[PhysicalMessage], mark: Mark) -> None:
+    """Have messages assembled again, as if they came now. Raises JournalFull.
 
-    `mark` is called once the message is in the journal.
+    `mark` is called once the messages are in the journal.
     """
     journalled = Event()
     if (holding := journaler.holding) is not None:
         raise JournalFull(holding)
-    journaler.submit([message], journalled.set)
+    journaler.submit(messages, journalled.set)
     if not journalled.wait(REPLAY_SECONDS):
         raise JournalFull(journaler.holding or "the journal cannot be written at present; try again later")
     mark()
