@@ -136,9 +136,10 @@ class Assembler:
         *,
         read_early: bool = True,
     ) -> None:
-        """With `read_early`, files whose parts come in order are read as they come, and finished by a checkpoint.
+        """Begin with nothing loaded.
 
-        All other complete attachments are passed to `finish`.
+        With `read_early`, files whose parts come in order are read as they come, and finished by a checkpoint. All
+        other complete attachments are passed to `finish`.
         """
         self._read_early = read_early
         self._context, self._finish, self._finish_what_is_left = context, finish, finish_what_is_left
