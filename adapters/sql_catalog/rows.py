@@ -89,8 +89,8 @@ def attachment_record(row: Row[Any]) -> AttachmentRecord:
     for place in _LISTS:
         values[place] = tuple(values[place])
     last, ended, size = _GROUP_VALUES(row)
-    group = None if ended is None else GroupProgress(last, ended, size)
-    return AttachmentRecord(*values[:_GROUP_AT], group, *values[_GROUP_AT:])
+    values.insert(_GROUP_AT, None if ended is None else GroupProgress(last, ended, size))
+    return AttachmentRecord(*values)
 
 
 def message_columns(records: Sequence[MessageRecord]) -> Columns:

@@ -108,9 +108,10 @@ def test_what_is_read_as_it_comes_is_not_read_again(tmp_path: Path) -> None:
         complete: dict[str, Complete | None] = {}
         context.journal.append(named(SOURCE, sent.messages))
         Assembler(context, complete.update).recover()
-        (early,) = complete.values()
-        assert early is not None
-        assert (early.size, early.sha256, len(early.extents)) == (3, sent.sha256, 3)
+        assert not complete
+        (record,) = context.catalog.attachments(AttachmentFilter(), None, 9).items
+        assert (record.state, record.size, record.sha256) == (AttachmentState.FINISHED, 3, sent.sha256)
+        assert len(context.catalog.extents(record.id)) == 3
 
 
 @pytest.mark.parametrize("seed", range(4))

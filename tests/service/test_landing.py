@@ -237,6 +237,7 @@ def test_the_job_goes_on_where_the_gateway_was_killed_and_back(start: Start, mon
     *half, count = landing.messages(last)
     with monkeypatch.context() as killed:
         killed.setattr("app.service.finishing.finisher.Finisher._finish", lambda *_: {})
+        killed.setattr("app.service.finishing.incremental.IncrementalReader.take", lambda *_: None)
         landing.queue.put([*landing.messages(whole), *most])
         until(lambda: landing.catalog.counts()["attachments"].get("complete") == 1)
         landing = start()

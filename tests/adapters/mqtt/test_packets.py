@@ -12,7 +12,7 @@ PACKETS = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=300)), max_
 
 
 def taken(reader: PacketReader) -> list[tuple[int, bytes]]:
-    found = []
+    found: list[tuple[int, bytes]] = []
     while (packet := reader.packet()) is not None:
         found.append((packet[0], bytes(packet[1])))
     return found
@@ -21,7 +21,8 @@ def taken(reader: PacketReader) -> list[tuple[int, bytes]]:
 @given(PACKETS, st.lists(st.integers(1, 400), min_size=1))
 def test_every_packet_comes_whole_and_in_order(packets: list[tuple[int, bytes]], sizes: list[int]) -> None:
     stream = b"".join(bytes([command]) + length_bytes(len(body)) + body for command, body in packets)
-    reader, found, at = PacketReader(), [], 0
+    reader, at = PacketReader(), 0
+    found: list[tuple[int, bytes]] = []
     while at < len(stream):
         size = sizes[len(found) % len(sizes)]
         reader.feed(stream[at : at + size])
@@ -34,7 +35,8 @@ def test_every_packet_comes_whole_and_in_order(packets: list[tuple[int, bytes]],
 def test_small_blocks(size: int) -> None:
     packets = [(0x32, bytes(200)), (0xD0, b""), (0x30, b"a"), (0x32, bytes(20_000)), (0x40, b"12")]
     stream = b"".join(bytes([command]) + length_bytes(len(body)) + body for command, body in packets)
-    reader, found = PacketReader(), []
+    reader = PacketReader()
+    found: list[tuple[int, bytes]] = []
     for at in range(0, len(stream), size):
         reader.feed(stream[at : at + size])
         found += taken(reader)
