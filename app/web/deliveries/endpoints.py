@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from app.model.attachment import DeliveryState
+from app.web.access.caller import CallerDep
 from app.web.deliveries.schemas import DeliveryView
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.identifiers import Identifier, whole
@@ -19,21 +20,22 @@ def list_deliveries(
     request: Request,
     response: Response,
     gateway: GatewayDep,
+    caller: CallerDep,
     base: BaseDep,
     paging: PagingDep,
     state: DeliveryState | None = None,
     destination: Annotated[str | None, Query(max_length=100)] = None,
 ) -> PageView[DeliveryView]:
     """List the deliveries, newest first."""
-    page = gateway.catalog.deliveries(state, destination, paging.cursor, paging.limit)
+    page = gateway.catalog.deliveries(state, destination, paging.cursor, paging.limit, caller.destinations)
     link_next(request, response, page)
     return page_view(page, lambda record: DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination)))
 
 
 @router.get("/{delivery_id}", operation_id="get_delivery", responses=responses("not-found", "ambiguous"))
-def get_delivery(delivery_id: Identifier, gateway: GatewayDep, base: BaseDep) -> DeliveryView:
+def get_delivery(delivery_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> DeliveryView:
     """Return one delivery."""
-    record = gateway.catalog.delivery(whole(gateway, "deliveries", delivery_id))
-    if record is None:
+    record = gateway.catalog.delivery(whole(gateway, "deliveries", delivery_id, caller))
+    if record is None or not caller.knows_destination(record.destination):
         raise Problem("not-found", "there is no delivery with this identifier")
     return DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination))
