@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -16,8 +16,10 @@ from app.cli.console import Failure, err, out, time
 from app.cli.listing import Json
 from app.cli.lists import Column, List
 from app.model.access import SCOPES, ApiKey, Scope
-from app.ports import Catalog
 from app.settings import Duration, Settings
+
+if TYPE_CHECKING:
+    from app.ports import Catalog
 
 _KEYS = (
     Column("ID"),
@@ -131,7 +133,7 @@ def _settings(path: Any) -> Settings:
 
 
 @contextmanager
-def _catalog(settings: Settings) -> Iterator[Catalog]:
+def _catalog(settings: Settings) -> Iterator["Catalog"]:
     from app import plugins  # noqa: PLC0415 - a second of imports
 
     with closing(plugins.catalog()(settings.catalog_url)) as catalog:

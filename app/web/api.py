@@ -16,6 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from app.service.access.audit import AuditLog
 from app.service.access.authentication import Authenticator
 from app.service.access.links import Links
+from app.service.access.repeats import Repeats
 from app.service.access.table_sources import TableSources
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
@@ -95,10 +96,12 @@ def create_app(gateway: Gateway) -> FastAPI:
         warming.cancel()
         await app.state.conversions.close()
         await run_in_threadpool(authenticator.keys.save_uses)
+        repeats.flush()
         await run_in_threadpool(audit.close)
 
     authenticator = Authenticator(gateway.settings.http, gateway.settings.oidc, gateway.catalog, gateway.clock)
     audit = AuditLog(gateway.settings.audit_folder, gateway.settings.audit.file_bytes, gateway.settings.audit.files)
+    repeats = Repeats(audit.add)
     app = FastAPI(
         title="Attachment gateway",
         version=version("attachment-gateway"),
@@ -111,14 +114,14 @@ def create_app(gateway: Gateway) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.gateway = gateway
-    app.state.authenticator, app.state.audit = authenticator, audit
+    app.state.authenticator, app.state.audit, app.state.repeats = authenticator, audit, repeats
     app.state.links = Links(gateway.settings.data)
     app.state.table_sources = TableSources()
     app.state.in_flight = set()
     app.state.captures = 0
     app.add_middleware(HeadMiddleware)
     problems.install(app)
-    app.add_middleware(AuditMiddleware, add=audit.add)
+    app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
     if origins := gateway.settings.http.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, **_CORS)
     api = APIRouter(

@@ -71,6 +71,7 @@ class Keys:
         self._read_at: float | None = None
         self._reading = Lock()
         self._used: dict[str, int] = {}
+        self._using = Lock()
         self._saved_at = monotonic()
         self._saving = Recurring(log, "key_uses")
 
@@ -101,7 +102,8 @@ class Keys:
         if key is None or not hmac.compare_digest(key.digest, _digest(text)):
             raise KeyRefused("the key is unknown")
         self.require_valid(key)
-        self._used[key.id] = self._clock.now()
+        with self._using:
+            self._used[key.id] = self._clock.now()
         return key
 
     def current(self, key_id: str) -> ApiKey:
@@ -121,12 +123,14 @@ class Keys:
 
     def save_uses(self) -> None:
         """Write the last uses of keys to the catalog. Errors are logged: no request depends on it."""
-        used, self._used = self._used, {}
+        with self._using:
+            used, self._used = self._used, {}
         self._saved_at = monotonic()
         try:
             self._catalog.keys_used(used)
         except Exception as error:  # noqa: BLE001 - `_saving` logs it
-            self._used = used | self._used
+            with self._using:
+                self._used = used | self._used
             self._saving.failed(error)
         else:
             self._saving.worked()

@@ -78,19 +78,27 @@ class AccessTokens:
         return self._keys is None or now - self._fetched_at > KEEP_SECONDS or not self._has_key(text)
 
     def refresh(self) -> None:
-        """Fetch the provider's keys, unless that was done just now. Blocks. Faults are logged; the old keys stay."""
-        with self._fetching:
-            if monotonic() - self._tried_at < PAUSE_SECONDS:
-                return
-            try:
-                self._keys = self._published()
-            except GatewayError as error:
-                self._fault.failed(error)
-            else:
-                self._fetched_at = monotonic()
-                self._fault.worked()
-            finally:
-                self._tried_at = monotonic()
+        """Fetch the provider's keys, unless that was done just now. Faults are logged; the old keys stay.
+
+        Blocks. While another thread fetches, only those without any keys wait for it.
+        """
+        if not self._fetching.acquire(blocking=self._keys is None):
+            return
+        try:
+            if monotonic() - self._tried_at >= PAUSE_SECONDS:
+                self._fetch_keys()
+        finally:
+            self._fetching.release()
+
+    def _fetch_keys(self) -> None:
+        try:
+            self._keys = self._published()
+        except GatewayError as error:
+            self._fault.failed(error)
+        else:
+            self._fetched_at = monotonic()
+            self._fault.worked()
+        self._tried_at = monotonic()
 
     def principal(self, text: str) -> Principal:
         """Return the principal of a token. Raises TokenRefused."""

@@ -1,6 +1,6 @@
 """Dependencies of endpoints: who calls, and whether that is allowed.
 
-They are coroutines that wait only once a second, when the keys are read again.
+They are coroutines that seldom wait: when keys are read or fetched again.
 """
 
 from contextlib import suppress
@@ -9,7 +9,6 @@ from typing import Annotated
 
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from starlette._utils import get_route_path
 from starlette.concurrency import run_in_threadpool
 
 from app.model.access import Principal, Scope
@@ -176,9 +175,10 @@ def _linked(request: Request, link: str) -> Principal:
     """Return the principal of a signed link. Raises Refused."""
     links: Links = request.app.state.links
     others = [(name, value) for name, value in request.query_params.multi_items() if name != LINK]
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     clock = request.app.state.gateway.clock
     try:
-        signer = links.verify(link, get_route_path(request.scope), others, clock.now())
+        signer = links.verify(link, path, others, clock.now())
     except LinkRefused as error:
         raise Refused(str(error), str(error)) from None
     return _authenticator(request).by_link(signer, request.client.host if request.client else None)
@@ -190,4 +190,5 @@ def _require_scope(caller: Caller, operation: Operation) -> None:
         return
     caller.trail.refused = f"the scope {needed} is missing"
     challenge = f'Bearer error="insufficient_scope", scope="{needed}"'
-    raise Problem("forbidden", f"this needs the scope {needed!r}", {"WWW-Authenticate": challenge}, scope=needed.value)
+    why = f"this needs the scope {needed.value!r}"
+    raise Problem("forbidden", why, {"WWW-Authenticate": challenge}, scope=needed.value)

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from app.service.access.audit import AuditLog, Entry
+from app.service.access.repeats import Repeats
 from app.web.access.caller import CallerDep
 from app.web.deps import PagingDep, link_next
 from app.web.problems import responses
@@ -54,6 +55,8 @@ def list_audit(
     """List the entries of the audit log, newest first: failed sign-ins, everything that was sent, read, deleted and
     replayed, changes of keys, and all refusals."""
     caller.require_unlimited()
+    repeats: Repeats = request.app.state.repeats
+    repeats.flush()
     log: AuditLog = request.app.state.audit
     log.flush()
     wanted = {"action": action, "result": result}

@@ -14,6 +14,8 @@ from app.web.access.operations import OPERATIONS, Operation
 LONGEST = 1000
 """The maximum number of characters of a text from a client in an entry."""
 
+Add = Callable[[Mapping[str, Any]], None]
+
 _NOTED = "app.audit"
 _SIGN_IN = "sign-in"
 _NOTHING = Operation(None)
@@ -41,8 +43,8 @@ class AuditMiddleware:
     The entry is added when the response begins: a client that leaves afterwards has read something.
     """
 
-    def __init__(self, app: ASGIApp, add: Callable[[Mapping[str, Any]], None]) -> None:
-        self._app, self._add = app, add
+    def __init__(self, app: ASGIApp, add: Add, add_failed: Add) -> None:
+        self._app, self._add, self._add_failed = app, add, add_failed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -76,7 +78,8 @@ class AuditMiddleware:
         }
         if trail.refused is not None:
             facts["reason"] = _text(trail.refused)
-        self._add(entry(action, result, **facts, **{name: _text(value) for name, value in trail.details.items()}))
+        add = self._add_failed if action == _SIGN_IN else self._add
+        add(entry(action, result, **facts, **{name: _text(value) for name, value in trail.details.items()}))
 
 
 def _who(principal: Principal | None) -> dict[str, str] | None:
