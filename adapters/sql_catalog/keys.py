@@ -17,9 +17,10 @@ class Keys(CatalogPart):
     """`app.ports.KeyCatalog` over SQL."""
 
     def add_key(self, key: ApiKey) -> None:
-        same = select(api_keys.c.id).where(
-            or_(api_keys.c.id == key.id, (api_keys.c.name == key.name) & api_keys.c.revoked_at.is_(None))
-        )
+        taken = [api_keys.c.id == key.id]
+        if key.revoked_at is None:
+            taken.append((api_keys.c.name == key.name) & api_keys.c.revoked_at.is_(None))
+        same = select(api_keys.c.id).where(or_(*taken))
         with self._database.write(durable=True) as connection:
             if connection.execute(same).first() is not None:
                 raise ValueError(f"there is a key with the name {key.name!r} already")

@@ -194,6 +194,18 @@ def test_a_new_key_of_the_provider_is_fetched_but_not_for_every_token(
     provider.keys.remove(new)
 
 
+def test_the_description_names_the_provider(tmp_path: Path, provider: Provider) -> None:
+    with accepting(tmp_path, provider) as client:
+        described = client.get("/openapi.json").json()
+        assert described["components"]["securitySchemes"]["OpenIdConnect"] == {
+            "type": "openIdConnect",
+            "openIdConnectUrl": f"{provider.issuer}/.well-known/openid-configuration",
+        }
+        deleting = described["paths"]["/v1/attachments/{attachment_id}"]["delete"]
+        assert deleting["security"] == [{"HTTPBearer": ["delete"]}, {"OpenIdConnect": ["delete"]}]
+        assert client.get("/v1/attachments").status_code == 401, "with a provider, nobody is served without a token"
+
+
 def test_a_provider_that_says_nonsense_lets_nobody_in(tmp_path: Path, provider: Provider) -> None:
     provider.other_issuer = "https://other.example"
     try:

@@ -10,8 +10,8 @@ class KeyCatalog(Protocol):
     """API keys by identifier. A revoked key stays listed."""
 
     def add_key(self, key: ApiKey) -> None:
-        """Add a key. Raises ValueError if there is one with its identifier, or one with its name that is not
-        revoked."""
+        """Add a key. Raises ValueError if there is one with its identifier or, unless it is revoked, one with its name
+        that is not."""
 
     def api_keys(self) -> list[ApiKey]:
         """Return all keys, also revoked and expired ones, in the order of their creation."""
