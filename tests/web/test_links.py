@@ -121,6 +121,18 @@ def test_only_content_and_events_are_linked(world: World, path: str) -> None:
     assert (made.status_code, made.json()["type"]) == (422, "/problems/invalid")
 
 
+def test_who_calls_is_asked_before_the_body_is_read(world: World) -> None:
+    key = world.key("reader")
+    for body, status, word in (
+        (b"{", 422, "invalid"),
+        (b"x" * 20_000, 413, "too-large"),
+        (b'{"path": 1}', 422, "invalid"),
+    ):
+        assert world.client.post("/v1/links", content=body).status_code == 401
+        answer = world.client.post("/v1/links", content=body, headers={"Authorization": f"Bearer {key}"})
+        assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{word}")
+
+
 def test_a_key_without_read_makes_no_links_and_no_link_lasts_for_ever(world: World) -> None:
     assert world.signed(world.key("sender", UNLIMITED, Scope.SEND)).status_code == 403
     assert world.signed(world.key("reader"), seconds=8 * 86400).status_code == 422

@@ -6,15 +6,19 @@ from typing import Annotated
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.concurrency import run_in_threadpool
 
 from app.service.access.links import Links
-from app.web.access.caller import LINK, CallerDep
+from app.service.gateway import Gateway
+from app.web.access.caller import LINK, Caller, CallerDep
 from app.web.deps import API, GatewayDep
-from app.web.problems import Problem, responses
+from app.web.problems import Problem, field_errors, responses
 from app.web.times import to_time
 
 LONGEST_SECONDS = 7 * 86400
+LARGEST = 16 << 10
+"""The maximum size of a request's body."""
 
 _LINKED = re.compile(rf"{API}/(attachments/[0-9a-f]{{4,32}}/content|events)")
 
@@ -40,12 +44,41 @@ class LinkView(BaseModel):
     expires_at: datetime
 
 
-@router.post("/links", operation_id="create_link", status_code=201, responses=responses("invalid"))
-def create_link(draft: LinkDraft, request: Request, gateway: GatewayDep, caller: CallerDep) -> LinkView:
+_REQUEST_BODY = {"required": True, "content": {"application/json": {"schema": LinkDraft.model_json_schema()}}}
+
+
+@router.post(
+    "/links",
+    operation_id="create_link",
+    status_code=201,
+    openapi_extra={"requestBody": _REQUEST_BODY},
+    responses=responses("too-large", "invalid"),
+)
+async def create_link(request: Request, gateway: GatewayDep, caller: CallerDep) -> LinkView:
     """Make a link that works without credentials for a time, for reading one content or the events.
 
     It shows what the caller's key may read, and ends with that key. Whoever has the link may use it.
     """
+    return await run_in_threadpool(_linked, await _draft(request), request, gateway, caller)
+
+
+async def _draft(request: Request) -> LinkDraft:
+    """Return what is asked. It is read here, as FastAPI would read it before it asks who calls. Raises Problem."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LARGEST:
+            raise Problem("too-large", f"the body may have {LARGEST} bytes", limit=LARGEST)
+    try:
+        return LinkDraft.model_validate_json(bytes(body))
+    except ValidationError as error:
+        errors = field_errors(error.errors(include_url=False, include_context=False, include_input=False))
+        raise Problem(
+            "invalid", "; ".join(f"{e.get('pointer', '#')}: {e['detail']}" for e in errors), errors=errors
+        ) from None
+
+
+def _linked(draft: LinkDraft, request: Request, gateway: Gateway, caller: Caller) -> LinkView:
     base = request.scope.get("root_path", "")
     parts = urlsplit(draft.path.removeprefix(base))
     if parts.scheme or parts.netloc or parts.fragment or not _LINKED.fullmatch(parts.path):
