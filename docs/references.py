@@ -167,7 +167,8 @@ EVENTS_EXAMPLE = (
 _METRICS = """\
 # Metrics
 
-`GET /metrics` has these metrics, in the text format of Prometheus. If `http.tokens` are set, it needs one of them.
+`GET /metrics` has these metrics, in the text format of Prometheus. It needs a key,
+unless `http.public` has `metrics`: [Access](access.md).
 Beside them there are those of the process and of Python (`process_…`, `python_…`). [Health](health.md) explains the
 checks to which some of them belong. [Alerts](alerts/index.md) lists the alerts that are made of them. The chart has
 the alerts and [two dashboards](operating.md#on-kubernetes).

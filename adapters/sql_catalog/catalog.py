@@ -6,6 +6,7 @@ from adapters.sql_catalog.database import Database
 from adapters.sql_catalog.deliveries import Deliveries
 from adapters.sql_catalog.events import Events
 from adapters.sql_catalog.finishing import Finishing
+from adapters.sql_catalog.keys import Keys
 from adapters.sql_catalog.listing import Reading
 from adapters.sql_catalog.maintenance import Maintenance
 from adapters.sql_catalog.quarantine import Quarantine
@@ -24,6 +25,7 @@ class SqlCatalog(
     Quarantine,
     Deliveries,
     Events,
+    Keys,
     Retention,
     Belonging,
     Repairing,

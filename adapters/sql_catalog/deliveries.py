@@ -1,11 +1,11 @@
 """Outgoing messages. Clients rely on them and the journal does not have them, so every write is durable on return."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Select, or_, select, update
 
 from adapters.sql_catalog.paging import Listing, fetch_page
-from adapters.sql_catalog.part import CatalogPart, log_events
+from adapters.sql_catalog.part import CatalogPart, limited, log_events
 from adapters.sql_catalog.rows import delivery_record, delivery_values
 from adapters.sql_catalog.tables import IS_OPEN, IS_OVER, deliveries
 from app.model.attachment import DeliveryState
@@ -54,13 +54,16 @@ class Deliveries(CatalogPart):
         return self._all(ended.order_by(deliveries.c.updated_at, deliveries.c.id).limit(limit), delivery_record)
 
     def deliveries(
-        self, state: DeliveryState | None, destination: str | None, cursor: str | None, limit: int
+        self,
+        state: DeliveryState | None,
+        destination: str | None,
+        cursor: str | None,
+        limit: int,
+        within: Collection[str] | None = None,
     ) -> Page[DeliveryRecord]:
-        statement = select(deliveries)
+        statement = select(deliveries).where(*limited(deliveries.c.destination, destination, within))
         if state is not None:
             statement = statement.where(deliveries.c.state == state.value)
-        if destination is not None:
-            statement = statement.where(deliveries.c.destination == destination)
         with self._database.read() as connection:
             return fetch_page(connection, _DELIVERIES, statement, cursor, limit)
 

@@ -1,6 +1,6 @@
 """The listings and records that clients read."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar, get_args
 
 from sqlalchemy import Column, ColumnElement, Row, Select, Table, func, literal, select
@@ -8,7 +8,7 @@ from sqlalchemy import Column, ColumnElement, Row, Select, Table, func, literal,
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.paging import Listing, fetch_page
-from adapters.sql_catalog.part import CatalogPart, among, chunks
+from adapters.sql_catalog.part import CatalogPart, among, chunks, limited
 from adapters.sql_catalog.rows import attachment_record, folded, message_record
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import AttachmentRecord, MessageRecord, QuarantineState
@@ -21,10 +21,10 @@ _attachments, _messages = tables.attachments, tables.messages
 _ATTACHMENTS = Listing(_attachments.c.first_received_at, _attachments.c.id, attachment_record)
 _MESSAGES = Listing(_messages.c.received_at, _messages.c.id, message_record)
 
-_IDENTIFIED: dict[Identified, Table] = {
-    "attachments": tables.attachments,
-    "messages": tables.messages,
-    "deliveries": tables.deliveries,
+_IDENTIFIED: dict[Identified, tuple[Table, Column[str]]] = {
+    "attachments": (tables.attachments, tables.attachments.c.source),
+    "messages": (tables.messages, tables.messages.c.source),
+    "deliveries": (tables.deliveries, tables.deliveries.c.destination),
 }
 _LAST_DIGITS = "f" * 32
 
@@ -60,25 +60,27 @@ class Reading(CatalogPart):
                 for row in connection.execute(select(table).where(among(connection, table.c.id, some)))
             ]
 
-    def messages(self, source: str | None, cursor: str | None, limit: int) -> Page[MessageRecord]:
-        statement = select(_messages)
-        if source is not None:
-            statement = statement.where(_messages.c.source == source)
+    def messages(
+        self, source: str | None, cursor: str | None, limit: int, within: Collection[str] | None = None
+    ) -> Page[MessageRecord]:
+        statement = select(_messages).where(*limited(_messages.c.source, source, within))
         with self._database.read() as connection:
             return fetch_page(connection, _MESSAGES, statement, cursor, limit)
 
     def message(self, message_id: str) -> MessageRecord | None:
         return self._one(select(_messages).where(_messages.c.id == message_id), message_record)
 
-    def identifiers(self, of: Identified, prefix: str, limit: int) -> list[str]:
+    def identifiers(self, of: Identified, prefix: str, limit: int, within: Collection[str] | None = None) -> list[str]:
         """Return the first identifiers that begin with a prefix.
 
         A range of the primary key, not LIKE: PostgreSQL can use an index for LIKE only with the collation C.
         """
-        found = _IDENTIFIED[of].c.id
+        table, place = _IDENTIFIED[of]
+        found = table.c.id
         begins = found.between(literal(prefix, AnyText), literal(prefix + _LAST_DIGITS, AnyText))
+        which = select(found).where(begins, *limited(place, None, within))
         with self._database.read() as connection:
-            return list(connection.scalars(select(found).where(begins).order_by(found).limit(limit)))
+            return list(connection.scalars(which.order_by(found).limit(limit)))
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return the number of records in every state, 0 included."""
@@ -93,9 +95,9 @@ class Reading(CatalogPart):
         equal: tuple[tuple[Column[object], object], ...] = (
             (_attachments.c.state, which.state and which.state.value),
             (_attachments.c.kind, which.kind and int(which.kind)),
-            (_attachments.c.source, which.source),
             (_attachments.c.message_id, which.message),
         )
+        yield from limited(_attachments.c.source, which.source, which.within)
         for column, wanted in equal:
             if wanted is not None:
                 yield column == wanted

@@ -269,3 +269,19 @@ events = Table(
     Column("data", JSON, nullable=False),
     sqlite_autoincrement=True,
 )
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("name", AnyText, nullable=False),
+    Column("digest", Octets, nullable=False, comment="SHA-256 of the key"),
+    Column("scopes", JSON, nullable=False),
+    Column("sources", JSON(none_as_null=True), comment="null: all"),
+    Column("destinations", JSON(none_as_null=True), comment="null: all"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("revoked_at", BigInteger),
+    Column("last_used_at", BigInteger),
+    comment="keys of clients of REST; a revoked one stays",
+)

@@ -8,11 +8,13 @@ import typer
 
 from app.cli import (
     INTERRUPTED,
+    auditing,
     backing_up,
     configuring,
     deleting,
     fetching,
     importing,
+    keys,
     listing,
     pipelining,
     profiling,
@@ -45,6 +47,7 @@ application.command("profile")(profiling.show_profile)
 application.command()(deleting.rm)
 application.command()(watching.watch)
 application.command()(listing.deliveries)
+application.command()(auditing.audit)
 application.command()(tracing.trace)
 application.command()(repairing.fsck)
 application.command()(repairing.rebuild)
@@ -53,6 +56,7 @@ application.command()(backing_up.restore)
 application.add_typer(listing.quarantine, name="quarantine")
 application.add_typer(tables.tables, name="tables")
 application.add_typer(configuring.config, name="config")
+application.add_typer(keys.keys, name="keys")
 application.add_typer(importing.journal, name="journal")
 application.add_typer(pipelining.pipeline, name="pipeline")
 

@@ -5,6 +5,7 @@
 "64 MiB", durations seconds or text such as "1h30m".
 """
 
+from app.settings.access import Audit, Oidc
 from app.settings.endpoints import Destination, Endpoint, Source
 from app.settings.expectations import Expectation
 from app.settings.http import Http
@@ -26,6 +27,7 @@ from app.settings.values import DialectName, Digest, Duration, FramingName, Line
 __all__ = [
     "ENVIRONMENT_PREFIX",
     "SEGMENTS_FOR_SPARK",
+    "Audit",
     "CatalogSettings",
     "ContentSettings",
     "Destination",
@@ -42,6 +44,7 @@ __all__ = [
     "LineEnd",
     "Log",
     "Name",
+    "Oidc",
     "PipelineSettings",
     "Problem",
     "Retention",

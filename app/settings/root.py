@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from app.settings.access import Audit, Oidc
 from app.settings.endpoints import Destination, Source
 from app.settings.http import Http
 from app.settings.limits import Limits
@@ -50,6 +51,8 @@ class Settings(BaseSettings):
     data: Path = Path("var")
     assembler: Literal["embedded", "spark"] = "embedded"
     http: Http = Http()
+    oidc: Oidc | None = None
+    audit: Audit = Audit()
     journal: JournalSettings = JournalSettings()
     catalog: CatalogSettings = CatalogSettings()
     content: ContentSettings = ContentSettings()
@@ -89,6 +92,11 @@ class Settings(BaseSettings):
     def journal_folder(self) -> Path:
         """The folder of the journal; by default within the data folder, as the places below."""
         return self.journal.folder or self.data / "journal"
+
+    @property
+    def audit_folder(self) -> Path:
+        """The folder of the audit log."""
+        return self.data / "audit"
 
     @property
     def catalog_url(self) -> str:

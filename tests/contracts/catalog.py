@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.assembly.states import DECISIONS, TRANSITIONS, Input, follow
+from app.model.access import ApiKey, Scope
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.errors import GatewayError
 from app.model.message import Position
@@ -181,6 +182,57 @@ class CatalogContract:
             assert catalog.identifiers(of, "9f2cf", 10) == ids[2:]
             assert catalog.identifiers(of, ids[1], 10) == [ids[1]]
             assert catalog.identifiers(of, "0000", 10) == []
+
+    def test_listings_are_limited_to_sources_and_destinations(self, catalog: Catalog) -> None:
+        names = ["crane", "quay", "dock", "quay"]
+        for number, name in enumerate(names, 1):
+            keep(catalog, attachment(number, source=name))
+            catalog.checkpoint(
+                Checkpoint(messages=[message(number, source=name)], quarantine=[spoilt(number, source=name)])
+            )
+            catalog.add_delivery(delivery(number, destination=name), [])
+        limits: tuple[set[str], ...] = ({"quay"}, {"crane", "dock"}, {"quay", "\0"}, set())
+        for within in limits:
+            expected = [number for number in (4, 3, 2, 1) if names[number - 1] in within]
+            listings: list[tuple[str, Callable[[str | None], Page[Any]]]] = [
+                ("a", lambda cursor, w=within: catalog.attachments(AttachmentFilter(within=w), cursor, 1)),  # type: ignore[misc]
+                ("m", lambda cursor, w=within: catalog.messages(None, cursor, 1, w)),  # type: ignore[misc]
+                ("q", lambda cursor, w=within: catalog.quarantined(None, None, cursor, 1, w)),  # type: ignore[misc]
+                ("d", lambda cursor, w=within: catalog.deliveries(None, None, cursor, 1, w)),  # type: ignore[misc]
+            ]
+            for letter, listing in listings:
+                assert [item.id for item in all_of(listing)] == [f"{letter}{number}" for number in expected]
+            assert catalog.messages("quay", None, 9, {"crane"}).items == []
+            for of, letter in zip(get_args(Identified), "amd", strict=True):
+                found = catalog.identifiers(of, letter, 9, within)
+                assert found == sorted(f"{letter}{number}" for number in expected)
+
+    def test_keys_are_kept_until_they_are_revoked_and_after(self, catalog: Catalog) -> None:
+        assert catalog.api_keys() == []
+        first = ApiKey("k1", "billing", b"\x00" * 32, frozenset({Scope.READ}), 5)
+        limited = ApiKey("k2", "Grüße\0", b"\xff" * 32, frozenset(Scope), 6, frozenset({"quay"}), frozenset(), 99)
+        catalog.add_key(limited)
+        catalog.add_key(first)
+        assert catalog.api_keys() == [first, limited]
+        for taken in (replace(first, name="other"), replace(first, id="k3")):
+            with pytest.raises(ValueError, match="already"):
+                catalog.add_key(taken)
+        assert [catalog.revoke_key("k1", 7), catalog.revoke_key("k1", 8), catalog.revoke_key("k9", 8)] == [
+            True,
+            False,
+            False,
+        ]
+        again = replace(first, id="k3", created_at=8)
+        catalog.add_key(again)
+        assert catalog.api_keys() == [replace(first, revoked_at=7), limited, again]
+
+    def test_the_last_use_of_keys_never_goes_back(self, catalog: Catalog) -> None:
+        made = [ApiKey(f"k{n}", f"name {n}", b"", frozenset(), n) for n in range(3)]
+        for key in made:
+            catalog.add_key(key)
+        for times in ({"k0": 5, "k1": 9, "gone": 1}, {"k0": 7, "k1": 8}, {}):
+            catalog.keys_used(times)
+        assert [key.last_used_at for key in catalog.api_keys()] == [7, 9, None]
 
     def test_belongs_to_the_journal_it_is_bound_to(self, catalog: Catalog) -> None:
         assert catalog.journal_identity() is None

@@ -8,6 +8,7 @@ from app.ports.catalog.deliveries import DeliveryCatalog, IdempotencyConflict
 from app.ports.catalog.events import EventCatalog
 from app.ports.catalog.expiry import ExpiryCatalog
 from app.ports.catalog.finishing import FinishingCatalog
+from app.ports.catalog.keys import KeyCatalog
 from app.ports.catalog.listing import AttachmentFilter, BadCursor, Identified, ListingCatalog, Page
 from app.ports.catalog.quarantine import QuarantineCatalog
 from app.ports.catalog.retention import RetentionCatalog
@@ -28,6 +29,7 @@ __all__ = [
     "IdempotencyConflict",
     "Identified",
     "JournalReferences",
+    "KeyCatalog",
     "ListingCatalog",
     "Page",
     "QuarantineCatalog",
@@ -45,6 +47,7 @@ class Catalog(
     QuarantineCatalog,
     DeliveryCatalog,
     EventCatalog,
+    KeyCatalog,
     RetentionCatalog,
     CatalogRepair,
     Protocol,

@@ -1,6 +1,6 @@
 """Deliveries: outgoing messages on their way to destinations."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from app.model.attachment import DeliveryState
@@ -32,9 +32,14 @@ class DeliveryCatalog(Protocol):
         """Replace a delivery's record."""
 
     def deliveries(
-        self, state: DeliveryState | None, destination: str | None, cursor: str | None, limit: int
+        self,
+        state: DeliveryState | None,
+        destination: str | None,
+        cursor: str | None,
+        limit: int,
+        within: Collection[str] | None = None,
     ) -> Page[DeliveryRecord]:
-        """Return a page of deliveries. Raises BadCursor."""
+        """Return a page of deliveries, to one destination or to all (`within`: to these). Raises BadCursor."""
 
     def delivery(self, delivery_id: str) -> DeliveryRecord | None:
         """Return a delivery, or None if it is unknown."""

@@ -1,6 +1,6 @@
 """Listings of attachments and messages, page by page."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
@@ -15,7 +15,8 @@ Identified = Literal["attachments", "messages", "deliveries"]
 
 @dataclass(frozen=True, slots=True)
 class AttachmentFilter:
-    """Which attachments to list; None matches any. Times in µs; `name` is part of a name, ignoring case."""
+    """Which attachments to list; None matches any. Times in µs; `name` is part of a name, ignoring case. `within` are
+    the sources to which the listing is limited."""
 
     state: AttachmentState | None = None
     kind: AttachmentKind | None = None
@@ -24,6 +25,7 @@ class AttachmentFilter:
     message: str | None = None
     received_after: int | None = None
     received_before: int | None = None
+    within: Collection[str] | None = None
 
 
 class Page(NamedTuple, Generic[T]):
@@ -49,8 +51,10 @@ class ListingCatalog(Protocol):
     def attachments_by_id(self, attachment_ids: Sequence[str]) -> list[AttachmentRecord]:
         """Return those of these attachments that exist, in no particular order."""
 
-    def messages(self, source: str | None, cursor: str | None, limit: int) -> Page[MessageRecord]:
-        """Return a page of messages, of one source or of all. Raises BadCursor."""
+    def messages(
+        self, source: str | None, cursor: str | None, limit: int, within: Collection[str] | None = None
+    ) -> Page[MessageRecord]:
+        """Return a page of messages, of one source or of all (`within`: of these). Raises BadCursor."""
 
     def messages_by_id(self, message_ids: Sequence[str]) -> list[MessageRecord]:
         """Return those of these messages that exist, in no particular order."""
@@ -58,8 +62,11 @@ class ListingCatalog(Protocol):
     def message(self, message_id: str) -> MessageRecord | None:
         """Return a message, or None if it is unknown."""
 
-    def identifiers(self, of: Identified, prefix: str, limit: int) -> list[str]:
-        """Return the first `limit` identifiers, in order, that begin with these lower-case hexadecimal digits."""
+    def identifiers(self, of: Identified, prefix: str, limit: int, within: Collection[str] | None = None) -> list[str]:
+        """Return the first `limit` identifiers, in order, that begin with these lower-case hexadecimal digits.
+
+        `within` are the sources (of deliveries: the destinations) to which this is limited.
+        """
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Count rows by state: {"attachments": {state: n}, "deliveries": {state: n}, "quarantine": {state: n}}."""

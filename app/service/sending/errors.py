@@ -33,6 +33,7 @@ class UnknownDestination(SendingError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(f"unknown destination {name!r}")
+        self.name = name
         self.known = sorted(known)
 
 

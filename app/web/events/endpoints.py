@@ -1,13 +1,17 @@
 """Server-sent events about attachments, deliveries and quarantine, as CloudEvents 1.0."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from app.service.access.authentication import Authenticator
+from app.web.access.caller import CallerDep, LinkDep
 from app.web.deps import GatewayDep
 from app.web.events.feed import Feed
+from app.web.events.visibility import known_events
 from app.web.problems import responses
 
 router = APIRouter(tags=["events"])
@@ -32,6 +36,8 @@ _EXAMPLE = (
 async def stream_events(
     request: Request,
     gateway: GatewayDep,
+    caller: CallerDep,
+    link: LinkDep = None,
     after: Annotated[int | None, Query(ge=0, lt=1 << 63, description="begin after this event")] = None,
     last_event_id: Annotated[
         int | None,
@@ -41,11 +47,17 @@ async def stream_events(
     """Stream the events after `Last-Event-ID` or `after`, then new events as they happen; without either, only new
     events.
 
-    Event numbers increase by one, so a client can tell when it has missed some (old ones are removed in time).
+    Event numbers increase by one, so a client can tell when it has missed some (old ones are removed in time). A client
+    whose key is limited to sources or destinations gets only their events, and gaps between the numbers.
     """
+    del link  # `authorize` has looked at it
     feed: Feed = request.app.state.feed
     newest = await run_in_threadpool(gateway.catalog.last_event)
     asked = last_event_id if last_event_id is not None else after
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
+    principal = caller.principal
+    visible = partial(known_events, gateway.catalog, principal) if principal.is_limited else None
+    authenticator: Authenticator = request.app.state.authenticator
+    is_current = partial(authenticator.is_current, principal)
     begin = newest if asked is None else min(asked, newest)
-    return StreamingResponse(feed.stream(begin), 200, headers, "text/event-stream")
+    return StreamingResponse(feed.stream(begin, visible, is_current), 200, headers, "text/event-stream")

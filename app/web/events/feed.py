@@ -7,9 +7,10 @@ position in the event log. It is served from memory, or from the catalog when it
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from time import monotonic
 
 from starlette.concurrency import run_in_threadpool
 
@@ -24,6 +25,8 @@ KEPT = 1000
 AT_ONCE = 500
 
 log = logger(__name__)
+
+Visible = Callable[[Sequence[EventRecord]], Sequence[EventRecord]]
 
 
 class Feed:
@@ -74,14 +77,27 @@ class Feed:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def stream(self, after: int) -> AsyncIterator[bytes]:
-        """Yield the events after a number for one client, and heartbeat comments, until the gateway drains."""
+    async def stream(
+        self, after: int, visible: Visible | None = None, is_current: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[bytes]:
+        """Yield the events after a number for one client, and heartbeat comments, until the gateway drains.
+
+        `visible` chooses the events that the client may see; None: it may see all. `is_current` tells whether it is
+        still to be served, and is asked every HEARTBEAT_SECONDS. Both are called in a thread.
+        """
         yield b": attachment gateway\n\n"
+        asked = monotonic()
         while not self._ended:
+            if monotonic() - asked >= HEARTBEAT_SECONDS:
+                asked = monotonic()
+                if not await run_in_threadpool(is_current):
+                    return
             news = self._news
             events = await self._behind(after)
             if events:
                 after = events[-1].number
+                if visible is not None:
+                    events = await run_in_threadpool(visible, events)
                 yield b"".join(map(_encode, events))
                 continue
             try:

@@ -13,9 +13,10 @@ from starlette.requests import ClientDisconnect
 from app.service.conversion import Slot
 from app.service.gateway import Gateway
 from app.service.sending.deliveries import Submission, folder_of
-from app.service.sending.errors import SendingError
+from app.service.sending.errors import SendingError, UnknownDestination
 from app.service.sending.preparation import has_data_sets
 from app.service.sending.upload_conversion import Run, run_here
+from app.web.access.caller import Caller
 from app.web.disconnection import ClientLeft, conversions, while_connected
 from app.web.messages.errors import problem_of
 from app.web.messages.form import DescriptionReader
@@ -26,22 +27,32 @@ Answer = Callable[[Submission, Run], Response]
 """A function that makes the response to a submission, using a function that runs its conversions. It blocks."""
 
 
-async def respond(request: Request, gateway: Gateway, key: str | None, answer: Answer, *, in_slot: bool) -> Response:
+async def respond(
+    request: Request, gateway: Gateway, caller: Caller, key: str | None, answer: Answer, *, in_slot: bool
+) -> Response:
     """Return the response to a request. It is made in a slot if `in_slot` or if there are data sets. Raises Problem."""
     try:
-        submission = await _received(request, gateway, key)
+        submission = await _received(request, gateway, caller, key)
         if not in_slot and not has_data_sets(submission.message):
             return await run_in_threadpool(answer, submission, run_here)
         return await _converted(request, gateway, submission, answer)
     except SendingError as error:
+        if isinstance(error, UnknownDestination) and error.name in gateway.deliveries.destinations:
+            caller.knows_destination(error.name)
         raise problem_of(error) from error
 
 
-async def _received(request: Request, gateway: Gateway, key: str | None) -> Submission:
-    """Store the parts of a request's body and return the submission that it describes."""
+async def _received(request: Request, gateway: Gateway, caller: Caller, key: str | None) -> Submission:
+    """Store the parts of a request's body and return the submission that it describes, to a destination that the
+    caller knows."""
     delivery_id = token_hex(16)
     limits = gateway.settings.limits
-    reader = DescriptionReader(gateway.deliveries.destinations, gateway.store)
+    known = {
+        name: destination
+        for name, destination in gateway.deliveries.destinations.items()
+        if caller.principal.knows_destination(name)
+    }
+    reader = DescriptionReader(known, gateway.store)
     upload = Upload(
         request.headers.get("content-type", ""),
         gateway.store,
@@ -59,6 +70,7 @@ async def _received(request: Request, gateway: Gateway, key: str | None) -> Subm
     except BaseException:
         await run_in_threadpool(gateway.deliveries.discard, delivery_id)
         raise
+    caller.trail.details["destination"] = described.message.destination
     return Submission(delivery_id, described.message, described.parts, key, described.fingerprint)
 
 

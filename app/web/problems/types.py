@@ -24,8 +24,14 @@ _TABLE = (
     ProblemType(
         "unauthorized",
         401,
-        "A bearer token is required",
-        "The request has no token, or one that this gateway does not accept.",
+        "An API key or a token is required",
+        "The request has none, or one that this gateway does not accept.",
+    ),
+    ProblemType(
+        "forbidden",
+        403,
+        "The key does not allow this",
+        "`scope` is the scope that the API key or token lacks; or it is limited to some sources or destinations.",
     ),
     ProblemType("not-found", 404, "Not found", "There is no resource with this identifier or at this path."),
     ProblemType(
