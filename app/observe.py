@@ -141,6 +141,21 @@ class Metrics:
         )
         self.deliveries = self._counter("deliveries", "Deliveries that entered a state", "state")
 
+        self.webhook_requests = self._counter(
+            "webhook_requests",
+            "Requests to a webhook, by outcome: delivered, refused (this event), failed or gone",
+            "webhook",
+            "outcome",
+        )
+        self.webhook_given_up = self._counter("webhook_given_up", "Events that became dead letters", "webhook")
+        self.webhook_behind_events = self._gauge(
+            "webhook_behind_events", "Events in the log after the last one that is done for a webhook", "webhook"
+        )
+        self.webhook_failing = self._gauge("webhook_failing", "1 while a webhook does not take events", "webhook")
+        self.webhook_dead_letters = self._gauge(
+            "webhook_dead_letters", "Events that were given up for a webhook and are kept", "webhook"
+        )
+
         self.journal_append_seconds = Histogram(
             f"{_PREFIX}_journal_append_seconds",
             "Time from the start of a journal append until it is on disk",

@@ -13,6 +13,7 @@ from adapters.sql_catalog.receiving import Receiving
 from adapters.sql_catalog.repairing import Repairing
 from adapters.sql_catalog.retention import Retention
 from adapters.sql_catalog.segments import Segments
+from adapters.sql_catalog.webhooks import Webhooks
 
 
 class SqlCatalog(
@@ -24,6 +25,7 @@ class SqlCatalog(
     Quarantine,
     Deliveries,
     Events,
+    Webhooks,
     Retention,
     Belonging,
     Repairing,

@@ -13,11 +13,13 @@ from fastapi.openapi.utils import get_openapi
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
 from app.web import documentation, problems, root
+from app.web.archives import endpoints as archives
 from app.web.attachments import endpoints as attachments
 from app.web.deliveries import endpoints as deliveries
 from app.web.deps import API, authorize, only_known_parameters
 from app.web.events import endpoints as events
 from app.web.events.feed import Feed
+from app.web.files import endpoints as files
 from app.web.health import endpoints as health
 from app.web.iceberg import endpoints as iceberg
 from app.web.messages import drafts
@@ -27,6 +29,7 @@ from app.web.problems import endpoints as problem_types
 from app.web.quarantine import endpoints as quarantine
 from app.web.tables import endpoints as tables
 from app.web.trace import endpoints as trace
+from app.web.webhooks import endpoints as webhooks
 
 IO_THREADS = 32
 """Maximum number of threads that read and write content, for all clients together."""
@@ -46,7 +49,7 @@ _TAGS = [
     {"name": "deliveries", "description": "outgoing messages and their progress"},
     {"name": "quarantine", "description": "physical messages that the gateway cannot read"},
     {"name": "tables", "description": "all data sets of one name as one table, which the Spark pipeline builds"},
-    {"name": "events", "description": "live stream of events"},
+    {"name": "events", "description": "live stream of events, and webhooks that get them"},
     {"name": "operations", "description": "health, metrics, and decoding of captured bytes"},
 ]
 
@@ -85,7 +88,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         dependencies=[Depends(authorize), Depends(only_known_parameters)],
         responses=problems.responses("unauthorized"),
     )
-    for resource in (attachments, messages, deliveries, quarantine, tables, events, trace):
+    for resource in (attachments, messages, archives, files, deliveries, quarantine, tables, events, webhooks, trace):
         api.include_router(resource.router)
     app.include_router(api)
     app.include_router(root.router)

@@ -38,6 +38,7 @@ from app.model.records import (
     RefusedContent,
     StoredObject,
 )
+from app.model.webhooks import DeadLetter, WebhookRecord, WebhookState
 from app.ports import AttachmentFilter, BadCursor, Catalog, IdempotencyConflict, Identified, Page
 
 T = TypeVar("T")
@@ -147,6 +148,11 @@ outgoing = st.builds(
     size=numbers,
     sha256=texts,
 )
+
+
+def dead_letter(number: int, webhook: str = "one") -> DeadLetter:
+    event = EventRecord(number, HAPPENED.type, HAPPENED.subject, number, HAPPENED.data)
+    return DeadLetter(webhook, event, 100 + number, "it was away")
 
 
 class CatalogContract:
@@ -876,6 +882,49 @@ class CatalogContract:
         assert catalog.prune_events(0, 4) == 2
         assert [event.time for event in catalog.events_after(0, 99)] == [6, 7, 8, 9]
         assert (catalog.kept()["events"], catalog.last_event()) == (Kept(4), 10)
+
+    def test_events_stay_while_they_are_needed(self, catalog: Catalog) -> None:
+        catalog.add_events([HAPPENED._replace(time=time) for time in range(10)])
+        assert catalog.prune_events(9, 0, up_to=3) == 3
+        assert catalog.prune_events(9, 0, up_to=3) == 0
+        assert [event.number for event in catalog.events_after(0, 2)] == [4, 5]
+
+    # --- webhooks -------------------------------------------------------------------------------------------------
+
+    def test_a_webhook_is_saved_and_replaced(self, catalog: Catalog) -> None:
+        assert catalog.webhooks() == {}
+        first, other = WebhookRecord("one", 7), WebhookRecord("two", 1 << 40)
+        changed = WebhookRecord("one", 8, WebhookState.DISABLED, 3, 11, 12, "gone \x00", 13)
+        for record in (first, other, changed):
+            catalog.save_webhook(record)
+        assert catalog.webhooks() == {"one": changed, "two": other}
+
+    def test_dead_letters_are_kept_in_order_and_by_webhook(self, catalog: Catalog) -> None:
+        letters = [dead_letter(number) for number in (3, 1, 2)]
+        catalog.save_webhook(WebhookRecord("one", 3), [*letters, dead_letter(1, "two")])
+        assert catalog.dead_letters("one", 0, 9) == [dead_letter(1), dead_letter(2), dead_letter(3)]
+        assert catalog.dead_letters("one", 1, 1) == [dead_letter(2)]
+        assert catalog.dead_letter_counts() == {"one": 3, "two": 1}
+        assert catalog.drop_dead_letters("one", [2, 9]) == 1
+        assert catalog.drop_dead_letters("one", []) == 0
+        assert catalog.drop_dead_letters("one", None) == 2
+        assert catalog.dead_letter_counts() == {"two": 1}
+
+    def test_dead_letters_are_queued_and_come_back(self, catalog: Catalog) -> None:
+        catalog.save_webhook(WebhookRecord("one", 3), [dead_letter(number) for number in (1, 2, 3)])
+        assert catalog.queue_dead_letters("one", [2, 9], 77) == 1
+        assert catalog.dead_letters("one", 0, 9, queued=True) == [dead_letter(2)._replace(queued_at=77)]
+        again = dead_letter(2)._replace(failed_at=99, reason="again")
+        catalog.save_webhook(WebhookRecord("one", 3), [again])
+        assert catalog.dead_letters("one", 1, 1) == [again]
+        assert catalog.queue_dead_letters("one", None, 78) == 3
+        assert catalog.queue_dead_letters("none", None, 78) == 0
+
+    def test_old_dead_letters_go_unless_they_are_queued(self, catalog: Catalog) -> None:
+        catalog.save_webhook(WebhookRecord("one", 4), [dead_letter(number) for number in (1, 2, 3, 4)])
+        catalog.queue_dead_letters("one", [1], 5)
+        assert (catalog.prune_dead_letters(104, 1), catalog.prune_dead_letters(104, 9)) == (1, 1)
+        assert [letter.event.number for letter in catalog.dead_letters("one", 0, 9)] == [1, 4]
 
     # --- reading --------------------------------------------------------------------------------------------------
 

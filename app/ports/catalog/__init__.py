@@ -11,6 +11,7 @@ from app.ports.catalog.finishing import FinishingCatalog
 from app.ports.catalog.listing import AttachmentFilter, BadCursor, Identified, ListingCatalog, Page
 from app.ports.catalog.quarantine import QuarantineCatalog
 from app.ports.catalog.retention import RetentionCatalog
+from app.ports.catalog.webhooks import WebhookCatalog
 
 __all__ = [
     "AssemblyCatalog",
@@ -32,6 +33,7 @@ __all__ = [
     "Page",
     "QuarantineCatalog",
     "RetentionCatalog",
+    "WebhookCatalog",
 ]
 
 
@@ -45,6 +47,7 @@ class Catalog(
     QuarantineCatalog,
     DeliveryCatalog,
     EventCatalog,
+    WebhookCatalog,
     RetentionCatalog,
     CatalogRepair,
     Protocol,

@@ -24,6 +24,7 @@ from app.web.problems import Problem, damaged, responses
 from app.web.ranges import is_among
 from app.web.schemas import KINDS, KindWord, PageView, page_view
 from app.web.times import Timestamp, to_microseconds
+from app.web.waiting import AttachmentWait
 
 MISSING_SHOWN = 100
 """Maximum number of missing ranges in a response."""
@@ -83,7 +84,12 @@ def list_attachments(
     return page_view(page, lambda record: AttachmentView.of(record, base))
 
 
-@router.get("/{attachment_id}", operation_id="get_attachment", responses=responses("not-found", "ambiguous"))
+@router.get(
+    "/{attachment_id}",
+    operation_id="get_attachment",
+    dependencies=[AttachmentWait],
+    responses=responses("not-found", "ambiguous", "invalid"),
+)
 def get_attachment(attachment_id: Identifier, gateway: GatewayDep, base: BaseDep) -> AttachmentView:
     """Return all facts about an attachment; while it is being received, also its missing parts."""
     record = _record(gateway, attachment_id)

@@ -10,6 +10,7 @@ from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.identifiers import Identifier, whole
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
+from app.web.waiting import DeliveryWait
 
 router = APIRouter(prefix="/deliveries", tags=["deliveries"])
 
@@ -30,7 +31,12 @@ def list_deliveries(
     return page_view(page, lambda record: DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination)))
 
 
-@router.get("/{delivery_id}", operation_id="get_delivery", responses=responses("not-found", "ambiguous"))
+@router.get(
+    "/{delivery_id}",
+    operation_id="get_delivery",
+    dependencies=[DeliveryWait],
+    responses=responses("not-found", "ambiguous", "invalid"),
+)
 def get_delivery(delivery_id: Identifier, gateway: GatewayDep, base: BaseDep) -> DeliveryView:
     """Return one delivery."""
     record = gateway.catalog.delivery(whole(gateway, "deliveries", delivery_id))

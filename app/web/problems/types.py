@@ -22,6 +22,12 @@ _TABLE = (
         "malformed", 400, "The request cannot be read", "The request's framing is broken; `detail` says where."
     ),
     ProblemType(
+        "digest-mismatch",
+        400,
+        "The bytes differ from their digest",
+        "`digest` is that of the bytes that were received; nothing of them was kept. Send them again.",
+    ),
+    ProblemType(
         "unauthorized",
         401,
         "A bearer token is required",
