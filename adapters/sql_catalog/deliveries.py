@@ -1,6 +1,6 @@
 """Outgoing messages. Clients rely on them and the journal does not have them, so every write is durable on return."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Select, or_, select, update
 
@@ -32,9 +32,16 @@ class Deliveries(CatalogPart):
                 raise IdempotencyConflict(existing, same_request=existing.fingerprint == delivery.fingerprint)
             log_events(connection, events)
 
-    def update_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent] = ()) -> None:
-        """Update a delivery. Raises KeyError when there is no such delivery."""
+    def update_delivery(
+        self,
+        delivery: DeliveryRecord,
+        events: Sequence[NewEvent] = (),
+        expected: Collection[DeliveryState] | None = None,
+    ) -> None:
+        """Update a delivery. Raises KeyError when there is no such delivery in an expected state."""
         change = update(deliveries).where(deliveries.c.id == delivery.id).values(delivery_values(delivery))
+        if expected is not None:
+            change = change.where(deliveries.c.state.in_([state.value for state in expected]))
         with self._database.write(durable=True) as connection:
             if not connection.execute(change).rowcount:
                 raise KeyError(delivery.id)

@@ -15,6 +15,7 @@ from app.service.gateway import Gateway
 from app.web import documentation, problems, root
 from app.web.archives import endpoints as archives
 from app.web.attachments import endpoints as attachments
+from app.web.deliveries import changing as deliveries_changing
 from app.web.deliveries import endpoints as deliveries
 from app.web.deps import API, authorize, only_known_parameters
 from app.web.events import endpoints as events
@@ -53,6 +54,20 @@ _TAGS = [
     {"name": "operations", "description": "health, metrics, and decoding of captured bytes"},
 ]
 
+_RESOURCES = (
+    attachments,
+    messages,
+    archives,
+    files,
+    deliveries,
+    deliveries_changing,
+    quarantine,
+    tables,
+    events,
+    webhooks,
+    trace,
+)
+
 
 def create_app(gateway: Gateway) -> FastAPI:
     """Return the REST application of a gateway; the caller starts and stops the gateway."""
@@ -88,7 +103,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         dependencies=[Depends(authorize), Depends(only_known_parameters)],
         responses=problems.responses("unauthorized"),
     )
-    for resource in (attachments, messages, archives, files, deliveries, quarantine, tables, events, webhooks, trace):
+    for resource in _RESOURCES:
         api.include_router(resource.router)
     app.include_router(api)
     app.include_router(root.router)

@@ -869,7 +869,7 @@ class CatalogContract:
         assert catalog.kept()["attachments"] == Kept(0)
 
     def test_ended_deliveries_go(self, catalog: Catalog) -> None:
-        for number, state in enumerate([DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.QUEUED]):
+        for number, state in enumerate([DeliveryState.SENT, DeliveryState.CANCELLED, DeliveryState.QUEUED]):
             catalog.add_delivery(delivery(number, state=state), [])
         assert [found.id for found in catalog.ended_deliveries(9, 9)] == ["d0", "d1"]
         assert catalog.kept()["deliveries"] == Kept(2)
@@ -1133,6 +1133,16 @@ class CatalogContract:
             (told,) = set(pool.map(add, range(8)))
         assert [record.id for record in catalog.deliveries(None, None, None, 99).items] == [told]
         assert len(catalog.events_after(0, 99)) == 1
+
+    def test_a_delivery_is_changed_in_an_expected_state_only(self, catalog: Catalog) -> None:
+        queued, sent = delivery(1), delivery(1, state=DeliveryState.SENT)
+        catalog.add_delivery(queued, [])
+        for expected in ([], [DeliveryState.SENDING, DeliveryState.FAILED]):
+            with pytest.raises(KeyError):
+                catalog.update_delivery(sent, [HAPPENED], expected)
+        assert (catalog.delivery("d1"), catalog.last_event()) == (queued, 0)
+        catalog.update_delivery(sent, [HAPPENED], [DeliveryState.QUEUED])
+        assert (catalog.delivery("d1"), catalog.last_event()) == (sent, 1)
 
     # --- events ---------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Deliveries: outgoing messages on their way to destinations."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from app.model.attachment import DeliveryState
@@ -28,8 +28,13 @@ class DeliveryCatalog(Protocol):
         An attempt planned for later than `latest` is due too: a clock that was ahead has put it off.
         """
 
-    def update_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent] = ()) -> None:
-        """Replace a delivery's record."""
+    def update_delivery(
+        self,
+        delivery: DeliveryRecord,
+        events: Sequence[NewEvent] = (),
+        expected: Collection[DeliveryState] | None = None,
+    ) -> None:
+        """Replace a delivery's record. Raises KeyError if there is none, or none in an `expected` state."""
 
     def deliveries(
         self, state: DeliveryState | None, destination: str | None, cursor: str | None, limit: int

@@ -60,6 +60,12 @@ _TABLE = (
         "The attachment cannot be read",
         "All its parts arrived, but it violates its layout; `reason` says where.",
     ),
+    ProblemType(
+        "wrong-state",
+        409,
+        "The delivery's state does not allow this",
+        "`state` has it: what was sent cannot be cancelled, and only what failed or was cancelled is sent again.",
+    ),
     ProblemType("in-flight", 409, "The key is in use", "Another request with this idempotency key is running."),
     ProblemType("not-a-data-set", 409, "Only data sets have this", "The attachment is a file."),
     ProblemType(

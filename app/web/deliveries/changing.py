@@ -1,0 +1,62 @@
+"""Cancelling of deliveries, and sending them again."""
+
+from fastapi import APIRouter
+
+from app.model.records import DeliveryRecord
+from app.service.gateway import Gateway
+from app.service.sending.errors import SendingError
+from app.web.deliveries.schemas import DeliveryView
+from app.web.deps import BaseDep, GatewayDep
+from app.web.identifiers import Identifier, whole
+from app.web.messages.errors import problem_of
+from app.web.problems import Problem, responses
+
+router = APIRouter(prefix="/deliveries", tags=["deliveries"])
+
+
+@router.post(
+    "/{delivery_id}/cancel",
+    operation_id="cancel_delivery",
+    status_code=202,
+    responses=responses("not-found", "ambiguous", "wrong-state"),
+)
+def cancel_delivery(delivery_id: Identifier, gateway: GatewayDep, base: BaseDep) -> DeliveryView:
+    """Cancel a delivery that has not been sent.
+
+    A queued one is cancelled at once. One that is being sent is cancelled before its next batch of messages; the
+    receiving program then has parts that never become an attachment. If all has been sent by then, it is `sent`.
+    """
+    record = _record(gateway, delivery_id)
+    try:
+        return _view(gateway, gateway.deliveries.cancel(record), base)
+    except SendingError as error:
+        raise problem_of(error) from None
+
+
+@router.post(
+    "/{delivery_id}/retry",
+    operation_id="retry_delivery",
+    status_code=202,
+    responses=responses("not-found", "ambiguous", "wrong-state", "unknown-destination"),
+)
+def retry_delivery(delivery_id: Identifier, gateway: GatewayDep, base: BaseDep) -> DeliveryView:
+    """Send a failed or cancelled delivery again.
+
+    It goes on after the messages that the broker has confirmed, so the receiving program gets one whole attachment.
+    """
+    record = _record(gateway, delivery_id)
+    try:
+        return _view(gateway, gateway.deliveries.retry(record), base)
+    except SendingError as error:
+        raise problem_of(error) from None
+
+
+def _record(gateway: Gateway, delivery_id: str) -> DeliveryRecord:
+    record = gateway.catalog.delivery(whole(gateway, "deliveries", delivery_id))
+    if record is None:
+        raise Problem("not-found", "there is no delivery with this identifier")
+    return record
+
+
+def _view(gateway: Gateway, record: DeliveryRecord, base: str) -> DeliveryView:
+    return DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination))
