@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import Select, or_, select, update
 
-from adapters.sql_catalog.paging import Listing, fetch_page
+from adapters.sql_catalog.paging import Listing, between, fetch_page
 from adapters.sql_catalog.part import CatalogPart, log_events
 from adapters.sql_catalog.rows import delivery_record, delivery_values
 from adapters.sql_catalog.tables import IS_OPEN, IS_OVER, deliveries
@@ -61,13 +61,20 @@ class Deliveries(CatalogPart):
         return self._all(ended.order_by(deliveries.c.updated_at, deliveries.c.id).limit(limit), delivery_record)
 
     def deliveries(
-        self, state: DeliveryState | None, destination: str | None, cursor: str | None, limit: int
+        self,
+        state: DeliveryState | None,
+        destination: str | None,
+        cursor: str | None,
+        limit: int,
+        created_after: int | None = None,
+        created_before: int | None = None,
     ) -> Page[DeliveryRecord]:
         statement = select(deliveries)
         if state is not None:
             statement = statement.where(deliveries.c.state == state.value)
         if destination is not None:
             statement = statement.where(deliveries.c.destination == destination)
+        statement = statement.where(*between(deliveries.c.created_at, created_after, created_before))
         with self._database.read() as connection:
             return fetch_page(connection, _DELIVERIES, statement, cursor, limit)
 

@@ -18,6 +18,7 @@ from app.web.attachments import endpoints as attachments
 from app.web.deliveries import changing as deliveries_changing
 from app.web.deliveries import endpoints as deliveries
 from app.web.deps import API, authorize, only_known_parameters
+from app.web.entity_tags import EntityTagMiddleware
 from app.web.events import endpoints as events
 from app.web.events.feed import Feed
 from app.web.files import endpoints as files
@@ -96,6 +97,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.gateway = gateway
     app.state.in_flight = set()
     app.state.captures = 0
+    app.add_middleware(EntityTagMiddleware)
     app.add_middleware(HeadMiddleware)
     problems.install(app)
     api = APIRouter(

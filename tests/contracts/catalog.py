@@ -39,7 +39,7 @@ from app.model.records import (
     StoredObject,
 )
 from app.model.webhooks import DeadLetter, WebhookRecord, WebhookState
-from app.ports import AttachmentFilter, BadCursor, Catalog, IdempotencyConflict, Identified, Page
+from app.ports import AttachmentFilter, BadCursor, Catalog, IdempotencyConflict, Identified, Page, Sort
 
 T = TypeVar("T")
 State = AttachmentState
@@ -927,6 +927,68 @@ class CatalogContract:
         assert [letter.event.number for letter in catalog.dead_letters("one", 0, 9)] == [1, 4]
 
     # --- reading --------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("sort", get_args(Sort))
+    def test_attachments_in_every_order_page_by_page(self, catalog: Catalog, sort: Sort) -> None:
+        found = [
+            attachment(
+                number,
+                qualifier_2=name,
+                first_received_at=time,
+                state=State.COMPLETE,
+            )
+            for number, (name, time) in enumerate([("b:1", 5), ("Ü", 5), ("a", 9), ("", 1), ("A", 3), ("b:1", 7)])
+        ]
+        keep(catalog, *found)
+        sizes = {0: 7, 2: 1 << 40, 4: 7}
+        for number, size in sizes.items():
+            assert catalog.finish([replace(finished(number), size=size)], [])
+        keys: dict[str, Callable[[int], object]] = {
+            "received": lambda number: found[number].first_received_at,
+            "size": lambda number: sizes.get(number, -1),
+            "name": lambda number: found[number].qualifier_2.casefold(),
+        }
+        seen: list[str] = []
+        cursor = None
+        while True:
+            page = catalog.attachments(AttachmentFilter(), cursor, 2, sort)
+            seen += [record.id for record in page.items]
+            if (cursor := page.next) is None:
+                break
+        assert sorted(seen) == sorted(record.id for record in found)
+        got = [keys[sort.removeprefix("-")](int(each.removeprefix("a"))) for each in seen]
+        assert got == sorted(got, reverse=sort.startswith("-"))  # type: ignore[type-var]
+
+    def test_a_cursor_belongs_to_its_order(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1), attachment(2))
+        cursors = {sort: catalog.attachments(AttachmentFilter(), None, 1, sort).next for sort in get_args(Sort)}
+        for sort in get_args(Sort):
+            for other, cursor in cursors.items():
+                if other == sort:
+                    catalog.attachments(AttachmentFilter(), cursor, 1, sort)
+                else:
+                    with pytest.raises(BadCursor):
+                        catalog.attachments(AttachmentFilter(), cursor, 1, sort)
+
+    def test_attachments_by_size_and_their_count(self, catalog: Catalog) -> None:
+        keep(catalog, *(attachment(number, state=State.COMPLETE) for number in range(4)))
+        for number in range(3):
+            catalog.finish([replace(finished(number), size=number * 10)], [])
+        for which, expected in (
+            (AttachmentFilter(min_size=10), {"a1", "a2"}),
+            (AttachmentFilter(max_size=10), {"a0", "a1"}),
+            (AttachmentFilter(min_size=1, max_size=19), {"a1"}),
+            (AttachmentFilter(), {"a0", "a1", "a2", "a3"}),
+        ):
+            assert {record.id for record in catalog.attachments(which, None, 9).items} == expected
+            assert catalog.count_attachments(which) == len(expected)
+
+    def test_messages_and_deliveries_between_times(self, catalog: Catalog) -> None:
+        catalog.checkpoint(Checkpoint(messages=[message(number, received_at=number) for number in range(1, 5)]))
+        assert [each.received_at for each in catalog.messages(None, None, 9, 1, 4).items] == [3, 2]
+        for number in range(1, 5):
+            catalog.add_delivery(delivery(number, created_at=number), [])
+        assert [each.created_at for each in catalog.deliveries(None, None, None, 9, 1, 4).items] == [3, 2]
 
     @pytest.mark.parametrize(
         ("which", "wanted"),

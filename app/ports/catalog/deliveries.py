@@ -37,7 +37,13 @@ class DeliveryCatalog(Protocol):
         """Replace a delivery's record. Raises KeyError if there is none, or none in an `expected` state."""
 
     def deliveries(
-        self, state: DeliveryState | None, destination: str | None, cursor: str | None, limit: int
+        self,
+        state: DeliveryState | None,
+        destination: str | None,
+        cursor: str | None,
+        limit: int,
+        created_after: int | None = None,
+        created_before: int | None = None,
     ) -> Page[DeliveryRecord]:
         """Return a page of deliveries. Raises BadCursor."""
 

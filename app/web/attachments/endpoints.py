@@ -10,7 +10,7 @@ from app.dataset.contents import listing
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
-from app.ports import AttachmentFilter
+from app.ports import NEWEST_FIRST, AttachmentFilter, Sort
 from app.service.gateway import Gateway
 from app.tables.profiling import TOP
 from app.web.attachments.content import answer
@@ -68,8 +68,12 @@ def list_attachments(
     ] = None,
     received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
     received_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
+    min_size: Annotated[int | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at least")] = None,
+    max_size: Annotated[int | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at most")] = None,
+    sort: Annotated[Sort, Query(description="`-` is descending; a cursor belongs to one order")] = NEWEST_FIRST,
+    count: Annotated[bool, Query(description="add the header `Total-Count`, the number on all pages")] = False,
 ) -> PageView[AttachmentView]:
-    """List the attachments, newest first, including those that are still being received."""
+    """List the attachments, including those that are still being received."""
     which = AttachmentFilter(
         state=state,
         kind=KINDS[kind] if kind else None,
@@ -78,8 +82,12 @@ def list_attachments(
         message=None if message is None else whole(gateway, "messages", message),
         received_after=to_microseconds(received_after),
         received_before=to_microseconds(received_before),
+        min_size=min_size,
+        max_size=max_size,
     )
-    page = gateway.catalog.attachments(which, paging.cursor, paging.limit)
+    page = gateway.catalog.attachments(which, paging.cursor, paging.limit, sort)
+    if count:
+        response.headers["Total-Count"] = str(gateway.catalog.count_attachments(which))
     link_next(request, response, page)
     return page_view(page, lambda record: AttachmentView.of(record, base))
 

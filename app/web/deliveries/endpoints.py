@@ -10,6 +10,7 @@ from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.identifiers import Identifier, whole
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
+from app.web.times import Timestamp, to_microseconds
 from app.web.waiting import DeliveryWait
 
 router = APIRouter(prefix="/deliveries", tags=["deliveries"])
@@ -24,9 +25,13 @@ def list_deliveries(
     paging: PagingDep,
     state: DeliveryState | None = None,
     destination: Annotated[str | None, Query(max_length=100)] = None,
+    created_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
+    created_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
 ) -> PageView[DeliveryView]:
     """List the deliveries, newest first."""
-    page = gateway.catalog.deliveries(state, destination, paging.cursor, paging.limit)
+    page = gateway.catalog.deliveries(
+        state, destination, paging.cursor, paging.limit, to_microseconds(created_after), to_microseconds(created_before)
+    )
     link_next(request, response, page)
     return page_view(page, lambda record: DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination)))
 

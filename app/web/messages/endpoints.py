@@ -20,6 +20,7 @@ from app.web.messages.schemas import MessageSummary, MessageView, Rehearsal
 from app.web.messages.sending import respond
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
+from app.web.times import Timestamp, to_microseconds
 
 router = APIRouter(prefix="/messages", tags=["messages"])
 
@@ -78,9 +79,13 @@ def list_messages(
     base: BaseDep,
     paging: PagingDep,
     source: Annotated[str | None, Query(max_length=100)] = None,
+    received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
+    received_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
 ) -> PageView[MessageSummary]:
     """List the received messages with attachments, newest first."""
-    page = gateway.catalog.messages(source, paging.cursor, paging.limit)
+    page = gateway.catalog.messages(
+        source, paging.cursor, paging.limit, to_microseconds(received_after), to_microseconds(received_before)
+    )
     link_next(request, response, page)
     return page_view(page, lambda record: MessageSummary.of(record, base))
 
