@@ -84,5 +84,6 @@ def _letter(row: Row[Any]) -> DeadLetter:
 
 
 def _letter_values(letter: DeadLetter) -> dict[str, object]:
-    values = letter._asdict()
-    return values.pop("event")._asdict() | values
+    values: dict[str, object] = letter._asdict()
+    del values["event"]
+    return {**letter.event._asdict(), **values}

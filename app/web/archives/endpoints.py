@@ -11,7 +11,7 @@ from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
 from app.service.gateway import Gateway
 from app.web.archives.writing import Member, tar_pieces, tar_size, unique_names, zip_pieces
-from app.web.content_response import ContentResponse, Piece
+from app.web.content_response import ContentResponse
 from app.web.deps import GatewayDep
 from app.web.file_names import content_disposition, file_name
 from app.web.identifiers import Identifier, whole
@@ -86,7 +86,7 @@ def _members(gateway: Gateway, records: list[AttachmentRecord]) -> Iterator[Memb
         yield Member(name, record.size or 0, to_time(record.finished_at or 0), partial(_read, gateway, record))
 
 
-def _read(gateway: Gateway, record: AttachmentRecord) -> Iterator[Piece]:
+def _read(gateway: Gateway, record: AttachmentRecord) -> Iterator[memoryview]:
     """Yield the content; it is opened only when its turn comes."""
     content = gateway.content(record)
     yield from content.read(0, content.size)

@@ -48,7 +48,7 @@ def _tar_head(member: Member) -> bytes:
 def zip_pieces(members: Iterable[Member]) -> Iterator[bytes | memoryview]:
     """Yield a zip file (zip64 where it is needed)."""
     sink = _Sink()
-    with ZipFile(sink, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:  # type: ignore[arg-type]
+    with ZipFile(sink, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:
         for member in members:
             about = ZipInfo(member.name, max(member.modified, _EARLIEST_ZIP).timetuple()[:6])
             about.compress_type, about.external_attr, about.file_size = ZIP_DEFLATED, _READABLE << 16, member.size
@@ -66,12 +66,15 @@ class _Sink:
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
-    def write(self, piece: bytes) -> int:
+    def write(self, piece: bytes, /) -> int:
         self._pieces.append(bytes(piece))
         return len(piece)
 
     def flush(self) -> None:
         """Keep everything: there is no place to flush to."""
+
+    def close(self) -> None:
+        """Keep everything, as `flush` does."""
 
     def taken(self) -> Iterator[bytes]:
         pieces, self._pieces = self._pieces, []
