@@ -4,11 +4,10 @@ from fastapi import APIRouter
 
 from app.model.records import DeliveryRecord
 from app.service.gateway import Gateway
-from app.service.sending.errors import SendingError
+from app.service.sending.errors import DeliveryOver, UnknownDestination
 from app.web.deliveries.schemas import DeliveryView
 from app.web.deps import BaseDep, GatewayDep
 from app.web.identifiers import Identifier, whole
-from app.web.messages.errors import problem_of
 from app.web.problems import Problem, responses
 
 router = APIRouter(prefix="/deliveries", tags=["deliveries"])
@@ -29,8 +28,8 @@ def cancel_delivery(delivery_id: Identifier, gateway: GatewayDep, base: BaseDep)
     record = _record(gateway, delivery_id)
     try:
         return _view(gateway, gateway.deliveries.cancel(record), base)
-    except SendingError as error:
-        raise problem_of(error) from None
+    except DeliveryOver as error:
+        raise Problem("wrong-state", str(error), state=error.state) from None
 
 
 @router.post(
@@ -47,8 +46,10 @@ def retry_delivery(delivery_id: Identifier, gateway: GatewayDep, base: BaseDep) 
     record = _record(gateway, delivery_id)
     try:
         return _view(gateway, gateway.deliveries.retry(record), base)
-    except SendingError as error:
-        raise problem_of(error) from None
+    except DeliveryOver as error:
+        raise Problem("wrong-state", str(error), state=error.state) from None
+    except UnknownDestination as error:
+        raise Problem("unknown-destination", str(error), known=error.known) from None
 
 
 def _record(gateway: Gateway, delivery_id: str) -> DeliveryRecord:

@@ -26,7 +26,7 @@ class Digests:
     """The digests of one body or one part. Unknown algorithms are ignored, as the RFC says."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
-        """`headers` are by names in lower case. Raises Problem for a field that cannot be read."""
+        """Read the digests of header fields, by names in lower case. Raises Problem for a field that cannot be read."""
         self._given = [
             given
             for field in FIELDS

@@ -5,7 +5,6 @@ from typing import Any
 
 from app.dataset.checks import Fault
 from app.service.sending.errors import (
-    DeliveryOver,
     DestinationRefuses,
     KeyReused,
     MessageFault,
@@ -44,11 +43,6 @@ def _(error: UnsuitableDataSets) -> Problem:
     shown = "; ".join(str(each["detail"]) for each in errors[:SHOWN_ERRORS])
     more = len(errors) - SHOWN_ERRORS
     return Problem("unsuitable", f"{shown}; and {more} more" if more > 0 else shown, errors=errors[:MOST_ERRORS])
-
-
-@problem_of.register
-def _(error: DeliveryOver) -> Problem:
-    return Problem("wrong-state", str(error), state=error.state)
 
 
 @problem_of.register

@@ -67,7 +67,7 @@ class Upload:
         max_parts: int,
         digests: Digests | None = None,
     ) -> None:
-        """`digests` are those of the whole body. Those of a part are in its own header."""
+        """Begin an upload. `digests` are those of the whole body. Those of a part are in its own header."""
         self.form = Form()
         self._store, self._prefix, self._max_parts = store, prefix, max_parts
         self._is_field, self._on_field = is_field, on_field
@@ -190,7 +190,7 @@ class RawUpload:
         fields: Mapping[str, str],
         digests: Digests,
     ) -> None:
-        """`fields` are those that a form would have."""
+        """Begin to write the file. `fields` are those that a form would have."""
         self._store, self._digests = store, digests
         self._about = (file_name, content_type)
         self.form = Form(dict(fields))
