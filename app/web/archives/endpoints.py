@@ -24,7 +24,10 @@ Format = Literal["zip", "tar"]
 _MEDIA_TYPES = {"zip": "application/zip", "tar": "application/x-tar"}
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "the archive", "content": dict.fromkeys(_MEDIA_TYPES.values(), _BINARY)},
+    200: {
+        "description": "the archive, as application/zip or application/x-tar",
+        "content": {"application/octet-stream": _BINARY},
+    },
     **responses("not-found", "ambiguous", "not-ready", "gone", "invalid", "damaged"),
 }
 _GONE = (AttachmentState.DELETED, AttachmentState.EXPIRED)
