@@ -73,8 +73,9 @@ class CheckedBackend(httpcore.NetworkBackend):
         """Connect to the first address that answers. Raises RefusedAddress and httpcore.ConnectError."""
         try:
             addresses = resolve(host, port, self._networks)
-        except OSError as error:
-            raise httpcore.ConnectError(f"cannot resolve {host}: {error.strerror or error}") from error
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label that is empty or too long
+            why = getattr(error, "strerror", None) or error
+            raise httpcore.ConnectError(f"cannot resolve {host}: {why}") from error
         failed: Exception | None = None
         for address in addresses:
             try:

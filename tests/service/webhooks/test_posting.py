@@ -7,6 +7,7 @@ from time import time_ns
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
@@ -155,10 +156,20 @@ def test_public_addresses_are_allowed(address: str) -> None:
 
 
 def test_a_private_receiver_is_not_connected_to(receiver: WebhookReceiver) -> None:
-    answer = posted(receiver.url.replace("127.0.0.1", "localhost"), now(), networks=["10.0.0.0/8"])
-    assert answer.outcome is Outcome.FAILED
-    assert "not public" in (answer.reason or "")
+    url = receiver.url.replace("127.0.0.1", "localhost")
+    poster = Poster(Webhook(url=url, secrets=[SecretStr(SECRET)], networks=[ip_network("10.0.0.0/8")]))
+    for _ in range(2):
+        answer = poster.post(EVENT, now())
+        assert answer.outcome is Outcome.FAILED
+        assert "not public" in (answer.reason or "")
+    poster.close()
     assert receiver.asked == []
+
+
+def test_a_name_that_cannot_be_resolved() -> None:
+    answer = posted(f"http://{'a' * 70}.example/", NOW)
+    assert answer.outcome is Outcome.FAILED
+    assert "cannot resolve" in (answer.reason or "")
 
 
 def test_a_name_is_resolved_once_and_connected_to_as_resolved(
