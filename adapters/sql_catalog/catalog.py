@@ -14,6 +14,7 @@ from adapters.sql_catalog.receiving import Receiving
 from adapters.sql_catalog.repairing import Repairing
 from adapters.sql_catalog.retention import Retention
 from adapters.sql_catalog.segments import Segments
+from adapters.sql_catalog.webhooks import Webhooks
 
 
 class SqlCatalog(
@@ -26,6 +27,7 @@ class SqlCatalog(
     Deliveries,
     Events,
     Keys,
+    Webhooks,
     Retention,
     Belonging,
     Repairing,

@@ -1,24 +1,38 @@
 """The listings and records that clients read."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
-from sqlalchemy import Column, ColumnElement, Row, Select, Table, func, literal, select
+from sqlalchemy import BigInteger, Column, ColumnElement, Row, Select, Table, func, literal, select
 
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.column_types import AnyText
-from adapters.sql_catalog.paging import Listing, fetch_page
+from adapters.sql_catalog.paging import Listing, between, fetch_page
 from adapters.sql_catalog.part import CatalogPart, among, chunks, limited
 from adapters.sql_catalog.rows import attachment_record, folded, message_record
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import AttachmentRecord, MessageRecord, QuarantineState
-from app.ports import AttachmentFilter, Identified, Page
+from app.ports import NEWEST_FIRST, AttachmentFilter, Identified, Page, Sort
 
 T = TypeVar("T")
 
 _attachments, _messages = tables.attachments, tables.messages
 
-_ATTACHMENTS = Listing(_attachments.c.first_received_at, _attachments.c.id, attachment_record)
+_SORTS: Mapping[str, ColumnElement[Any]] = {
+    "received": _attachments.c.first_received_at,
+    "size": func.coalesce(_attachments.c.size, literal(-1, BigInteger)),
+    "name": _attachments.c.name_folded,
+}
+_ATTACHMENTS: Mapping[str, Listing[AttachmentRecord]] = {
+    sort: Listing(
+        _SORTS[sort.removeprefix("-")],
+        _attachments.c.id,
+        attachment_record,
+        None if sort == NEWEST_FIRST else sort,
+        sort.startswith("-"),
+    )
+    for sort in get_args(Sort)
+}
 _MESSAGES = Listing(_messages.c.received_at, _messages.c.id, message_record)
 
 _IDENTIFIED: dict[Identified, tuple[Table, Column[str]]] = {
@@ -38,10 +52,17 @@ _COUNTED: tuple[tuple[Table, tuple[str, ...]], ...] = (
 class Reading(CatalogPart):
     """`app.ports.ListingCatalog` over SQL."""
 
-    def attachments(self, which: AttachmentFilter, cursor: str | None, limit: int) -> Page[AttachmentRecord]:
+    def attachments(
+        self, which: AttachmentFilter, cursor: str | None, limit: int, sort: Sort = NEWEST_FIRST
+    ) -> Page[AttachmentRecord]:
         statement = select(_attachments).where(*self._conditions(which))
         with self._database.read() as connection:
-            return fetch_page(connection, _ATTACHMENTS, statement, cursor, limit)
+            return fetch_page(connection, _ATTACHMENTS[sort], statement, cursor, limit)
+
+    def count_attachments(self, which: AttachmentFilter) -> int:
+        counted = select(func.count()).select_from(_attachments).where(*self._conditions(which))
+        with self._database.read() as connection:
+            return connection.scalar(counted) or 0
 
     def attachment(self, attachment_id: str) -> AttachmentRecord | None:
         return self._one(select(_attachments).where(_attachments.c.id == attachment_id), attachment_record)
@@ -61,9 +82,16 @@ class Reading(CatalogPart):
             ]
 
     def messages(
-        self, source: str | None, cursor: str | None, limit: int, within: Collection[str] | None = None
+        self,
+        source: str | None,
+        cursor: str | None,
+        limit: int,
+        within: Collection[str] | None = None,
+        received_after: int | None = None,
+        received_before: int | None = None,
     ) -> Page[MessageRecord]:
         statement = select(_messages).where(*limited(_messages.c.source, source, within))
+        statement = statement.where(*between(_messages.c.received_at, received_after, received_before))
         with self._database.read() as connection:
             return fetch_page(connection, _MESSAGES, statement, cursor, limit)
 
@@ -101,10 +129,11 @@ class Reading(CatalogPart):
         for column, wanted in equal:
             if wanted is not None:
                 yield column == wanted
-        if which.received_after is not None:
-            yield _attachments.c.first_received_at > which.received_after
-        if which.received_before is not None:
-            yield _attachments.c.first_received_at < which.received_before
+        yield from between(_attachments.c.first_received_at, which.received_after, which.received_before)
+        if which.min_size is not None:
+            yield _attachments.c.size >= which.min_size
+        if which.max_size is not None:
+            yield _attachments.c.size <= which.max_size
         if which.name:
             # LIKE would need escaped wildcards, limit the length of the search text, and use the database's own letter
             # case.

@@ -25,6 +25,7 @@ from app.cli import (
     tables,
     tracing,
     watching,
+    webhooks,
 )
 from app.cli.console import Failure, err, tell
 from app.cli.demo.command import demo
@@ -54,6 +55,7 @@ application.command()(repairing.rebuild)
 application.command()(backing_up.backup)
 application.command()(backing_up.restore)
 application.add_typer(listing.quarantine, name="quarantine")
+application.add_typer(webhooks.webhooks, name="webhooks")
 application.add_typer(tables.tables, name="tables")
 application.add_typer(configuring.config, name="config")
 application.add_typer(keys.keys, name="keys")

@@ -4,6 +4,7 @@ Each module is one port. Every method may be called from any thread, unless it s
 """
 
 from app.ports.catalog import (
+    NEWEST_FIRST,
     AssemblyCatalog,
     AttachmentFilter,
     BadCursor,
@@ -24,6 +25,7 @@ from app.ports.catalog import (
     Page,
     QuarantineCatalog,
     RetentionCatalog,
+    Sort,
 )
 from app.ports.clock import Clock
 from app.ports.content_store import ContentStore, ContentStorePlugin, ObjectWriter
@@ -42,6 +44,7 @@ from app.ports.transport import Intake, Progress, Receiver, Sender, SendFailed, 
 
 __all__ = [
     "JOURNAL_SCHEMA",
+    "NEWEST_FIRST",
     "ArchivePlugin",
     "AssemblyCatalog",
     "AttachmentFilter",
@@ -80,6 +83,7 @@ __all__ = [
     "Segment",
     "SendFailed",
     "Sender",
+    "Sort",
     "TableFile",
     "TableStore",
     "TableStorePlugin",

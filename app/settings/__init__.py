@@ -23,6 +23,7 @@ from app.settings.storage import (
     TableSettings,
 )
 from app.settings.values import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
+from app.settings.webhooks import Webhook
 
 __all__ = [
     "ENVIRONMENT_PREFIX",
@@ -55,6 +56,7 @@ __all__ = [
     "Source",
     "TableSettings",
     "Text",
+    "Webhook",
     "load",
     "microseconds",
 ]

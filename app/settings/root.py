@@ -22,6 +22,7 @@ from app.settings.storage import (
     TableSettings,
 )
 from app.settings.values import LineEnd, Name
+from app.settings.webhooks import Webhook
 
 ENVIRONMENT_PREFIX = "ATTACHMENT_GATEWAY_"
 
@@ -66,6 +67,7 @@ class Settings(BaseSettings):
     log: Log = Log()
     sources: dict[Name, Source] = {}
     destinations: dict[Name, Destination] = {}
+    webhooks: dict[Name, Webhook] = {}
 
     @classmethod
     def settings_customise_sources(

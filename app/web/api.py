@@ -27,11 +27,15 @@ from app.web.access import links
 from app.web.access.caller import SCHEME, authorize
 from app.web.access.operations import OPERATIONS
 from app.web.access.trail import AuditMiddleware
+from app.web.archives import endpoints as archives
 from app.web.attachments import endpoints as attachments
+from app.web.deliveries import changing as deliveries_changing
 from app.web.deliveries import endpoints as deliveries
 from app.web.deps import API, only_known_parameters
+from app.web.entity_tags import EntityTagMiddleware
 from app.web.events import endpoints as events
 from app.web.events.feed import Feed
+from app.web.files import endpoints as files
 from app.web.health import endpoints as health
 from app.web.iceberg import endpoints as iceberg
 from app.web.measuring import MeasuringMiddleware
@@ -42,6 +46,7 @@ from app.web.problems import endpoints as problem_types
 from app.web.quarantine import endpoints as quarantine
 from app.web.tables import endpoints as tables
 from app.web.trace import endpoints as trace
+from app.web.webhooks import endpoints as webhooks
 
 OIDC_SCHEME = "OpenIdConnect"
 IO_THREADS = 32
@@ -62,9 +67,25 @@ _TAGS = [
     {"name": "deliveries", "description": "outgoing messages and their progress"},
     {"name": "quarantine", "description": "physical messages that the gateway cannot read"},
     {"name": "tables", "description": "all data sets of one name as one table, which the Spark pipeline builds"},
-    {"name": "events", "description": "live stream of events"},
+    {"name": "events", "description": "live stream of events, and webhooks that get them"},
     {"name": "operations", "description": "health, metrics, and decoding of captured bytes"},
 ]
+
+_RESOURCES = (
+    attachments,
+    messages,
+    archives,
+    files,
+    deliveries,
+    deliveries_changing,
+    quarantine,
+    tables,
+    events,
+    webhooks,
+    trace,
+    access,
+    links,
+)
 
 
 _CORS: dict[str, Any] = {
@@ -73,11 +94,12 @@ _CORS: dict[str, Any] = {
     "allow_methods": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
     "allow_headers": [
         *("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range"),
+        *("Content-Digest", "Repr-Digest"),
         *("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"),
     ],
     "expose_headers": [
         *("ETag", "Link", "Location", "Content-Disposition", "Content-Range", "Accept-Ranges", "Repr-Digest"),
-        *("Idempotency-Replayed", "Retry-After", "Undecodable-Bytes", "WWW-Authenticate"),
+        *("Idempotency-Replayed", "Retry-After", "Undecodable-Bytes", "WWW-Authenticate", "Total-Count"),
     ],
     "max_age": 3600,
 }
@@ -120,6 +142,7 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.state.table_sources = TableSources()
     app.state.in_flight = set()
     app.state.captures = 0
+    app.add_middleware(EntityTagMiddleware)
     app.add_middleware(MeasuringMiddleware, metrics=gateway.metrics)
     app.add_middleware(HeadMiddleware)
     problems.install(app)
@@ -131,7 +154,7 @@ def create_app(gateway: Gateway) -> FastAPI:
         dependencies=[Depends(authorize), Depends(only_known_parameters)],
         responses=problems.responses("unauthorized", "forbidden"),
     )
-    for resource in (attachments, messages, deliveries, quarantine, tables, events, trace, access, links):
+    for resource in _RESOURCES:
         api.include_router(resource.router)
     app.include_router(api)
     app.include_router(root.router)

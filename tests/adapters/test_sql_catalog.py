@@ -71,6 +71,12 @@ SEARCHES: list[Callable[[SqlCatalog], object]] = [
     lambda catalog: catalog.drop_attachments([*AttachmentState], 5, 5),
     lambda catalog: catalog.drop_messages(5, 5),
     lambda catalog: catalog.prune_events(5, 5, 5),
+    lambda catalog: catalog.prune_events(5, 5, 5, 9),
+    lambda catalog: catalog.dead_letters("hook", 5, 5),
+    lambda catalog: catalog.prune_dead_letters(5, 5),
+    lambda catalog: catalog.messages("quay", "MTI6", 5, None, 1, 9),
+    lambda catalog: catalog.deliveries(None, "pier", "MTI6", 5, None, 1, 9),
+    lambda catalog: catalog.attachments(AttachmentFilter(source="quay"), None, 5, "received"),
 ]
 
 

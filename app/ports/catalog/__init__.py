@@ -9,11 +9,21 @@ from app.ports.catalog.events import EventCatalog
 from app.ports.catalog.expiry import ExpiryCatalog
 from app.ports.catalog.finishing import FinishingCatalog
 from app.ports.catalog.keys import KeyCatalog
-from app.ports.catalog.listing import AttachmentFilter, BadCursor, Identified, ListingCatalog, Page
+from app.ports.catalog.listing import (
+    NEWEST_FIRST,
+    AttachmentFilter,
+    BadCursor,
+    Identified,
+    ListingCatalog,
+    Page,
+    Sort,
+)
 from app.ports.catalog.quarantine import QuarantineCatalog
 from app.ports.catalog.retention import RetentionCatalog
+from app.ports.catalog.webhooks import WebhookCatalog
 
 __all__ = [
+    "NEWEST_FIRST",
     "AssemblyCatalog",
     "AttachmentFilter",
     "BadCursor",
@@ -34,6 +44,8 @@ __all__ = [
     "Page",
     "QuarantineCatalog",
     "RetentionCatalog",
+    "Sort",
+    "WebhookCatalog",
 ]
 
 
@@ -48,6 +60,7 @@ class Catalog(
     DeliveryCatalog,
     EventCatalog,
     KeyCatalog,
+    WebhookCatalog,
     RetentionCatalog,
     CatalogRepair,
     Protocol,

@@ -28,8 +28,13 @@ class DeliveryCatalog(Protocol):
         An attempt planned for later than `latest` is due too: a clock that was ahead has put it off.
         """
 
-    def update_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent] = ()) -> None:
-        """Replace a delivery's record."""
+    def update_delivery(
+        self,
+        delivery: DeliveryRecord,
+        events: Sequence[NewEvent] = (),
+        expected: Collection[DeliveryState] | None = None,
+    ) -> None:
+        """Replace a delivery's record. Raises KeyError if there is none, or none in an `expected` state."""
 
     def deliveries(
         self,
@@ -38,6 +43,8 @@ class DeliveryCatalog(Protocol):
         cursor: str | None,
         limit: int,
         within: Collection[str] | None = None,
+        created_after: int | None = None,
+        created_before: int | None = None,
     ) -> Page[DeliveryRecord]:
         """Return a page of deliveries, to one destination or to all (`within`: to these). Raises BadCursor."""
 

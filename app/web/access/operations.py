@@ -24,6 +24,9 @@ _OPEN = Operation(None)
 _READ = Operation(Scope.READ)
 _CONTENT = Operation(Scope.READ, "read-content")
 _DELETE = Operation(Scope.DELETE, "delete")
+_SEND = Operation(Scope.SEND, "send")
+_OPERATE = Operation(Scope.OPERATE)
+_REPLAY = Operation(Scope.OPERATE, "replay")
 
 OPERATIONS: Mapping[str, Operation] = {
     "list_attachments": _READ,
@@ -36,20 +39,32 @@ OPERATIONS: Mapping[str, Operation] = {
     "list_messages": _READ,
     "get_message": _CONTENT,
     "delete_message": _DELETE,
-    "send_message": Operation(Scope.SEND, "send"),
+    "get_message_content": _CONTENT,
+    "head_message_content": _READ,
+    "send_message": _SEND,
+    "send_file": _SEND,
     "list_deliveries": _READ,
     "get_delivery": _READ,
     "delete_delivery": _DELETE,
+    "cancel_delivery": Operation(Scope.OPERATE, "cancel"),
+    "retry_delivery": Operation(Scope.OPERATE, "retry"),
     "list_quarantine": _READ,
     "get_quarantine_entry": _CONTENT,
     "get_quarantined_body": _CONTENT,
-    "replay_quarantined": Operation(Scope.OPERATE, "replay"),
+    "replay_quarantined": _REPLAY,
     "dismiss_quarantined": Operation(Scope.OPERATE, "dismiss"),
     "list_tables": _READ,
     "get_table": _READ,
     "head_table_rows": _READ,
     "get_table_rows": _CONTENT,
     "stream_events": _READ,
+    "list_webhooks": _OPERATE,
+    "get_webhook": _OPERATE,
+    "enable_webhook": Operation(Scope.OPERATE, "enable"),
+    "replay_webhook": _REPLAY,
+    "list_dead_letters": _OPERATE,
+    "replay_dead_letters": _REPLAY,
+    "delete_dead_letters": Operation(Scope.OPERATE, "delete"),
     "trace": _READ,
     "create_link": Operation(Scope.READ, "create-link"),
     "list_audit": Operation(Scope.ADMIN, "read-audit"),

@@ -10,7 +10,7 @@ from app.dataset.contents import listing
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
-from app.ports import AttachmentFilter
+from app.ports import NEWEST_FIRST, AttachmentFilter, Sort
 from app.service.gateway import Gateway
 from app.tables.profiling import TOP
 from app.web.access.caller import Caller, CallerDep, LinkDep
@@ -25,6 +25,7 @@ from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, quality
 from app.web.problems import Problem, damaged, responses
 from app.web.schemas import KINDS, KindWord, PageView, page_view
 from app.web.times import Timestamp, to_microseconds
+from app.web.waiting import AttachmentWait
 
 MISSING_SHOWN = 100
 """Maximum number of missing ranges in a response."""
@@ -69,8 +70,12 @@ def list_attachments(
     ] = None,
     received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
     received_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
+    min_size: Annotated[int | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at least")] = None,
+    max_size: Annotated[int | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at most")] = None,
+    sort: Annotated[Sort, Query(description="`-` is descending; a cursor belongs to one order")] = NEWEST_FIRST,
+    count: Annotated[bool, Query(description="add the header `Total-Count`, the number on all pages")] = False,
 ) -> PageView[AttachmentView]:
-    """List the attachments, newest first, including those that are still being received."""
+    """List the attachments, including those that are still being received."""
     which = AttachmentFilter(
         state=state,
         kind=KINDS[kind] if kind else None,
@@ -80,13 +85,22 @@ def list_attachments(
         received_after=to_microseconds(received_after),
         received_before=to_microseconds(received_before),
         within=caller.sources,
+        min_size=min_size,
+        max_size=max_size,
     )
-    page = gateway.catalog.attachments(which, paging.cursor, paging.limit)
+    page = gateway.catalog.attachments(which, paging.cursor, paging.limit, sort)
+    if count:
+        response.headers["Total-Count"] = str(gateway.catalog.count_attachments(which))
     link_next(request, response, page)
     return page_view(page, lambda record: AttachmentView.of(record, base))
 
 
-@router.get("/{attachment_id}", operation_id="get_attachment", responses=responses("not-found", "ambiguous"))
+@router.get(
+    "/{attachment_id}",
+    operation_id="get_attachment",
+    dependencies=[AttachmentWait],
+    responses=responses("not-found", "ambiguous", "invalid"),
+)
 def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> AttachmentView:
     """Return all facts about an attachment; while it is being received, also its missing parts."""
     record = _record(gateway, attachment_id, caller)

@@ -14,6 +14,8 @@ from app.web.entity_tags import IfMatch, entity_tag, require_match
 from app.web.identifiers import Identifier, whole
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
+from app.web.times import Timestamp, to_microseconds
+from app.web.waiting import DeliveryWait
 
 router = APIRouter(prefix="/deliveries", tags=["deliveries"])
 
@@ -28,14 +30,29 @@ def list_deliveries(
     paging: PagingDep,
     state: DeliveryState | None = None,
     destination: Annotated[str | None, Query(max_length=100)] = None,
+    created_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
+    created_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
 ) -> PageView[DeliveryView]:
     """List the deliveries, newest first."""
-    page = gateway.catalog.deliveries(state, destination, paging.cursor, paging.limit, caller.destinations)
+    page = gateway.catalog.deliveries(
+        state,
+        destination,
+        paging.cursor,
+        paging.limit,
+        caller.destinations,
+        to_microseconds(created_after),
+        to_microseconds(created_before),
+    )
     link_next(request, response, page)
     return page_view(page, lambda record: DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination)))
 
 
-@router.get("/{delivery_id}", operation_id="get_delivery", responses=responses("not-found", "ambiguous"))
+@router.get(
+    "/{delivery_id}",
+    operation_id="get_delivery",
+    dependencies=[DeliveryWait],
+    responses=responses("not-found", "ambiguous", "invalid"),
+)
 def get_delivery(
     delivery_id: Identifier, response: Response, gateway: GatewayDep, caller: CallerDep, base: BaseDep
 ) -> DeliveryView:
@@ -54,7 +71,7 @@ def get_delivery(
 def delete_delivery(
     delivery_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep, if_match: IfMatch = None
 ) -> None:
-    """Delete a delivery that is sent or failed, and its content. Its idempotency key may be used again."""
+    """Delete a delivery that is sent, failed or cancelled, and its content. Its idempotency key may be used again."""
     view = _view(gateway, delivery_id, caller, base)
     caller.trail.details = {"delivery": view.id, "destination": view.destination}
     require_match(entity_tag(view), if_match, "the delivery")

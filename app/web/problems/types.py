@@ -22,6 +22,12 @@ _TABLE = (
         "malformed", 400, "The request cannot be read", "The request's framing is broken; `detail` says where."
     ),
     ProblemType(
+        "digest-mismatch",
+        400,
+        "The bytes differ from their digest",
+        "`digest` is that of the bytes that were received; nothing of them was kept. Send them again.",
+    ),
+    ProblemType(
         "unauthorized",
         401,
         "An API key or a token is required",
@@ -64,7 +70,13 @@ _TABLE = (
         "not-ended",
         409,
         "It has not ended",
-        "A delivery is deleted when it is sent or failed; a message after its attachments, which `attachments` lists.",
+        "A delivery is deleted when it has ended; a message after its attachments, which `attachments` lists.",
+    ),
+    ProblemType(
+        "wrong-state",
+        409,
+        "The delivery's state does not allow this",
+        "`state` has it: what was sent cannot be cancelled, and only what failed or was cancelled is sent again.",
     ),
     ProblemType("in-flight", 409, "The key is in use", "Another request with this idempotency key is running."),
     ProblemType("not-a-data-set", 409, "Only data sets have this", "The attachment is a file."),
