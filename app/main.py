@@ -22,6 +22,7 @@ from app.service.gateway import Gateway
 from app.service.threads import collect_seldom
 from app.settings import Http, Settings
 from app.web.api import create_app
+from app.web.certificate import Certificate
 from app.web.protocol import configuration
 
 P = ParamSpec("P")
@@ -89,21 +90,24 @@ def _opened(what: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) 
         raise GatewayError(f"the {what} cannot be opened: {why}") from error
 
 
-def serve(settings: Settings, started: Callable[[int], None] = lambda _port: None) -> None:
+def serve(settings: Settings, started: Callable[[int, bool], None] = lambda _port, _has_keys: None) -> None:
     """Run the gateway and its REST interface until a signal ends it. Raises GatewayError and PluginError.
 
-    `started` is called with the port when the gateway receives and REST is about to answer.
+    `started` is called when the gateway receives and REST is about to answer: with the port, and whether there are API
+    keys.
 
     The port is bound first: a second gateway, started by mistake, must not take the broker's session from the first.
     """
     with closing(bound(settings.http)) as listener:
         _share_arenas()
+        if settings.http.cert_file is not None:
+            Certificate(settings.http)  # an error is told before anything is touched
         gateway = build(settings)
         gc.collect()
         collect_seldom()
         try:
             gateway.start()
-            started(listener.getsockname()[1])
+            started(listener.getsockname()[1], bool(gateway.catalog.api_keys()))
             _Server(gateway).run([listener])
         finally:
             gateway.stop()

@@ -131,6 +131,8 @@ class Metrics(_Declared):
         )
         self.deliveries = self._counter("deliveries", "Deliveries that entered a state", "state")
 
+        self._declare_webhooks()
+
         self.journal_append_seconds = self._histogram(
             "journal_append_seconds", "Time from the start of a journal append until it is on disk", _APPEND_SECONDS
         )
@@ -200,6 +202,22 @@ class Metrics(_Declared):
         )
         self.active_requests = self._convention_gauge(
             "http_server_active_requests", "HTTP requests that are being answered", "http_request_method"
+        )
+
+    def _declare_webhooks(self) -> None:
+        self.webhook_requests = self._counter(
+            "webhook_requests",
+            "Requests to a webhook, by outcome: delivered, refused (this event), failed or gone",
+            "webhook",
+            "outcome",
+        )
+        self.webhook_given_up = self._counter("webhook_given_up", "Events that became dead letters", "webhook")
+        self.webhook_behind_events = self._gauge(
+            "webhook_behind_events", "Events in the log after the last one that is done for a webhook", "webhook"
+        )
+        self.webhook_failing = self._gauge("webhook_failing", "1 while a webhook does not take events", "webhook")
+        self.webhook_dead_letters = self._gauge(
+            "webhook_dead_letters", "Events that were given up for a webhook and are kept", "webhook"
         )
 
     def name_source(self, source: str, transport: str, address: str) -> None:

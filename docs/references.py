@@ -81,16 +81,20 @@ QUARANTINED_ATTACHMENTS: dict[str, str] = {
 """Codes of attachments (`reason_code`)."""
 
 EVENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "attachment.finished": ("attachment", "its content can be read", ("name", "size", "sha256")),
-    "attachment.quarantined": ("attachment", "its content cannot be made of its parts", ("code", "reason")),
+    "attachment.finished": ("attachment", "its content can be read", ("source", "name", "size", "sha256")),
+    "attachment.quarantined": ("attachment", "its content cannot be made of its parts", ("source", "code", "reason")),
     "attachment.expired": (
         "attachment",
         "no message came for `expiry.unfinished`, or parts are gone",
-        ("parts_received", "parts_expected", "code", "reason"),
+        ("source", "parts_received", "parts_expected", "code", "reason"),
     ),
-    "attachment.deleted": ("attachment", "a client or `[retention]` deleted it", ("name", "reason")),
-    "attachment.damaged": ("attachment", "its finished content was found damaged", ("code", "reason")),
-    "message.complete": ("message", "all of its attachments are finished, and its application message is there", ()),
+    "attachment.deleted": ("attachment", "a client or `[retention]` deleted it", ("source", "name", "reason")),
+    "attachment.damaged": ("attachment", "its finished content was found damaged", ("source", "code", "reason")),
+    "message.complete": (
+        "message",
+        "all of its attachments are finished, and its application message is there",
+        ("source",),
+    ),
     "message.deleted": ("message", "a client deleted it", ("source",)),
     "message.quarantined": ("quarantine entry", "a message could not be read", ("source", "code", "row", "why")),
     "delivery.queued": ("delivery", "it was accepted by `POST /v1/messages`", ("destination",)),
@@ -98,6 +102,7 @@ EVENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "delivery.sent": ("delivery", "the broker has all of its messages", ("destination", "attempts", "reason")),
     "delivery.failed": ("delivery", "it is not tried again", ("destination", "attempts", "reason")),
     "delivery.deleted": ("delivery", "a client deleted it", ("destination",)),
+    "delivery.cancelled": ("delivery", "a client cancelled it", ("destination", "attempts", "reason")),
 }
 """By type: what `subject` identifies, when the event happens, the fields of `data` (some only in some cases)."""
 
@@ -147,7 +152,14 @@ $ curl -N 'http://127.0.0.1:8080/v1/events?after=0'
 EXAMPLE
 ```
 
-`subject` is the identifier of what the event is about, by which REST has it.
+`subject` is the identifier of what the event is about, by which REST has it. `source` and `destination` in `data` are
+names of the settings.
+
+The parameters `type`, `source`, `destination` and `subject` select events. Each can be given several times:
+`?type=attachment.*&type=delivery.failed`. A stream with parameters also sends, with its heartbeats, the number that it
+has reached, as an `id` without data. So it resumes there, and not at the last event that was selected.
+
+[Webhooks](webhooks.md) send the same events to other programs.
 
 """
 
@@ -167,7 +179,8 @@ EVENTS_EXAMPLE = (
 _METRICS = """\
 # Metrics
 
-`GET /metrics` has these metrics, in the text format of Prometheus. If `http.tokens` are set, it needs one of them.
+`GET /metrics` has these metrics, in the text format of Prometheus. It needs a key,
+unless `http.public` has `metrics`: [Access](access.md).
 Beside them there are those of the process and of Python (`process_…`, `python_…`). [Health](health.md) explains the
 checks to which some of them belong. [Alerts](alerts/index.md) lists the alerts that are made of them. The chart has
 the alerts and [two dashboards](operating.md#on-kubernetes).

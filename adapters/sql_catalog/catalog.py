@@ -6,6 +6,7 @@ from adapters.sql_catalog.database import Database
 from adapters.sql_catalog.deliveries import Deliveries
 from adapters.sql_catalog.events import Events
 from adapters.sql_catalog.finishing import Finishing
+from adapters.sql_catalog.keys import Keys
 from adapters.sql_catalog.listing import Reading
 from adapters.sql_catalog.maintenance import Maintenance
 from adapters.sql_catalog.quarantine import Quarantine
@@ -13,6 +14,7 @@ from adapters.sql_catalog.receiving import Receiving
 from adapters.sql_catalog.repairing import Repairing
 from adapters.sql_catalog.retention import Retention
 from adapters.sql_catalog.segments import Segments
+from adapters.sql_catalog.webhooks import Webhooks
 
 
 class SqlCatalog(
@@ -24,6 +26,8 @@ class SqlCatalog(
     Quarantine,
     Deliveries,
     Events,
+    Keys,
+    Webhooks,
     Retention,
     Belonging,
     Repairing,

@@ -1,11 +1,11 @@
 """Outgoing messages. Clients rely on them and the journal does not have them, so every write is durable on return."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Select, or_, select, update
 
-from adapters.sql_catalog.paging import Listing, fetch_page
-from adapters.sql_catalog.part import CatalogPart, log_events
+from adapters.sql_catalog.paging import Listing, between, fetch_page
+from adapters.sql_catalog.part import CatalogPart, limited, log_events
 from adapters.sql_catalog.rows import delivery_record, delivery_values
 from adapters.sql_catalog.tables import IS_OPEN, IS_OVER, deliveries
 from app.model.attachment import DeliveryState
@@ -32,9 +32,16 @@ class Deliveries(CatalogPart):
                 raise IdempotencyConflict(existing, same_request=existing.fingerprint == delivery.fingerprint)
             log_events(connection, events)
 
-    def update_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent] = ()) -> None:
-        """Update a delivery. Raises KeyError when there is no such delivery."""
+    def update_delivery(
+        self,
+        delivery: DeliveryRecord,
+        events: Sequence[NewEvent] = (),
+        expected: Collection[DeliveryState] | None = None,
+    ) -> None:
+        """Update a delivery. Raises KeyError when there is no such delivery in an expected state."""
         change = update(deliveries).where(deliveries.c.id == delivery.id).values(delivery_values(delivery))
+        if expected is not None:
+            change = change.where(deliveries.c.state.in_([state.value for state in expected]))
         with self._database.write(durable=True) as connection:
             if not connection.execute(change).rowcount:
                 raise KeyError(delivery.id)
@@ -54,13 +61,19 @@ class Deliveries(CatalogPart):
         return self._all(ended.order_by(deliveries.c.updated_at, deliveries.c.id).limit(limit), delivery_record)
 
     def deliveries(
-        self, state: DeliveryState | None, destination: str | None, cursor: str | None, limit: int
+        self,
+        state: DeliveryState | None,
+        destination: str | None,
+        cursor: str | None,
+        limit: int,
+        within: Collection[str] | None = None,
+        created_after: int | None = None,
+        created_before: int | None = None,
     ) -> Page[DeliveryRecord]:
-        statement = select(deliveries)
+        statement = select(deliveries).where(*limited(deliveries.c.destination, destination, within))
         if state is not None:
             statement = statement.where(deliveries.c.state == state.value)
-        if destination is not None:
-            statement = statement.where(deliveries.c.destination == destination)
+        statement = statement.where(*between(deliveries.c.created_at, created_after, created_before))
         with self._database.read() as connection:
             return fetch_page(connection, _DELIVERIES, statement, cursor, limit)
 

@@ -1,30 +1,44 @@
 """The listings and records that clients read."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
-from sqlalchemy import Column, ColumnElement, Row, Select, Table, func, literal, select
+from sqlalchemy import BigInteger, Column, ColumnElement, Row, Select, Table, func, literal, select
 
 from adapters.sql_catalog import tables
 from adapters.sql_catalog.column_types import AnyText
-from adapters.sql_catalog.paging import Listing, fetch_page
-from adapters.sql_catalog.part import CatalogPart, among, chunks
+from adapters.sql_catalog.paging import Listing, between, fetch_page
+from adapters.sql_catalog.part import CatalogPart, among, chunks, limited
 from adapters.sql_catalog.rows import attachment_record, folded, message_record
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import AttachmentRecord, MessageRecord, QuarantineState
-from app.ports import AttachmentFilter, Identified, Page
+from app.ports import NEWEST_FIRST, AttachmentFilter, Identified, Page, Sort
 
 T = TypeVar("T")
 
 _attachments, _messages = tables.attachments, tables.messages
 
-_ATTACHMENTS = Listing(_attachments.c.first_received_at, _attachments.c.id, attachment_record)
+_SORTS: Mapping[str, ColumnElement[Any]] = {
+    "received": _attachments.c.first_received_at,
+    "size": func.coalesce(_attachments.c.size, literal(-1, BigInteger)),
+    "name": _attachments.c.name_folded,
+}
+_ATTACHMENTS: Mapping[str, Listing[AttachmentRecord]] = {
+    sort: Listing(
+        _SORTS[sort.removeprefix("-")],
+        _attachments.c.id,
+        attachment_record,
+        None if sort == NEWEST_FIRST else sort,
+        sort.startswith("-"),
+    )
+    for sort in get_args(Sort)
+}
 _MESSAGES = Listing(_messages.c.received_at, _messages.c.id, message_record)
 
-_IDENTIFIED: dict[Identified, Table] = {
-    "attachments": tables.attachments,
-    "messages": tables.messages,
-    "deliveries": tables.deliveries,
+_IDENTIFIED: dict[Identified, tuple[Table, Column[str]]] = {
+    "attachments": (tables.attachments, tables.attachments.c.source),
+    "messages": (tables.messages, tables.messages.c.source),
+    "deliveries": (tables.deliveries, tables.deliveries.c.destination),
 }
 _LAST_DIGITS = "f" * 32
 
@@ -38,10 +52,17 @@ _COUNTED: tuple[tuple[Table, tuple[str, ...]], ...] = (
 class Reading(CatalogPart):
     """`app.ports.ListingCatalog` over SQL."""
 
-    def attachments(self, which: AttachmentFilter, cursor: str | None, limit: int) -> Page[AttachmentRecord]:
+    def attachments(
+        self, which: AttachmentFilter, cursor: str | None, limit: int, sort: Sort = NEWEST_FIRST
+    ) -> Page[AttachmentRecord]:
         statement = select(_attachments).where(*self._conditions(which))
         with self._database.read() as connection:
-            return fetch_page(connection, _ATTACHMENTS, statement, cursor, limit)
+            return fetch_page(connection, _ATTACHMENTS[sort], statement, cursor, limit)
+
+    def count_attachments(self, which: AttachmentFilter) -> int:
+        counted = select(func.count()).select_from(_attachments).where(*self._conditions(which))
+        with self._database.read() as connection:
+            return connection.scalar(counted) or 0
 
     def attachment(self, attachment_id: str) -> AttachmentRecord | None:
         return self._one(select(_attachments).where(_attachments.c.id == attachment_id), attachment_record)
@@ -60,25 +81,34 @@ class Reading(CatalogPart):
                 for row in connection.execute(select(table).where(among(connection, table.c.id, some)))
             ]
 
-    def messages(self, source: str | None, cursor: str | None, limit: int) -> Page[MessageRecord]:
-        statement = select(_messages)
-        if source is not None:
-            statement = statement.where(_messages.c.source == source)
+    def messages(
+        self,
+        source: str | None,
+        cursor: str | None,
+        limit: int,
+        within: Collection[str] | None = None,
+        received_after: int | None = None,
+        received_before: int | None = None,
+    ) -> Page[MessageRecord]:
+        statement = select(_messages).where(*limited(_messages.c.source, source, within))
+        statement = statement.where(*between(_messages.c.received_at, received_after, received_before))
         with self._database.read() as connection:
             return fetch_page(connection, _MESSAGES, statement, cursor, limit)
 
     def message(self, message_id: str) -> MessageRecord | None:
         return self._one(select(_messages).where(_messages.c.id == message_id), message_record)
 
-    def identifiers(self, of: Identified, prefix: str, limit: int) -> list[str]:
+    def identifiers(self, of: Identified, prefix: str, limit: int, within: Collection[str] | None = None) -> list[str]:
         """Return the first identifiers that begin with a prefix.
 
         A range of the primary key, not LIKE: PostgreSQL can use an index for LIKE only with the collation C.
         """
-        found = _IDENTIFIED[of].c.id
+        table, place = _IDENTIFIED[of]
+        found = table.c.id
         begins = found.between(literal(prefix, AnyText), literal(prefix + _LAST_DIGITS, AnyText))
+        which = select(found).where(begins, *limited(place, None, within))
         with self._database.read() as connection:
-            return list(connection.scalars(select(found).where(begins).order_by(found).limit(limit)))
+            return list(connection.scalars(which.order_by(found).limit(limit)))
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return the number of records in every state, 0 included."""
@@ -93,16 +123,17 @@ class Reading(CatalogPart):
         equal: tuple[tuple[Column[object], object], ...] = (
             (_attachments.c.state, which.state and which.state.value),
             (_attachments.c.kind, which.kind and int(which.kind)),
-            (_attachments.c.source, which.source),
             (_attachments.c.message_id, which.message),
         )
+        yield from limited(_attachments.c.source, which.source, which.within)
         for column, wanted in equal:
             if wanted is not None:
                 yield column == wanted
-        if which.received_after is not None:
-            yield _attachments.c.first_received_at > which.received_after
-        if which.received_before is not None:
-            yield _attachments.c.first_received_at < which.received_before
+        yield from between(_attachments.c.first_received_at, which.received_after, which.received_before)
+        if which.min_size is not None:
+            yield _attachments.c.size >= which.min_size
+        if which.max_size is not None:
+            yield _attachments.c.size <= which.max_size
         if which.name:
             # LIKE would need escaped wildcards, limit the length of the search text, and use the database's own letter
             # case.

@@ -1,6 +1,6 @@
 """The base class of the catalog's parts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, literal, select
@@ -50,6 +50,22 @@ def among(connection: Connection, column: ColumnElement[T], values: Sequence[T])
     if connection.dialect.name == "postgresql":
         return column.in_(select(func.unnest(literal(list(values), ARRAY(column.type)))))
     return column.in_(values)
+
+
+def limited(
+    column: ColumnElement[str], wanted: str | None, within: Collection[str] | None
+) -> list[ColumnElement[bool]]:
+    """Return the conditions that a column has the wanted value, and one of `within`; None: any.
+
+    A search for several values goes through a listing in its order, not by an index on the column, after which all rows
+    with these values would be sorted for each page.
+    """
+    conditions = [] if wanted is None else [column == wanted]
+    if within is None:
+        return conditions
+    if len(within) == 1:
+        return [*conditions, column == next(iter(within))]
+    return [*conditions, func.coalesce(column, column).in_([literal(each, column.type) for each in sorted(within)])]
 
 
 def log_events(connection: Connection, new: Sequence[NewEvent]) -> None:

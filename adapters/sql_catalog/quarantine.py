@@ -1,13 +1,13 @@
 """Quarantined messages, which could not be decoded or assembled."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sqlalchemy import Connection, bindparam, select, update
 
 from adapters.sql_catalog.bulk import Bulk
 from adapters.sql_catalog.column_types import AnyText
 from adapters.sql_catalog.paging import Listing, fetch_page
-from adapters.sql_catalog.part import CatalogPart, among, chunks
+from adapters.sql_catalog.part import CatalogPart, among, chunks, limited
 from adapters.sql_catalog.rows import quarantine_record
 from adapters.sql_catalog.tables import IS_IN_JOURNAL, quarantine, quarantine_copies
 from app.model.records import QuarantineCopy, QuarantineRecord, QuarantineState
@@ -27,11 +27,14 @@ class Quarantine(CatalogPart):
     """`app.ports.QuarantineCatalog` over SQL."""
 
     def quarantined(
-        self, source: str | None, state: QuarantineState | None, cursor: str | None, limit: int
+        self,
+        source: str | None,
+        state: QuarantineState | None,
+        cursor: str | None,
+        limit: int,
+        within: Collection[str] | None = None,
     ) -> Page[QuarantineRecord]:
-        statement = select(quarantine)
-        if source is not None:
-            statement = statement.where(quarantine.c.source == source)
+        statement = select(quarantine).where(*limited(quarantine.c.source, source, within))
         if state is not None:
             statement = statement.where(quarantine.c.state == state)
         with self._database.read() as connection:

@@ -124,12 +124,16 @@ class Retention(CatalogPart):
     def drop_quarantine(self, quarantine_ids: Sequence[str]) -> None:
         self._drop_these(_quarantine, quarantine_ids)
 
-    def prune_events(self, before: int, keep: int | None = None, limit: int | None = None) -> int:
+    def prune_events(
+        self, before: int, keep: int | None = None, limit: int | None = None, up_to: int | None = None
+    ) -> int:
         """Delete old events. Their numbers are not used again."""
         old = [select(_events.c.number).where(_events.c.time < before).order_by(_events.c.time)]
         if keep is not None:
             newest = select(func.max(_events.c.number)).scalar_subquery()
             old.append(select(_events.c.number).where(_events.c.number <= newest - keep).order_by(_events.c.number))
+        if up_to is not None:
+            old = [each.where(_events.c.number <= up_to) for each in old]
         pruned = 0
         for each in old:
             pruned += self._drop(_events, each if limit is None else each.limit(limit - pruned))

@@ -43,7 +43,7 @@ _KINDS = {int(kind): kind for kind in AttachmentKind}
 _NO_GROUP = (None, None, None)
 SEGMENT_SHIFT = 32
 """The number of bits of a packed position below its segment."""
-_ENDED = (DeliveryState.SENT, DeliveryState.FAILED)
+_ENDED = (DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.CANCELLED)
 
 
 def _reader(record: type[Any]) -> Callable[[Any], Values]:

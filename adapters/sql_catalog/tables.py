@@ -269,3 +269,47 @@ events = Table(
     Column("data", JSON, nullable=False),
     sqlite_autoincrement=True,
 )
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", AnyText, primary_key=True),
+    Column("name", AnyText, nullable=False),
+    Column("digest", Octets, nullable=False, comment="SHA-256 of the key"),
+    Column("scopes", JSON, nullable=False),
+    Column("sources", JSON(none_as_null=True), comment="null: all"),
+    Column("destinations", JSON(none_as_null=True), comment="null: all"),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("revoked_at", BigInteger),
+    Column("last_used_at", BigInteger),
+    comment="keys of clients of REST; a revoked one stays",
+)
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("name", AnyText, primary_key=True),
+    Column("position", BigInteger, nullable=False, comment="all events up to this one are done"),
+    Column("state", AnyText, nullable=False),
+    Column("attempts", BigInteger, nullable=False, comment="failures since the last success"),
+    Column("failing_since", BigInteger),
+    Column("next_attempt_at", BigInteger, nullable=False),
+    Column("reason", AnyText),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
+dead_letters = Table(
+    "dead_letters",
+    metadata,
+    Column("webhook", AnyText, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False, comment="of the event"),
+    Column("type", AnyText, nullable=False),
+    Column("subject", AnyText, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("data", JSON, nullable=False),
+    Column("failed_at", BigInteger, nullable=False, index=True),
+    Column("reason", AnyText, nullable=False),
+    Column("queued_at", BigInteger, comment="when a client asked to send it again"),
+    comment="events that were given up for a webhook",
+)

@@ -8,11 +8,13 @@ import typer
 
 from app.cli import (
     INTERRUPTED,
+    auditing,
     backing_up,
     configuring,
     deleting,
     fetching,
     importing,
+    keys,
     listing,
     pipelining,
     profiling,
@@ -23,6 +25,7 @@ from app.cli import (
     tables,
     tracing,
     watching,
+    webhooks,
 )
 from app.cli.console import Failure, err, tell
 from app.cli.demo.command import demo
@@ -45,14 +48,17 @@ application.command("profile")(profiling.show_profile)
 application.command()(deleting.rm)
 application.command()(watching.watch)
 application.command()(listing.deliveries)
+application.command()(auditing.audit)
 application.command()(tracing.trace)
 application.command()(repairing.fsck)
 application.command()(repairing.rebuild)
 application.command()(backing_up.backup)
 application.command()(backing_up.restore)
 application.add_typer(listing.quarantine, name="quarantine")
+application.add_typer(webhooks.webhooks, name="webhooks")
 application.add_typer(tables.tables, name="tables")
 application.add_typer(configuring.config, name="config")
+application.add_typer(keys.keys, name="keys")
 application.add_typer(importing.journal, name="journal")
 application.add_typer(pipelining.pipeline, name="pipeline")
 

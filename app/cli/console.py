@@ -51,6 +51,7 @@ _STYLES = {
     "expired": "yellow",
     "kept": "yellow",
     "failed": "red",
+    "cancelled": "red",
     "quarantined": "red",
     "deleted": "dim",
     "dismissed": "dim",

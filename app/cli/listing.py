@@ -84,8 +84,8 @@ def attachments(
             received_before=before,
         )
         if as_json:
-            return _lines(found)
-        _show(attachment_list(found), "no attachments")
+            return lines(found)
+        shown(attachment_list(found), "no attachments")
     return None
 
 
@@ -118,7 +118,7 @@ def deliveries(
     with connect(url) as client:
         found = client.pages("deliveries", limit, state=state_, destination=destination)
         if as_json:
-            return _lines(found)
+            return lines(found)
         grid = List(_DELIVERIES)
         for item in found:
             grid.add_row(
@@ -131,7 +131,7 @@ def deliveries(
                 time(item["created_at"]),
                 escape(item["reason"] or SUBSCRIBERS.get(item["subscribers"], "")),
             )
-    _show(grid, "no deliveries")
+    shown(grid, "no deliveries")
     return None
 
 
@@ -148,7 +148,7 @@ def quarantined(
     with connect(url) as client:
         found = client.pages("quarantine", limit, state=state_, source=source)
         if as_json:
-            return _lines(found)
+            return lines(found)
         grid = List(_QUARANTINE)
         for item in found:
             where = item["row"] if item["at"] is None else f"{item['row']} at byte {item['at']}"
@@ -162,7 +162,7 @@ def quarantined(
                 escape(where),
                 escape(item["why"]),
             )
-    _show(grid, "quarantine is empty")
+    shown(grid, "quarantine is empty")
     return None
 
 
@@ -174,7 +174,7 @@ def show(
     with connect(url) as client:
         entry = client.get(located("quarantine", identifier))
     if as_json:
-        return _lines([entry])
+        return lines([entry])
     preview = bytes.fromhex(entry.pop("preview") or "")
     entry.pop("links")
     grid = table("", "")
@@ -237,13 +237,15 @@ def _remark(item: dict[str, Any]) -> str:
     return f"{item['observations']:,} observations" if item["observations"] is not None else item["description"]
 
 
-def _show(grid: List, nothing: str) -> None:
+def shown(grid: List, nothing: str) -> None:
+    """Print a list, or a sentence if it is empty."""
     if grid.rows:
         out.print(grid)
     else:
         err.print(nothing)
 
 
-def _lines(items: Iterable[dict[str, Any]]) -> None:
+def lines(items: Iterable[dict[str, Any]]) -> None:
+    """Print one JSON object per line."""
     for item in items:
         typer.echo(json.dumps(item, ensure_ascii=False))

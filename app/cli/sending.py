@@ -229,6 +229,8 @@ def follow(client: Client, delivery: dict[str, Any]) -> dict[str, Any]:
             delivery = client.get(f"deliveries/{delivery['id']}")
     if delivery["state"] == "failed":
         raise Failure(f"delivery {delivery['id']} has failed: {delivery['reason']}")
+    if delivery["state"] == "cancelled":
+        raise Failure(f"delivery {delivery['id']} was cancelled")
     return delivery
 
 

@@ -38,6 +38,7 @@ class DeliveryState(StrEnum):
     SENDING = "sending"
     SENT = "sent"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)

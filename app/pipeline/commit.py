@@ -251,7 +251,7 @@ def _events(record: AttachmentRecord, result: Result, now: int) -> Iterator[NewE
     if result.finished is not None:
         yield finished_event(record, result.finished)
     if result.refused is not None:
-        yield refusal_event(result.refused, now)
+        yield refusal_event(record, result.refused, now)
 
 
 def data_sets(results: Iterable[Result]) -> Iterator[DataSet]:

@@ -4,6 +4,7 @@ Each module is one port. Every method may be called from any thread, unless it s
 """
 
 from app.ports.catalog import (
+    NEWEST_FIRST,
     AssemblyCatalog,
     AttachmentFilter,
     BadCursor,
@@ -19,10 +20,12 @@ from app.ports.catalog import (
     IdempotencyConflict,
     Identified,
     JournalReferences,
+    KeyCatalog,
     ListingCatalog,
     Page,
     QuarantineCatalog,
     RetentionCatalog,
+    Sort,
 )
 from app.ports.clock import Clock
 from app.ports.content_store import ContentStore, ContentStorePlugin, ObjectWriter
@@ -41,6 +44,7 @@ from app.ports.transport import Intake, Progress, Receiver, Sender, SendFailed, 
 
 __all__ = [
     "JOURNAL_SCHEMA",
+    "NEWEST_FIRST",
     "ArchivePlugin",
     "AssemblyCatalog",
     "AttachmentFilter",
@@ -67,6 +71,7 @@ __all__ = [
     "JournalPlugin",
     "JournalReader",
     "JournalReferences",
+    "KeyCatalog",
     "ListingCatalog",
     "ObjectWriter",
     "OpenSegment",
@@ -78,6 +83,7 @@ __all__ = [
     "Segment",
     "SendFailed",
     "Sender",
+    "Sort",
     "TableFile",
     "TableStore",
     "TableStorePlugin",

@@ -80,7 +80,7 @@ class Deletion:
         if record is None:
             return False
         if record.state in _OPEN:
-            raise NotEnded(f"the delivery is {record.state}; delete it when it is sent or failed", state=record.state)
+            raise NotEnded(f"the delivery is {record.state}; delete it when it has ended", state=record.state)
         if not self._catalog.drop_deliveries([record.id], [delivery_deletion_event(record, self._clock.now())]):
             return False
         # After a crash here, the next start finds objects of no delivery, and deletes them.

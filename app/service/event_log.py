@@ -24,6 +24,7 @@ LEVELS: Final[Mapping[str, int]] = {
     "message.quarantined": logging.WARNING,
     "delivery.sent": logging.INFO,
     "delivery.failed": logging.WARNING,
+    "delivery.cancelled": logging.INFO,
 }
 """The types of events that are logged here. What expires and what is deleted is logged where that is decided."""
 

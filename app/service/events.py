@@ -4,11 +4,14 @@ Every entry is made here, so that each kind always has the same fields.
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from app.model.records import (
     DAMAGED_CONTENT,
     AttachmentRecord,
     DeliveryRecord,
+    EventRecord,
     Finished,
     MessageRecord,
     NewEvent,
@@ -17,32 +20,60 @@ from app.model.records import (
 )
 from app.ports import Catalog
 
+SOURCE: Final = "/v1/events"
+"""The `source` of every CloudEvent: where all of them can be read."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def cloud_event(event: EventRecord) -> dict[str, object]:
+    """Return an event as a CloudEvent 1.0 in JSON."""
+    return {
+        "specversion": "1.0",
+        "id": str(event.number),
+        "source": SOURCE,
+        "type": event.type,
+        "subject": event.subject,
+        "time": (_EPOCH + timedelta(microseconds=event.time)).isoformat(),
+        "datacontenttype": "application/json",
+        "data": event.data,
+    }
+
 
 def finished_event(record: AttachmentRecord, finished: Finished) -> NewEvent:
     """Return the event of an attachment whose content can be read."""
-    data: dict[str, object] = {"name": record.qualifier_2, "size": finished.size, "sha256": finished.sha256}
+    data: dict[str, object] = {
+        "source": record.source,
+        "name": record.qualifier_2,
+        "size": finished.size,
+        "sha256": finished.sha256,
+    }
     return NewEvent("attachment.finished", record.id, finished.finished_at, data)
 
 
-def refusal_event(refused: RefusedContent, now: int) -> NewEvent:
+def refusal_event(record: AttachmentRecord, refused: RefusedContent, now: int) -> NewEvent:
     """Return the event of an attachment that becomes quarantined, with the reason."""
-    return NewEvent("attachment.quarantined", refused.id, now, {"code": refused.code, "reason": refused.reason})
+    data: dict[str, object] = {"source": record.source, "code": refused.code, "reason": refused.reason}
+    return NewEvent("attachment.quarantined", refused.id, now, data)
 
 
 def expiry_event(record: AttachmentRecord, now: int) -> NewEvent:
     """Return the event of an attachment that expires, with how much of it has come."""
-    received, expected = record.parts_received, record.parts_expected
-    return NewEvent("attachment.expired", record.id, now, {"parts_received": received, "parts_expected": expected})
+    data: dict[str, object] = {
+        "source": record.source,
+        "parts_received": record.parts_received,
+        "parts_expected": record.parts_expected,
+    }
+    return NewEvent("attachment.expired", record.id, now, data)
 
 
-def lost_parts_event(attachment_id: str, code: str, reason: str, now: int) -> NewEvent:
+def lost_parts_event(attachment_id: str, source: str | None, code: str, reason: str, now: int) -> NewEvent:
     """Return the event of an attachment that expires because its parts are gone."""
-    return NewEvent("attachment.expired", attachment_id, now, {"code": code, "reason": reason})
+    return NewEvent("attachment.expired", attachment_id, now, {"source": source, "code": code, "reason": reason})
 
 
 def deletion_event(record: AttachmentRecord, now: int, **more: object) -> NewEvent:
     """Return the event of an attachment that a client or retention deletes."""
-    return NewEvent("attachment.deleted", record.id, now, {"name": record.qualifier_2, **more})
+    return NewEvent("attachment.deleted", record.id, now, {"source": record.source, "name": record.qualifier_2, **more})
 
 
 def message_deletion_event(message: MessageRecord, now: int) -> NewEvent:
@@ -50,14 +81,15 @@ def message_deletion_event(message: MessageRecord, now: int) -> NewEvent:
     return NewEvent("message.deleted", message.id, now, {"source": message.source})
 
 
-def damage_event(attachment_id: str, reason: str, now: int) -> NewEvent:
+def damage_event(record: AttachmentRecord, reason: str, now: int) -> NewEvent:
     """Return the event of finished content that is not as it was received."""
-    return NewEvent("attachment.damaged", attachment_id, now, {"code": DAMAGED_CONTENT, "reason": reason})
+    data: dict[str, object] = {"source": record.source, "code": DAMAGED_CONTENT, "reason": reason}
+    return NewEvent("attachment.damaged", record.id, now, data)
 
 
-def message_event(message_id: str, now: int) -> NewEvent:
+def message_event(message: MessageRecord, now: int) -> NewEvent:
     """Return the event of a message that lacks nothing any more."""
-    return NewEvent("message.complete", message_id, now, {})
+    return NewEvent("message.complete", message.id, now, {"source": message.source})
 
 
 def quarantine_event(record: QuarantineRecord) -> NewEvent:
@@ -84,4 +116,5 @@ def complete_messages(catalog: Catalog, attachment_ids: Sequence[str], now: int,
     """
     complete = catalog.complete_messages(attachment_ids, now) if attachment_ids else []
     if told := [*complete, *already]:
-        catalog.add_events([message_event(message, now) for message in told])
+        messages = catalog.messages_by_id(told)
+        catalog.add_events([message_event(message, now) for message in messages])

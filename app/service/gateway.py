@@ -47,6 +47,7 @@ from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.deliveries import Deliveries
 from app.service.threads import Worker, repeat
+from app.service.webhooks.sending import Webhooks
 
 log = logger(__name__)
 
@@ -128,6 +129,8 @@ class Gateway:
             "settle": Worker("settle", lambda: repeat(SWEEP_SECONDS, self._stop, self._settler.settle)),
             **{f"send {name}": Worker(f"send {name}", outbox.run) for name, outbox in self.deliveries.outboxes.items()},
         }
+        self.webhooks = Webhooks(context, self._stop)
+        self._workers |= self.webhooks.workers
         if self._archiver is not None:
             archive_all = self._archiver.archive
             self._workers["archive"] = Worker("archive", lambda: repeat(ARCHIVE_SECONDS, self._stop, archive_all))
@@ -148,6 +151,7 @@ class Gateway:
                 log.info("repeats_expected", destination=name, repeats=repeats)
         self._assembling.recover()
         self._sweeper.drop_abandoned_uploads()
+        self.webhooks.open()
         for worker in self._workers.values():
             worker.start()
         for receiving in self._receiving:
@@ -195,6 +199,7 @@ class Gateway:
         for name, receiver in self.receivers.items():
             status = receiver.status()
             checks[f"source {name}"] = {"ok": bool(status["connected"]) and not status.get("warning"), **status}
+        checks |= self.webhooks.checks()
         for name, outbox in self.deliveries.outboxes.items():
             status = outbox.sender.status()
             repeats = outbox.sender.repeats()

@@ -1,6 +1,6 @@
 """Identifiers of tables in an Iceberg catalog: a namespace for each library, and a table for each member."""
 
-from app.ports import TableStore
+from collections.abc import Iterable
 
 OWN_NAMESPACE = "attachment_gateway"
 """The namespace of the pipeline's own tables, `files` and `quality`."""
@@ -14,14 +14,14 @@ def identifier(name: str) -> tuple[str, str]:
     return (f"{library}'" if name.startswith("'") else library), member
 
 
-def namespaces(store: TableStore) -> list[str]:
-    """Return the namespaces of all tables, in order."""
-    return sorted({identifier(name)[0] for name in store.names()})
+def namespaces(names: Iterable[str]) -> list[str]:
+    """Return the namespaces of tables, in order."""
+    return sorted({identifier(name)[0] for name in names})
 
 
-def tables_of(store: TableStore, namespace: str) -> dict[str, str]:
+def tables_of(names: Iterable[str], namespace: str) -> dict[str, str]:
     """Return the tables of a namespace: their names in Iceberg, and here. Raises KeyError if there is none."""
-    identified = ((*identifier(name), name) for name in sorted(store.names()))
+    identified = ((*identifier(name), name) for name in sorted(names))
     found = {table: name for within, table, name in identified if within == namespace}
     if not found:
         raise KeyError(namespace)

@@ -5,6 +5,7 @@
 "64 MiB", durations seconds or text such as "1h30m".
 """
 
+from app.settings.access import Audit, Oidc
 from app.settings.endpoints import Destination, Endpoint, Source
 from app.settings.expectations import Expectation
 from app.settings.http import Http
@@ -22,10 +23,12 @@ from app.settings.storage import (
     TableSettings,
 )
 from app.settings.values import DialectName, Digest, Duration, FramingName, LineEnd, Name, microseconds
+from app.settings.webhooks import Webhook
 
 __all__ = [
     "ENVIRONMENT_PREFIX",
     "SEGMENTS_FOR_SPARK",
+    "Audit",
     "CatalogSettings",
     "ContentSettings",
     "Destination",
@@ -42,6 +45,7 @@ __all__ = [
     "LineEnd",
     "Log",
     "Name",
+    "Oidc",
     "PipelineSettings",
     "Problem",
     "Retention",
@@ -52,6 +56,7 @@ __all__ = [
     "Source",
     "TableSettings",
     "Text",
+    "Webhook",
     "load",
     "microseconds",
 ]

@@ -1,15 +1,24 @@
 """The REST interface: where it listens, who may enter, and how long clients may take."""
 
 from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from pydantic import ByteSize, Field
+from pydantic import ByteSize, Field, StringConstraints, model_validator
 
 from app.settings.section import Section
 from app.settings.values import Digest, Duration
 
+Origin = Annotated[str, StringConstraints(pattern=r"^(\*|https?://[A-Za-z0-9.\[\]:-]+)$")]
+
 
 class Http(Section):
-    """Where REST listens. `tokens` are SHA-256 digests of the accepted bearer tokens; without any, everyone may enter.
+    """Where REST listens. `tokens` are SHA-256 digests of the accepted bearer tokens. If there are none, and no API
+    keys, `anonymous` says who may enter. `public` is what needs no key: the details of `/health`, `/metrics`, and
+    `/docs` with the OpenAPI document.
+
+    With `cert_file` (PEM, with its intermediate certificates) and `key_file` the gateway serves TLS. Pages of
+    `cors_origins` may call it from browsers.
 
     At most `connections` are open at once; a new one replaces the one that is idle for longest. The head of a request
     is limited to `header_bytes` and must arrive within `header_timeout`. A client that neither sends nor reads is
@@ -18,7 +27,18 @@ class Http(Section):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     tokens: list[Digest] = Field(default=[])
+    anonymous: Literal["this-machine", "everyone", "nobody"] = "this-machine"
+    public: list[Literal["docs", "health", "metrics"]] = Field(default=["docs"])
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    cors_origins: list[Origin] = Field(default=[])
     connections: int = Field(default=500, ge=1)
     header_bytes: ByteSize = Field(default=ByteSize(64 << 10), ge=4 << 10, le=16 << 20)
     header_timeout: Duration = Field(default=timedelta(seconds=15), ge=timedelta(milliseconds=100))
     stall_timeout: Duration = Field(default=timedelta(seconds=60), ge=timedelta(milliseconds=100))
+
+    @model_validator(mode="after")
+    def _has_certificate(self) -> Self:
+        if self.key_file is not None and self.cert_file is None:
+            raise ValueError("key_file needs cert_file")
+        return self

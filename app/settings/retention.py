@@ -31,6 +31,7 @@ class Retention(Section):
     quarantine_bytes: ByteSize | None = ByteSize(256 << 20)
     events: Duration | None = timedelta(days=7)
     events_count: int | None = Field(default=1_000_000, ge=0)
+    dead_letters: Duration | None = timedelta(days=30)
 
 
 class Scrub(Section):

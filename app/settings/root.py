@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from app.settings.access import Audit, Oidc
 from app.settings.endpoints import Destination, Source
 from app.settings.http import Http
 from app.settings.limits import Limits
@@ -21,6 +22,7 @@ from app.settings.storage import (
     TableSettings,
 )
 from app.settings.values import LineEnd, Name
+from app.settings.webhooks import Webhook
 
 ENVIRONMENT_PREFIX = "ATTACHMENT_GATEWAY_"
 
@@ -50,6 +52,8 @@ class Settings(BaseSettings):
     data: Path = Path("var")
     assembler: Literal["embedded", "spark"] = "embedded"
     http: Http = Http()
+    oidc: Oidc | None = None
+    audit: Audit = Audit()
     journal: JournalSettings = JournalSettings()
     catalog: CatalogSettings = CatalogSettings()
     content: ContentSettings = ContentSettings()
@@ -63,6 +67,7 @@ class Settings(BaseSettings):
     log: Log = Log()
     sources: dict[Name, Source] = {}
     destinations: dict[Name, Destination] = {}
+    webhooks: dict[Name, Webhook] = {}
 
     @classmethod
     def settings_customise_sources(
@@ -89,6 +94,11 @@ class Settings(BaseSettings):
     def journal_folder(self) -> Path:
         """The folder of the journal; by default within the data folder, as the places below."""
         return self.journal.folder or self.data / "journal"
+
+    @property
+    def audit_folder(self) -> Path:
+        """The folder of the audit log."""
+        return self.data / "audit"
 
     @property
     def catalog_url(self) -> str:

@@ -9,15 +9,33 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute, iter_route_contexts
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware.cors import CORSMiddleware
 
+from app.service.access.audit import AuditLog
+from app.service.access.authentication import Authenticator
+from app.service.access.links import Links
+from app.service.access.repeats import Repeats
+from app.service.access.table_sources import TableSources
 from app.service.conversion import Conversions
 from app.service.gateway import Gateway
+from app.settings import Oidc
 from app.web import documentation, problems, root
+from app.web.access import endpoints as access
+from app.web.access import links
+from app.web.access.caller import SCHEME, authorize
+from app.web.access.operations import OPERATIONS
+from app.web.access.trail import AuditMiddleware
+from app.web.archives import endpoints as archives
 from app.web.attachments import endpoints as attachments
+from app.web.deliveries import changing as deliveries_changing
 from app.web.deliveries import endpoints as deliveries
-from app.web.deps import API, authorize, only_known_parameters
+from app.web.deps import API, only_known_parameters
+from app.web.entity_tags import EntityTagMiddleware
 from app.web.events import endpoints as events
 from app.web.events.feed import Feed
+from app.web.files import endpoints as files
 from app.web.health import endpoints as health
 from app.web.iceberg import endpoints as iceberg
 from app.web.measuring import MeasuringMiddleware
@@ -28,7 +46,9 @@ from app.web.problems import endpoints as problem_types
 from app.web.quarantine import endpoints as quarantine
 from app.web.tables import endpoints as tables
 from app.web.trace import endpoints as trace
+from app.web.webhooks import endpoints as webhooks
 
+OIDC_SCHEME = "OpenIdConnect"
 IO_THREADS = 32
 """Maximum number of threads that read and write content, for all clients together."""
 WARM_AFTER_SECONDS = 20.0
@@ -47,9 +67,42 @@ _TAGS = [
     {"name": "deliveries", "description": "outgoing messages and their progress"},
     {"name": "quarantine", "description": "physical messages that the gateway cannot read"},
     {"name": "tables", "description": "all data sets of one name as one table, which the Spark pipeline builds"},
-    {"name": "events", "description": "live stream of events"},
+    {"name": "events", "description": "live stream of events, and webhooks that get them"},
     {"name": "operations", "description": "health, metrics, and decoding of captured bytes"},
 ]
+
+_RESOURCES = (
+    attachments,
+    messages,
+    archives,
+    files,
+    deliveries,
+    deliveries_changing,
+    quarantine,
+    tables,
+    events,
+    webhooks,
+    trace,
+    access,
+    links,
+)
+
+
+_CORS: dict[str, Any] = {
+    # Credentials of the browser (cookies) are not used: a page sends its key itself.
+    "allow_credentials": False,
+    "allow_methods": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+    "allow_headers": [
+        *("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range"),
+        *("Content-Digest", "Repr-Digest"),
+        *("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"),
+    ],
+    "expose_headers": [
+        *("ETag", "Link", "Location", "Content-Disposition", "Content-Range", "Accept-Ranges", "Repr-Digest"),
+        *("Idempotency-Replayed", "Retry-After", "Undecodable-Bytes", "WWW-Authenticate", "Total-Count"),
+    ],
+    "max_age": 3600,
+}
 
 
 def create_app(gateway: Gateway) -> FastAPI:
@@ -65,29 +118,43 @@ def create_app(gateway: Gateway) -> FastAPI:
             yield
         warming.cancel()
         await app.state.conversions.close()
+        await run_in_threadpool(authenticator.keys.save_uses)
+        repeats.flush()
+        await run_in_threadpool(audit.close)
 
+    authenticator = Authenticator(gateway.settings.http, gateway.settings.oidc, gateway.catalog, gateway.clock)
+    audit = AuditLog(gateway.settings.audit_folder, gateway.settings.audit.file_bytes, gateway.settings.audit.files)
+    repeats = Repeats(audit.add)
     app = FastAPI(
         title="Attachment gateway",
         version=version("attachment-gateway"),
         description=_DESCRIPTION,
         openapi_tags=_TAGS,
         lifespan=lifespan,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
     app.state.gateway = gateway
+    app.state.authenticator, app.state.audit, app.state.repeats = authenticator, audit, repeats
+    app.state.links = Links(gateway.settings.data)
+    app.state.table_sources = TableSources()
     app.state.in_flight = set()
     app.state.captures = 0
+    app.add_middleware(EntityTagMiddleware)
     app.add_middleware(MeasuringMiddleware, metrics=gateway.metrics)
     app.add_middleware(HeadMiddleware)
     problems.install(app)
+    app.add_middleware(AuditMiddleware, add=audit.add, add_failed=repeats.add)
+    if origins := gateway.settings.http.cors_origins:
+        app.add_middleware(CORSMiddleware, allow_origins=origins, **_CORS)
     api = APIRouter(
         prefix=API,
         dependencies=[Depends(authorize), Depends(only_known_parameters)],
-        responses=problems.responses("unauthorized"),
+        responses=problems.responses("unauthorized", "forbidden"),
     )
-    for resource in (attachments, messages, deliveries, quarantine, tables, events, trace):
+    for resource in _RESOURCES:
         api.include_router(resource.router)
     app.include_router(api)
     app.include_router(root.router)
@@ -97,7 +164,16 @@ def create_app(gateway: Gateway) -> FastAPI:
     app.include_router(problem_types.router)
     documentation.install(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    _require_operations(app)
     return app
+
+
+def _require_operations(app: FastAPI) -> None:
+    """Raise KeyError for a route without an operation, whose callers nobody could check."""
+    for route in iter_route_contexts(app.routes):
+        original = route.original_route
+        if isinstance(original, APIRoute):
+            OPERATIONS[original.operation_id or f"{original.path} has no operation_id"]
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
@@ -111,8 +187,22 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         )
         described["components"]["schemas"] |= problems.schemas() | drafts.schemas()
         _forget_validation_error(described)
+        _tell_scopes(described, app.state.gateway.settings.oidc)
         app.openapi_schema = described
     return app.openapi_schema
+
+
+def _tell_scopes(described: dict[str, Any], oidc: Oidc | None) -> None:
+    """Say for each operation which scope it needs, by which scheme; OpenAPI 3.1 has scopes for any scheme."""
+    schemes = [SCHEME]
+    if oidc is not None:
+        url = f"{oidc.issuer.rstrip('/')}/.well-known/openid-configuration"
+        described["components"]["securitySchemes"][OIDC_SCHEME] = {"type": "openIdConnect", "openIdConnectUrl": url}
+        schemes.append(OIDC_SCHEME)
+    for path in described["paths"].values():
+        for operation in path.values():
+            needed = OPERATIONS[operation["operationId"]].scope
+            operation["security"] = [] if needed is None else [{scheme: [needed.value]} for scheme in schemes]
 
 
 def _forget_validation_error(described: dict[str, Any]) -> None:

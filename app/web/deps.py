@@ -1,17 +1,14 @@
-"""Dependencies of endpoints: the gateway, the page of a listing, and the caller's authorization.
+"""Dependencies of endpoints: the gateway, and the page of a listing. `app.web.access.caller` has who calls.
 
 They are coroutines that never wait, because FastAPI runs every plain function in a thread.
 """
 
-import hmac
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Annotated, Any
 
-from fastapi import Depends, Query, Request, Response, Security, params
+from fastapi import Depends, Query, Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from app.ports import Page
 from app.service.gateway import Gateway
@@ -27,27 +24,6 @@ async def _gateway(request: Request) -> Gateway:
 
 
 GatewayDep = Annotated[Gateway, Depends(_gateway)]
-
-_bearer = HTTPBearer(auto_error=False, description="A token whose SHA-256 is in the gateway's settings")
-
-
-async def authorize(
-    gateway: GatewayDep, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
-) -> None:
-    """Refuse a request without a bearer token from the settings; allow every request if the settings have none.
-
-    Raises Problem.
-    """
-    known = gateway.settings.http.tokens
-    if not known:
-        return
-    shown = sha256(credentials.credentials.encode()).hexdigest() if credentials else ""
-    if not any(hmac.compare_digest(shown, digest) for digest in known):
-        raise Problem(
-            "unauthorized",
-            "a bearer token is required: send one that this gateway accepts",
-            {"WWW-Authenticate": "Bearer"},
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from fastapi import Path
 
 from app.ports import Identified
 from app.service.gateway import Gateway
+from app.web.access.caller import Caller
 from app.web.problems import Problem
 
 SHORTEST: Final = 4
@@ -24,14 +25,16 @@ Identifier = Annotated[
 EntryIdentifier = Annotated[str, Path(description="the identifier, with or without its leading zeros")]
 
 
-def whole(gateway: Gateway, of: Identified, given: str) -> str:
-    """Return the identifier that begins with the digits given; what begins no identifier is returned as it is.
+def whole(gateway: Gateway, of: Identified, given: str, caller: Caller) -> str:
+    """Return the identifier that begins with the digits given, of those that the caller knows; what begins no
+    identifier is returned as it is.
 
     Raises Problem when there are several.
     """
     if not _PREFIX.fullmatch(given):
         return given
-    found = gateway.catalog.identifiers(of, given, CANDIDATES + 1)
+    within = caller.destinations if of == "deliveries" else caller.sources
+    found = gateway.catalog.identifiers(of, given, CANDIDATES + 1, within)
     if given in found:
         return given
     if len(found) > 1:

@@ -18,10 +18,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.observe import logger
 from app.settings import Http
+from app.web.certificate import Certificate
 
 log = logger(__name__)
 
 SLICE = 16 << 10
+CERTIFICATE_SECONDS = 10
+"""How often the files of the certificate are looked at."""
 LEAST_BYTES = 64 << 10
 """Bytes of content that must arrive in every `stall_timeout` while content is due."""
 OTHER_DESCRIPTORS = 200
@@ -51,8 +54,25 @@ def configuration(app: FastAPI, http: Http, **more: Any) -> uvicorn.Config:
         ws="none",
         log_config=None,
         access_log=False,
+        **_tls(http),
         **more,
     )
+
+
+def _tls(http: Http) -> dict[str, Any]:
+    """Return uvicorn's options for TLS, if there is a certificate. Raises GatewayError for one that cannot be used."""
+    if http.cert_file is None:
+        return {}
+    certificate = Certificate(http)
+
+    async def refresh() -> None:
+        certificate.refresh()
+
+    return {
+        "ssl_context_factory": lambda _config, _default: certificate.context,
+        "callback_notify": refresh,
+        "timeout_notify": CERTIFICATE_SECONDS,
+    }
 
 
 def _descriptors() -> int:

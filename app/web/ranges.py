@@ -94,6 +94,11 @@ def is_among(etag: str, if_match: str) -> bool:
     return _matches(if_match, etag, weakly=False)
 
 
+def names_tag(etag: str, if_none_match: str) -> bool:
+    """Tell whether an If-None-Match header names this entity tag, or any (`*`)."""
+    return _matches(if_none_match, etag, weakly=True)
+
+
 def range_applies(headers: Mapping[str, str], etag: str, modified: datetime) -> bool:
     """Tell whether a Range header applies: there is no If-Range, or it matches (section 13.1.5)."""
     value = headers.get("if-range")

@@ -295,7 +295,7 @@ def test_serve_says_what_it_serves_and_logs_what_comes(gateway_file: Any, broker
         assert lines["data"] == facts["data"]
         assert lines["sources"] == "quay (mqtt, sas_queue)"
         assert lines["destinations"] == "none: nothing can be sent"
-        assert lines["access"].startswith("anybody")
+        assert lines["access"].startswith("from this machine only")
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])

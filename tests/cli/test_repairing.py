@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from adapters.arrow_journal import ArrowJournal
+from app.model.access import ApiKey, Scope
 from app.model.attachment import AttachmentState, DeliveryState
 from app.model.records import CONTENT_LOST, NewEvent
 from app.service.belonging import claim
@@ -256,13 +257,19 @@ def test_what_a_client_deleted_does_not_come_back_with_a_rebuilt_catalog(kept: K
     assert not fsck.check()
 
 
-def test_rebuild_says_what_it_made(kept: Kept, fsck: Fsck) -> None:
+def test_rebuild_says_what_it_made_and_keeps_the_keys_of_clients(kept: Kept, fsck: Fsck) -> None:
     kept.receive(9, settled=True, retired=True)
     kept.receive(6)
+    keys = [ApiKey(f"k{n}", "billing", b"digest", frozenset({Scope.READ}), n, revoked_at=n or None) for n in (1, 0)]
+    with kept.context() as context:
+        for key in keys:
+            context.catalog.add_key(key)
     result = fsck.rebuild()
     assert result.code == 0, result
     assert "0 lost" in result.out
     assert list(kept.folder.glob("catalog.sqlite.aside-1"))
+    with kept.context() as context:
+        assert context.catalog.api_keys() == keys[::-1]
     kept.assert_served()
     assert not fsck.check()
 

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.assembly.states import DECISIONS, TRANSITIONS, Input, follow
+from app.model.access import ApiKey, Scope
 from app.model.attachment import AttachmentKind, AttachmentState, DeliveryState
 from app.model.errors import GatewayError
 from app.model.message import Position
@@ -38,7 +39,8 @@ from app.model.records import (
     RefusedContent,
     StoredObject,
 )
-from app.ports import AttachmentFilter, BadCursor, Catalog, IdempotencyConflict, Identified, Page
+from app.model.webhooks import DeadLetter, WebhookRecord, WebhookState
+from app.ports import AttachmentFilter, BadCursor, Catalog, IdempotencyConflict, Identified, Page, Sort
 
 T = TypeVar("T")
 State = AttachmentState
@@ -149,6 +151,11 @@ outgoing = st.builds(
 )
 
 
+def dead_letter(number: int, webhook: str = "one") -> DeadLetter:
+    event = EventRecord(number, HAPPENED.type, HAPPENED.subject, number, HAPPENED.data)
+    return DeadLetter(webhook, event, 100 + number, "it was away")
+
+
 class CatalogContract:
     """Inherited by an adapter's tests, which give the fixture `catalog`: an empty one."""
 
@@ -181,6 +188,57 @@ class CatalogContract:
             assert catalog.identifiers(of, "9f2cf", 10) == ids[2:]
             assert catalog.identifiers(of, ids[1], 10) == [ids[1]]
             assert catalog.identifiers(of, "0000", 10) == []
+
+    def test_listings_are_limited_to_sources_and_destinations(self, catalog: Catalog) -> None:
+        names = ["crane", "quay", "dock", "quay"]
+        for number, name in enumerate(names, 1):
+            keep(catalog, attachment(number, source=name))
+            catalog.checkpoint(
+                Checkpoint(messages=[message(number, source=name)], quarantine=[spoilt(number, source=name)])
+            )
+            catalog.add_delivery(delivery(number, destination=name), [])
+        limits: tuple[set[str], ...] = ({"quay"}, {"crane", "dock"}, {"quay", "\0"}, set())
+        for within in limits:
+            expected = [number for number in (4, 3, 2, 1) if names[number - 1] in within]
+            listings: list[tuple[str, Callable[[str | None], Page[Any]]]] = [
+                ("a", lambda cursor, w=within: catalog.attachments(AttachmentFilter(within=w), cursor, 1)),  # type: ignore[misc]
+                ("m", lambda cursor, w=within: catalog.messages(None, cursor, 1, w)),  # type: ignore[misc]
+                ("q", lambda cursor, w=within: catalog.quarantined(None, None, cursor, 1, w)),  # type: ignore[misc]
+                ("d", lambda cursor, w=within: catalog.deliveries(None, None, cursor, 1, w)),  # type: ignore[misc]
+            ]
+            for letter, listing in listings:
+                assert [item.id for item in all_of(listing)] == [f"{letter}{number}" for number in expected]
+            assert catalog.messages("quay", None, 9, {"crane"}).items == []
+            for of, letter in zip(get_args(Identified), "amd", strict=True):
+                found = catalog.identifiers(of, letter, 9, within)
+                assert found == sorted(f"{letter}{number}" for number in expected)
+
+    def test_keys_are_kept_until_they_are_revoked_and_after(self, catalog: Catalog) -> None:
+        assert catalog.api_keys() == []
+        first = ApiKey("k1", "billing", b"\x00" * 32, frozenset({Scope.READ}), 5)
+        limited = ApiKey("k2", "Grüße\0", b"\xff" * 32, frozenset(Scope), 6, frozenset({"quay"}), frozenset(), 99)
+        catalog.add_key(limited)
+        catalog.add_key(first)
+        assert catalog.api_keys() == [first, limited]
+        for taken in (replace(first, name="other"), replace(first, id="k3")):
+            with pytest.raises(ValueError, match="already"):
+                catalog.add_key(taken)
+        assert [catalog.revoke_key("k1", 7), catalog.revoke_key("k1", 8), catalog.revoke_key("k9", 8)] == [
+            True,
+            False,
+            False,
+        ]
+        again = replace(first, id="k3", created_at=8)
+        catalog.add_key(again)
+        assert catalog.api_keys() == [replace(first, revoked_at=7), limited, again]
+
+    def test_the_last_use_of_keys_never_goes_back(self, catalog: Catalog) -> None:
+        made = [ApiKey(f"k{n}", f"name {n}", b"", frozenset(), n) for n in range(3)]
+        for key in made:
+            catalog.add_key(key)
+        for times in ({"k0": 5, "k1": 9, "gone": 1}, {"k0": 7, "k1": 8}, {}):
+            catalog.keys_used(times)
+        assert [key.last_used_at for key in catalog.api_keys()] == [7, 9, None]
 
     def test_belongs_to_the_journal_it_is_bound_to(self, catalog: Catalog) -> None:
         assert catalog.journal_identity() is None
@@ -877,7 +935,7 @@ class CatalogContract:
         assert catalog.kept()["attachments"] == Kept(0)
 
     def test_ended_deliveries_go(self, catalog: Catalog) -> None:
-        for number, state in enumerate([DeliveryState.SENT, DeliveryState.FAILED, DeliveryState.QUEUED]):
+        for number, state in enumerate([DeliveryState.SENT, DeliveryState.CANCELLED, DeliveryState.QUEUED]):
             catalog.add_delivery(delivery(number, state=state), [])
         assert [found.id for found in catalog.ended_deliveries(9, 9)] == ["d0", "d1"]
         assert catalog.kept()["deliveries"] == Kept(2)
@@ -901,7 +959,112 @@ class CatalogContract:
         assert [event.time for event in catalog.events_after(0, 99)] == [6, 7, 8, 9]
         assert (catalog.kept()["events"], catalog.last_event()) == (Kept(4), 10)
 
+    def test_events_stay_while_they_are_needed(self, catalog: Catalog) -> None:
+        catalog.add_events([HAPPENED._replace(time=time) for time in range(10)])
+        assert catalog.prune_events(9, 0, up_to=3) == 3
+        assert catalog.prune_events(9, 0, up_to=3) == 0
+        assert [event.number for event in catalog.events_after(0, 2)] == [4, 5]
+
+    # --- webhooks -------------------------------------------------------------------------------------------------
+
+    def test_a_webhook_is_saved_and_replaced(self, catalog: Catalog) -> None:
+        assert catalog.webhooks() == {}
+        first, other = WebhookRecord("one", 7), WebhookRecord("two", 1 << 40)
+        changed = WebhookRecord("one", 8, WebhookState.DISABLED, 3, 11, 12, "gone \x00", 13)
+        for record in (first, other, changed):
+            catalog.save_webhook(record)
+        assert catalog.webhooks() == {"one": changed, "two": other}
+
+    def test_dead_letters_are_kept_in_order_and_by_webhook(self, catalog: Catalog) -> None:
+        letters = [dead_letter(number) for number in (3, 1, 2)]
+        catalog.save_webhook(WebhookRecord("one", 3), [*letters, dead_letter(1, "two")])
+        assert catalog.dead_letters("one", 0, 9) == [dead_letter(1), dead_letter(2), dead_letter(3)]
+        assert catalog.dead_letters("one", 1, 1) == [dead_letter(2)]
+        assert catalog.dead_letter_counts() == {"one": 3, "two": 1}
+        assert catalog.drop_dead_letters("one", [2, 9]) == 1
+        assert catalog.drop_dead_letters("one", []) == 0
+        assert catalog.drop_dead_letters("one", None) == 2
+        assert catalog.dead_letter_counts() == {"two": 1}
+
+    def test_dead_letters_are_queued_and_come_back(self, catalog: Catalog) -> None:
+        catalog.save_webhook(WebhookRecord("one", 3), [dead_letter(number) for number in (1, 2, 3)])
+        assert catalog.queue_dead_letters("one", [2, 9], 77) == 1
+        assert catalog.dead_letters("one", 0, 9, queued=True) == [dead_letter(2)._replace(queued_at=77)]
+        again = dead_letter(2)._replace(failed_at=99, reason="again")
+        catalog.save_webhook(WebhookRecord("one", 3), [again])
+        assert catalog.dead_letters("one", 1, 1) == [again]
+        assert catalog.queue_dead_letters("one", None, 78) == 3
+        assert catalog.queue_dead_letters("none", None, 78) == 0
+
+    def test_old_dead_letters_go_unless_they_are_queued(self, catalog: Catalog) -> None:
+        catalog.save_webhook(WebhookRecord("one", 4), [dead_letter(number) for number in (1, 2, 3, 4)])
+        catalog.queue_dead_letters("one", [1], 5)
+        assert (catalog.prune_dead_letters(104, 1), catalog.prune_dead_letters(104, 9)) == (1, 1)
+        assert [letter.event.number for letter in catalog.dead_letters("one", 0, 9)] == [1, 4]
+
     # --- reading --------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("sort", get_args(Sort))
+    def test_attachments_in_every_order_page_by_page(self, catalog: Catalog, sort: Sort) -> None:
+        found = [
+            attachment(
+                number,
+                qualifier_2=name,
+                first_received_at=time,
+                state=State.COMPLETE,
+            )
+            for number, (name, time) in enumerate([("b:1", 5), ("Ü", 5), ("a", 9), ("", 1), ("A", 3), ("b:1", 7)])
+        ]
+        keep(catalog, *found)
+        sizes = {0: 7, 2: 1 << 40, 4: 7}
+        for number, size in sizes.items():
+            assert catalog.finish([replace(finished(number), size=size)], [])
+        keys: dict[str, Callable[[int], object]] = {
+            "received": lambda number: found[number].first_received_at,
+            "size": lambda number: sizes.get(number, -1),
+            "name": lambda number: found[number].qualifier_2.casefold(),
+        }
+        seen: list[str] = []
+        cursor = None
+        while True:
+            page = catalog.attachments(AttachmentFilter(), cursor, 2, sort)
+            seen += [record.id for record in page.items]
+            if (cursor := page.next) is None:
+                break
+        assert sorted(seen) == sorted(record.id for record in found)
+        got = [keys[sort.removeprefix("-")](int(each.removeprefix("a"))) for each in seen]
+        assert got == sorted(got, reverse=sort.startswith("-"))  # type: ignore[type-var]
+
+    def test_a_cursor_belongs_to_its_order(self, catalog: Catalog) -> None:
+        keep(catalog, attachment(1), attachment(2))
+        cursors = {sort: catalog.attachments(AttachmentFilter(), None, 1, sort).next for sort in get_args(Sort)}
+        for sort in get_args(Sort):
+            for other, cursor in cursors.items():
+                if other == sort:
+                    catalog.attachments(AttachmentFilter(), cursor, 1, sort)
+                else:
+                    with pytest.raises(BadCursor):
+                        catalog.attachments(AttachmentFilter(), cursor, 1, sort)
+
+    def test_attachments_by_size_and_their_count(self, catalog: Catalog) -> None:
+        keep(catalog, *(attachment(number, state=State.COMPLETE) for number in range(4)))
+        for number in range(3):
+            catalog.finish([replace(finished(number), size=number * 10)], [])
+        for which, expected in (
+            (AttachmentFilter(min_size=10), {"a1", "a2"}),
+            (AttachmentFilter(max_size=10), {"a0", "a1"}),
+            (AttachmentFilter(min_size=1, max_size=19), {"a1"}),
+            (AttachmentFilter(), {"a0", "a1", "a2", "a3"}),
+        ):
+            assert {record.id for record in catalog.attachments(which, None, 9).items} == expected
+            assert catalog.count_attachments(which) == len(expected)
+
+    def test_messages_and_deliveries_between_times(self, catalog: Catalog) -> None:
+        catalog.checkpoint(Checkpoint(messages=[message(number, received_at=number) for number in range(1, 5)]))
+        assert [each.received_at for each in catalog.messages(None, None, 9, None, 1, 4).items] == [3, 2]
+        for number in range(1, 5):
+            catalog.add_delivery(delivery(number, created_at=number), [])
+        assert [each.created_at for each in catalog.deliveries(None, None, None, 9, None, 1, 4).items] == [3, 2]
 
     @pytest.mark.parametrize(
         ("which", "wanted"),
@@ -1108,6 +1271,16 @@ class CatalogContract:
             (told,) = set(pool.map(add, range(8)))
         assert [record.id for record in catalog.deliveries(None, None, None, 99).items] == [told]
         assert len(catalog.events_after(0, 99)) == 1
+
+    def test_a_delivery_is_changed_in_an_expected_state_only(self, catalog: Catalog) -> None:
+        queued, sent = delivery(1), delivery(1, state=DeliveryState.SENT)
+        catalog.add_delivery(queued, [])
+        for expected in ([], [DeliveryState.SENDING, DeliveryState.FAILED]):
+            with pytest.raises(KeyError):
+                catalog.update_delivery(sent, [HAPPENED], expected)
+        assert (catalog.delivery("d1"), catalog.last_event()) == (queued, 0)
+        catalog.update_delivery(sent, [HAPPENED], [DeliveryState.QUEUED])
+        assert (catalog.delivery("d1"), catalog.last_event()) == (sent, 1)
 
     # --- events ---------------------------------------------------------------------------------------------------
 

@@ -200,12 +200,13 @@ class Stock:
 
     def quarantined(self, body: bytes, **fields: Any) -> QuarantineRecord:
         self._count += 1
-        message = PhysicalMessage("orders", "sas_queue", msg_type=100000, body=body)
+        source = fields.get("source", "orders")
+        message = PhysicalMessage(source, "sas_queue", msg_type=100000, body=body)
         message = message._replace(properties={"mqmd.put_appl_name": "sas.exe"})
         (position,) = self.journal.append([message])
         record = QuarantineRecord(
             id=fields.get("id", f"{self._count:032x}"),
-            source="orders",
+            source=source,
             position=position.pack(),
             code="truncated",
             row="AttachmentHeader.attachments",
@@ -227,9 +228,10 @@ class _PromptServer(uvicorn.Server):
     """Looks for its end a hundred times a second, not ten times."""
 
     async def main_loop(self) -> None:
-        await self.on_tick(0)
         while not self.should_exit:
-            await asyncio.sleep(0.01)
+            await self.on_tick(0)
+            for _ in range(10):
+                await asyncio.sleep(0 if self.should_exit else 0.01)
 
 
 @contextmanager

@@ -113,3 +113,42 @@ def test_events_of_what_clients_do(stock: Stock, http: httpx.Client) -> None:
         (event,) = listener.events(1)
         assert (event["type"], event["subject"]) == ("attachment.deleted", record.id)
     until(lambda: http.get("/health/live").status_code == 200)
+
+
+def test_filters_select_by_type_source_destination_and_subject(stock: Stock, http: httpx.Client) -> None:
+    stock.catalog.add_events(
+        [
+            NewEvent("attachment.finished", "a1", 1, {"source": "orders"}),
+            NewEvent("attachment.expired", "a2", 2, {"source": "returns"}),
+            NewEvent("delivery.sent", "d1", 3, {"destination": "partner"}),
+            NewEvent("message.complete", "m1", 4, {"source": "orders"}),
+        ]
+    )
+    asked: list[tuple[dict[str, Any], list[str]]] = [
+        ({"type": ["attachment.*", "delivery.sent"]}, ["1", "2", "3"]),
+        ({"source": "orders"}, ["1", "4"]),
+        ({"source": ["orders", "returns"], "type": "attachment.*"}, ["1", "2"]),
+        ({"destination": "partner"}, ["3"]),
+        ({"subject": ["a2", "m1"]}, ["2", "4"]),
+    ]
+    for filters, expected in asked:
+        with http.stream("GET", "/v1/events", params={"after": 0, **filters}) as response:
+            assert [event["id"] for event in Listener(response).events(len(expected))] == expected, filters
+    refused = http.get("/v1/events", params={"type": "Attachment"})
+    assert (refused.status_code, refused.json()["errors"][0]["parameter"]) == (422, "type")
+
+
+def test_a_filtered_stream_tells_how_far_it_is(
+    stock: Stock, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 0.01)
+    happen(stock, *range(1, 8))
+    with http.stream("GET", "/v1/events", params={"after": 0, "type": "delivery.*"}) as response:
+        assert "id: 7" in (line for line in response.iter_lines())
+
+
+def test_events_about_what_was_received_name_its_source(stock: Stock, http: httpx.Client) -> None:
+    record = stock.stored(b"data", source="returns")
+    http.delete(f"/v1/attachments/{record.id}")
+    (event,) = stock.catalog.events_after(0, 9)
+    assert event.data["source"] == "returns"

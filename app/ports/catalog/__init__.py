@@ -8,11 +8,22 @@ from app.ports.catalog.deliveries import DeliveryCatalog, IdempotencyConflict
 from app.ports.catalog.events import EventCatalog
 from app.ports.catalog.expiry import ExpiryCatalog
 from app.ports.catalog.finishing import FinishingCatalog
-from app.ports.catalog.listing import AttachmentFilter, BadCursor, Identified, ListingCatalog, Page
+from app.ports.catalog.keys import KeyCatalog
+from app.ports.catalog.listing import (
+    NEWEST_FIRST,
+    AttachmentFilter,
+    BadCursor,
+    Identified,
+    ListingCatalog,
+    Page,
+    Sort,
+)
 from app.ports.catalog.quarantine import QuarantineCatalog
 from app.ports.catalog.retention import RetentionCatalog
+from app.ports.catalog.webhooks import WebhookCatalog
 
 __all__ = [
+    "NEWEST_FIRST",
     "AssemblyCatalog",
     "AttachmentFilter",
     "BadCursor",
@@ -28,10 +39,13 @@ __all__ = [
     "IdempotencyConflict",
     "Identified",
     "JournalReferences",
+    "KeyCatalog",
     "ListingCatalog",
     "Page",
     "QuarantineCatalog",
     "RetentionCatalog",
+    "Sort",
+    "WebhookCatalog",
 ]
 
 
@@ -45,6 +59,8 @@ class Catalog(
     QuarantineCatalog,
     DeliveryCatalog,
     EventCatalog,
+    KeyCatalog,
+    WebhookCatalog,
     RetentionCatalog,
     CatalogRepair,
     Protocol,

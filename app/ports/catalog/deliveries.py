@@ -1,6 +1,6 @@
 """Deliveries: outgoing messages on their way to destinations."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from app.model.attachment import DeliveryState
@@ -28,13 +28,25 @@ class DeliveryCatalog(Protocol):
         An attempt planned for later than `latest` is due too: a clock that was ahead has put it off.
         """
 
-    def update_delivery(self, delivery: DeliveryRecord, events: Sequence[NewEvent] = ()) -> None:
-        """Replace a delivery's record."""
+    def update_delivery(
+        self,
+        delivery: DeliveryRecord,
+        events: Sequence[NewEvent] = (),
+        expected: Collection[DeliveryState] | None = None,
+    ) -> None:
+        """Replace a delivery's record. Raises KeyError if there is none, or none in an `expected` state."""
 
     def deliveries(
-        self, state: DeliveryState | None, destination: str | None, cursor: str | None, limit: int
+        self,
+        state: DeliveryState | None,
+        destination: str | None,
+        cursor: str | None,
+        limit: int,
+        within: Collection[str] | None = None,
+        created_after: int | None = None,
+        created_before: int | None = None,
     ) -> Page[DeliveryRecord]:
-        """Return a page of deliveries. Raises BadCursor."""
+        """Return a page of deliveries, to one destination or to all (`within`: to these). Raises BadCursor."""
 
     def delivery(self, delivery_id: str) -> DeliveryRecord | None:
         """Return a delivery, or None if it is unknown."""

@@ -1,6 +1,6 @@
 """Listings of attachments and messages, page by page."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
@@ -13,9 +13,18 @@ Identified = Literal["attachments", "messages", "deliveries"]
 """What has random identifiers of 32 hexadecimal digits. Those of quarantine entries are positions in the journal."""
 
 
+Sort = Literal["-received", "received", "-size", "size", "-name", "name"]
+"""The order of attachments: by the time of their first message, their size or their name; `-` is descending."""
+NEWEST_FIRST: Sort = "-received"
+
+
 @dataclass(frozen=True, slots=True)
 class AttachmentFilter:
-    """Which attachments to list; None matches any. Times in µs; `name` is part of a name, ignoring case."""
+    """Which attachments to list; None matches any.
+
+    Times in µs; `name` is part of a name, ignoring case. Attachments that are not finished have no size, and match no
+    limit of it. `within` are the sources to which the listing is limited.
+    """
 
     state: AttachmentState | None = None
     kind: AttachmentKind | None = None
@@ -24,6 +33,9 @@ class AttachmentFilter:
     message: str | None = None
     received_after: int | None = None
     received_before: int | None = None
+    within: Collection[str] | None = None
+    min_size: int | None = None
+    max_size: int | None = None
 
 
 class Page(NamedTuple, Generic[T]):
@@ -40,8 +52,14 @@ class BadCursor(ValueError):
 class ListingCatalog(Protocol):
     """Attachments and messages, by identifier and in pages."""
 
-    def attachments(self, which: AttachmentFilter, cursor: str | None, limit: int) -> Page[AttachmentRecord]:
-        """Return a page of attachments. Raises BadCursor."""
+    def attachments(
+        self, which: AttachmentFilter, cursor: str | None, limit: int, sort: Sort = NEWEST_FIRST
+    ) -> Page[AttachmentRecord]:
+        """Return a page of attachments. Those without a size are the smallest. Raises BadCursor, also for the cursor of
+        another order."""
+
+    def count_attachments(self, which: AttachmentFilter) -> int:
+        """Return the number of attachments on all pages."""
 
     def attachment(self, attachment_id: str) -> AttachmentRecord | None:
         """Return an attachment, or None if it is unknown."""
@@ -49,8 +67,17 @@ class ListingCatalog(Protocol):
     def attachments_by_id(self, attachment_ids: Sequence[str]) -> list[AttachmentRecord]:
         """Return those of these attachments that exist, in no particular order."""
 
-    def messages(self, source: str | None, cursor: str | None, limit: int) -> Page[MessageRecord]:
-        """Return a page of messages, of one source or of all. Raises BadCursor."""
+    def messages(
+        self,
+        source: str | None,
+        cursor: str | None,
+        limit: int,
+        within: Collection[str] | None = None,
+        received_after: int | None = None,
+        received_before: int | None = None,
+    ) -> Page[MessageRecord]:
+        """Return a page of messages received between two times, of one source or of all (`within`: of these). Raises
+        BadCursor."""
 
     def messages_by_id(self, message_ids: Sequence[str]) -> list[MessageRecord]:
         """Return those of these messages that exist, in no particular order."""
@@ -58,8 +85,11 @@ class ListingCatalog(Protocol):
     def message(self, message_id: str) -> MessageRecord | None:
         """Return a message, or None if it is unknown."""
 
-    def identifiers(self, of: Identified, prefix: str, limit: int) -> list[str]:
-        """Return the first `limit` identifiers, in order, that begin with these lower-case hexadecimal digits."""
+    def identifiers(self, of: Identified, prefix: str, limit: int, within: Collection[str] | None = None) -> list[str]:
+        """Return the first `limit` identifiers, in order, that begin with these lower-case hexadecimal digits.
+
+        `within` are the sources (of deliveries: the destinations) to which this is limited.
+        """
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Count rows by state: {"attachments": {state: n}, "deliveries": {state: n}, "quarantine": {state: n}}."""

@@ -1,6 +1,6 @@
 """Quarantine: messages and attachments that could not be understood."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from app.model.records import QuarantineCopy, QuarantineRecord, QuarantineState
@@ -11,9 +11,14 @@ class QuarantineCatalog(Protocol):
     """Entries of the quarantine, and copies of their bytes outside of the journal."""
 
     def quarantined(
-        self, source: str | None, state: QuarantineState | None, cursor: str | None, limit: int
+        self,
+        source: str | None,
+        state: QuarantineState | None,
+        cursor: str | None,
+        limit: int,
+        within: Collection[str] | None = None,
     ) -> Page[QuarantineRecord]:
-        """Return a page of entries. Raises BadCursor."""
+        """Return a page of entries, of one source or of all (`within`: of these). Raises BadCursor."""
 
     def quarantine_entry(self, quarantine_id: str) -> QuarantineRecord | None:
         """Return an entry, or None if it is unknown."""

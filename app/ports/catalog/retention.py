@@ -46,6 +46,8 @@ class RetentionCatalog(Protocol):
     def drop_quarantine(self, quarantine_ids: Sequence[str]) -> None:
         """Remove quarantine entries."""
 
-    def prune_events(self, before: int, keep: int | None = None, limit: int | None = None) -> int:
-        """Remove events logged before a time, and all but the newest `keep`; at most `limit`, oldest first. Returns how
-        many."""
+    def prune_events(
+        self, before: int, keep: int | None = None, limit: int | None = None, up_to: int | None = None
+    ) -> int:
+        """Remove events logged before a time, and all but the newest `keep`; at most `limit`, oldest first, and none
+        with a number above `up_to`. Returns how many."""

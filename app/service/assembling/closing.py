@@ -36,7 +36,7 @@ def close(checkpoint: Checkpoint, contents: Mapping[str, Finished], now: int) ->
         checkpoint.messages = [
             replace(message, complete_at=now) if message.id in complete else message for message in checkpoint.messages
         ]
-        checkpoint.events += [message_event(message, now) for message in complete]
+        checkpoint.events += [message_event(message, now) for message in checkpoint.messages if message.id in complete]
     return Closed(records, complete)
 
 

@@ -40,7 +40,7 @@ class Damages:
             self._found[record.id] = str(error)
         if is_new:
             log.error("content_damaged", attachment=record.id, where=where, reason=str(error))
-            event = damage_event(record.id, str(error), self._context.clock.now())
+            event = damage_event(record, str(error), self._context.clock.now())
             with suppress(CatalogError):  # a damaged disk may be the catalog's, too
                 self._context.catalog.mark_damaged(record.id, str(error), [event])
             self._context.notifier.notify()

@@ -368,7 +368,7 @@ class Finisher:
             self._context.catalog.checkpoint(
                 Checkpoint(quarantine=[entry for entry, _ in entries], quarantine_copies=copies)
             )
-        events = [refusal_event(refused, self._context.clock.now())]
+        events = [refusal_event(record, refused, self._context.clock.now())]
         self._context.catalog.set_state(
             [record.id], state, reason_code=refused.code, reason=refused.reason, events=events
         )

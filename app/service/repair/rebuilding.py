@@ -11,7 +11,7 @@ These are the steps:
 - Attachments that were unfinished, and are found nowhere, become expired.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from app import plugins
+from app.model.access import ApiKey
 from app.model.attachment import AttachmentState
 from app.model.errors import GatewayError
 from app.model.message import Position
@@ -71,11 +72,12 @@ class Rebuilt:
 
 
 class _Old(NamedTuple):
-    """Facts of the old catalog beyond its records: unfinished attachments, and whether its positions are of another
-    journal."""
+    """Facts of the old catalog beyond its records: unfinished attachments, whether its positions are of another
+    journal, and the API keys."""
 
     unfinished: list[AttachmentRecord]
     is_foreign: bool
+    keys: Sequence[ApiKey] = ()
 
 
 def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
@@ -95,6 +97,8 @@ def rebuild(estate: Estate, progress: Progress) -> Rebuilt:
             _lose(context, in_doubt, rebuilt)
             _expire(context, old.unfinished, rebuilt)
             rebuilt.orphaned = _orphaned(context)
+            for key in old.keys:
+                catalog.add_key(key)
             catalog.bind(journal.identity())
             catalog.flush()
         finally:
@@ -120,8 +124,8 @@ def _recorded(estate: Estate, journal: Journal) -> _Old:
     with closing(estate.catalog) as old:
         Recorder(old, estate.store).record_all()
         unfinished = [record for state in OPEN for record in attachments_in(old, state)]
-        bound = old.journal_identity()
-    return _Old(unfinished, bound is not None and bound.id != journal.identity().id)
+        bound, keys = old.journal_identity(), old.api_keys()
+    return _Old(unfinished, bound is not None and bound.id != journal.identity().id, keys)
 
 
 def _first(journal: Journal) -> int | None:

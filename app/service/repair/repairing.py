@@ -144,7 +144,9 @@ def _expire(findings: Sequence[Finding], context: ServiceContext, advance: Calla
         for state in OPEN:
             context.catalog.restart([finding.subject], state, finding.detail)
         expired = AttachmentState.EXPIRED
-        event = lost_parts_event(finding.subject, PARTS_GONE, finding.detail, context.clock.now())
+        record = context.catalog.attachment(finding.subject)
+        source = None if record is None else record.source
+        event = lost_parts_event(finding.subject, source, PARTS_GONE, finding.detail, context.clock.now())
         context.catalog.set_state(
             [finding.subject], expired, reason_code=PARTS_GONE, reason=finding.detail, events=[event]
         )

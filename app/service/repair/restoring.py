@@ -98,7 +98,7 @@ def _lose(record: AttachmentRecord, why: str, context: ServiceContext) -> None:
     reason = str(
         InvalidInputError(CONTENT_LOST, "", -1, f"its content is gone or damaged, and cannot be assembled again: {why}")
     )
-    event = refusal_event(RefusedContent(record.id, CONTENT_LOST, reason), context.clock.now())
+    event = refusal_event(record, RefusedContent(record.id, CONTENT_LOST, reason), context.clock.now())
     state = AttachmentState.QUARANTINED
     context.catalog.set_state([record.id], state, reason_code=CONTENT_LOST, reason=reason, events=[event])
     context.catalog.restart([record.id], state, reason)

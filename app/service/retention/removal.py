@@ -13,6 +13,7 @@ from typing import TypeVar
 from app.assembly.collecting import Key
 from app.model.attachment import AttachmentState
 from app.model.records import AttachmentRecord, QuarantineRecord
+from app.model.webhooks import WebhookState
 from app.observe import logger
 from app.ports import Clock
 from app.service.context import Between, ServiceContext, at_once
@@ -73,6 +74,7 @@ class Retaining:
             _Step("deliveries", self.drop_deliveries),
             _Step("quarantine", self.drop_quarantine),
             _Step("events", self.drop_events),
+            _Step("dead letters", self.drop_dead_letters),
         ]
 
     def retain(self) -> None:
@@ -215,12 +217,31 @@ class Retaining:
         return entries[: max(too_many, len(_until(too_much, entries)))]
 
     def drop_events(self) -> bool:
-        """Remove events that are old or too many."""
+        """Remove events that are old or too many, and that every webhook has got."""
         before = self._clock.before(self._retention.events)
-        dropped = self._context.catalog.prune_events(before or 0, self._retention.events_count, EVENTS_AT_ONCE)
+        dropped = self._context.catalog.prune_events(
+            before or 0, self._retention.events_count, EVENTS_AT_ONCE, self._got_by_webhooks()
+        )
         if dropped:
             self._context.metrics.dropped.labels("events").inc(dropped)
         return dropped >= EVENTS_AT_ONCE
+
+    def _got_by_webhooks(self) -> int | None:
+        """Return the number up to which every active webhook has got all events; None without webhooks."""
+        if not (configured := self._context.settings.webhooks):
+            return None
+        known = self._context.catalog.webhooks().values()
+        waiting = [each.position for each in known if each.name in configured and each.state is WebhookState.ACTIVE]
+        return min(waiting, default=None)
+
+    def drop_dead_letters(self) -> bool:
+        """Remove events that were given up for a webhook long ago."""
+        before = self._clock.before(self._retention.dead_letters)
+        if before is None:
+            return False
+        dropped = self._context.catalog.prune_dead_letters(before, AT_ONCE)
+        self._dropped("dead letters", dropped)
+        return dropped == AT_ONCE
 
 
 def _until(excess: int, oldest: list[Sized]) -> list[Sized]:

@@ -13,9 +13,9 @@ from app.service.conversion import finished
 from app.service.events import delivery_event
 from app.service.sending.drafts import MessageDraft, find_destination, new_delivery
 from app.service.sending.dry_run import DryRun, count_messages
-from app.service.sending.errors import KeyReused, MessageFault
+from app.service.sending.errors import DeliveryOver, KeyReused, MessageFault
 from app.service.sending.framer import Framer
-from app.service.sending.outbox import Outbox, framing_options
+from app.service.sending.outbox import CANCELLED, OPEN, Outbox, framing_options
 from app.service.sending.parts import Companions, StoredPart
 from app.service.sending.preparation import Preparation, prepare
 from app.service.sending.upload_conversion import (
@@ -29,6 +29,8 @@ from app.service.sending.upload_conversion import (
     target_of,
 )
 from app.settings import Destination
+
+_RETRIED = (DeliveryState.FAILED, DeliveryState.CANCELLED)
 
 
 class Submission(NamedTuple):
@@ -120,6 +122,56 @@ class Deliveries:
         self._catalog.add_delivery(delivery, [delivery_event(delivery)])
         self.outboxes[delivery.destination].wake()
         self._context.notifier.notify()
+
+    def cancel(self, delivery: DeliveryRecord) -> DeliveryRecord:
+        """Cancel a delivery that has not been sent, and return it.
+
+        One that is being sent keeps its state until its next batch, and is sent if there is none. Raises DeliveryOver.
+        """
+        outbox = self.outboxes.get(delivery.destination)
+        waiting = (DeliveryState.QUEUED,) if outbox is not None else OPEN
+        reason, now = CANCELLED, self._clock.now()
+        cancelled = replace(delivery, state=DeliveryState.CANCELLED, reason=reason, updated_at=now)
+        event = delivery_event(cancelled, attempts=cancelled.attempts, reason=reason)
+        try:
+            self._catalog.update_delivery(cancelled, [event], waiting)
+        except KeyError:
+            now_it_is = self._catalog.delivery(delivery.id)
+            if outbox is None or now_it_is is None or now_it_is.state not in OPEN:
+                state = delivery.state if now_it_is is None else now_it_is.state
+                raise DeliveryOver(state, f"it is {state} and cannot be cancelled") from None
+            outbox.cancel(delivery.id)
+            return now_it_is
+        self._context.metrics.deliveries.labels(cancelled.state).inc()
+        if outbox is not None:
+            outbox.ended(delivery.id)
+        self._context.notifier.notify()
+        return cancelled
+
+    def retry(self, delivery: DeliveryRecord) -> DeliveryRecord:
+        """Queue a delivery again that failed or was cancelled, and return it.
+
+        It goes on after the messages that the broker has confirmed, with the same correlids. Raises DeliveryOver and
+        UnknownDestination.
+        """
+        find_destination(self.destinations, delivery.destination)
+        if delivery.state not in _RETRIED:
+            raise DeliveryOver(delivery.state, f"it is {delivery.state}; only a failed or cancelled one is sent again")
+        if not all(attachment.object_name for attachment in delivery.attachments):
+            raise DeliveryOver(delivery.state, "its content is gone")
+        queued = replace(
+            delivery, state=DeliveryState.QUEUED, reason=None, next_attempt_at=0, updated_at=self._clock.now()
+        )
+        outbox = self.outboxes[delivery.destination]
+        outbox.begin_again(queued)
+        try:
+            self._catalog.update_delivery(queued, [delivery_event(queued)], _RETRIED)
+        except KeyError:
+            raise DeliveryOver(delivery.state, "it was changed meanwhile") from None
+        self._context.metrics.deliveries.labels(queued.state).inc()
+        outbox.wake()
+        self._context.notifier.notify()
+        return queued
 
     def repeats(self, destination: str) -> str | None:
         """Return which messages may arrive twice at a destination; None if none can, or if it is not configured."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from app.dataset.checks import Fault
+from app.model.attachment import DeliveryState
 
 
 class MessageFault(NamedTuple):
@@ -33,6 +34,7 @@ class UnknownDestination(SendingError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(f"unknown destination {name!r}")
+        self.name = name
         self.known = sorted(known)
 
 
@@ -55,3 +57,11 @@ class UnsuitableDataSets(SendingError):
 
 class KeyReused(SendingError):
     """An idempotency key that was used for another message."""
+
+
+class DeliveryOver(SendingError):
+    """A delivery whose state does not allow what a client asks for."""
+
+    def __init__(self, state: DeliveryState, why: str) -> None:
+        super().__init__(why)
+        self.state = state

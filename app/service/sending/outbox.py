@@ -7,7 +7,7 @@ So after a crash at most one batch is sent twice, and none if the sender keeps i
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -32,6 +32,7 @@ log = logger(__name__)
 BATCH_MESSAGES = 64
 BATCH_BYTES = 2 << 20
 IDLE_SECONDS = 5.0
+CANCELLED = "a client cancelled it"
 TIDY_SECONDS = 30.0
 DUE_AT_ONCE = 16
 PROPERTY_BYTES = 16
@@ -39,6 +40,9 @@ PROPERTY_BYTES = 16
 ESCAPED = str.maketrans(dict.fromkeys("&<>'\"\t\n\r", "&#00;"))
 """The characters that XML escapes, with escapes of the same length."""
 
+
+OPEN = (DeliveryState.QUEUED, DeliveryState.SENDING)
+"""The states of deliveries that have not ended."""
 
 Frame = Callable[[FramingOptions, DeliveryRecord], Iterator[PhysicalMessage]]
 """A function from framing options and a delivery to all its physical messages. Raises CannotSend."""
@@ -72,11 +76,29 @@ class Outbox:
         """The confirmed messages of each open delivery, which the catalog may have failed to record."""
         self._fruitless_from: dict[str, int] = {}
         """The last attempt of each open delivery in which the broker confirmed anything."""
+        self._cancelled: set[str] = set()
+        """The deliveries that are to be cancelled before their next batch."""
         self._tidy_at: float | None = 0.0
         """When to look for records of deliveries that have ended; None when there are none."""
 
     def wake(self) -> None:
         """Wake the outbox, as there may be something to send."""
+        self._wake.notify()
+
+    def cancel(self, delivery_id: str) -> None:
+        """Cancel a delivery that is being sent, before its next batch. It is sent if there is none."""
+        self._cancelled.add(delivery_id)
+        self._wake.notify()
+
+    def ended(self, delivery_id: str) -> None:
+        """Forget a delivery that a client cancelled before it was sent, here and with the broker."""
+        self._forget(delivery_id)
+        self._tidy_at = 0.0
+        self._wake.notify()
+
+    def begin_again(self, delivery: DeliveryRecord) -> None:
+        """Allow an ended delivery all its attempts once more."""
+        self._fruitless_from[delivery.id] = delivery.attempts
         self._wake.notify()
 
     def stop(self) -> None:
@@ -119,9 +141,15 @@ class Outbox:
         confirmed = max(delivery.messages_sent, self._confirmed.get(delivery.id, 0))
         self._fruitless_from.setdefault(delivery.id, delivery.attempts if confirmed else 0)
         delivery = replace(delivery, attempts=delivery.attempts + 1, messages_sent=confirmed)
-        run = _Run(self._enter(delivery, DeliveryState.SENDING, None))
+        try:
+            run = _Run(self._enter(delivery, DeliveryState.SENDING, None, OPEN))
+        except KeyError:  # a client has cancelled it since it was read
+            self._forget(delivery.id)
+            return
         try:
             is_finished = self._send(run)
+        except _Cancelled:
+            self._end(run.delivery, DeliveryState.CANCELLED, CANCELLED)
         except CannotSend as error:
             self._end(run.delivery, DeliveryState.FAILED, str(error))
         except SendFailed as error:
@@ -142,6 +170,8 @@ class Outbox:
         for batch in _batches(remaining, min(BATCH_MESSAGES, self.sender.max_batch())):
             if self._stop.is_set():
                 return False
+            if run.delivery.id in self._cancelled:
+                raise _Cancelled
             now = run.delivery
             try:
                 told = self.sender.send(batch, Progress(now.id, now.messages_sent, now.attempts, in_doubt))
@@ -186,6 +216,9 @@ class Outbox:
     def _failed(self, delivery: DeliveryRecord, error: SendFailed) -> None:
         """Fail a delivery for good, or have it tried again: soon after an attempt with progress, otherwise later each
         time."""
+        if delivery.id in self._cancelled:
+            self._end(delivery, DeliveryState.CANCELLED, CANCELLED)
+            return
         allowed = self._settings.attempts
         fruitless = delivery.attempts - self._fruitless_from[delivery.id]
         if error.permanent or (allowed and fruitless >= allowed):
@@ -200,12 +233,16 @@ class Outbox:
     def _end(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> None:
         """End a delivery, and keep nothing of it except its row in the catalog."""
         self._enter(delivery, state, reason)
-        self._confirmed.pop(delivery.id, None)
-        self._fruitless_from.pop(delivery.id, None)
+        self._forget(delivery.id)
         try:
             self.sender.forget(delivery.id)
         except SendFailed:
             self._tidy_at = monotonic() + TIDY_SECONDS
+
+    def _forget(self, delivery_id: str) -> None:
+        self._confirmed.pop(delivery_id, None)
+        self._fruitless_from.pop(delivery_id, None)
+        self._cancelled.discard(delivery_id)
 
     def _tidy(self) -> None:
         """Have the sender remove its records of ended deliveries: at the start, and while one could not be removed."""
@@ -218,15 +255,25 @@ class Outbox:
 
     def _is_open(self, delivery_id: str) -> bool:
         delivery = self._context.catalog.delivery(delivery_id)
-        return delivery is not None and delivery.state in (DeliveryState.QUEUED, DeliveryState.SENDING)
+        return delivery is not None and delivery.state in OPEN
 
-    def _enter(self, delivery: DeliveryRecord, state: DeliveryState, reason: str | None) -> DeliveryRecord:
+    def _enter(
+        self,
+        delivery: DeliveryRecord,
+        state: DeliveryState,
+        reason: str | None,
+        expected: Collection[DeliveryState] | None = None,
+    ) -> DeliveryRecord:
         delivery = replace(delivery, state=state, reason=reason, updated_at=self._context.clock.now())
         event = delivery_event(delivery, attempts=delivery.attempts, reason=reason)
-        self._context.catalog.update_delivery(delivery, [event])
+        self._context.catalog.update_delivery(delivery, [event], expected)
         self._context.metrics.deliveries.labels(state).inc()
         self._context.notifier.notify()
         return delivery
+
+
+class _Cancelled(Exception):
+    """An error that ends an attempt because a client has cancelled the delivery."""
 
 
 @dataclass(slots=True)

@@ -10,9 +10,10 @@ from app.dataset.contents import listing
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
-from app.ports import AttachmentFilter
+from app.ports import NEWEST_FIRST, AttachmentFilter, Sort
 from app.service.gateway import Gateway
 from app.tables.profiling import TOP
+from app.web.access.caller import Caller, CallerDep, LinkDep
 from app.web.attachments.content import answer
 from app.web.attachments.profile import MOST_FREQUENT, ProfileView, profiled
 from app.web.attachments.schemas import AttachmentView, Progress, reason_of
@@ -24,6 +25,7 @@ from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, quality
 from app.web.problems import Problem, damaged, responses
 from app.web.schemas import KINDS, KindWord, PageView, page_view
 from app.web.times import Timestamp, to_microseconds
+from app.web.waiting import AttachmentWait
 
 MISSING_SHOWN = 100
 """Maximum number of missing ranges in a response."""
@@ -56,6 +58,7 @@ def list_attachments(
     request: Request,
     response: Response,
     gateway: GatewayDep,
+    caller: CallerDep,
     base: BaseDep,
     paging: PagingDep,
     state: AttachmentState | None = None,
@@ -67,26 +70,40 @@ def list_attachments(
     ] = None,
     received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
     received_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
+    min_size: Annotated[int | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at least")] = None,
+    max_size: Annotated[int | None, Query(ge=0, lt=1 << 63, description="bytes of finished content, at most")] = None,
+    sort: Annotated[Sort, Query(description="`-` is descending; a cursor belongs to one order")] = NEWEST_FIRST,
+    count: Annotated[bool, Query(description="add the header `Total-Count`, the number on all pages")] = False,
 ) -> PageView[AttachmentView]:
-    """List the attachments, newest first, including those that are still being received."""
+    """List the attachments, including those that are still being received."""
     which = AttachmentFilter(
         state=state,
         kind=KINDS[kind] if kind else None,
         source=source,
         name=name,
-        message=None if message is None else whole(gateway, "messages", message),
+        message=None if message is None else whole(gateway, "messages", message, caller),
         received_after=to_microseconds(received_after),
         received_before=to_microseconds(received_before),
+        within=caller.sources,
+        min_size=min_size,
+        max_size=max_size,
     )
-    page = gateway.catalog.attachments(which, paging.cursor, paging.limit)
+    page = gateway.catalog.attachments(which, paging.cursor, paging.limit, sort)
+    if count:
+        response.headers["Total-Count"] = str(gateway.catalog.count_attachments(which))
     link_next(request, response, page)
     return page_view(page, lambda record: AttachmentView.of(record, base))
 
 
-@router.get("/{attachment_id}", operation_id="get_attachment", responses=responses("not-found", "ambiguous"))
-def get_attachment(attachment_id: Identifier, gateway: GatewayDep, base: BaseDep) -> AttachmentView:
+@router.get(
+    "/{attachment_id}",
+    operation_id="get_attachment",
+    dependencies=[AttachmentWait],
+    responses=responses("not-found", "ambiguous", "invalid"),
+)
+def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> AttachmentView:
     """Return all facts about an attachment; while it is being received, also its missing parts."""
-    record = _record(gateway, attachment_id)
+    record = _record(gateway, attachment_id, caller)
     return AttachmentView.of(record, base, _missing(gateway, record))
 
 
@@ -99,13 +116,15 @@ def get_attachment(attachment_id: Identifier, gateway: GatewayDep, base: BaseDep
 def delete_attachment(
     attachment_id: Identifier,
     gateway: GatewayDep,
+    caller: CallerDep,
     if_match: Annotated[str | None, Header(description="delete it only if its content has this entity tag")] = None,
 ) -> None:
     """Delete an attachment and its content."""
-    attachment_id = whole(gateway, "attachments", attachment_id)
+    record = _record(gateway, attachment_id, caller)
+    caller.trail.details = _facts(record)
     if if_match is not None:
-        require_match(f'"{_record(gateway, attachment_id).sha256 or ""}"', if_match, "the content")
-    if not gateway.deletion.attachment(attachment_id):
+        require_match(f'"{record.sha256 or ""}"', if_match, "the content")
+    if not gateway.deletion.attachment(record.id):
         raise Problem("not-found", "there is no attachment with this identifier")
 
 
@@ -125,7 +144,9 @@ def attachment_content(
     attachment_id: Identifier,
     request: Request,
     gateway: GatewayDep,
+    caller: CallerDep,
     options: OptionsDep,
+    link: LinkDep = None,
     word: FormatDep = None,
     accept: Annotated[str | None, Header()] = None,
     charset: Annotated[
@@ -140,7 +161,8 @@ def attachment_content(
     If-Range; its entity tag is the SHA-256 of the whole. For a converted text file, the header `Undecodable-Bytes` has
     the number of bytes that could not be decoded, and the position of the first one; each such byte becomes U+FFFD.
     """
-    return answer(request, gateway, _finished(gateway, attachment_id), word, accept, options, charset)
+    del link  # `authorize` has looked at it
+    return answer(request, gateway, _finished(gateway, attachment_id, caller), word, accept, options, charset)
 
 
 @router.get(
@@ -157,13 +179,14 @@ def attachment_content(
 def data_set_schema(
     attachment_id: Identifier,
     gateway: GatewayDep,
+    caller: CallerDep,
     format_: Annotated[
         Literal["json", "text"] | None, Query(alias="format", description="without it, Accept decides")
     ] = None,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Return a data set's variables as PROC CONTENTS lists them: as JSON, or as its printed text."""
-    record = _data_set(gateway, attachment_id)
+    record = _data_set(gateway, attachment_id, caller)
     try:
         found = found_contents(gateway.verified_content(record))
     except KeyError:
@@ -199,6 +222,7 @@ async def data_set_profile(
     attachment_id: str,
     request: Request,
     gateway: GatewayDep,
+    caller: CallerDep,
     top: Annotated[int, Query(ge=0, le=MOST_FREQUENT, description="number of most frequent values")] = TOP,
 ) -> Response:
     """Return a data set's values, variable by variable: missing and different values, range, mean and frequent values.
@@ -206,21 +230,21 @@ async def data_set_profile(
     The data set is read once, in bounded memory. Numbers of different values are exact up to about 10,000 of them, then
     estimated.
     """
-    record = await run_in_threadpool(_data_set, gateway, attachment_id)
+    record = await run_in_threadpool(_data_set, gateway, attachment_id, caller)
     return await profiled(request, gateway, record, top)
 
 
-def _data_set(gateway: Gateway, attachment_id: str) -> AttachmentRecord:
+def _data_set(gateway: Gateway, attachment_id: str, caller: Caller) -> AttachmentRecord:
     """Return the record of a finished data set. Raises Problem."""
-    record = _finished(gateway, attachment_id)
+    record = _finished(gateway, attachment_id, caller)
     if record.kind is not AttachmentKind.DATA_SET:
         raise Problem("not-a-data-set", "this attachment is a file")
     return record
 
 
-def _record(gateway: Gateway, attachment_id: str) -> AttachmentRecord:
-    record = gateway.catalog.attachment(whole(gateway, "attachments", attachment_id))
-    if record is None:
+def _record(gateway: Gateway, attachment_id: str, caller: Caller) -> AttachmentRecord:
+    record = gateway.catalog.attachment(whole(gateway, "attachments", attachment_id, caller))
+    if record is None or not caller.knows_source(record.source):
         raise Problem("not-found", "there is no attachment with this identifier")
     return record
 
@@ -234,8 +258,9 @@ _NO_CONTENT: Mapping[AttachmentState, tuple[str, str]] = {
 }
 
 
-def _finished(gateway: Gateway, attachment_id: str) -> AttachmentRecord:
-    record = _record(gateway, attachment_id)
+def _finished(gateway: Gateway, attachment_id: str, caller: Caller) -> AttachmentRecord:
+    record = _record(gateway, attachment_id, caller)
+    caller.trail.details = _facts(record)
     if record.state is AttachmentState.FINISHED:
         return record
     word, why = _NO_CONTENT[record.state]
@@ -247,6 +272,11 @@ def _finished(gateway: Gateway, attachment_id: str) -> AttachmentRecord:
         progress=Progress.of(record, _missing(gateway, record)).model_dump(mode="json"),
         reason=reason.model_dump() if reason else None,
     )
+
+
+def _facts(record: AttachmentRecord) -> dict[str, str]:
+    """Return what the audit log tells of an attachment."""
+    return {"attachment": record.id, "source": record.source, "name": record.qualifier_2}
 
 
 def _missing(gateway: Gateway, record: AttachmentRecord) -> list[tuple[int, int]] | None:

@@ -6,17 +6,19 @@ position in the event log. It is served from memory, or from the catalog when it
 
 import asyncio
 import json
-from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from time import monotonic
 
 from starlette.concurrency import run_in_threadpool
 
+from app.model.event_filter import ALL, EventFilter
 from app.model.records import EventRecord
 from app.observe import Recurring, logger
+from app.service.events import cloud_event
 from app.service.gateway import Gateway
-from app.web.times import to_time
 
 HEARTBEAT_SECONDS = 15.0
 WAIT_SECONDS = 1.0
@@ -24,6 +26,8 @@ KEPT = 1000
 AT_ONCE = 500
 
 log = logger(__name__)
+
+Visible = Callable[[Sequence[EventRecord]], Sequence[EventRecord]]
 
 
 class Feed:
@@ -35,6 +39,7 @@ class Feed:
         self._news = asyncio.Event()
         self._newest = 0
         self._ended = False
+        self._awaited: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Feed"]:
@@ -64,30 +69,79 @@ class Feed:
                 self._recent.extend(events)
                 self._newest = events[-1].number
                 self._ring()
+                for subject in {event.subject for event in events} & self._awaited.keys():
+                    _set_all(self._awaited[subject])
         self._end()
 
     def _end(self) -> None:
         self._ended = True
         self._ring()
+        for waiting in self._awaited.values():
+            _set_all(waiting)
 
     def _ring(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def stream(self, after: int) -> AsyncIterator[bytes]:
-        """Yield the events after a number for one client, and heartbeat comments, until the gateway drains."""
+    async def stream(
+        self,
+        after: int,
+        which: EventFilter = ALL,
+        visible: Visible | None = None,
+        is_current: Callable[[], bool] = lambda: True,
+    ) -> AsyncIterator[bytes]:
+        """Yield the selected events after a number for one client, and heartbeat comments, until the gateway drains.
+
+        `visible` chooses the events that the client may see; None: it may see all. `is_current` tells whether it is
+        still to be served, and is asked every HEARTBEAT_SECONDS. Both are called in a thread. A heartbeat also tells
+        the number that the client has reached, if events were left out since the last one.
+        """
         yield b": attachment gateway\n\n"
+        asked = monotonic()
+        told = after
         while not self._ended:
+            if monotonic() - asked >= HEARTBEAT_SECONDS:
+                asked = monotonic()
+                if not await run_in_threadpool(is_current):
+                    return
             news = self._news
             events = await self._behind(after)
             if events:
                 after = events[-1].number
-                yield b"".join(map(_encode, events))
+                selected: Sequence[EventRecord] = [event for event in events if which.selects(event)]
+                if selected and visible is not None:
+                    selected = await run_in_threadpool(visible, selected)
+                if selected:
+                    told = selected[-1].number
+                    yield b"".join(map(_encode, selected))
                 continue
             try:
                 await asyncio.wait_for(news.wait(), HEARTBEAT_SECONDS)
             except TimeoutError:
-                yield b": still here\n\n"
+                yield b": still here\n\n" if told == after else b": still here\nid: %d\n\n" % after
+                told = after
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the gateway drains, so that no events follow."""
+        return self._ended
+
+    @contextmanager
+    def awaiting(self, subject: str) -> Iterator[asyncio.Event]:
+        """Return a signal that is set by the next event about a subject, or when the gateway drains.
+
+        Waiting costs neither a thread nor a query. Events that were logged before the block may set it, too.
+        """
+        signal = asyncio.Event()
+        self._awaited[subject].add(signal)
+        if self._ended:
+            signal.set()
+        try:
+            yield signal
+        finally:
+            self._awaited[subject].discard(signal)
+            if not self._awaited[subject]:
+                del self._awaited[subject]
 
     async def _behind(self, after: int) -> Sequence[EventRecord]:
         if after >= self._newest:
@@ -97,15 +151,10 @@ class Feed:
         return await run_in_threadpool(self._gateway.catalog.events_after, after, AT_ONCE)
 
 
+def _set_all(signals: Iterable[asyncio.Event]) -> None:
+    for signal in signals:
+        signal.set()
+
+
 def _encode(event: EventRecord) -> bytes:
-    body = {
-        "specversion": "1.0",
-        "id": str(event.number),
-        "source": "/v1/events",
-        "type": event.type,
-        "subject": event.subject,
-        "time": to_time(event.time).isoformat(),
-        "datacontenttype": "application/json",
-        "data": event.data,
-    }
-    return f"id: {event.number}\ndata: {json.dumps(body)}\n\n".encode()
+    return f"id: {event.number}\ndata: {json.dumps(cloud_event(event))}\n\n".encode()

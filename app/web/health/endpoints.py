@@ -1,54 +1,80 @@
-"""Endpoints for health, which need no authorization, and for metrics."""
+"""Endpoints for health, whose details need authorization, and for metrics."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
 from app.metrics import METRICS_CONTENT_TYPE
-from app.web.deps import GatewayDep, authorize
+from app.service.gateway import Gateway, Health
+from app.web.access.caller import Caller, authorize_unless_public, recognised
+from app.web.deps import GatewayDep
 from app.web.problems import responses
 
 router = APIRouter(tags=["operations"])
 
 
 class HealthView(BaseModel):
-    """The result of each health check, and the overall result."""
+    """The overall result and, for callers that may read or if the setting `http.public` has `health`, the result of
+    each check."""
 
     ok: bool
-    checks: dict[str, dict[str, Any]] = Field(examples=[{"recovery": {"ok": True}}])
+    checks: dict[str, dict[str, Any]] = Field(default={}, examples=[{"recovery": {"ok": True}}])
 
 
 _UNWELL: dict[int | str, dict[str, Any]] = {503: {"model": HealthView, "description": "a check has failed"}}
 
 
-@router.get("/health/live", operation_id="live", responses=_UNWELL)
-def live(gateway: GatewayDep, response: Response) -> HealthView:
+ReaderDep = Annotated[Caller | None, Depends(recognised)]
+
+
+@router.get("/health/live", operation_id="live", responses=_UNWELL, response_model_exclude_unset=True)
+def live(gateway: GatewayDep, caller: ReaderDep, response: Response) -> HealthView:
     """Tell whether the process is alive. 503 asks for a restart."""
     health = gateway.health()
-    return _view(health.live, health.checks, response)
+    return _view(health.live, _shown(gateway, health, caller), response)
 
 
-@router.get("/health/ready", operation_id="ready", responses=_UNWELL)
-def ready(gateway: GatewayDep, response: Response) -> HealthView:
+@router.get("/health/ready", operation_id="ready", responses=_UNWELL, response_model_exclude_unset=True)
+def ready(gateway: GatewayDep, caller: ReaderDep, response: Response) -> HealthView:
     """Tell whether the gateway accepts requests. 503 while it starts and while it drains."""
     health = gateway.health()
-    return _view(health.ready, health.checks, response)
+    return _view(health.ready, _shown(gateway, health, caller), response)
 
 
 @router.get(
     "/metrics",
     operation_id="metrics",
     response_class=Response,
-    dependencies=[Depends(authorize)],
-    responses={200: {"content": {"text/plain": {}}}, **responses("unauthorized")},
+    responses={200: {"content": {"text/plain": {}}}, **responses("unauthorized", "forbidden")},
 )
-def metrics(gateway: GatewayDep) -> Response:
-    """Return the metrics in Prometheus' text format."""
+def metrics(gateway: GatewayDep, caller: Annotated[Caller | None, Depends(authorize_unless_public)]) -> Response:
+    """Return the metrics in Prometheus' text format. They are about all sources: a key with limits gets 403."""
+    if caller is not None:
+        caller.require_unlimited()
     return Response(gateway.metrics.text(), headers={"Content-Type": METRICS_CONTENT_TYPE})
 
 
-def _view(ok: bool, checks: dict[str, dict[str, Any]], response: Response) -> HealthView:
+def _shown(gateway: Gateway, health: Health, caller: Caller | None) -> dict[str, dict[str, Any]] | None:
+    """Return the checks that a caller may see; None if it may see none.
+
+    A caller with limits sees details only of its own sources and destinations.
+    """
+    if "health" in gateway.settings.http.public:
+        return health.checks
+    if caller is None:
+        return None
+    who = caller.principal
+    if not who.is_limited:
+        return health.checks
+    hidden = {f"source {name}" for name in gateway.receivers if not who.knows_source(name)}
+    hidden |= {f"destination {name}" for name in gateway.settings.destinations if not who.knows_destination(name)}
+    own = {f"source {name}" for name in who.sources or ()} | {f"destination {name}" for name in who.destinations or ()}
+    shown = ((name, check) for name, check in health.checks.items() if name not in hidden)
+    return {name: check if name in own else {"ok": check["ok"]} for name, check in shown}
+
+
+def _view(ok: bool, checks: dict[str, dict[str, Any]] | None, response: Response) -> HealthView:
     response.status_code = 200 if ok else 503
     response.headers["Cache-Control"] = "no-store"
-    return HealthView(ok=ok, checks=checks)
+    return HealthView(ok=ok) if checks is None else HealthView(ok=ok, checks=checks)

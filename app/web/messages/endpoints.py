@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from app.model.attachment import AttachmentKind
@@ -11,17 +11,19 @@ from app.service.deletion import NotEnded
 from app.service.gateway import Gateway
 from app.service.sending.deliveries import Submission
 from app.service.sending.upload_conversion import Run
+from app.web.access.caller import Caller, CallerDep
 from app.web.attachments.schemas import AttachmentSummary
-from app.web.deliveries.schemas import AcceptedDelivery, DeliveryView
+from app.web.deliveries.schemas import AcceptedDelivery
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.entity_tags import IfMatch, entity_tag, require_match
 from app.web.identifiers import Identifier, whole
-from app.web.messages.errors import located
 from app.web.messages.form import MESSAGE
+from app.web.messages.queueing import ACCEPTED, IdempotencyKey, queued
 from app.web.messages.schemas import MessageSummary, MessageView, Rehearsal
 from app.web.messages.sending import respond
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
+from app.web.times import Timestamp, to_microseconds
 
 MOST_SHOWN = 100
 """Maximum number of attachments in the problem `not-ended`."""
@@ -80,23 +82,35 @@ def list_messages(
     request: Request,
     response: Response,
     gateway: GatewayDep,
+    caller: CallerDep,
     base: BaseDep,
     paging: PagingDep,
     source: Annotated[str | None, Query(max_length=100)] = None,
+    received_after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
+    received_before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
 ) -> PageView[MessageSummary]:
     """List the received messages with attachments, newest first."""
-    page = gateway.catalog.messages(source, paging.cursor, paging.limit)
+    page = gateway.catalog.messages(
+        source,
+        paging.cursor,
+        paging.limit,
+        caller.sources,
+        to_microseconds(received_after),
+        to_microseconds(received_before),
+    )
     link_next(request, response, page)
     return page_view(page, lambda record: MessageSummary.of(record, base))
 
 
 @router.get("/{message_id}", operation_id="get_message", responses=responses("not-found", "ambiguous"))
-def get_message(message_id: Identifier, response: Response, gateway: GatewayDep, base: BaseDep) -> MessageView:
+def get_message(
+    message_id: Identifier, response: Response, gateway: GatewayDep, caller: CallerDep, base: BaseDep
+) -> MessageView:
     """Return one message: its header's fields, its application message and its attachments.
 
     Its entity tag changes whenever any of these does.
     """
-    view = _view(gateway, message_id, base)
+    view = _view(gateway, message_id, caller, base)
     response.headers["ETag"] = entity_tag(view)
     return view
 
@@ -107,9 +121,11 @@ def get_message(message_id: Identifier, response: Response, gateway: GatewayDep,
     status_code=204,
     responses=responses("not-found", "ambiguous", "not-ended", "precondition-failed"),
 )
-def delete_message(message_id: Identifier, gateway: GatewayDep, base: BaseDep, if_match: IfMatch = None) -> None:
+def delete_message(
+    message_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep, if_match: IfMatch = None
+) -> None:
     """Delete a message, and its expired and quarantined attachments. Delete its other attachments before."""
-    view = _view(gateway, message_id, base)
+    view = _view(gateway, message_id, caller, base)
     require_match(entity_tag(view), if_match, "the message")
     try:
         if not gateway.deletion.message(view.id):
@@ -119,10 +135,11 @@ def delete_message(message_id: Identifier, gateway: GatewayDep, base: BaseDep, i
         raise Problem("not-ended", str(error), attachments=attachments) from None
 
 
-def _view(gateway: Gateway, message_id: str, base: str) -> MessageView:
-    record = gateway.catalog.message(whole(gateway, "messages", message_id))
-    if record is None:
+def _view(gateway: Gateway, message_id: str, caller: Caller, base: str) -> MessageView:
+    record = gateway.catalog.message(whole(gateway, "messages", message_id, caller))
+    if record is None or not caller.knows_source(record.source):
         raise _unknown()
+    caller.trail.details = {"message": record.id, "source": record.source}
     attachments = [
         AttachmentSummary.of(attachment_id, gateway.catalog.attachment(attachment_id), base)
         for attachment_id in record.attachments
@@ -142,18 +159,10 @@ def _unknown() -> Problem:
     openapi_extra={"requestBody": _REQUEST_BODY},
     responses={
         200: {"description": "with `dry_run`: what would be sent", "model": Rehearsal},
-        202: {
-            "description": "stored, and queued for sending",
-            "headers": {
-                "Location": {"description": "the delivery", "schema": {"type": "string"}},
-                "Idempotency-Replayed": {
-                    "description": "`true` if this repeats the response to the key's first request",
-                    "schema": {"type": "string"},
-                },
-            },
-        },
+        202: ACCEPTED,
         **responses(
             "malformed",
+            "digest-mismatch",
             "in-flight",
             "too-large",
             "unsupported-media-type",
@@ -171,15 +180,9 @@ def _unknown() -> Problem:
 async def send_message(
     request: Request,
     gateway: GatewayDep,
+    caller: CallerDep,
     base: BaseDep,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            pattern=r"^[!-~]{1,255}$",
-            description="makes it safe to repeat this request: each key sends only once",
-            examples=["5b1f7a52-4f0d-4b7a-9b5e-0a8f6f3f2f7e"],
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
     dry_run: Annotated[
         bool,
         Query(description="describe what would be sent, with every variable of every data set; send and store nothing"),
@@ -196,28 +199,9 @@ async def send_message(
     if gateway.draining:
         raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})
     if dry_run:
-        return await respond(request, gateway, None, partial(_dry_run, gateway), in_slot=True)
-    queue = partial(_queue, gateway, base)
-    if idempotency_key is None:
-        return await respond(request, gateway, None, queue, in_slot=False)
-    in_flight: set[str] = request.app.state.in_flight
-    if idempotency_key in in_flight:
-        raise Problem("in-flight", "a request with this key is being answered", {"Retry-After": "1"})
-    in_flight.add(idempotency_key)
-    try:
-        return await respond(request, gateway, idempotency_key, queue, in_slot=False)
-    finally:
-        in_flight.discard(idempotency_key)
-
-
-def _queue(gateway: Gateway, base: str, submission: Submission, run: Run) -> JSONResponse:
-    """Queue a message and answer with its delivery."""
-    delivery, warnings, is_replayed = gateway.deliveries.submit(submission, run)
-    view = DeliveryView.of(delivery, base, gateway.deliveries.repeats(delivery.destination)).model_dump(mode="json")
-    if warnings:
-        view["warnings"] = [located(fault) for fault in warnings]
-    headers = {"Location": view["links"]["self"]} | ({"Idempotency-Replayed": "true"} if is_replayed else {})
-    return JSONResponse(view, 202, headers)
+        caller.trail.details["dry_run"] = True
+        return await respond(request, gateway, caller, None, partial(_dry_run, gateway), in_slot=True)
+    return await queued(request, gateway, caller, base, idempotency_key)
 
 
 def _dry_run(gateway: Gateway, submission: Submission, run: Run) -> JSONResponse:

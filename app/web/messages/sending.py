@@ -4,6 +4,7 @@ slot.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from secrets import token_hex
 
 from fastapi import Request, Response
@@ -13,43 +14,74 @@ from starlette.requests import ClientDisconnect
 from app.service.conversion import Slot
 from app.service.gateway import Gateway
 from app.service.sending.deliveries import Submission, folder_of
-from app.service.sending.errors import SendingError
+from app.service.sending.errors import SendingError, UnknownDestination
 from app.service.sending.preparation import has_data_sets
 from app.service.sending.upload_conversion import Run, run_here
+from app.settings import Destination
+from app.web.access.caller import Caller
 from app.web.disconnection import ClientLeft, conversions, while_connected
+from app.web.messages.digests import Digests
 from app.web.messages.errors import problem_of
 from app.web.messages.form import DescriptionReader
-from app.web.messages.upload import Upload, receive
+from app.web.messages.upload import Body, Upload, receive
 from app.web.problems import Problem
 
+Open = Callable[[DescriptionReader, str], Body]
+"""A function that begins to store a request's body in a folder, for a reader of its parts. It may block."""
 Answer = Callable[[Submission, Run], Response]
 """A function that makes the response to a submission, using a function that runs its conversions. It blocks."""
 
 
-async def respond(request: Request, gateway: Gateway, key: str | None, answer: Answer, *, in_slot: bool) -> Response:
-    """Return the response to a request. It is made in a slot if `in_slot` or if there are data sets. Raises Problem."""
+async def respond(
+    request: Request,
+    gateway: Gateway,
+    caller: Caller,
+    key: str | None,
+    answer: Answer,
+    *,
+    in_slot: bool,
+    opening: Open | None = None,
+) -> Response:
+    """Return the response to a request. It is made in a slot if `in_slot` or if there are data sets. Raises Problem.
+
+    Without `opening`, the body is multipart/form-data.
+    """
     try:
-        submission = await _received(request, gateway, key)
+        submission = await _received(request, gateway, caller, key, opening or partial(_multipart, request, gateway))
         if not in_slot and not has_data_sets(submission.message):
             return await run_in_threadpool(answer, submission, run_here)
         return await _converted(request, gateway, submission, answer)
     except SendingError as error:
+        if isinstance(error, UnknownDestination) and error.name in gateway.deliveries.destinations:
+            caller.knows_destination(error.name)
         raise problem_of(error) from error
 
 
-async def _received(request: Request, gateway: Gateway, key: str | None) -> Submission:
-    """Store the parts of a request's body and return the submission that it describes."""
-    delivery_id = token_hex(16)
-    limits = gateway.settings.limits
-    reader = DescriptionReader(gateway.deliveries.destinations, gateway.store)
-    upload = Upload(
+def _multipart(request: Request, gateway: Gateway, reader: DescriptionReader, folder: str) -> Upload:
+    return Upload(
         request.headers.get("content-type", ""),
         gateway.store,
-        folder_of(delivery_id),
+        folder,
         is_field=reader.is_field,
         on_field=reader.on_field,
-        max_parts=limits.attachments_a_message,
+        max_parts=gateway.settings.limits.attachments_a_message,
+        digests=Digests(request.headers),
     )
+
+
+def known_destinations(gateway: Gateway, caller: Caller) -> dict[str, Destination]:
+    """Return the destinations that a caller knows, by name."""
+    every = gateway.deliveries.destinations.items()
+    return {name: destination for name, destination in every if caller.principal.knows_destination(name)}
+
+
+async def _received(request: Request, gateway: Gateway, caller: Caller, key: str | None, opening: Open) -> Submission:
+    """Store the parts of a request's body and return the submission that it describes, to a destination that the
+    caller knows."""
+    delivery_id = token_hex(16)
+    limits = gateway.settings.limits
+    reader = DescriptionReader(known_destinations(gateway, caller), gateway.store)
+    upload = await run_in_threadpool(opening, reader, folder_of(delivery_id))
     try:
         form = await receive(request, upload, limits.upload_bytes, gateway.check_room)
     except ClientDisconnect:
@@ -59,6 +91,7 @@ async def _received(request: Request, gateway: Gateway, key: str | None) -> Subm
     except BaseException:
         await run_in_threadpool(gateway.deliveries.discard, delivery_id)
         raise
+    caller.trail.details["destination"] = described.message.destination
     return Submission(delivery_id, described.message, described.parts, key, described.fingerprint)
 
 

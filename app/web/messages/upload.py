@@ -7,9 +7,9 @@ upload that breaks off leaves nothing in the store.
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
 from python_multipart.exceptions import FormParserError
@@ -18,6 +18,7 @@ from starlette.requests import Request
 
 from app.ports import ContentStore
 from app.service.sending.parts import PartWriter, StoredPart
+from app.web.messages.digests import Digests
 from app.web.problems import Problem
 
 _QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"')
@@ -66,10 +67,14 @@ class Upload:
         is_field: Callable[[PartHead], bool],
         on_field: Callable[[str, str], None],
         max_parts: int,
+        digests: Digests | None = None,
     ) -> None:
+        """Begin an upload. `digests` are those of the whole body. Those of a part are in its own header."""
         self.form = Form()
         self._store, self._prefix, self._max_parts = store, prefix, max_parts
         self._is_field, self._on_field = is_field, on_field
+        self._digests = digests or Digests({})
+        self._part_digests = Digests({})
         self._parser = MultipartParser(
             _boundary(content_type),
             {
@@ -93,6 +98,7 @@ class Upload:
         """Parse the next bytes of the body. Raises Problem."""
         try:
             for chunk in chunks:
+                self._digests.update(chunk)
                 self._parser.write(chunk)
         except FormParserError as error:
             raise Problem("malformed", f"not well-formed multipart/form-data: {error}") from None
@@ -101,6 +107,7 @@ class Upload:
         """Return the complete form. Raises Problem when the body ended early."""
         if self._parser.state != MultipartState.END:
             raise Problem("malformed", "the body ends before the closing boundary")
+        self._digests.check("the body")
         return self.form
 
     def discard(self) -> None:
@@ -129,6 +136,8 @@ class Upload:
 
     def _headers_finished(self) -> None:
         self._head = _head(self._headers)
+        fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in self._headers.items()}
+        self._part_digests = Digests(fields)
         if self._is_field(self._head):
             self._field = bytearray()
         else:
@@ -136,6 +145,7 @@ class Upload:
 
     def _data(self, data: bytes, start: int, end: int) -> None:
         piece = memoryview(data)[start:end]
+        self._part_digests.update(piece)
         if self._writer is not None:
             self._writer.write(piece)
         elif self._field is not None:
@@ -145,6 +155,7 @@ class Upload:
             self._field += piece
 
     def _end(self) -> None:
+        self._part_digests.check(f"the part {self._head.name!r}")
         if self._writer is not None:
             writer, self._writer = self._writer, None
             self.form.parts.append(writer.finish(*self._head))
@@ -156,7 +167,62 @@ class Upload:
             self._on_field(self._head.name, text)
 
 
-async def receive(request: Request, upload: Upload, limit: int, check_room: Callable[[int], None]) -> Form:
+class Body(Protocol):
+    """What a request's body goes through; its methods block."""
+
+    def feed(self, chunks: list[bytes]) -> None:
+        """Take the next bytes of the body. Raises Problem."""
+
+    def finish(self) -> Form:
+        """Return the complete form. Raises Problem when the body ended early, or differs from its digest."""
+
+    def discard(self) -> None:
+        """Remove everything that was stored."""
+
+
+class RawUpload:
+    """A body that is one file, written to the store as the object `{prefix}/0`."""
+
+    def __init__(
+        self,
+        store: ContentStore,
+        prefix: str,
+        file_name: str,
+        content_type: str,
+        fields: Mapping[str, str],
+        digests: Digests,
+    ) -> None:
+        """Begin to write the file. `fields` are those that a form would have."""
+        self._store, self._digests = store, digests
+        self._about = (file_name, content_type)
+        self.form = Form(dict(fields))
+        self._writer: PartWriter | None = PartWriter(store, f"{prefix}/0")
+
+    def feed(self, chunks: list[bytes]) -> None:
+        """Write the next bytes."""
+        assert self._writer is not None
+        for chunk in chunks:
+            self._digests.update(chunk)
+            self._writer.write(memoryview(chunk))
+
+    def finish(self) -> Form:
+        """Return the form with the file. Raises Problem when it differs from its digest."""
+        self._digests.check("the file")
+        assert self._writer is not None
+        writer, self._writer = self._writer, None
+        self.form.parts.append(writer.finish("file", *self._about))
+        return self.form
+
+    def discard(self) -> None:
+        """Remove what was stored."""
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None
+        for part in self.form.parts:
+            self._store.delete(part.object_name)
+
+
+async def receive(request: Request, upload: Body, limit: int, check_room: Callable[[int], None]) -> Form:
     """Stream a request's body through an upload; discard the upload if that fails.
 
     `check_room` refuses a number of further bytes when there is no space. Raises Problem, ClientDisconnect, and the
@@ -191,7 +257,7 @@ async def receive(request: Request, upload: Upload, limit: int, check_room: Call
         raise
 
 
-def _finish(upload: Upload, last: list[bytes]) -> Form:
+def _finish(upload: Body, last: list[bytes]) -> Form:
     upload.feed(last)
     return upload.finish()
 

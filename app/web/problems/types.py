@@ -22,10 +22,22 @@ _TABLE = (
         "malformed", 400, "The request cannot be read", "The request's framing is broken; `detail` says where."
     ),
     ProblemType(
+        "digest-mismatch",
+        400,
+        "The bytes differ from their digest",
+        "`digest` is that of the bytes that were received; nothing of them was kept. Send them again.",
+    ),
+    ProblemType(
         "unauthorized",
         401,
-        "A bearer token is required",
-        "The request has no token, or one that this gateway does not accept.",
+        "An API key or a token is required",
+        "The request has none, or one that this gateway does not accept.",
+    ),
+    ProblemType(
+        "forbidden",
+        403,
+        "The key does not allow this",
+        "`scope` is the scope that the API key or token lacks; or it is limited to some sources or destinations.",
     ),
     ProblemType("not-found", 404, "Not found", "There is no resource with this identifier or at this path."),
     ProblemType(
@@ -58,7 +70,13 @@ _TABLE = (
         "not-ended",
         409,
         "It has not ended",
-        "A delivery is deleted when it is sent or failed; a message after its attachments, which `attachments` lists.",
+        "A delivery is deleted when it has ended; a message after its attachments, which `attachments` lists.",
+    ),
+    ProblemType(
+        "wrong-state",
+        409,
+        "The delivery's state does not allow this",
+        "`state` has it: what was sent cannot be cancelled, and only what failed or was cancelled is sent again.",
     ),
     ProblemType("in-flight", 409, "The key is in use", "Another request with this idempotency key is running."),
     ProblemType("not-a-data-set", 409, "Only data sets have this", "The attachment is a file."),

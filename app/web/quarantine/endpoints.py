@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.model.errors import JournalFull
 from app.model.records import QuarantineRecord, QuarantineState
 from app.service.gateway import Gateway
+from app.web.access.caller import Caller, CallerDep
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.identifiers import EntryIdentifier, entry_identifier
 from app.web.problems import Problem, responses
@@ -25,21 +26,24 @@ def list_quarantine(
     request: Request,
     response: Response,
     gateway: GatewayDep,
+    caller: CallerDep,
     base: BaseDep,
     paging: PagingDep,
     source: Annotated[str | None, Query(max_length=100)] = None,
     state: QuarantineState | None = None,
 ) -> PageView[QuarantineView]:
     """List the quarantined messages, newest first."""
-    page = gateway.catalog.quarantined(source, state, paging.cursor, paging.limit)
+    page = gateway.catalog.quarantined(source, state, paging.cursor, paging.limit, caller.sources)
     link_next(request, response, page)
     return page_view(page, lambda record: QuarantineView.of(record, base))
 
 
 @router.get("/{quarantine_id}", operation_id="get_quarantine_entry", responses=responses("not-found"))
-def get_quarantine_entry(quarantine_id: EntryIdentifier, gateway: GatewayDep, base: BaseDep) -> QuarantineView:
+def get_quarantine_entry(
+    quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep
+) -> QuarantineView:
     """Return one entry, with its message's first bytes and its properties."""
-    record = _entry(gateway, quarantine_id)
+    record = _entry(gateway, quarantine_id, caller)
     try:
         message = gateway.quarantined(record)
     except KeyError:
@@ -53,9 +57,9 @@ def get_quarantine_entry(quarantine_id: EntryIdentifier, gateway: GatewayDep, ba
     response_class=Response,
     responses={200: {"content": {"application/octet-stream": {}}}, **responses("not-found", "gone")},
 )
-def get_quarantined_body(quarantine_id: EntryIdentifier, gateway: GatewayDep) -> Response:
+def get_quarantined_body(quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep) -> Response:
     """Return the message's body as it was received."""
-    record = _entry(gateway, quarantine_id)
+    record = _entry(gateway, quarantine_id, caller)
     try:
         body = gateway.quarantined_body(record)
     except KeyError:
@@ -69,13 +73,15 @@ def get_quarantined_body(quarantine_id: EntryIdentifier, gateway: GatewayDep) ->
     operation_id="replay_quarantined",
     responses=responses("not-found", "gone", "storage-full"),
 )
-def replay_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep, base: BaseDep) -> ReplayedView:
+def replay_quarantined(
+    quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep
+) -> ReplayedView:
     """Process a quarantined message again, e.g. after correcting the source's settings.
 
     It is written to the journal as if it arrived now. If it still cannot be read, a new entry is created. `outcome`
     says what became of it.
     """
-    identifier = _entry(gateway, quarantine_id).id
+    identifier = _entry(gateway, quarantine_id, caller).id
     try:
         replayed = gateway.replay_quarantine(identifier)
     except KeyError:
@@ -85,20 +91,21 @@ def replay_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep, base
     if replayed is None:
         raise Problem("not-found", "there is no quarantine entry with this identifier")
     outcome = replayed()
-    return ReplayedView.of_outcome(_entry(gateway, identifier), outcome, base)
+    return ReplayedView.of_outcome(_entry(gateway, identifier, caller), outcome, base)
 
 
 @router.delete(
     "/{quarantine_id}", operation_id="dismiss_quarantined", status_code=204, responses=responses("not-found")
 )
-def dismiss_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep) -> None:
+def dismiss_quarantined(quarantine_id: EntryIdentifier, gateway: GatewayDep, caller: CallerDep) -> None:
     """Mark an entry as not needed. Its bytes no longer keep a journal segment, and are deleted later by retention."""
-    if not gateway.catalog.set_quarantine_state(entry_identifier(quarantine_id), "dismissed"):
+    if not gateway.catalog.set_quarantine_state(_entry(gateway, quarantine_id, caller).id, "dismissed"):
         raise Problem("not-found", "there is no quarantine entry with this identifier")
 
 
-def _entry(gateway: Gateway, quarantine_id: str) -> QuarantineRecord:
+def _entry(gateway: Gateway, quarantine_id: str, caller: Caller) -> QuarantineRecord:
     record = gateway.catalog.quarantine_entry(entry_identifier(quarantine_id))
-    if record is None:
+    if record is None or not caller.knows_source(record.source):
         raise Problem("not-found", "there is no quarantine entry with this identifier")
+    caller.trail.details = {"entry": record.id, "source": record.source}
     return record

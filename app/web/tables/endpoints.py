@@ -7,18 +7,18 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 import pyarrow as pa
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 from fastapi import Path as InPath
 
-from app.plugins import PluginError
 from app.ports import BadCursor, Page, TableStore
 from app.service.conversion import Slot
 from app.service.conversion.jobs import TableChanged, write_table
-from app.service.tables import OpenTable, open_table, outline, reached
+from app.service.tables import OpenTable, outline, reached
 from app.tables.out import OptionError, Options, TableFormat
 from app.web import any_text  # noqa: F401 - the paths below use it
+from app.web.access.tables import KnownTables, TablesDep
 from app.web.content_response import Piece, Representation, respond_made
-from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.deps import BaseDep, PagingDep, link_next
 from app.web.file_names import table_file_name
 from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, chosen_format, invalid
 from app.web.problems import Problem, responses
@@ -41,28 +41,20 @@ _ROWS_RESPONSES: dict[int | str, dict[str, Any]] = {
 router = APIRouter(prefix="/tables", tags=["tables"])
 
 
-def _store(gateway: GatewayDep) -> TableStore:
-    try:
-        return gateway.tables()
-    except PluginError as error:
-        raise Problem("tables-unavailable", str(error)) from None
-
-
-StoreDep = Annotated[TableStore, Depends(_store)]
 Name = Annotated[str, InPath(description="a table's name, in any case; percent-encoded", examples=["WORK.CUSTOMERS"])]
 
 
 @router.get("", operation_id="list_tables", responses=responses("invalid", "tables-unavailable"))
 def list_tables(
-    request: Request, response: Response, store: StoreDep, base: BaseDep, paging: PagingDep
+    request: Request, response: Response, tables: TablesDep, base: BaseDep, paging: PagingDep
 ) -> PageView[TableSummary]:
     """List the tables by name. The list is empty if the pipeline has not built any."""
-    names = sorted(store.names())
+    names = sorted(tables.names())
     first = 0 if paging.cursor is None else _behind(paging.cursor, names)
     listed = names[first : first + paging.limit]
     page = Page(listed, _cursor(listed[-1]) if first + paging.limit < len(names) else None)
     link_next(request, response, page)
-    return page_view(page, lambda name: TableSummary.of(*outline(store, name), base))
+    return page_view(page, lambda name: TableSummary.of(*outline(tables.store, name), base))
 
 
 @router.head("/{name:text}/rows", operation_id="head_table_rows", response_class=Response, responses=_ROWS_RESPONSES)
@@ -70,7 +62,7 @@ def list_tables(
 def table_rows(
     name: Name,
     request: Request,
-    store: StoreDep,
+    tables: TablesDep,
     options: OptionsDep,
     word: FormatDep = None,
     accept: Annotated[str | None, Header()] = None,
@@ -85,10 +77,10 @@ def table_rows(
         raise invalid(OptionError("labels", "a table has no value labels; they belong to a message"))
     if known.name == "json" and options.limit is None:
         options = replace(options, limit=JSON_ROWS)
-    opened = _opened(store, name)
+    opened = _opened(tables, name)
     try:
         chosen = known.settled(options)
-        response = _rows(request, store, opened, known, chosen)
+        response = _rows(request, tables.store, opened, known, chosen)
     except OptionError as error:
         raise invalid(error) from None
     response.headers["Vary"] = "Accept"
@@ -97,10 +89,10 @@ def table_rows(
 
 
 @router.get("/{name:text}", operation_id="get_table", responses=responses("table-not-found", "tables-unavailable"))
-def get_table(name: Name, store: StoreDep, base: BaseDep) -> TableView:
+def get_table(name: Name, tables: TablesDep, base: BaseDep) -> TableView:
     """Return a table's columns, as PROC CONTENTS lists those of a data set, and the facts about the whole table."""
-    opened = _opened(store, name)
-    return TableView.of(opened, reached(store, opened.version.name), base)
+    opened = _opened(tables, name)
+    return TableView.of(opened, reached(tables.store, opened.version.name), base)
 
 
 def _cursor(name: str) -> str:
@@ -115,9 +107,9 @@ def _behind(cursor: str, names: list[str]) -> int:
         raise BadCursor(cursor) from None
 
 
-def _opened(store: TableStore, name: str) -> OpenTable:
+def _opened(tables: KnownTables, name: str) -> OpenTable:
     try:
-        return open_table(store, name)
+        return tables.open(name)
     except KeyError:
         raise Problem("table-not-found", "there is no table of this name; /v1/tables lists all tables") from None
 

@@ -1,0 +1,1 @@
+"""Access: who a client is, and the record of what clients did."""

@@ -1,0 +1,207 @@
+"""The audit log: what clients did and what they were refused, as JSON lines in files of their own.
+
+A thread writes entries in batches, so that no request waits for a disk. The newest file is `audit.jsonl`. When it has
+reached its size it becomes `audit-NNNNNNNN.jsonl`, and the oldest file beyond the limit is deleted.
+"""
+
+import mmap
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Any, NamedTuple
+
+import orjson
+
+from app.observe import Recurring, logger
+from app.ports import BadCursor, Page
+
+CURRENT = "audit.jsonl"
+MOST_WAITING = 100_000
+"""The maximum number of entries in memory while they cannot be written. Further ones are counted."""
+RETRY_SECONDS = 1.0
+STOP_SECONDS = 5.0
+
+_ROTATED = re.compile(r"audit-(\d{8})\.jsonl")
+_CURSOR = re.compile(r"(\d{1,8})\.(\d{1,15})")
+
+log = logger(__name__)
+
+Entry = Mapping[str, Any]
+
+
+def entry(action: str, result: str, **facts: Any) -> Entry:
+    """Return an entry of this moment. `result` is `done`, `refused` or `failed`."""
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    return {"time": now, "action": action, "result": result, **facts}
+
+
+class _File(NamedTuple):
+    """A file of the log; its number does not change when it is renamed."""
+
+    number: int
+    path: Path
+
+
+class AuditLog:
+    """The audit log in a folder: at most `files` files of about `file_bytes` each."""
+
+    def __init__(self, folder: Path, file_bytes: int, files: int) -> None:
+        self._folder, self._file_bytes, self._files = folder, file_bytes, files
+        self._changed = Condition()
+        self._waiting: list[bytes] = []
+        self._added = self._written = self._lost = 0
+        self._closed = False
+        self._writer: Thread | None = None
+        self._fault = Recurring(log, "audit_log")
+
+    # --- writing --------------------------------------------------------------------------------------------------
+
+    def add(self, new: Entry) -> None:
+        """Add an entry. Returns before it is written."""
+        line = _line(new)
+        with self._changed:
+            if len(self._waiting) >= MOST_WAITING:
+                self._lost += 1
+                return
+            self._waiting.append(line)
+            self._added += 1
+            if self._writer is None:
+                self._writer = Thread(target=self._run, name="audit log", daemon=True)
+                self._writer.start()
+            self._changed.notify_all()
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until every entry that was added is in a file. Return False if that took longer (None: STOP_SECONDS)."""
+        with self._changed:
+            wanted = self._added
+            seconds = STOP_SECONDS if timeout is None else timeout
+            return self._changed.wait_for(lambda: self._written >= wanted, seconds)
+
+    def close(self) -> None:
+        """Write what waits, and end."""
+        self.flush()
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._writer is not None:
+            self._writer.join(STOP_SECONDS)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
+                    return
+                lines, self._waiting = self._waiting, []
+                lost, self._lost = self._lost, 0
+            if lost:
+                lines.append(_line(entry("audit", "failed", reason=f"{lost} entries were lost")))
+            self._attempt(lines)
+            with self._changed:
+                self._written += len(lines) - bool(lost)
+                self._changed.notify_all()
+
+    def _attempt(self, lines: Sequence[bytes]) -> None:
+        while True:
+            try:
+                self._rotate()
+                append(self._folder, lines)
+            except OSError as error:
+                self._fault.failed(f"the audit log cannot be written: {error}")
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._closed, RETRY_SECONDS):
+                        return
+            else:
+                self._fault.worked()
+                return
+
+    def _rotate(self) -> None:
+        current = self._folder / CURRENT
+        with suppress(FileNotFoundError):
+            if current.stat().st_size < self._file_bytes:
+                return
+            *older, newest = self._listed()
+            current.rename(self._folder / f"audit-{newest.number:08}.jsonl")
+            for oldest in older[: max(0, len(older) + 2 - self._files)]:
+                oldest.path.unlink(missing_ok=True)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def page(self, matches: Callable[[Entry], bool], cursor: str | None, limit: int) -> Page[Entry]:
+        """Return a page of the entries that match, newest first. Raises BadCursor."""
+        found: list[Entry] = []
+        last = ""
+        for place, each in self._backwards(_parsed(cursor)):
+            if not matches(each):
+                continue
+            if len(found) == limit:
+                return Page(found, last)
+            found.append(each)
+            last = place
+        return Page(found, None)
+
+    def _backwards(self, before: tuple[int, int] | None) -> Iterator[tuple[str, Entry]]:
+        """Yield entries, newest first, each with the cursor of those before it."""
+        for number, path in reversed(self._listed()):
+            if before is not None and number > before[0]:
+                continue
+            with (
+                suppress(FileNotFoundError, ValueError),  # ValueError: it is empty
+                path.open("rb") as file,
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+            ):
+                end = len(data) if before is None or number < before[0] else min(before[1], len(data))
+                yield from _lines_backwards(data, number, end)
+
+    def _listed(self) -> list[_File]:
+        """Return the files, oldest first; the last one is the current file."""
+        matched = ((_ROTATED.fullmatch(path.name), path) for path in self._folder.glob("audit-*.jsonl"))
+        rotated = sorted(_File(int(match[1]), path) for match, path in matched if match)
+        return [*rotated, _File(rotated[-1].number + 1 if rotated else 1, self._folder / CURRENT)]
+
+
+def append(folder: Path, lines: Sequence[bytes]) -> None:
+    """Append lines to the newest file, each as a whole. Other processes may do so at the same time. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / CURRENT, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        torn = size and os.pread(descriptor, 1, size - 1) != b"\n"
+        data = memoryview((b"\n" if torn else b"") + b"".join(lines))
+        while data:
+            data = data[os.write(descriptor, data) :]
+    finally:
+        os.close(descriptor)
+
+
+def add_at_once(folder: Path, new: Entry) -> None:
+    """Append one entry, from another process than the gateway. Raises OSError."""
+    append(folder, [_line(new)])
+
+
+def _line(new: Entry) -> bytes:
+    return orjson.dumps(new, default=str, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _parsed(cursor: str | None) -> tuple[int, int] | None:
+    if cursor is None:
+        return None
+    match = _CURSOR.fullmatch(cursor)
+    if match is None:
+        raise BadCursor(cursor)
+    return int(match[1]), int(match[2])
+
+
+def _lines_backwards(data: mmap.mmap, number: int, end: int) -> Iterator[tuple[str, Entry]]:
+    """Yield the entries of the lines before a byte; lines that are no entries are left out."""
+    while end > 0:
+        begin = data.rfind(b"\n", 0, end - 1) + 1
+        with suppress(orjson.JSONDecodeError):
+            found = orjson.loads(data[begin:end])
+            if isinstance(found, dict):
+                yield f"{number}.{begin}", found
+        end = begin

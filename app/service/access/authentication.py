@@ -1,0 +1,149 @@
+"""Authentication: from the credentials of a request to its principal."""
+
+import hmac
+from dataclasses import replace
+from hashlib import sha256
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from app.model.access import EVERYTHING, Principal, Scope
+from app.model.errors import CatalogError
+from app.ports import Catalog, Clock
+from app.service.access.keys import PREFIX, KeyRefused, Keys
+from app.settings import Http, Oidc
+
+if TYPE_CHECKING:
+    from app.service.access.oidc import AccessTokens
+
+DIGITS = 12
+"""How many digits of a configured token's SHA-256 name it."""
+
+
+class Refused(Exception):
+    """Credentials that are not accepted. `reason` is for the audit log; `told` is what the client may know."""
+
+    def __init__(self, reason: str, told: str = "the key or token is not accepted") -> None:
+        super().__init__(reason)
+        self.reason, self.told = reason, told
+
+
+class Authenticator:
+    """Finds the principals of requests, by the settings, the keys in the catalog and those of an OpenID provider."""
+
+    def __init__(self, http: Http, oidc: Oidc | None, catalog: Catalog, clock: Clock) -> None:
+        self._http, self._clock = http, clock
+        self.keys = Keys(catalog, clock)
+        self._tokens = None if oidc is None else _access_tokens(oidc, clock)
+
+    def needs_refresh(self, text: str | None) -> bool:
+        """Tell whether a request with this bearer token should wait for `refresh`."""
+        return not self.keys.is_fresh or self._may_fetch(text)
+
+    def refresh(self, text: str | None) -> None:
+        """Read the keys again if that was not done lately, and fetch those of the OpenID provider if they are needed
+        for this bearer token. Blocks. Raises CatalogError."""
+        self.keys.refresh()
+        if self._tokens is not None and self._may_fetch(text):
+            self._tokens.refresh()
+
+    def _may_fetch(self, text: str | None) -> bool:
+        return self._tokens is not None and text is not None and _is_jwt(text) and self._tokens.lacks_key(text)
+
+    def by_bearer(self, text: str) -> Principal:
+        """Return the principal of a bearer token, after `refresh`. Raises Refused."""
+        if text.startswith(PREFIX):
+            try:
+                return self.keys.find(text).principal()
+            except KeyRefused as error:
+                raise _refused(error) from None
+        shown = sha256(text.encode()).hexdigest()
+        if any(hmac.compare_digest(shown, digest) for digest in self._http.tokens):
+            return Principal("token", "configured token", EVERYTHING, shown[:DIGITS])
+        if self._tokens is not None and _is_jwt(text):
+            return self._by_access_token(self._tokens, text)
+        raise Refused("the token is unknown")
+
+    def _by_access_token(self, tokens: "AccessTokens", text: str) -> Principal:
+        from app.service.access.oidc import TokenRefused  # noqa: PLC0415 - loaded before
+
+        try:
+            return tokens.principal(text)
+        except TokenRefused as error:
+            raise Refused(str(error), error.told) from None
+
+    def is_current(self, principal: Principal) -> bool:
+        """Tell whether a principal that was accepted still would be. Blocks."""
+        if principal.expires_at is not None and principal.expires_at <= self._clock.now():
+            return False
+        if principal.kind != "key":
+            return True
+        try:
+            self.keys.refresh()
+            self.keys.current(principal.id)
+        except KeyRefused:
+            return False
+        except CatalogError:
+            return True
+        return True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are no credentials that could be shown, so that those of a request mean nothing."""
+        return not self._http.tokens and self._tokens is None and self.keys.is_empty
+
+    def by_link(self, signer: Principal, address: str | None) -> Principal:
+        """Return the principal of a signed link by its signer, who must still be somebody to whom this gateway would
+        answer, with the limits of both. Raises Refused."""
+        if signer.kind == "key":
+            try:
+                current = self.keys.current(signer.id).principal()
+            except KeyRefused as error:
+                raise _refused(error) from None
+            if not current.may(Scope.READ):
+                raise Refused("the key of the link's signer may not read")
+            return replace(signer, sources=current.sources, destinations=current.destinations)
+        if signer.kind == "anonymous":
+            self.without(address)
+        if signer.kind == "token" and not any(digest.startswith(signer.id) for digest in self._http.tokens):
+            raise Refused("the token of the link's signer is no longer configured")
+        if signer.kind == "oidc" and self._tokens is None:
+            raise Refused("the OpenID provider of the link's signer is no longer configured")
+        return signer
+
+    def without(self, address: str | None) -> Principal:
+        """Return the principal of a request without credentials, from an address. Raises Refused."""
+        if not self.is_open:
+            raise Refused("no credentials", "send an API key or a token: Authorization: Bearer …")
+        anonymous = Principal("anonymous", "anonymous", EVERYTHING)
+        if self._http.anonymous == "everyone":
+            return anonymous
+        if self._http.anonymous == "this-machine" and address is not None and _is_loopback(address):
+            return anonymous
+        raise Refused(
+            "no credentials, and this gateway has no keys",
+            "this gateway has no API keys yet: make one with `attachment-gateway keys create`",
+        )
+
+
+def _access_tokens(settings: Oidc, clock: Clock) -> "AccessTokens":
+    from app.service.access.oidc import AccessTokens  # noqa: PLC0415 - a tenth of a second of imports
+
+    return AccessTokens(settings, clock)
+
+
+def _is_jwt(text: str) -> bool:
+    return text.count(".") == 2
+
+
+def _refused(error: KeyRefused) -> Refused:
+    why = str(error)
+    return Refused(why) if why == "the key is unknown" else Refused(why, why)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return (mapped or found).is_loopback

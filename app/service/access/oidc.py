@@ -1,0 +1,191 @@
+"""Access tokens of an OpenID provider: JSON Web Tokens, verified with the keys that the provider publishes.
+
+Sources: RFC 7519 (JSON Web Token), RFC 8725 (best practices), RFC 9068 (access tokens), OpenID Connect Discovery 1.0.
+"""
+
+from collections.abc import Callable
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+import httpx
+from joserfc import jws, jwt
+from joserfc.errors import ExpiredTokenError, JoseError
+from joserfc.jwk import KeySet
+
+from app.model.access import Principal, Scope
+from app.model.errors import GatewayError
+from app.observe import Recurring, logger
+from app.ports import Clock
+from app.settings import Oidc
+
+KEEP_SECONDS = 3600.0
+"""How long the provider's keys are used before they are fetched again."""
+PAUSE_SECONDS = 30.0
+"""The time between two fetches, whatever tokens come: anybody can send one with an unknown key."""
+TIMEOUT_SECONDS = 5.0
+LARGEST = 1 << 20
+"""The maximum size of a document of the provider."""
+_LATEST = 1 << 40
+"""A time in seconds beyond all that tokens mean."""
+
+log = logger(__name__)
+
+Fetch = Callable[[str], dict[str, Any]]
+
+
+class TokenRefused(Exception):
+    """A token that is not accepted. `told` is what its sender may know."""
+
+    def __init__(self, reason: str, told: str = "the access token is not accepted") -> None:
+        super().__init__(reason)
+        self.told = told
+
+
+def fetch_json(url: str) -> dict[str, Any]:
+    """Return a JSON object at a URL. Raises GatewayError. Follows no redirection."""
+    try:
+        with httpx.stream("GET", url, timeout=TIMEOUT_SECONDS, headers={"Accept": "application/json"}) as response:
+            response.raise_for_status()
+            body = b""
+            for piece in response.iter_bytes():
+                body += piece
+                if len(body) > LARGEST:
+                    raise GatewayError(f"{url} has more than {LARGEST} bytes")
+        found = httpx.Response(200, content=body).json()
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise GatewayError(f"{url} cannot be read: {error or type(error).__name__}") from error
+    if not isinstance(found, dict):
+        raise GatewayError(f"{url} is not a JSON object")
+    return found
+
+
+class AccessTokens:
+    """Verifies the access tokens of one provider."""
+
+    def __init__(self, settings: Oidc, clock: Clock, fetch: Fetch = fetch_json) -> None:
+        self._settings, self._clock, self._fetch = settings, clock, fetch
+        self._keys: KeySet | None = None
+        self._fetched_at = self._tried_at = float("-inf")
+        self._fetching = Lock()
+        self._fault = Recurring(log, "oidc_keys", issuer=settings.issuer)
+
+    def lacks_key(self, text: str) -> bool:
+        """Tell whether `refresh` may bring the key of a token."""
+        now = monotonic()
+        if now - self._tried_at < PAUSE_SECONDS:
+            return False
+        return self._keys is None or now - self._fetched_at > KEEP_SECONDS or not self._has_key(text)
+
+    def refresh(self) -> None:
+        """Fetch the provider's keys, unless that was done just now. Faults are logged; the old keys stay.
+
+        Blocks. While another thread fetches, only those without any keys wait for it.
+        """
+        if not self._fetching.acquire(blocking=self._keys is None):
+            return
+        try:
+            if monotonic() - self._tried_at >= PAUSE_SECONDS:
+                self._fetch_keys()
+        finally:
+            self._fetching.release()
+
+    def _fetch_keys(self) -> None:
+        try:
+            self._keys = self._published()
+        except GatewayError as error:
+            self._fault.failed(error)
+        else:
+            self._fetched_at = monotonic()
+            self._fault.worked()
+        self._tried_at = monotonic()
+
+    def principal(self, text: str) -> Principal:
+        """Return the principal of a token. Raises TokenRefused."""
+        if self._keys is None:
+            raise TokenRefused("the keys of the OpenID provider could not be fetched")
+        try:
+            token = jwt.decode(text, self._keys, algorithms=self._settings.algorithms)
+            claims = token.claims
+            self._registry().validate(claims)
+        except ExpiredTokenError:
+            raise TokenRefused("the access token has expired", "the access token has expired") from None
+        except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise TokenRefused(f"the access token is not accepted: {_why(error)}") from None
+        return self._principal_of(claims)
+
+    def _registry(self) -> jwt.JWTClaimsRegistry:
+        settings = self._settings
+        return jwt.JWTClaimsRegistry(
+            now=self._clock.now() // 1_000_000,
+            leeway=int(settings.leeway.total_seconds()),
+            iss={"essential": True, "value": settings.issuer},
+            aud={"essential": True, "value": settings.audience},
+            exp={"essential": True},
+        )
+
+    def _principal_of(self, claims: dict[str, Any]) -> Principal:
+        settings = self._settings
+        name = claims.get(settings.name_claim)
+        if not isinstance(name, str) or not name:
+            raise TokenRefused(f"the access token has no claim {settings.name_claim!r}")
+        granted = {scope for word in _words(claims.get(settings.scope_claim)) for scope in self._scopes(word)}
+        return Principal(
+            kind="oidc",
+            name=name,
+            scopes=frozenset(granted),
+            id=str(claims.get("sub", "")),
+            sources=_limit(claims, settings.sources_claim),
+            destinations=_limit(claims, settings.destinations_claim),
+            expires_at=int(min(claims["exp"], _LATEST)) * 1_000_000,
+        )
+
+    def _scopes(self, word: str) -> list[Scope]:
+        if self._settings.scopes:
+            return self._settings.scopes.get(word, [])
+        return [Scope(word)] if word in set(Scope) else []
+
+    def _has_key(self, text: str) -> bool:
+        """Tell whether the key that a token names is known; True for what is no token, which no fetch helps."""
+        assert self._keys is not None
+        try:
+            named = jws.extract_compact(text.encode()).headers().get("kid")
+        except (JoseError, ValueError, TypeError, KeyError, AttributeError):
+            return True
+        return any(key.kid == named for key in self._keys.keys) or (named is None and len(self._keys.keys) == 1)
+
+    def _published(self) -> KeySet:
+        found = self._fetch(self._jwks_url())
+        try:
+            # A symmetric key is never published: who could read it could sign with it.
+            given = [key for key in found["keys"] if key.get("kty") != "oct"]
+            return KeySet.import_key_set({"keys": given})
+        except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise GatewayError(f"the keys of {self._settings.issuer} cannot be read: {_why(error)}") from error
+
+    def _jwks_url(self) -> str:
+        settings = self._settings
+        if settings.jwks_url is not None:
+            return settings.jwks_url
+        described = self._fetch(f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration")
+        url = described.get("jwks_uri")
+        if described.get("issuer") != settings.issuer or not isinstance(url, str):
+            raise GatewayError(f"the configuration of {settings.issuer} names another issuer, or no jwks_uri")
+        if not url.startswith("https://") and settings.issuer.startswith("https://"):
+            raise GatewayError(f"the jwks_uri of {settings.issuer} is not https")
+        return url
+
+
+def _why(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _words(claim: Any) -> list[str]:
+    """Return the values of a claim: of a list, or of a text with spaces between them (RFC 8693)."""
+    if isinstance(claim, str):
+        return claim.split()
+    return [each for each in claim if isinstance(each, str)] if isinstance(claim, list) else []
+
+
+def _limit(claims: dict[str, Any], name: str | None) -> frozenset[str] | None:
+    return None if name is None else frozenset(_words(claims.get(name)))

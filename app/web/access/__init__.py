@@ -1,0 +1,1 @@
+"""Who may call what, and the audit log of what was called."""

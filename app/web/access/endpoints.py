@@ -1,0 +1,85 @@
+"""The audit log, for administrators."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from app.service.access.audit import AuditLog, Entry
+from app.service.access.repeats import Repeats
+from app.web.access.caller import CallerDep
+from app.web.deps import PagingDep, link_next
+from app.web.problems import responses
+from app.web.schemas import PageView, page_view
+from app.web.times import Timestamp, to_microseconds, to_time
+
+router = APIRouter(tags=["operations"])
+
+
+class WhoView(BaseModel):
+    """A principal. `id` is the identifier of an API key, or the first digits of a configured token's SHA-256."""
+
+    kind: str = Field(examples=["key"])
+    name: str = Field(examples=["billing"])
+    id: str = Field(default="", examples=["5f0c2a9be1d4"])
+
+
+class AuditEntryView(BaseModel, extra="allow"):
+    """One entry of the audit log. Further members depend on the action: `attachment`, `source`, `destination` ..."""
+
+    time: str = Field(examples=["2026-11-22T19:40:00.123456+00:00"])
+    action: str = Field(examples=["read-content"])
+    result: str = Field(description="`done`, `refused` or `failed`", examples=["done"])
+    who: WhoView | None = Field(default=None, description="null if nobody was recognised")
+    from_: str | None = Field(default=None, alias="from", description="the client's address", examples=["127.0.0.1"])
+    method: str | None = None
+    path: str | None = None
+    status: int | None = None
+    reason: str | None = Field(default=None, description="why it was refused")
+
+
+@router.get(
+    "/audit", operation_id="list_audit", response_model=PageView[AuditEntryView], responses=responses("invalid")
+)
+def list_audit(
+    request: Request,
+    response: Response,
+    caller: CallerDep,
+    paging: PagingDep,
+    action: Annotated[str | None, Query(max_length=100, examples=["sign-in"])] = None,
+    result: Literal["done", "refused", "failed"] | None = None,
+    who: Annotated[str | None, Query(max_length=200, description="name or identifier of a principal")] = None,
+    after: Annotated[Timestamp | None, Query(examples=["2026-11-21T08:00:00Z"])] = None,
+    before: Annotated[Timestamp | None, Query(examples=["2026-11-22T08:00:00Z"])] = None,
+) -> Any:
+    """List the entries of the audit log, newest first: failed sign-ins, everything that was sent, read, deleted and
+    replayed, changes of keys, and all refusals."""
+    caller.require_unlimited()
+    repeats: Repeats = request.app.state.repeats
+    repeats.flush()
+    log: AuditLog = request.app.state.audit
+    log.flush()
+    wanted = {"action": action, "result": result}
+    since, until = _text(to_microseconds(after)), _text(to_microseconds(before))
+
+    def matches(entry: Entry) -> bool:
+        return (
+            all(value is None or entry.get(name) == value for name, value in wanted.items())
+            and (who is None or who in _names(entry))
+            and (since is None or str(entry.get("time")) >= since)
+            and (until is None or str(entry.get("time")) < until)
+        )
+
+    page = log.page(matches, paging.cursor, paging.limit)
+    link_next(request, response, page)
+    return page_view(page, AuditEntryView.model_validate)
+
+
+def _names(entry: Entry) -> tuple[Any, ...]:
+    about = entry.get("who") or {}
+    return about.get("name"), about.get("id")
+
+
+def _text(microseconds: int | None) -> str | None:
+    """Return a time as entries have it, which order as texts."""
+    return None if microseconds is None else to_time(microseconds).isoformat(timespec="microseconds")

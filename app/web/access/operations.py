@@ -1,0 +1,90 @@
+"""Every operation of REST, with the scope that it needs and the action of its entry in the audit log.
+
+`create_app` fails for an operation that is not here.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from app.model.access import Scope
+
+
+class Operation(NamedTuple):
+    """The scope that an operation needs (None: no credentials), and its action in the audit log (None: no entry).
+
+    `public` is the word in `http.public` that makes it need none.
+    """
+
+    scope: Scope | None
+    action: str | None = None
+    public: str | None = None
+
+
+_OPEN = Operation(None)
+_READ = Operation(Scope.READ)
+_CONTENT = Operation(Scope.READ, "read-content")
+_DELETE = Operation(Scope.DELETE, "delete")
+_SEND = Operation(Scope.SEND, "send")
+_OPERATE = Operation(Scope.OPERATE)
+_REPLAY = Operation(Scope.OPERATE, "replay")
+
+OPERATIONS: Mapping[str, Operation] = {
+    "list_attachments": _READ,
+    "get_attachment": _READ,
+    "delete_attachment": _DELETE,
+    "head_attachment_content": _READ,
+    "get_attachment_content": _CONTENT,
+    "get_data_set_schema": _READ,
+    "get_data_set_profile": _CONTENT,
+    "list_messages": _READ,
+    "get_message": _CONTENT,
+    "delete_message": _DELETE,
+    "get_message_content": _CONTENT,
+    "head_message_content": _READ,
+    "send_message": _SEND,
+    "send_file": _SEND,
+    "list_deliveries": _READ,
+    "get_delivery": _READ,
+    "delete_delivery": _DELETE,
+    "cancel_delivery": Operation(Scope.OPERATE, "cancel"),
+    "retry_delivery": Operation(Scope.OPERATE, "retry"),
+    "list_quarantine": _READ,
+    "get_quarantine_entry": _CONTENT,
+    "get_quarantined_body": _CONTENT,
+    "replay_quarantined": _REPLAY,
+    "dismiss_quarantined": Operation(Scope.OPERATE, "dismiss"),
+    "list_tables": _READ,
+    "get_table": _READ,
+    "head_table_rows": _READ,
+    "get_table_rows": _CONTENT,
+    "stream_events": _READ,
+    "list_webhooks": _OPERATE,
+    "get_webhook": _OPERATE,
+    "enable_webhook": Operation(Scope.OPERATE, "enable"),
+    "replay_webhook": _REPLAY,
+    "list_dead_letters": _OPERATE,
+    "replay_dead_letters": _REPLAY,
+    "delete_dead_letters": Operation(Scope.OPERATE, "delete"),
+    "trace": _READ,
+    "create_link": Operation(Scope.READ, "create-link"),
+    "list_audit": Operation(Scope.ADMIN, "read-audit"),
+    "get_iceberg_config": _READ,
+    "list_iceberg_namespaces": _READ,
+    "get_iceberg_namespace": _READ,
+    "head_iceberg_namespace": _READ,
+    "list_iceberg_tables": _READ,
+    "load_iceberg_table": _CONTENT,
+    "head_iceberg_table": _READ,
+    "metrics": Operation(Scope.READ, public="metrics"),
+    "get_openapi": Operation(Scope.READ, public="docs"),
+    "get_docs": Operation(Scope.READ, public="docs"),
+    "live": _OPEN,
+    "ready": _OPEN,
+    "get_root": _OPEN,
+    "list_problems": _OPEN,
+    "get_problem": _OPEN,
+}
+"""By operation identifier."""
+
+LINKED = frozenset({"get_attachment_content", "head_attachment_content", "stream_events"})
+"""The operations that a signed link may be for."""

@@ -1,0 +1,93 @@
+"""What the audit log will say of a request, and the middleware that adds its entry."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.model.access import Principal
+from app.service.access.audit import entry
+from app.web.access.operations import OPERATIONS, Operation
+
+LONGEST = 1000
+"""The maximum number of characters of a text from a client in an entry."""
+
+Add = Callable[[Mapping[str, Any]], None]
+
+_NOTED = "app.audit"
+_SIGN_IN = "sign-in"
+_NOTHING = Operation(None)
+
+
+@dataclass(slots=True)
+class Trail:
+    """What is known of a request so far. `refused` is why it was refused, whatever its status says."""
+
+    principal: Principal | None = None
+    operation: str = ""
+    refused: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def trail_of(connection: HTTPConnection) -> Trail:
+    """Return the trail of a request."""
+    trail: Trail = connection.scope[_NOTED]
+    return trail
+
+
+class AuditMiddleware:
+    """Middleware that adds an entry for each operation with an action, and for each refusal.
+
+    The entry is added when the response begins: a client that leaves afterwards has read something.
+    """
+
+    def __init__(self, app: ASGIApp, add: Add, add_failed: Add) -> None:
+        self._app, self._add, self._add_failed = app, add, add_failed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        trail = scope[_NOTED] = Trail()
+
+        async def noting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._note(scope, trail, message["status"])
+            await send(message)
+
+        await self._app(scope, receive, noting)
+
+    def _note(self, scope: Scope, trail: Trail, status: int) -> None:
+        known = OPERATIONS.get(trail.operation, _NOTHING)
+        if trail.principal is None and trail.refused is not None:
+            action: str | None = _SIGN_IN
+        else:
+            action = known.action or (trail.operation if trail.refused is not None else None)
+        if action is None:
+            return
+        client = scope.get("client")
+        result = "refused" if trail.refused is not None else "done" if status < 400 else "failed"
+        facts: dict[str, Any] = {
+            "who": _who(trail.principal),
+            "from": client[0] if client else None,
+            "method": scope["method"],
+            "path": _text(scope["path"]),
+            "status": status,
+        }
+        if trail.refused is not None:
+            facts["reason"] = _text(trail.refused)
+        add = self._add_failed if action == _SIGN_IN else self._add
+        add(entry(action, result, **facts, **{name: _text(value) for name, value in trail.details.items()}))
+
+
+def _who(principal: Principal | None) -> dict[str, str] | None:
+    if principal is None:
+        return None
+    return {"kind": principal.kind, "name": _text(principal.name), "id": principal.id}
+
+
+def _text(value: Any) -> Any:
+    """Return a text from a client such that JSON can carry it, and not too long."""
+    return value[:LONGEST].encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value

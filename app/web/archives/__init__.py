@@ -1,0 +1,1 @@
+"""All attachments of a message in one download."""

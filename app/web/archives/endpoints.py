@@ -1,0 +1,99 @@
+"""All attachments of a message in one download, as zip or tar."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from app.model.attachment import AttachmentState
+from app.model.errors import DamagedError
+from app.model.records import AttachmentRecord
+from app.service.gateway import Gateway
+from app.web.access.caller import Caller, CallerDep
+from app.web.archives.writing import Member, tar_pieces, tar_size, unique_names, zip_pieces
+from app.web.content_response import ContentResponse
+from app.web.deps import GatewayDep
+from app.web.file_names import content_disposition, file_name
+from app.web.identifiers import Identifier, whole
+from app.web.problems import Problem, damaged, responses
+from app.web.times import to_time
+
+router = APIRouter(prefix="/messages", tags=["messages"])
+
+Format = Literal["zip", "tar"]
+_MEDIA_TYPES = {"zip": "application/zip", "tar": "application/x-tar"}
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "the archive, as application/zip or application/x-tar",
+        "content": {"application/octet-stream": _BINARY},
+    },
+    **responses("not-found", "ambiguous", "not-ready", "gone", "invalid", "damaged"),
+}
+_GONE = (AttachmentState.DELETED, AttachmentState.EXPIRED)
+
+
+@router.head(
+    "/{message_id}/content", operation_id="head_message_content", response_class=Response, responses=_RESPONSES
+)
+@router.get("/{message_id}/content", operation_id="get_message_content", response_class=Response, responses=_RESPONSES)
+def message_content(
+    message_id: Identifier,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    format_: Annotated[Format, Query(alias="format", description="the kind of archive")] = "zip",
+) -> Response:
+    """Return all attachments of a message in one archive: files as they were sent, data sets as Parquet.
+
+    All of them must be finished. Names are made safe as for single downloads; equal ones get a number.
+    """
+    identifier = whole(gateway, "messages", message_id, caller)
+    records = _finished(gateway, identifier, caller)
+    try:
+        members = list(_members(gateway, records))
+        if format_ == "tar":
+            pieces, size = tar_pieces(members), tar_size(members)
+        else:
+            pieces, size = zip_pieces(members), None
+        headers = {
+            "Content-Type": _MEDIA_TYPES[format_],
+            "Content-Disposition": content_disposition(f"{identifier}.{format_}"),
+            "Cache-Control": "private, no-cache",
+            "Content-Security-Policy": "default-src 'none'; sandbox",
+            "X-Content-Type-Options": "nosniff",
+        }
+        return ContentResponse(200, headers, [pieces], size)
+    except KeyError:
+        raise Problem("gone", "the content of an attachment has been deleted") from None
+    except DamagedError as error:
+        raise damaged(error) from error
+
+
+def _finished(gateway: Gateway, message_id: str, caller: Caller) -> list[AttachmentRecord]:
+    """Return the attachments of a message in its order. Raises Problem unless all are finished."""
+    message = gateway.catalog.message(message_id)
+    if message is None or not caller.knows_source(message.source):
+        raise Problem("not-found", "there is no message with this identifier")
+    caller.trail.details = {"message": message.id, "source": message.source}
+    found = gateway.catalog.attachments_by_id(message.attachments)
+    known = {record.id: record for record in found if caller.principal.knows_source(record.source)}
+    states = {each: known[each].state if each in known else None for each in message.attachments}
+    unfinished = {each: state for each, state in states.items() if state is not AttachmentState.FINISHED}
+    if not unfinished:
+        return [known[each] for each in message.attachments]
+    gone = [each for each, state in unfinished.items() if state in _GONE]
+    word = "gone" if gone else "not-ready"
+    detail = f"{len(gone or unfinished)} of {len(states)} attachments are {'gone' if gone else 'not finished'}"
+    raise Problem(word, detail, attachments=unfinished)
+
+
+def _members(gateway: Gateway, records: list[AttachmentRecord]) -> Iterator[Member]:
+    for record, name in zip(records, unique_names(map(file_name, records)), strict=True):
+        yield Member(name, record.size or 0, to_time(record.finished_at or 0), partial(_read, gateway, record))
+
+
+def _read(gateway: Gateway, record: AttachmentRecord) -> Iterator[memoryview]:
+    """Yield the content; it is opened only when its turn comes."""
+    content = gateway.content(record)
+    yield from content.read(0, content.size)

@@ -1,0 +1,1 @@
+"""Files that are sent by PUT, as `curl -T` does."""

@@ -1,0 +1,93 @@
+"""Files that are sent by PUT, as `curl -T` does."""
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from app.service.gateway import Gateway
+from app.service.sending.drafts import find_destination
+from app.web.access.caller import Caller, CallerDep
+from app.web.deliveries.schemas import AcceptedDelivery
+from app.web.deps import BaseDep, GatewayDep
+from app.web.messages.digests import Digests
+from app.web.messages.form import DescriptionReader
+from app.web.messages.queueing import ACCEPTED, IdempotencyKey, queued
+from app.web.messages.sending import known_destinations
+from app.web.messages.upload import RawUpload
+from app.web.problems import Problem, responses
+from app.web.schemas import KindWord
+
+router = APIRouter(prefix="/files", tags=["messages"])
+
+_BODY: dict[str, Any] = {
+    "required": True,
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+}
+
+
+@router.put(
+    "/{destination}/{name}",
+    operation_id="send_file",
+    status_code=202,
+    response_model=AcceptedDelivery,
+    openapi_extra={"requestBody": _BODY},
+    responses={
+        202: ACCEPTED,
+        **responses(
+            "malformed",
+            "digest-mismatch",
+            "in-flight",
+            "too-large",
+            "unsupported-media-type",
+            "invalid",
+            "unsuitable",
+            "unknown-destination",
+            "key-reused",
+            "conversion-limit",
+            "unavailable",
+            "busy",
+            "storage-full",
+        ),
+    },
+)
+async def send_file(
+    destination: Annotated[str, Path(description="a destination of the settings")],
+    name: Annotated[str, Path(description="the file's name, which the receiving program gets")],
+    request: Request,
+    gateway: GatewayDep,
+    caller: CallerDep,
+    base: BaseDep,
+    kind: Annotated[KindWord | None, Query(description="default: recognised from the content")] = None,
+    description: Annotated[str | None, Query(max_length=4096)] = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Send one file, whose bytes are the body: `curl -T report.pdf http://gateway/v1/files/partner/`.
+
+    It becomes a delivery as by `POST /messages`. Each request sends the file; with an Idempotency-Key it is safe to
+    repeat one.
+    """
+    if gateway.draining:
+        raise Problem("unavailable", "the gateway is stopping", {"Retry-After": "5"})
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise Problem("unsupported-media-type", "send the file without Content-Encoding", accepted=["identity"])
+    fields = {"destination": destination, "kind": kind, "description": description}
+    given = {field: text for field, text in fields.items() if text is not None}
+    opening = partial(_opened, request, gateway, caller, name, given)
+    return await queued(request, gateway, caller, base, idempotency_key, opening)
+
+
+def _opened(
+    request: Request,
+    gateway: Gateway,
+    caller: Caller,
+    name: str,
+    fields: dict[str, str],
+    reader: DescriptionReader,
+    folder: str,
+) -> RawUpload:
+    """Begin to store the body. Raises UnknownDestination before anything is stored."""
+    del reader
+    find_destination(known_destinations(gateway, caller), fields["destination"])
+    media_type = request.headers.get("content-type", "").strip().lower()
+    return RawUpload(gateway.store, folder, name, media_type, fields, Digests(request.headers))

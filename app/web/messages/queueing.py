@@ -1,0 +1,64 @@
+"""Queueing of what a request sends, once for each idempotency key."""
+
+from functools import partial
+from typing import Annotated, Any, Final
+
+from fastapi import Header, Request, Response
+from fastapi.responses import JSONResponse
+
+from app.service.gateway import Gateway
+from app.service.sending.deliveries import Submission
+from app.service.sending.upload_conversion import Run
+from app.web.access.caller import Caller
+from app.web.deliveries.schemas import DeliveryView
+from app.web.messages.errors import located
+from app.web.messages.sending import Open, respond
+from app.web.problems import Problem
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        pattern=r"^[!-~]{1,255}$",
+        description="makes it safe to repeat this request: each key sends only once",
+        examples=["5b1f7a52-4f0d-4b7a-9b5e-0a8f6f3f2f7e"],
+    ),
+]
+ACCEPTED: Final[dict[str, Any]] = {
+    "description": "stored, and queued for sending",
+    "headers": {
+        "Location": {"description": "the delivery", "schema": {"type": "string"}},
+        "Idempotency-Replayed": {
+            "description": "`true` if this repeats the response to the key's first request",
+            "schema": {"type": "string"},
+        },
+    },
+}
+"""The description of status 202."""
+
+
+async def queued(
+    request: Request, gateway: Gateway, caller: Caller, base: str, key: str | None, opening: Open | None = None
+) -> Response:
+    """Return the response to a request that sends. `opening` begins to store its body. Raises Problem."""
+    queue = partial(_queue, gateway, caller, base)
+    if key is None:
+        return await respond(request, gateway, caller, None, queue, in_slot=False, opening=opening)
+    in_flight: set[str] = request.app.state.in_flight
+    if key in in_flight:
+        raise Problem("in-flight", "a request with this key is being answered", {"Retry-After": "1"})
+    in_flight.add(key)
+    try:
+        return await respond(request, gateway, caller, key, queue, in_slot=False, opening=opening)
+    finally:
+        in_flight.discard(key)
+
+
+def _queue(gateway: Gateway, caller: Caller, base: str, submission: Submission, run: Run) -> JSONResponse:
+    """Queue a message and answer with its delivery."""
+    delivery, warnings, is_replayed = gateway.deliveries.submit(submission, run)
+    caller.trail.details["delivery"] = delivery.id
+    view = DeliveryView.of(delivery, base, gateway.deliveries.repeats(delivery.destination)).model_dump(mode="json")
+    if warnings:
+        view["warnings"] = [located(fault) for fault in warnings]
+    headers = {"Location": view["links"]["self"]} | ({"Idempotency-Replayed": "true"} if is_replayed else {})
+    return JSONResponse(view, 202, headers)

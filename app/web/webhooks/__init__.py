@@ -1,0 +1,1 @@
+"""Webhooks: their state, and the events that were given up."""

@@ -1,0 +1,130 @@
+"""The audit log's files: written in order, rotated by size, read backwards in pages."""
+
+import json
+import os
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from app.ports import BadCursor
+from app.service.access import audit
+from app.service.access.audit import CURRENT, AuditLog, add_at_once, append
+from tests.support.waiting import until
+
+
+def entry(number: int) -> dict[str, Any]:
+    return {"time": f"{number:06}", "action": "send", "path": "x" * 40, "n": number}
+
+
+def everything(log: AuditLog, limit: int = 7) -> list[int]:
+    found, cursor = [], None
+    while True:
+        page = log.page(lambda each: True, cursor, limit)
+        found += [each["n"] for each in page.items]
+        cursor = page.next
+        if cursor is None:
+            return found
+
+
+def test_entries_are_read_newest_first_over_all_files(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit", 1000, 5)
+    for number in range(50):
+        log.add(entry(number))
+        assert log.flush()
+    assert everything(log) == [*range(49, -1, -1)]
+    assert 2 < len(list((tmp_path / "audit").iterdir())) <= 5
+    chosen = log.page(lambda each: each["n"] % 10 == 0, None, 2)
+    assert [each["n"] for each in chosen.items] == [40, 30]
+    assert [each["n"] for each in log.page(lambda each: each["n"] % 10 == 0, chosen.next, 9).items] == [20, 10, 0]
+    assert (tmp_path / "audit" / CURRENT).stat().st_mode & 0o777 == 0o600
+    log.close()
+
+
+def test_a_cursor_holds_when_files_are_rotated_and_the_oldest_goes(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path, 1000, 3)
+    for number in range(30):
+        log.add(entry(number))
+        log.flush()
+    page = log.page(lambda each: True, None, 5)
+    assert [each["n"] for each in page.items] == [29, 28, 27, 26, 25]
+    for number in range(30, 45):
+        log.add(entry(number))
+        log.flush()
+    further = log.page(lambda each: True, page.next, 3)
+    assert [each["n"] for each in further.items] == [24, 23, 22]
+    assert len(list(tmp_path.iterdir())) == 3
+    assert 0 < min(everything(log)) < 22, "the oldest are gone"
+    log.close()
+
+
+def test_a_line_that_was_cut_spoils_no_other(tmp_path: Path) -> None:
+    add_at_once(tmp_path, entry(1))
+    with (tmp_path / CURRENT).open("ab") as file:
+        file.write(b'{"time": "2", "act')
+    log = AuditLog(tmp_path, 1000, 3)
+    log.add(entry(3))
+    log.close()
+    assert everything(log) == [3, 1]
+
+
+def test_several_processes_write_whole_lines(tmp_path: Path) -> None:
+    children = []
+    for process in range(3):
+        child = os.fork()
+        if not child:
+            for number in range(100):
+                append(tmp_path, [json.dumps(entry(process * 100 + number)).encode() + b"\n"])
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    assert sorted(everything(AuditLog(tmp_path, 1 << 20, 3), 50)) == [*range(300)]
+
+
+def test_entries_wait_while_they_cannot_be_written_and_lost_ones_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(audit, "MOST_WAITING", 5)
+    folder = tmp_path / "audit"
+    folder.write_text("no folder")
+    log = AuditLog(folder, 1000, 3)
+    log.add(entry(0))
+    until(lambda: not log._waiting)
+    for number in range(1, 9):
+        log.add(entry(number))
+    assert not log.flush(0.05)
+    folder.unlink()
+    assert log.flush()
+    log.add(entry(9))
+    assert log.flush()
+    items = log.page(lambda each: True, None, 20).items
+    assert [each.get("n", each.get("reason")) for each in items] == [9, "3 entries were lost", 5, 4, 3, 2, 1, 0]
+    log.close()
+
+
+def test_nothing_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "STOP_SECONDS", 0.01)
+    folder = tmp_path / "audit"
+    folder.write_text("no folder")
+    log = AuditLog(folder, 1000, 3)
+    adding = Thread(target=lambda: log.add(entry(1)))
+    adding.start()
+    adding.join(10)
+    assert not adding.is_alive()
+    log.close()
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "1", "1.2.3", "-1.5", "1.99999999999999999"])
+def test_a_cursor_of_somewhere_else(tmp_path: Path, cursor: str) -> None:
+    with pytest.raises(BadCursor):
+        AuditLog(tmp_path, 1000, 3).page(lambda each: True, cursor, 5)
+
+
+def test_a_cursor_beyond_the_end_and_an_empty_log(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path, 1000, 3)
+    assert log.page(lambda each: True, None, 5) == ([], None)
+    add_at_once(tmp_path, entry(1))
+    assert [each["n"] for each in log.page(lambda each: True, "1.999999", 5).items] == [1]
+    assert log.page(lambda each: True, "0.5", 5).items == []

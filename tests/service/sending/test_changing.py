@@ -1,0 +1,151 @@
+"""Deliveries that clients cancel or have sent again, before, while and after they are sent."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from adapters.memory import MemoryDestinationSettings, MemorySender
+from app.model.attachment import DeliveryState
+from app.model.message import PhysicalMessage
+from app.model.records import DeliveryRecord
+from app.ports import Progress, SendFailed
+from app.service.context import ServiceContext
+from app.service.sending import outbox
+from app.service.sending.deliveries import Deliveries
+from app.service.sending.errors import DeliveryOver
+from tests.service.sending.test_deliveries import DESTINATIONS, FILE, Sending
+from tests.support.service_context import ManualClock, service_context
+
+Meanwhile = Callable[[], object]
+
+
+class Interrupted(MemorySender):
+    """A sender that calls `meanwhile` before it takes a batch."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(MemoryDestinationSettings(queue=queue))
+        self.meanwhile: Meanwhile = lambda: None
+        self.taken: list[PhysicalMessage] = []
+
+    def send(self, messages: Sequence[PhysicalMessage], progress: Progress | None = None) -> None:
+        del progress
+        self.meanwhile()
+        self.taken += messages
+
+
+class World(Sending):
+    """One destination, whose outbox takes a step when it is told to."""
+
+    def __init__(self, context: ServiceContext, clock: ManualClock) -> None:
+        super().__init__(context)
+        self.clock = clock
+        self.sender = Interrupted("partner")
+        self.deliveries = Deliveries(self.context, {"partner": self.sender}, self._check_room)
+
+    def submitted(self, size: int = 100_000) -> DeliveryRecord:
+        return self.deliveries.submit(self.submission("d1", (FILE, "a.bin", bytes(size)))).delivery
+
+    def step(self) -> None:
+        self.deliveries.outboxes["partner"]._send_due()
+
+    def now(self) -> DeliveryRecord:
+        found = self.context.catalog.delivery("d1")
+        assert found is not None
+        return found
+
+    def told(self) -> list[str]:
+        return [event.type.removeprefix("delivery.") for event in self.context.catalog.events_after(0, 99)]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(outbox, "BATCH_MESSAGES", 2)
+    clock = ManualClock()
+    partner = {**DESTINATIONS["partner"], "attempts": 2, "retry_first": "1s"}
+    with service_context(tmp_path, clock, destinations={**DESTINATIONS, "partner": partner}) as context:
+        yield World(context, clock)
+
+
+def test_a_queued_delivery_is_cancelled_at_once_and_never_sent(world: World) -> None:
+    world.submitted()
+    assert world.deliveries.cancel(world.now()).state is DeliveryState.CANCELLED
+    world.step()
+    assert world.now().state is DeliveryState.CANCELLED
+    assert world.sender.taken == []
+    assert world.told() == ["queued", "cancelled"]
+
+
+def test_a_delivery_that_is_cancelled_after_the_outbox_has_read_it_is_not_sent(world: World) -> None:
+    stale = world.submitted()
+    world.deliveries.cancel(world.now())
+    world.deliveries.outboxes["partner"]._attempt(stale)
+    assert (world.now().state, world.sender.taken) == (DeliveryState.CANCELLED, [])
+
+
+def test_a_delivery_that_is_being_sent_is_cancelled_before_its_next_batch(world: World) -> None:
+    world.submitted()
+
+    def cancel() -> None:
+        assert world.deliveries.cancel(world.now()).state is DeliveryState.SENDING
+
+    world.sender.meanwhile = cancel
+    world.step()
+    assert (world.now().state, world.now().messages_sent, len(world.sender.taken)) == (DeliveryState.CANCELLED, 2, 2)
+    assert world.now().reason == "a client cancelled it"
+    assert world.told()[-1] == "cancelled"
+
+
+def test_one_that_is_cancelled_while_its_last_batch_goes_is_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "BATCH_MESSAGES", 64)
+    world.submitted(10)
+    world.sender.meanwhile = lambda: world.deliveries.cancel(world.now())
+    world.step()
+    assert world.now().state is DeliveryState.SENT
+    with pytest.raises(DeliveryOver, match="sent"):
+        world.deliveries.cancel(world.now())
+
+
+def test_one_whose_attempt_fails_is_cancelled_and_not_tried_again(world: World) -> None:
+    world.submitted()
+
+    def fail() -> None:
+        world.deliveries.cancel(world.now())
+        raise SendFailed("away")
+
+    world.sender.meanwhile = fail
+    world.step()
+    assert world.now().state is DeliveryState.CANCELLED
+
+
+def test_a_retry_goes_on_where_it_was_with_the_same_messages(world: World) -> None:
+    world.submitted()
+    world.sender.meanwhile = lambda: world.deliveries.cancel(world.now())
+    world.step()
+    world.sender.meanwhile = lambda: None
+    assert world.deliveries.retry(world.now()).state is DeliveryState.QUEUED
+    world.step()
+    again = world.now()
+    assert (again.state, again.messages_sent) == (DeliveryState.SENT, again.messages_total)
+    assert len(world.sender.taken) == again.messages_total
+    assert world.told() == ["queued", "sending", "cancelled", "queued", "sending", "sent"]
+    with pytest.raises(DeliveryOver, match="only a failed or cancelled one"):
+        world.deliveries.retry(again)
+
+
+def test_a_failed_delivery_gets_all_its_attempts_again(world: World) -> None:
+    def fail() -> None:
+        raise SendFailed("away")
+
+    world.submitted()
+    world.sender.meanwhile = fail
+    for _ in range(2):
+        world.step()
+        world.clock.advance(10)
+    assert world.now().state is DeliveryState.FAILED
+    world.deliveries.retry(world.now())
+    world.step()
+    assert world.now().state is DeliveryState.QUEUED, "one more attempt is left"
+    world.clock.advance(10)
+    world.step()
+    assert world.now().state is DeliveryState.FAILED

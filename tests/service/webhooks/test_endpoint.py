@@ -1,0 +1,245 @@
+"""The order, the pauses and the end of a webhook's events, with a clock that the test moves."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from app.model.records import EventRecord, NewEvent
+from app.model.webhooks import WebhookState
+from app.service.context import ServiceContext
+from app.service.retention.removal import Retaining, RetentionClock
+from app.service.webhooks.endpoint import Endpoint
+from app.service.webhooks.posting import Answer, Outcome
+from tests.support.service_context import ManualClock, service_context
+from tests.support.webhook_receiver import SECRET
+
+DOWN = Answer(Outcome.FAILED, "down")
+DAY = 86400.0
+
+
+class Receiver:
+    """A receiver that answers as `answers` says, and takes everything by default."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.taken: list[int] = []
+        self.answer: Callable[[EventRecord], Answer] = lambda _event: Answer(Outcome.DELIVERED)
+
+    def __call__(self, event: EventRecord, now: int) -> Answer:
+        del now
+        self.asked.append(event.number)
+        answer = self.answer(event)
+        if answer.outcome is Outcome.DELIVERED:
+            self.taken.append(event.number)
+        return answer
+
+
+class World:
+    """A catalog, a clock, a receiver, and an endpoint between them."""
+
+    def __init__(self, context: ServiceContext, clock: ManualClock) -> None:
+        self.context, self.clock, self.receiver = context, clock, Receiver()
+        self.endpoint = self.begin()
+
+    def begin(self) -> Endpoint:
+        """Begin (again), as a new process does."""
+        self.endpoint = Endpoint("hook", self.context, self.receiver, Event())
+        return self.endpoint
+
+    def happen(self, count: int = 1, kind: str = "attachment.finished") -> None:
+        event = NewEvent(kind, "a1", self.clock.now(), {"source": "orders"})
+        self.context.catalog.add_events([event] * count)
+
+    def run(self) -> None:
+        """Do all that is due now."""
+        while self.endpoint.step():
+            pass
+
+    def dead(self) -> list[int]:
+        return [letter.event.number for letter in self.context.catalog.dead_letters("hook", 0, 9999)]
+
+
+@pytest.fixture
+def settings() -> dict[str, Any]:
+    return {}
+
+
+@pytest.fixture
+def world(tmp_path: Path, settings: dict[str, Any]) -> Iterator[World]:
+    clock = ManualClock()
+    hook = {"url": "https://hook.example/", "secrets": [SECRET], "retry_first": "1s", "retry_longest": "8s", **settings}
+    with service_context(tmp_path, clock, webhooks={"hook": hook}) as context:
+        context.catalog.add_events([NewEvent("attachment.finished", "before", 1, {})])
+        yield World(context, clock)
+
+
+def test_a_new_webhook_gets_what_happens_from_now_on_in_order(world: World) -> None:
+    world.happen(250)
+    world.run()
+    assert world.receiver.taken == list(range(2, 252))
+    world.begin()
+    world.happen()
+    world.run()
+    assert world.receiver.taken[-1] == 252, "its position survives a restart"
+    assert len(world.receiver.taken) == 251
+
+
+@pytest.mark.parametrize("settings", [{"types": ["delivery.*"]}])
+def test_events_that_are_left_out_move_the_position(world: World) -> None:
+    world.happen(3)
+    world.happen(1, "delivery.sent")
+    world.happen(2)
+    world.run()
+    assert world.receiver.taken == [5]
+    assert world.context.catalog.webhooks()["hook"].position == 7
+
+
+def test_an_event_waits_for_the_one_before_and_pauses_grow(world: World) -> None:
+    world.receiver.answer = lambda _event: DOWN
+    world.happen(2)
+    pauses = []
+    for _ in range(7):
+        world.run()
+        wait = world.endpoint.due_in()
+        assert wait
+        world.clock.advance(wait - 0.001)
+        world.run()
+        pauses.append(wait)
+        world.clock.advance(0.002)
+    assert world.receiver.asked == [2] * 7
+    for pause, longest in zip(pauses, [1, 2, 4, 8, 8, 8, 8], strict=True):
+        assert longest / 2 <= pause <= longest
+    world.receiver.answer = lambda _event: Answer(Outcome.DELIVERED)
+    world.run()
+    assert world.receiver.taken == [2, 3]
+    record = world.context.catalog.webhooks()["hook"]
+    assert (record.failing_since, record.attempts, record.reason) == (None, 0, None)
+
+
+def test_the_receiver_may_ask_for_a_longer_pause(world: World) -> None:
+    world.receiver.answer = lambda _event: DOWN._replace(retry_after=120.0)
+    world.happen()
+    world.run()
+    assert world.endpoint.due_in() == 120.0
+
+
+def test_a_clock_that_was_ahead_does_not_put_off_for_long(world: World) -> None:
+    world.receiver.answer = lambda _event: DOWN
+    world.happen()
+    world.clock.leap(30 * DAY)
+    world.run()
+    world.clock.leap(-30 * DAY)
+    assert world.endpoint.due_in() == 0.0
+
+
+def test_what_was_not_taken_is_given_up_together_after_the_time(world: World) -> None:
+    world.receiver.answer = lambda _event: DOWN
+    world.happen(3)
+    world.run()
+    world.clock.advance(2 * DAY)
+    world.happen(2)
+    world.run()
+    assert world.dead() == []
+    world.clock.advance(1.5 * DAY)
+    world.run()
+    assert world.dead() == [2, 3, 4], "the two later ones are not old enough"
+    assert world.receiver.asked == [2, 2, 2], "those behind were not tried one by one"
+    assert world.endpoint.record.position == 4
+    world.clock.advance(10)
+    world.receiver.answer = lambda _event: Answer(Outcome.DELIVERED)
+    world.run()
+    assert world.receiver.taken == [5, 6]
+
+
+def test_an_event_that_is_refused_is_given_up_alone(world: World) -> None:
+    refused = Answer(Outcome.REFUSED, "422")
+    world.receiver.answer = lambda event: refused if event.number == 3 else Answer(Outcome.DELIVERED)
+    world.happen(4)
+    world.run()
+    assert world.receiver.taken == [2]
+    world.clock.advance(3 * DAY)
+    world.run()
+    assert (world.receiver.taken, world.dead()) == ([2, 4, 5], [3])
+    assert world.endpoint.record.failing_since is None
+
+
+def test_dead_letters_are_sent_again_before_newer_events(world: World) -> None:
+    world.receiver.answer = lambda _event: DOWN
+    world.happen(3)
+    world.run()
+    world.clock.advance(4 * DAY)
+    world.run()
+    assert world.dead() == [2, 3, 4]
+    world.happen()
+    assert world.endpoint.requeue([2, 4]) == 2
+    world.clock.advance(10)
+    world.run()
+    assert world.dead() == [2, 3, 4], "they stay until they are taken"
+    world.begin()
+    world.receiver.answer = lambda _event: Answer(Outcome.DELIVERED)
+    world.clock.advance(10)
+    world.run()
+    assert (world.receiver.taken, world.dead()) == ([2, 4, 5], [3])
+
+
+def test_a_dead_letter_that_is_refused_again_is_dead_again(world: World) -> None:
+    refused = Answer(Outcome.REFUSED, "422")
+    world.receiver.answer = lambda event: refused if event.number == 2 else Answer(Outcome.DELIVERED)
+    world.happen(2)
+    world.run()
+    world.clock.advance(3 * DAY)
+    world.run()
+    world.happen()
+    world.endpoint.requeue(None)
+    world.run()
+    assert (world.receiver.taken, world.dead()) == ([3, 4], [2])
+    (letter,) = world.context.catalog.dead_letters("hook", 0, 9)
+    assert (letter.queued_at, letter.reason) == (None, "it was queued again and was not taken: 422")
+
+
+def test_gone_disables_until_a_client_enables(world: World) -> None:
+    world.receiver.answer = lambda _event: Answer(Outcome.GONE, "410")
+    world.happen()
+    world.run()
+    assert world.context.catalog.webhooks()["hook"].state is WebhookState.DISABLED
+    assert world.begin().due_in() is None
+    world.clock.advance(9 * DAY)
+    world.run()
+    assert world.receiver.asked == [2]
+    world.receiver.answer = lambda _event: Answer(Outcome.DELIVERED)
+    world.endpoint.enable()
+    world.run()
+    assert world.receiver.taken == [2]
+
+
+def test_a_client_rewinds_also_while_an_event_is_under_way(world: World) -> None:
+    def rewinding(event: EventRecord) -> Answer:
+        if event.number == 4 and world.receiver.asked.count(4) == 1:
+            world.endpoint.rewind(1)
+        return Answer(Outcome.DELIVERED)
+
+    world.receiver.answer = rewinding
+    world.happen(4)
+    world.run()
+    assert world.receiver.taken == [2, 3, 4, 2, 3, 4, 5]
+
+
+def test_events_are_kept_until_the_webhook_has_got_them(tmp_path: Path, world: World) -> None:
+    world.receiver.answer = lambda event: Answer(Outcome.DELIVERED) if event.number < 4 else DOWN
+    world.happen(4)
+    world.run()
+    context = world.context
+    retaining = Retaining(context, RetentionClock(context.clock))
+    world.clock.advance(8 * DAY)
+    retaining.drop_events()
+    assert [event.number for event in context.catalog.events_after(0, 99)] == [4, 5]
+    world.run()
+    assert world.dead() == [4, 5]
+    retaining.drop_events()
+    assert context.catalog.events_after(0, 99) == []
+    world.clock.advance(31 * DAY)
+    retaining.drop_dead_letters()
+    assert world.dead() == []

@@ -1,0 +1,72 @@
+"""Files sent by PUT."""
+
+import shutil
+import subprocess
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.model.attachment import AttachmentKind
+from tests.web.messages.test_sending import delivery
+from tests.web.stock import Stock
+
+
+def test_a_file_becomes_a_delivery(stock: Stock, http: httpx.Client) -> None:
+    data = bytes(range(256)) * 4000
+    response = http.put(
+        "/v1/files/partner/a%20b.bin", content=iter([data[:100], data[100:]]), params={"description": "of all"}
+    )
+    record = delivery(stock, response)
+    assert response.headers["location"] == f"/v1/deliveries/{record.id}"
+    (attachment,) = record.attachments
+    assert (attachment.qualifier_2, attachment.description, attachment.kind) == (
+        "a b.bin",
+        "of all",
+        AttachmentKind.BINARY_FILE,
+    )
+    assert b"".join(stock.store.read(attachment.object_name)) == data
+
+
+def test_a_table_becomes_a_data_set(stock: Stock, http: httpx.Client) -> None:
+    response = http.put("/v1/files/partner/sales.csv", content=b"x,y\n1,2\n", params={"kind": "data-set"})
+    (attachment,) = delivery(stock, response).attachments
+    assert (attachment.kind, attachment.qualifier_2) == (AttachmentKind.DATA_SET, "SALES")
+
+
+def test_a_key_sends_once(stock: Stock, http: httpx.Client) -> None:
+    sent = [http.put("/v1/files/partner/a.txt", content=b"a", headers={"Idempotency-Key": "k"}) for _ in range(2)]
+    assert sent[0].json()["id"] == sent[1].json()["id"]
+    assert sent[1].headers["idempotency-replayed"] == "true"
+    other = http.put("/v1/files/partner/a.txt", content=b"b", headers={"Idempotency-Key": "k"})
+    assert (other.status_code, other.json()["type"]) == (422, "/problems/key-reused")
+    assert len(list(stock.store.names("outgoing/"))) == 1
+
+
+def test_what_cannot_be_sent_leaves_nothing(stock: Stock, http: httpx.Client) -> None:
+    wrong = f"sha-256=:{b64encode(sha256(b'b').digest()).decode()}:"
+    refused = [
+        (http.put("/v1/files/nowhere/a.txt", content=b"a"), 422),
+        (http.put("/v1/files/partner/a%0A.txt", content=b"a"), 422),
+        (http.put("/v1/files/partner/a.txt", content=b"a", params={"kind": "picture"}), 422),
+        (http.put("/v1/files/partner/a.txt", content=b"a", headers={"Repr-Digest": wrong}), 400),
+        (http.put("/v1/files/partner/a.txt", content=b"a", headers={"Content-Encoding": "gzip"}), 415),
+        (http.put("/v1/files/partner/", content=b"a"), 404),
+        (http.put("/v1/files/groups/a.csv", content=b"x\n1\n", params={"kind": "data-set"}), 422),
+    ]
+    for response, status in refused:
+        assert response.status_code == status, response.text
+        assert response.headers["content-type"] == "application/problem+json"
+    assert list(stock.store.names("outgoing/")) == []
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_as_curl_sends_it(stock: Stock, http: httpx.Client, tmp_path: Path) -> None:
+    (tmp_path / "report.txt").write_bytes(b"of curl\n" * 300_000)
+    called = ["curl", "--silent", "--fail", "--noproxy", "*", "-T", "report.txt", f"{http.base_url}/v1/files/partner/"]
+    subprocess.run(called, cwd=tmp_path, check=True, capture_output=True)
+    (record,) = stock.catalog.deliveries(None, None, None, 9).items
+    (attachment,) = record.attachments
+    assert (attachment.qualifier_2, attachment.size) == ("report.txt", 2_400_000)

@@ -1,0 +1,395 @@
+"""Who may do what: every operation of the OpenAPI document without a key, without its scope, and of another source."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pyarrow as pa
+import pytest
+from fastapi import FastAPI
+
+from app.model.access import Scope
+from app.model.attachment import AttachmentKind, DeliveryState
+from app.model.records import DeliveryRecord, NewEvent
+from app.service.access.keys import UNLIMITED, Limits, make_key
+from app.web.access.operations import OPERATIONS
+from app.web.api import create_app
+from app.web.events import feed
+from tests.support.tables import parquet, pupils
+from tests.web.conftest import connected
+from tests.web.stock import Stock, serving
+
+PARQUET = "application/vnd.apache.parquet"
+LIMITED = Limits(sources=frozenset({"orders"}), destinations=frozenset({"partner"}))
+HIDDEN = "secret"
+
+
+class Route(NamedTuple):
+    """An operation of the OpenAPI document."""
+
+    name: str
+    method: str
+    path: str
+
+    @property
+    def needed(self) -> Scope | None:
+        return OPERATIONS[self.name].scope
+
+
+def routes(client: httpx.Client) -> list[Route]:
+    described = client.get("/openapi.json").json()
+    found = [
+        Route(operation["operationId"], method.upper(), path)
+        for path, item in described["paths"].items()
+        for method, operation in item.items()
+    ]
+    order = {"delete_attachment": 1, "dismiss_quarantined": 1}
+    return sorted(found, key=lambda route: order.get(route.name, 0))
+
+
+class World:
+    """A served gateway with things of the source `orders` and of another, and keys for it."""
+
+    def __init__(self, stock: Stock, app: FastAPI, client: httpx.Client) -> None:
+        self.stock, self.app, self.client = stock, app, client
+        self.everything = self.key("everything", *Scope)
+        self.identifiers = {
+            "attachment_id": self.data_set(HIDDEN).id,
+            "quarantine_id": stock.quarantined(b"x", source=HIDDEN).id,
+            "delivery_id": self.delivery("archive").id,
+            "name": "WORK.HIDDEN",
+            "word": "not-found",
+        }
+        hidden = stock.attachment(source=HIDDEN)
+        self.identifiers["message_id"] = stock.message([hidden], source=HIDDEN).id
+        self.table("WORK.HIDDEN", "orders", HIDDEN)
+
+    def key(self, name: str, *scopes: Scope, limits: Limits = UNLIMITED) -> str:
+        key, text = make_key(name, frozenset(scopes), self.stock.clock.now(), limits)
+        self.stock.catalog.add_key(key)
+        self.refresh()
+        return text
+
+    def refresh(self) -> None:
+        """Have the keys read again with the next request."""
+        self.app.state.authenticator.keys._read_at = None
+
+    def data_set(self, source: str) -> Any:
+        kind = AttachmentKind.DATA_SET
+        return self.stock.stored(parquet(pupils(), 100), PARQUET, kind=kind, qualifier_2="PUPILS", source=source)
+
+    def delivery(self, destination: str) -> DeliveryRecord:
+        now = self.stock.clock.now()
+        made = DeliveryRecord(f"{now:032x}", destination, bytes(24), bytes(24), (), now, now, DeliveryState.SENT)
+        self.stock.catalog.add_delivery(made, [])
+        return made
+
+    def table(self, name: str, *sources: str) -> None:
+        rows = pa.table({"source": list(sources), "N": [1.0] * len(sources)})
+        store = self.stock.gateway.tables()
+        store.commit(name, rows.schema, [store.write(name, rows.schema, rows.to_batches())], "test", 1)
+
+    def call(self, route: Route, key: str | None, **how: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        with self.client.stream(
+            route.method, route.path.format(**self.identifiers), headers=headers, **how
+        ) as response:
+            if route.name != "stream_events" or response.is_error:
+                response.read()
+            return response
+
+    def audit(self, **wanted: Any) -> list[dict[str, Any]]:
+        headers = {"Authorization": f"Bearer {self.everything}"}
+        found = self.client.get("/v1/audit", params={"limit": 500, **wanted}, headers=headers)
+        assert found.status_code == 200, found.text
+        items: list[dict[str, Any]] = found.json()["items"]
+        return items
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    stock = Stock(tmp_path_factory.mktemp("access"))
+    app = create_app(stock.gateway)
+    with serving(app) as address, httpx.Client(base_url=address, timeout=30) as client:
+        yield World(stock, app, client)
+    stock.close()
+
+
+def told(answer: httpx.Response) -> tuple[int, str]:
+    """The status and the type of a problem; the answer to HEAD has no body."""
+    kinds = {401: "/problems/unauthorized", 403: "/problems/forbidden"}
+    is_head = answer.request.method == "HEAD"
+    return answer.status_code, kinds[answer.status_code] if is_head else answer.json()["type"]
+
+
+def test_without_a_key_only_what_is_public_answers(world: World) -> None:
+    for route in routes(world.client):
+        for key, challenge in ((None, "Bearer"), ("wrong", 'Bearer error="invalid_token"')):
+            answer = world.call(route, key)
+            if route.needed is None:
+                assert answer.status_code not in (401, 403), route
+                continue
+            assert told(answer) == (401, "/problems/unauthorized"), route
+            assert answer.headers["www-authenticate"] == challenge
+            (entry, *_) = world.audit(action="sign-in")
+            noted = (entry["path"], entry["method"], entry["status"], entry["from"], entry["who"])
+            assert noted == (route.path.format(**world.identifiers), route.method, 401, "127.0.0.1", None)
+
+
+def test_every_operation_needs_its_scope_and_says_so(world: World) -> None:
+    keys = {
+        missing: world.key(f"without {missing}", *(scope for scope in Scope if scope not in (missing, Scope.ADMIN)))
+        for missing in Scope
+    }
+    described = world.client.get("/openapi.json").json()["paths"]
+    for route in routes(world.client):
+        security = described[route.path][route.method.lower()]["security"]
+        assert security == ([{"HTTPBearer": [route.needed]}] if route.needed else [])
+        if route.needed is None:
+            continue
+        answer = world.call(route, keys[route.needed])
+        assert told(answer) == (403, "/problems/forbidden"), route
+        assert f'scope="{route.needed}"' in answer.headers["www-authenticate"]
+        (entry, *_) = world.audit(result="refused")
+        assert (entry["path"], entry["status"]) == (route.path.format(**world.identifiers), 403)
+        assert entry["who"]["name"] == f"without {route.needed}"
+        assert "scope" in entry["reason"]
+
+
+ABOUT_NO_SOURCE = {"live", "ready", "get_root", "list_problems", "get_problem", "trace", "stream_events", "create_link"}
+"""`stream_events` has a test of its own; `test_links.py` has what a limited key can link."""
+ABOUT_ALL = {"metrics": 403, "list_audit": 403}
+
+
+def test_what_is_of_another_source_does_not_exist(world: World) -> None:
+    scopes = [scope for scope in Scope if scope is not Scope.ADMIN]
+    limited = world.key("limited", *scopes, limits=LIMITED)
+    for route in routes(world.client):
+        files = {"file": b"x", "destination": (None, "archive")}
+        how = {"files": files, "params": {"dry_run": "true"}} if route.name == "send_message" else {}
+        if route.name in ABOUT_NO_SOURCE:
+            continue
+        answer = world.call(route, limited, **how)
+        if "{" in route.path:
+            assert answer.status_code == 404, route
+        elif route.name == "send_message":
+            assert (answer.status_code, answer.json()["known"]) == (422, ["partner"])
+        elif route.name in ABOUT_ALL:
+            assert answer.status_code == ABOUT_ALL[route.name], route
+        else:
+            assert (answer.status_code, answer.json()) == (200, {"items": [], "next": None}), route
+            continue
+        (entry, *_) = world.audit(result="refused")
+        assert (entry["path"], entry["who"]["name"]) == (route.path.format(**world.identifiers), "limited"), route
+        if route.name != "replay_quarantined":  # which waits for a gateway that runs; the entry is the one of others
+            allowed = world.call(route, world.everything, **how)
+            assert allowed.is_success, (route, allowed.text)
+
+
+def test_a_limited_key_knows_its_own(world: World) -> None:
+    limited = world.key("own", Scope.READ, limits=LIMITED)
+    own, delivery = world.data_set("orders"), world.delivery("partner")
+    message = world.stock.message([world.stock.attachment()])
+    entry = world.stock.quarantined(b"x")
+    world.table("WORK.OWN", "orders")
+    client = world.client
+    headers = {"Authorization": f"Bearer {limited}"}
+
+    def listed(path: str) -> list[str]:
+        return [item.get("id", item.get("name")) for item in client.get(f"/v1/{path}", headers=headers).json()["items"]]
+
+    assert own.id in listed("attachments")
+    assert listed("attachments?source=secret") == []
+    assert listed("messages") == [message.id]
+    assert listed("quarantine") == [entry.id]
+    assert listed("deliveries") == [delivery.id]
+    assert listed("tables") == ["WORK.OWN"]
+    assert client.get("/v1/tables/work.own/rows?format=csv", headers=headers).text.startswith("source")
+    assert client.get(f"/v1/attachments/{own.id[:12]}/content", headers=headers).status_code == 200
+
+
+def test_first_digits_tell_nothing_of_another_source(world: World) -> None:
+    limited = world.key("digits", Scope.READ, limits=LIMITED)
+    own, hidden = (f"abcd{digit}{'0' * 27}" for digit in "01")
+    world.stock.attachment(id=own)
+    world.stock.attachment(id=hidden, source=HIDDEN)
+    seen = world.client.get("/v1/attachments/abcd", headers={"Authorization": f"Bearer {limited}"})
+    assert (seen.status_code, seen.json()["id"]) == (200, own)
+    assert (
+        world.client.get("/v1/attachments/abcd", headers={"Authorization": f"Bearer {world.everything}"}).status_code
+        == 409
+    )
+
+
+def test_events_of_another_source_are_not_sent(world: World) -> None:
+    limited = world.key("events", Scope.READ, limits=LIMITED)
+    stock = world.stock
+    own, hidden = stock.attachment(), stock.attachment(source=HIDDEN)
+    begin = stock.catalog.last_event()
+    about = [
+        ("attachment.finished", hidden.id, {}),
+        ("attachment.finished", "gone", {}),
+        ("message.complete", stock.message([hidden], source=HIDDEN).id, {}),
+        ("message.quarantined", "q", {"source": HIDDEN}),
+        ("delivery.sent", "d", {"destination": "archive"}),
+        ("message.quarantined", "p", {"source": "orders"}),
+        ("message.complete", stock.message([own]).id, {}),
+        ("delivery.sent", "e", {"destination": "partner"}),
+        ("attachment.finished", own.id, {}),
+    ]
+    stock.catalog.add_events([NewEvent(kind, subject, 1, dict(data)) for kind, subject, data in about])
+    stock.gateway.notifier.notify()
+    headers = {"Authorization": f"Bearer {limited}"}
+    seen: list[str] = []
+    with world.client.stream("GET", f"/v1/events?after={begin}", headers=headers) as response:
+        for line in response.iter_lines():
+            if line.startswith("data: "):
+                seen.append(json.loads(line.removeprefix("data: "))["subject"])
+                if seen[-1] == own.id:
+                    break
+    assert seen == [subject for _, subject, _ in about[5:]]
+
+
+def test_a_stream_ends_with_its_key(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "HEARTBEAT_SECONDS", 0.01)
+    text = world.key("listener", Scope.READ)
+    with world.client.stream("GET", "/v1/events", headers={"Authorization": f"Bearer {text}"}) as response:
+        lines = response.iter_lines()
+        assert next(lines) == ": attachment gateway"
+        world.stock.catalog.revoke_key(text.split("_")[1], 1)
+        world.refresh()
+        assert [line for line in lines if line.startswith("data:")] == []
+
+
+def test_a_key_is_refused_when_it_has_ended(world: World) -> None:
+    now = world.stock.clock.now()
+    expired = world.key("expired", Scope.READ, limits=replace(UNLIMITED, expires_at=now - 1))
+    revoked = world.key("revoked", Scope.READ)
+    other = world.key("other", Scope.READ)
+    world.stock.catalog.revoke_key(revoked.split("_")[1], now)
+    world.refresh()
+    swapped = f"{revoked[:17]}{other[17:]}"
+    said = {}
+    for name, key in {"expired": expired, "revoked": revoked, "swapped": swapped, "cut": other[:-1]}.items():
+        answer = world.client.get("/v1/attachments", headers={"Authorization": f"Bearer {key}"})
+        said[name] = (answer.status_code, answer.json()["detail"])
+        (entry, *_) = world.audit(action="sign-in")
+        assert key not in json.dumps(entry)
+    assert said == {
+        "expired": (401, "the key 'expired' has expired"),
+        "revoked": (401, "the key 'revoked' was revoked"),
+        "swapped": (401, "the key or token is not accepted"),
+        "cut": (401, "the key or token is not accepted"),
+    }
+    assert world.client.get("/v1/attachments", headers={"Authorization": f"Bearer {other}"}).status_code == 200
+
+
+def test_health_without_a_key_says_only_up_or_down(world: World) -> None:
+    plain = world.client.get("/health/live")
+    assert (plain.status_code, plain.json()) == (200, {"ok": True})
+    headers = {"Authorization": f"Bearer {world.everything}"}
+    checks = world.client.get("/health/ready", headers=headers).json()["checks"]
+    assert {"journal", "destination partner", "destination archive"} <= checks.keys()
+    limited = world.key("health", Scope.READ, limits=LIMITED)
+    seen = world.client.get("/health/ready", headers={"Authorization": f"Bearer {limited}"}).json()["checks"]
+    assert "destination archive" not in seen
+    assert "connected" in seen["destination partner"]
+    assert seen["journal"] == {"ok": True}
+    before = len(world.audit())
+    assert world.client.get("/health/live").json() == {"ok": True}
+    assert len(world.audit()) == before + 1, "a probe without a key is no failed sign-in; reading the log is an entry"
+    assert world.client.get("/health/live", headers={"Authorization": "Bearer wrong"}).json() == {"ok": True}
+    assert world.audit(action="sign-in")[0]["path"] == "/health/live"
+
+
+def test_the_last_use_is_recorded_without_a_write_for_each_request(world: World) -> None:
+    text = world.key("used", Scope.READ)
+    identifier = text.split("_")[1]
+    keys = world.app.state.authenticator.keys
+
+    def recorded() -> int | None:
+        (found,) = [key for key in world.stock.catalog.api_keys() if key.id == identifier]
+        return found.last_used_at
+
+    assert world.client.get("/v1/attachments", headers={"Authorization": f"Bearer {text}"}).status_code == 200
+    assert recorded() is None
+    keys.save_uses()
+    assert recorded() is not None
+
+
+@pytest.mark.parametrize(
+    ("anonymous", "address", "status"),
+    [
+        ("this-machine", "127.0.0.1", 200),
+        ("this-machine", "203.0.113.9", 401),
+        ("everyone", "203.0.113.9", 200),
+        ("nobody", "127.0.0.1", 401),
+    ],
+)
+def test_without_any_key_only_this_machine_is_served(tmp_path: Path, anonymous: str, address: str, status: int) -> None:
+    """A proxy on this machine tells the address of its client, which counts."""
+    stock = Stock(tmp_path, http={"anonymous": anonymous})
+    with connected(stock) as client:
+        answer = client.get("/v1/attachments", headers={"X-Forwarded-For": address})
+    stock.close()
+    assert answer.status_code == status
+
+
+def test_credentials_mean_nothing_while_there_are_none(tmp_path: Path) -> None:
+    """Some clients always send some; this gateway would answer without them."""
+    stock = Stock(tmp_path)
+    with connected(stock) as client:
+        for header in ("Bearer x", "Bearer agw_0123456789ab_x", "Basic eA=="):
+            assert client.get("/v1/attachments", headers={"Authorization": header}).status_code == 200
+    stock.close()
+
+
+def test_a_first_key_ends_access_without_one(tmp_path: Path) -> None:
+    stock = Stock(tmp_path, http={"anonymous": "everyone"})
+    app = create_app(stock.gateway)
+    with serving(app) as address, httpx.Client(base_url=address) as client:
+        assert client.get("/v1/attachments").status_code == 200
+        key, _ = make_key("first", frozenset({Scope.READ}), 0)
+        stock.catalog.add_key(key)
+        stock.catalog.revoke_key(key.id, 1)
+        app.state.authenticator.keys._read_at = None
+        assert client.get("/v1/attachments").status_code == 401, "also when it was revoked"
+    stock.close()
+
+
+def test_what_is_public_is_set(tmp_path: Path) -> None:
+    tokens = [sha256(b"t").hexdigest()]
+    for public, statuses in (([], (401, 401, 401)), (["docs", "metrics", "health"], (200, 200, 200))):
+        stock = Stock(tmp_path / str(len(public)), http={"tokens": tokens, "public": public})
+        with connected(stock) as client:
+            assert tuple(client.get(path).status_code for path in ("/docs", "/openapi.json", "/metrics")) == statuses
+            assert ("checks" in client.get("/health/live").json()) == bool(public)
+            assert client.get("/metrics", headers={"Authorization": "Bearer t"}).status_code == 200
+        stock.close()
+
+
+def test_a_route_that_nobody_could_check_is_an_error_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stock = Stock(tmp_path)
+    monkeypatch.setattr("app.web.api.OPERATIONS", {k: v for k, v in OPERATIONS.items() if k != "list_messages"})
+    with pytest.raises(KeyError, match="list_messages"):
+        create_app(stock.gateway)
+    stock.close()
+
+
+def test_an_administrators_key_has_no_limits() -> None:
+    with pytest.raises(ValueError, match="cannot be limited"):
+        make_key("x", frozenset({Scope.ADMIN}), 0, LIMITED)
+
+
+def test_keys_are_random_and_only_their_digest_is_kept() -> None:
+    made = [make_key("x", frozenset({Scope.READ}), 0) for _ in range(2)]
+    (one, text), (other, _) = made
+    assert (one.id, one.digest) != (other.id, other.digest)
+    assert one.digest == sha256(text.encode()).digest()
+    assert text.split("_", 2)[2] not in repr(one)

@@ -1,0 +1,49 @@
+"""Filters, orders, counts and entity tags of lists, by REST."""
+
+import httpx
+
+from tests.web.stock import Stock
+
+
+def names(response: httpx.Response) -> list[str]:
+    assert response.status_code == 200, response.text
+    return [each["name"] for each in response.json()["items"]]
+
+
+def test_size_order_and_count(stock: Stock, http: httpx.Client) -> None:
+    for name, size in (("b", 30), ("a", 10), ("c", 20)):
+        stock.stored(bytes(size), qualifier_2=name)
+    stock.receiving([(1, 2)], 3, qualifier_2="d")
+    assert names(http.get("/v1/attachments?sort=size")) == ["d", "a", "c", "b"]
+    assert names(http.get("/v1/attachments?sort=-name&min_size=15")) == ["c", "b"]
+    page = http.get("/v1/attachments?sort=name&limit=2&count=true")
+    assert (names(page), page.headers["total-count"]) == (["a", "b"], "4")
+    following = http.get(page.links["next"]["url"])
+    assert names(following) == ["c", "d"]
+    other = http.get("/v1/attachments", params={"sort": "size", "cursor": page.json()["next"]})
+    assert (other.status_code, other.json()["type"]) == (422, "/problems/invalid")
+    assert "total-count" not in http.get("/v1/attachments").headers
+    assert http.get("/v1/attachments?sort=colour").status_code == 422
+
+
+def test_times_of_deliveries_and_messages(stock: Stock, http: httpx.Client) -> None:
+    http.put("/v1/files/partner/a.txt", content=b"a")
+    stock.message([])
+    for path, word in (("deliveries", "created"), ("messages", "received")):
+        for bound, count in ((f"{word}_before=2020-01-01", 0), (f"{word}_after=2020-01-01", 1)):
+            assert len(http.get(f"/v1/{path}?{bound}").json()["items"]) == count
+
+
+def test_an_unchanged_list_is_not_sent_again(stock: Stock, http: httpx.Client) -> None:
+    stock.stored(b"a")
+    first = http.get("/v1/attachments")
+    etag = first.headers["etag"]
+    for given in (etag, f'"x", W/{etag}', "*"):
+        again = http.get("/v1/attachments", headers={"If-None-Match": given})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag), given
+    stock.stored(b"b")
+    changed = http.get("/v1/attachments", headers={"If-None-Match": etag})
+    assert (changed.status_code, len(changed.json()["items"])) == (200, 2)
+    assert changed.headers["etag"] != etag
+    assert "etag" not in http.get("/v1/attachments/none").headers, "an error has none"
+    assert http.head("/v1/attachments").headers["etag"] == changed.headers["etag"]
