@@ -200,6 +200,21 @@ def test_the_gateway_accepts_its_configuration(everything: list[Manifest], tmp_p
     assert (settings.pipeline.metrics_host, settings.pipeline.metrics_port) == ("0.0.0.0", 9464)
 
 
+@pytest.mark.parametrize(
+    ("values", "public"),
+    [
+        ({}, ["docs", "metrics"]),
+        ({"settings": {"http": {"public": ["docs"]}}}, ["docs"]),
+        ({"serviceMonitor": {"enabled": True, "tokenSecret": {"name": "prometheus"}}}, ["docs"]),
+    ],
+    ids=["nothing is set", "public is set", "Prometheus has a key"],
+)
+def test_prometheus_may_read_the_metrics(values: dict[str, Any], public: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_text(only(rendered(values), "ConfigMap")["data"]["gateway.toml"])
+    assert sorted(load(path).http.public) == public
+
+
 def test_pods_are_replaced_when_their_configuration_changes(everything: list[Manifest]) -> None:
     def sums(manifests: list[Manifest]) -> list[str]:
         pods = [only(manifests, "StatefulSet"), only(manifests, "StatefulSet", f"{NAME}-pipeline")]

@@ -31,9 +31,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* Not empty if the chart makes /metrics readable without a key: if neither `settings.http.public` nor a token is given. */}}
+{{- define "gateway.publicMetrics" -}}
+{{- if not (or (hasKey (.Values.settings.http | default dict) "public") .Values.serviceMonitor.tokenSecret.name) -}}true{{- end -}}
+{{- end -}}
+
 {{/* The configuration file. What the chart itself decides wins over the values; Helm's whole numbers are floats by now. */}}
 {{- define "gateway.toml" -}}
 {{- $http := dict "host" "0.0.0.0" "port" 8080 -}}
+{{- if include "gateway.publicMetrics" . -}}
+{{- $_ := set $http "public" (list "docs" "metrics") -}}
+{{- end -}}
 {{- $chart := dict "data" "/var/lib/gateway" "assembler" .Values.assembler "http" $http -}}
 {{- if and (eq .Values.assembler "spark") .Values.pipeline.metricsPort -}}
 {{- $_ := set $chart "pipeline" (dict "metrics_host" "0.0.0.0" "metrics_port" .Values.pipeline.metricsPort) -}}
