@@ -6,19 +6,18 @@ from typing import Annotated
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from app.service.access.links import Links
 from app.service.gateway import Gateway
 from app.web.access.caller import LINK, Caller, CallerDep
 from app.web.deps import API, GatewayDep
-from app.web.problems import Problem, field_errors, responses
+from app.web.json_body import read_json, request_body
+from app.web.problems import Problem, responses
 from app.web.times import to_time
 
 LONGEST_SECONDS = 7 * 86400
-LARGEST = 16 << 10
-"""The maximum size of a request's body."""
 
 _LINKED = re.compile(rf"{API}/(attachments/[0-9a-f]{{4,32}}/content|events)")
 
@@ -44,14 +43,11 @@ class LinkView(BaseModel):
     expires_at: datetime
 
 
-_REQUEST_BODY = {"required": True, "content": {"application/json": {"schema": LinkDraft.model_json_schema()}}}
-
-
 @router.post(
     "/links",
     operation_id="create_link",
     status_code=201,
-    openapi_extra={"requestBody": _REQUEST_BODY},
+    openapi_extra=request_body(LinkDraft),
     responses=responses("too-large", "invalid"),
 )
 async def create_link(request: Request, gateway: GatewayDep, caller: CallerDep) -> LinkView:
@@ -59,23 +55,7 @@ async def create_link(request: Request, gateway: GatewayDep, caller: CallerDep) 
 
     It shows what the caller's key may read, and ends with that key. Whoever has the link may use it.
     """
-    return await run_in_threadpool(_linked, await _draft(request), request, gateway, caller)
-
-
-async def _draft(request: Request) -> LinkDraft:
-    """Return what is asked. It is read here, as FastAPI would read it before it asks who calls. Raises Problem."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > LARGEST:
-            raise Problem("too-large", f"the body may have {LARGEST} bytes", limit=LARGEST)
-    try:
-        return LinkDraft.model_validate_json(bytes(body))
-    except ValidationError as error:
-        errors = field_errors(error.errors(include_url=False, include_context=False, include_input=False))
-        raise Problem(
-            "invalid", "; ".join(f"{e.get('pointer', '#')}: {e['detail']}" for e in errors), errors=errors
-        ) from None
+    return await run_in_threadpool(_linked, await read_json(request, LinkDraft), request, gateway, caller)
 
 
 def _linked(draft: LinkDraft, request: Request, gateway: Gateway, caller: Caller) -> LinkView:

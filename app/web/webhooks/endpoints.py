@@ -3,12 +3,14 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from app.ports import Page
 from app.service.gateway import Gateway
 from app.service.webhooks.endpoint import Endpoint
 from app.web.access.caller import CallerDep
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
+from app.web.json_body import read_json, request_body
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
 from app.web.webhooks.schemas import Count, DeadLetterView, Replay, WebhookView
@@ -64,13 +66,22 @@ def enable_webhook(name: Name, gateway: GatewayDep, base: BaseDep) -> WebhookVie
 
 
 @router.post(
-    "/{name}/replay", operation_id="replay_webhook", dependencies=_NAMED, responses=responses("not-found", "invalid")
+    "/{name}/replay",
+    operation_id="replay_webhook",
+    dependencies=_NAMED,
+    openapi_extra=request_body(Replay),
+    responses=responses("not-found", "too-large", "invalid"),
 )
-def replay_webhook(name: Name, replay: Replay, gateway: GatewayDep, base: BaseDep) -> WebhookView:
+async def replay_webhook(name: Name, request: Request, gateway: GatewayDep, base: BaseDep) -> WebhookView:
     """Send the events after a number again. Each keeps its `webhook-id`. Events that `retention.events` has removed
     are left out. A number after the webhook's position skips events."""
+    replay = await read_json(request, Replay)
+    return await run_in_threadpool(_replayed, gateway, name, replay.after, base)
+
+
+def _replayed(gateway: Gateway, name: str, after: int, base: str) -> WebhookView:
     endpoint = _endpoint(gateway, name)
-    endpoint.rewind(replay.after)
+    endpoint.rewind(after)
     gateway.webhooks.wake()
     return _view(gateway, endpoint, base)
 

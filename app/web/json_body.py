@@ -1,0 +1,34 @@
+"""Bodies of JSON that are read by the endpoint: FastAPI reads a declared body before it asks who calls."""
+
+from typing import Any, Final, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+
+from app.web.problems import Problem, field_errors
+
+LARGEST: Final = 16 << 10
+"""The maximum number of bytes of a body."""
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def request_body(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the description of such a body for OpenAPI."""
+    schema = model.model_json_schema()
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+async def read_json(request: Request, model: type[M]) -> M:
+    """Return the body of a request. Raises Problem for one that is too large, or is not as `model` describes it."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LARGEST:
+            raise Problem("too-large", f"the body may have {LARGEST} bytes", limit=LARGEST)
+    try:
+        return model.model_validate_json(bytes(body))
+    except ValidationError as error:
+        errors = field_errors(error.errors(include_url=False, include_context=False, include_input=False))
+        detail = "; ".join(f"{each.get('pointer', '#')}: {each['detail']}" for each in errors)
+        raise Problem("invalid", detail, errors=errors) from None
