@@ -16,16 +16,21 @@ from app.model.access import Scope
 from app.model.attachment import AttachmentKind, DeliveryState
 from app.model.records import DeliveryRecord, NewEvent
 from app.service.access.keys import UNLIMITED, Limits, make_key
+from app.web import waiting
 from app.web.access.operations import OPERATIONS
 from app.web.api import create_app
 from app.web.events import feed
 from tests.support.tables import parquet, pupils
+from tests.support.webhook_receiver import SECRET
 from tests.web.conftest import connected
 from tests.web.stock import Stock, serving
 
 PARQUET = "application/vnd.apache.parquet"
 LIMITED = Limits(sources=frozenset({"orders"}), destinations=frozenset({"partner"}))
 HIDDEN = "secret"
+WEBHOOK = {"url": "https://hook.example/in", "secrets": [SECRET]}
+LAST = ("delete_delivery", "delete_message")
+"""What can be done after the rest: with a delivery that is over, a message without attachments."""
 
 
 class Route(NamedTuple):
@@ -47,7 +52,7 @@ def routes(client: httpx.Client) -> list[Route]:
         for path, item in described["paths"].items()
         for method, operation in item.items()
     ]
-    order = {"delete_attachment": 1, "dismiss_quarantined": 1}
+    order = {"delete_attachment": 1, "dismiss_quarantined": 1, "cancel_delivery": 1} | dict.fromkeys(LAST, 2)
     return sorted(found, key=lambda route: order.get(route.name, 0))
 
 
@@ -57,14 +62,15 @@ class World:
     def __init__(self, stock: Stock, app: FastAPI, client: httpx.Client) -> None:
         self.stock, self.app, self.client = stock, app, client
         self.everything = self.key("everything", *Scope)
+        hidden = self.data_set(HIDDEN)
         self.identifiers = {
-            "attachment_id": self.data_set(HIDDEN).id,
+            "attachment_id": hidden.id,
+            "destination": "archive",
             "quarantine_id": stock.quarantined(b"x", source=HIDDEN).id,
-            "delivery_id": self.delivery("archive").id,
+            "delivery_id": self.delivery("archive", DeliveryState.FAILED).id,
             "name": "WORK.HIDDEN",
             "word": "not-found",
         }
-        hidden = stock.attachment(source=HIDDEN)
         self.identifiers["message_id"] = stock.message([hidden], source=HIDDEN).id
         self.table("WORK.HIDDEN", "orders", HIDDEN)
 
@@ -82,9 +88,9 @@ class World:
         kind = AttachmentKind.DATA_SET
         return self.stock.stored(parquet(pupils(), 100), PARQUET, kind=kind, qualifier_2="PUPILS", source=source)
 
-    def delivery(self, destination: str) -> DeliveryRecord:
+    def delivery(self, destination: str, state: DeliveryState = DeliveryState.SENT) -> DeliveryRecord:
         now = self.stock.clock.now()
-        made = DeliveryRecord(f"{now:032x}", destination, bytes(24), bytes(24), (), now, now, DeliveryState.SENT)
+        made = DeliveryRecord(f"{now:032x}", destination, bytes(24), bytes(24), (), now, now, state)
         self.stock.catalog.add_delivery(made, [])
         return made
 
@@ -93,11 +99,13 @@ class World:
         store = self.stock.gateway.tables()
         store.commit(name, rows.schema, [store.write(name, rows.schema, rows.to_batches())], "test", 1)
 
+    def path(self, route: Route) -> str:
+        name = {"name": "audit"} if route.path.startswith("/v1/webhooks/") else {}
+        return route.path.format(**self.identifiers | name)
+
     def call(self, route: Route, key: str | None, **how: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        with self.client.stream(
-            route.method, route.path.format(**self.identifiers), headers=headers, **how
-        ) as response:
+        with self.client.stream(route.method, self.path(route), headers=headers, **how) as response:
             if route.name != "stream_events" or response.is_error:
                 response.read()
             return response
@@ -112,7 +120,8 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    stock = Stock(tmp_path_factory.mktemp("access"))
+    stock = Stock(tmp_path_factory.mktemp("access"), webhooks={"audit": WEBHOOK})
+    stock.gateway.webhooks.open()
     app = create_app(stock.gateway)
     with serving(app) as address, httpx.Client(base_url=address, timeout=30) as client:
         yield World(stock, app, client)
@@ -137,7 +146,7 @@ def test_without_a_key_only_what_is_public_answers(world: World) -> None:
             assert answer.headers["www-authenticate"] == challenge
             (entry, *_) = world.audit(action="sign-in")
             noted = (entry["path"], entry["method"], entry["status"], entry["from"], entry["who"])
-            assert noted == (route.path.format(**world.identifiers), route.method, 401, "127.0.0.1", None)
+            assert noted == (world.path(route), route.method, 401, "127.0.0.1", None)
 
 
 def test_every_operation_needs_its_scope_and_says_so(world: World) -> None:
@@ -155,37 +164,52 @@ def test_every_operation_needs_its_scope_and_says_so(world: World) -> None:
         assert told(answer) == (403, "/problems/forbidden"), route
         assert f'scope="{route.needed}"' in answer.headers["www-authenticate"]
         (entry, *_) = world.audit(result="refused")
-        assert (entry["path"], entry["status"]) == (route.path.format(**world.identifiers), 403)
+        assert (entry["path"], entry["status"]) == (world.path(route), 403)
         assert entry["who"]["name"] == f"without {route.needed}"
         assert "scope" in entry["reason"]
 
 
 ABOUT_NO_SOURCE = {"live", "ready", "get_root", "list_problems", "get_problem", "trace", "stream_events", "create_link"}
 """`stream_events` has a test of its own; `test_links.py` has what a limited key can link."""
-ABOUT_ALL = {"metrics": 403, "list_audit": 403}
+ABOUT_ALL = {
+    *("metrics", "list_audit", "list_webhooks", "get_webhook", "enable_webhook", "replay_webhook"),
+    *("list_dead_letters", "replay_dead_letters", "delete_dead_letters"),
+}
+SENDING = {"send_message", "send_file"}
+WITH_A_RUNNING_GATEWAY = {"replay_quarantined", "delete_message"}
+"""They wait for a gateway that runs; their entries are those of others."""
+
+
+HOW: dict[str, dict[str, Any]] = {
+    "send_message": {
+        "files": {"file": b"x", "destination": (None, "archive")},
+        "params": {"dry_run": "true"},
+    },
+    "send_file": {"content": b"x"},
+    "replay_webhook": {"json": {"after": 0}},
+}
 
 
 def test_what_is_of_another_source_does_not_exist(world: World) -> None:
     scopes = [scope for scope in Scope if scope is not Scope.ADMIN]
     limited = world.key("limited", *scopes, limits=LIMITED)
     for route in routes(world.client):
-        files = {"file": b"x", "destination": (None, "archive")}
-        how = {"files": files, "params": {"dry_run": "true"}} if route.name == "send_message" else {}
+        how = HOW.get(route.name, {})
         if route.name in ABOUT_NO_SOURCE:
             continue
         answer = world.call(route, limited, **how)
-        if "{" in route.path:
-            assert answer.status_code == 404, route
-        elif route.name == "send_message":
+        if route.name in SENDING:
             assert (answer.status_code, answer.json()["known"]) == (422, ["partner"])
         elif route.name in ABOUT_ALL:
-            assert answer.status_code == ABOUT_ALL[route.name], route
+            assert answer.status_code == 403, route
+        elif "{" in route.path:
+            assert answer.status_code == 404, route
         else:
             assert (answer.status_code, answer.json()) == (200, {"items": [], "next": None}), route
             continue
         (entry, *_) = world.audit(result="refused")
-        assert (entry["path"], entry["who"]["name"]) == (route.path.format(**world.identifiers), "limited"), route
-        if route.name != "replay_quarantined":  # which waits for a gateway that runs; the entry is the one of others
+        assert (entry["path"], entry["who"]["name"]) == (world.path(route), "limited"), route
+        if route.name not in WITH_A_RUNNING_GATEWAY:
             allowed = world.call(route, world.everything, **how)
             assert allowed.is_success, (route, allowed.text)
 
@@ -208,8 +232,55 @@ def test_a_limited_key_knows_its_own(world: World) -> None:
     assert listed("quarantine") == [entry.id]
     assert listed("deliveries") == [delivery.id]
     assert listed("tables") == ["WORK.OWN"]
+    for given, count in (("", len(listed("attachments"))), ("&source=secret", 0)):
+        counted = client.get(f"/v1/attachments?count=true&limit=1{given}", headers=headers)
+        assert counted.headers["total-count"] == str(count)
     assert client.get("/v1/tables/work.own/rows?format=csv", headers=headers).text.startswith("source")
     assert client.get(f"/v1/attachments/{own.id[:12]}/content", headers=headers).status_code == 200
+
+
+def test_what_a_limited_key_does_not_know_is_not_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of the answer would tell that it exists."""
+
+    async def never(*_: object) -> bool:
+        raise AssertionError("it waits")
+
+    monkeypatch.setattr(waiting, "_signalled", never)
+    limited = world.key("waiting", Scope.READ, limits=LIMITED)
+    hidden = world.stock.receiving([(1, 2)], 3, source=HIDDEN).id
+    queued = world.delivery("archive", DeliveryState.QUEUED).id
+    for path in (f"attachments/{hidden}", f"attachments/{hidden[:9]}", f"deliveries/{queued}"):
+        answer = world.client.get(f"/v1/{path}?wait=20", headers={"Authorization": f"Bearer {limited}"})
+        assert answer.status_code == 404, path
+
+
+@pytest.mark.parametrize(
+    ("name", "action", "facts"),
+    [
+        ("send_file", "send", {"destination": "archive"}),
+        ("retry_delivery", "retry", {"destination": "archive"}),
+        ("cancel_delivery", "cancel", {"destination": "archive"}),
+        ("delete_delivery", "delete", {"destination": "archive"}),
+        ("get_message_content", "read-content", {"source": HIDDEN}),
+        ("enable_webhook", "enable", {"webhook": "audit"}),
+        ("replay_webhook", "replay", {"webhook": "audit"}),
+        ("replay_dead_letters", "replay", {"webhook": "audit"}),
+        ("delete_dead_letters", "delete", {"webhook": "audit"}),
+    ],
+)
+def test_the_audit_log_says_what_was_done_to_what(
+    world: World, name: str, action: str, facts: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = DeliveryState.QUEUED if name == "cancel_delivery" else DeliveryState.FAILED
+    own = world.stock.message([world.data_set(HIDDEN)], source=HIDDEN)
+    for key, made in (("delivery_id", world.delivery("archive", state)), ("message_id", own)):
+        monkeypatch.setitem(world.identifiers, key, made.id)
+    (route,) = (each for each in routes(world.client) if each.name == name)
+    answer = world.call(route, world.everything, **HOW.get(name, {}))
+    assert answer.is_success, answer.text
+    (entry, *_) = world.audit(action=action)
+    assert (entry["path"], entry["result"]) == (world.path(route), "done")
+    assert entry | facts == entry
 
 
 def test_first_digits_tell_nothing_of_another_source(world: World) -> None:

@@ -47,3 +47,16 @@ def test_an_unchanged_list_is_not_sent_again(stock: Stock, http: httpx.Client) -
     assert changed.headers["etag"] != etag
     assert "etag" not in http.get("/v1/attachments/none").headers, "an error has none"
     assert http.head("/v1/attachments").headers["etag"] == changed.headers["etag"]
+
+
+def test_an_entity_tag_of_a_delivery_is_for_both_conditions(stock: Stock, http: httpx.Client) -> None:
+    path = f"/v1/deliveries/{http.put('/v1/files/partner/a.txt', content=b'a').json()['id']}"
+    etag = http.get(path).headers["etag"]
+    again = http.get(path, headers={"If-None-Match": etag})
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+    assert http.post(f"{path}/cancel").is_success
+    changed = http.get(path, headers={"If-None-Match": etag})
+    assert changed.status_code == 200
+    refused = http.delete(path, headers={"If-Match": etag})
+    assert (refused.status_code, refused.headers["etag"]) == (412, changed.headers["etag"])
+    assert http.delete(path, headers={"If-Match": changed.headers["etag"]}).status_code == 204
