@@ -28,7 +28,7 @@ QUARANTINED_MESSAGES: dict[str, str] = {
     "conflicting-last": "a second last message, or last segment, of one group",
     "conflicting-part": "a part that came before with other bytes; the first one is kept",
     "conflicting-segment": "a segment after the last one, or of a message that came in one piece",
-    "damaged-message": "a body that is damaged in the journal: it was received intact and is not on disk",
+    "damaged-message": "a message of the journal, or without a source a batch of them, whose bytes on disk are damaged",
     "damaged-part": "a part that could not be read back from the journal when its attachment was finished",
     "error-reply": "an order packet with an error of the database instead of data",
     "interleaved-attachments": "parts over Rendezvous of which nothing says to which attachment they belong",
