@@ -7,6 +7,7 @@ A connection and everything opened with it belong to one thread at a time. MQDIS
 out first, and only `Connection.commit` ever commits.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -37,6 +38,18 @@ Library = Any
 _log = structlog.get_logger(__name__)
 
 _LIBRARIES = ("pymqi", "ibmmq")
+_NO_TRACING = "MQIPY_NOOTEL"
+"""The environment variable by which ibmmq does without OpenTelemetry. It is read when ibmmq is imported."""
+
+
+def import_library(name: str) -> Library:
+    """Import a client library without its own tracing. Raises ImportError.
+
+    Where OpenTelemetry is installed, ibmmq adds properties to messages. Its MQDISC then holds a lock for which it may
+    wait itself, when another connection is collected meanwhile.
+    """
+    os.environ.setdefault(_NO_TRACING, "1")
+    return import_module(name)
 
 
 def find_library() -> Library:
@@ -44,7 +57,7 @@ def find_library() -> Library:
     refusals = []
     for name in _LIBRARIES:
         try:
-            return import_module(name)
+            return import_library(name)
         except ImportError as refusal:
             refusals.append(f"{name}: {refusal}")
     raise ImportError(

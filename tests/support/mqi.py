@@ -3,11 +3,11 @@
 import ctypes
 import os
 import sys
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
+from adapters.ibm_mq.client import import_library
 from tests.queue_manager.build import BUILDS, CLIENT_LIBRARIES, build
 
 Library = Literal["pymqi", "ibmmq"]
@@ -25,7 +25,7 @@ def load(library: Library) -> ModuleType:
         # A loaded shared object satisfies all later requests for its name.
         _loaded.append(ctypes.CDLL(str(folder / "lib64" / CLIENT_LIBRARIES[library])))
         sys.path.append(str(folder / library))
-    return import_module(library)
+    return import_library(library)
 
 
 def environment(library: Library | None) -> dict[str, str]:

@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from tests.support.mqi import Library, environment
+from tests.support.mqi import Library, environment, load
 
 FIND = "from adapters.ibm_mq.client import find_library; print(find_library().__name__)"
 
@@ -29,3 +30,9 @@ def test_a_gateway_without_a_client_library_says_what_to_install(tmp_path: Path)
     assert "IBM MQ redistributable client" in said
     assert "pip install pymqi" in said
     assert "No module named 'pymqi'" in said
+
+
+def test_ibmmq_is_used_without_its_own_tracing() -> None:
+    """Its tracing changes messages, and its disconnecting may wait for itself."""
+    load("ibmmq")
+    assert import_module("mqcommon").OTelFunctions.disc is None
