@@ -25,7 +25,8 @@ def load(library: Library) -> ModuleType:
         # A loaded shared object satisfies all later requests for its name.
         _loaded.append(ctypes.CDLL(str(folder / "lib64" / CLIENT_LIBRARIES[library])))
         sys.path.append(str(folder / library))
-    return import_library(library)
+    loaded: ModuleType = import_library(library)
+    return loaded
 
 
 def environment(library: Library | None) -> dict[str, str]:
