@@ -11,14 +11,13 @@ a time if it is an ISO 8601 time with a `T` (UTC without a zone), or a number of
 
 import re
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from app.capture.entries import Origin, Refused
 from app.capture.lines import Line, LineError
+from app.model.times import to_microseconds
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _BETWEEN_DIGITS = b" \t:-\r\n\f\v"
 _NO_DIGIT = re.compile(rb"[^0-9A-Fa-f \t:\-\r\n\f\v]")
 _ISO_TIME = re.compile(rb"\s*(\d{4}-\d\d-\d\dT\S*)")
@@ -79,8 +78,7 @@ def _time(line: bytes) -> tuple[int, int]:
 
 def microseconds(text: str) -> int:
     """Return an ISO 8601 time in microseconds since 1970; without a zone it is UTC. Raises ValueError."""
-    moment = datetime.fromisoformat(text)
-    since = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+    since = to_microseconds(datetime.fromisoformat(text))
     if since < 0:
         raise ValueError(f"{text!r} is before 1970")
     return since

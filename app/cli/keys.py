@@ -16,6 +16,7 @@ from app.cli.console import Failure, err, out, time
 from app.cli.listing import Json
 from app.cli.lists import Column, List
 from app.model.access import SCOPES, ApiKey, Scope
+from app.model.times import to_microseconds, to_time
 from app.settings import Duration, Settings
 
 if TYPE_CHECKING:
@@ -66,10 +67,10 @@ def create(
     _require_known(sources, settings.sources, "source")
     _require_known(destinations, settings.destinations, "destination")
     now = datetime.now(UTC)
-    until = None if expires is None else _microseconds(now + _duration(expires))
+    until = None if expires is None else to_microseconds(now + _duration(expires))
     limits = Limits(_set(sources), _set(destinations), until)
     try:
-        key, text = make_key(name, frozenset(scopes), _microseconds(now), limits)
+        key, text = make_key(name, frozenset(scopes), to_microseconds(now), limits)
         with _catalog(settings) as catalog:
             catalog.add_key(key)
     except ValueError as error:
@@ -123,7 +124,7 @@ def revoke(
         (key, *others) = known
         if others:
             raise Failure(f"{identifier!r} is the name of one key and the identifier of another: give an identifier")
-        catalog.revoke_key(key.id, _microseconds(datetime.now(UTC)))
+        catalog.revoke_key(key.id, to_microseconds(datetime.now(UTC)))
     _note(settings, "revoke-key", key)
     err.print(f"key {key.id} of {escape(key.name)} was revoked", highlight=False)
 
@@ -177,19 +178,13 @@ def _duration(text: str) -> timedelta:
         raise Failure(f"--expires: {str(error.errors()[0]['msg']).removeprefix('Value error, ')}") from None
 
 
-def _microseconds(at: datetime) -> int:
-    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
 def _time(microseconds: int | None) -> str | None:
-    if microseconds is None:
-        return None
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)).isoformat()
+    return None if microseconds is None else to_time(microseconds).isoformat()
 
 
 def _shown(key: ApiKey) -> dict[str, Any]:
     """Return a key as JSON, without its digest."""
-    is_expired = key.expires_at is not None and key.expires_at <= _microseconds(datetime.now(UTC))
+    is_expired = key.expires_at is not None and key.expires_at <= to_microseconds(datetime.now(UTC))
     return {
         "id": key.id,
         "name": key.name,

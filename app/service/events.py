@@ -4,7 +4,6 @@ Every entry is made here, so that each kind always has the same fields.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from app.model.records import (
@@ -18,11 +17,11 @@ from app.model.records import (
     QuarantineRecord,
     RefusedContent,
 )
+from app.model.times import to_time
 from app.ports import Catalog
 
 SOURCE: Final = "/v1/events"
 """The `source` of every CloudEvent: where all of them can be read."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def cloud_event(event: EventRecord) -> dict[str, object]:
@@ -33,7 +32,7 @@ def cloud_event(event: EventRecord) -> dict[str, object]:
         "source": SOURCE,
         "type": event.type,
         "subject": event.subject,
-        "time": (_EPOCH + timedelta(microseconds=event.time)).isoformat(),
+        "time": to_time(event.time).isoformat(),
         "datacontenttype": "application/json",
         "data": event.data,
     }

@@ -1,13 +1,14 @@
 """Conversion of times: ISO 8601 for clients, microseconds since 1970-01-01 UTC internally."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import BeforeValidator
 
+from app.model import times
+
 _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _no_number(given: object) -> object:
@@ -20,17 +21,10 @@ Timestamp = Annotated[datetime, BeforeValidator(_no_number)]
 """A time in ISO 8601. pydantic reads digits as seconds since 1970, which is never the intent of `20261122`."""
 
 
-def to_time(microseconds: int) -> datetime:
-    """Return the time for microseconds since 1970-01-01 UTC."""
-    return _EPOCH + timedelta(microseconds=microseconds)
-
-
 def to_microseconds(time: datetime | None) -> int | None:
     """Return the microseconds from 1970-01-01 UTC to a time. A time without a zone is UTC."""
-    if time is None:
-        return None
-    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
+    return None if time is None else times.to_microseconds(time)
 
 
 def optional_time(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else to_time(microseconds)
+    return None if microseconds is None else times.to_time(microseconds)

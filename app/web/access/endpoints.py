@@ -5,13 +5,14 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from app.model.times import to_time
 from app.service.access.audit import AuditLog, Entry
 from app.service.access.repeats import Repeats
 from app.web.access.caller import CallerDep
 from app.web.deps import PagingDep, link_next
 from app.web.problems import responses
 from app.web.schemas import PageView, page_view
-from app.web.times import Timestamp, to_microseconds, to_time
+from app.web.times import Timestamp, to_microseconds
 
 router = APIRouter(tags=["operations"])
 

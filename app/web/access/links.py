@@ -9,13 +9,13 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from app.model.times import to_time
 from app.service.access.links import Links
 from app.service.gateway import Gateway
 from app.web.access.caller import LINK, Caller, CallerDep
 from app.web.deps import API, GatewayDep
 from app.web.json_body import read_json, request_body
 from app.web.problems import Problem, responses
-from app.web.times import to_time
 
 LONGEST_SECONDS = 7 * 86400
 

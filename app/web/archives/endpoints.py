@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
+from app.model.times import to_time
 from app.service.gateway import Gateway
 from app.web.access.caller import Caller, CallerDep
 from app.web.archives.writing import Member, tar_pieces, tar_size, unique_names, zip_pieces
@@ -17,7 +18,6 @@ from app.web.deps import GatewayDep
 from app.web.file_names import content_disposition, file_name
 from app.web.identifiers import Identifier, whole
 from app.web.problems import Problem, damaged, responses
-from app.web.times import to_time
 
 router = APIRouter(prefix="/messages", tags=["messages"])
 

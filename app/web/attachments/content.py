@@ -12,6 +12,7 @@ from fastapi import Request, Response
 from app.model.attachment import AttachmentKind
 from app.model.errors import DamagedError
 from app.model.records import AttachmentRecord
+from app.model.times import to_time
 from app.service.content.access import Content, open_content
 from app.service.conversion import Slot
 from app.service.conversion.jobs import write_data_set
@@ -23,7 +24,6 @@ from app.web.content_response import Piece, Representation, respond, respond_mad
 from app.web.file_names import file_name
 from app.web.negotiation import chosen_format, invalid
 from app.web.problems import Problem, damaged
-from app.web.times import to_time
 
 _STORED = FORMATS["parquet"]
 """The format in which data sets are stored."""

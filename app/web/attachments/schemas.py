@@ -7,9 +7,10 @@ from pydantic import BaseModel, Field
 
 from app.model.attachment import AttachmentKind, AttachmentState
 from app.model.records import AttachmentRecord
+from app.model.times import to_time
 from app.web.file_names import file_name
 from app.web.schemas import KindWord, Links, kind_word, shown
-from app.web.times import optional_time, to_time
+from app.web.times import optional_time
 
 
 class Progress(BaseModel):

@@ -6,9 +6,9 @@ from pydantic import BaseModel, Field
 
 from app.model.attachment import DeliveryState
 from app.model.records import DeliveryRecord, OutgoingAttachment, Subscribers
+from app.model.times import to_time
 from app.web.problems import FieldError
 from app.web.schemas import KindWord, Links, kind_word
-from app.web.times import to_time
 
 
 class OutgoingView(BaseModel):

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from app.codecs.ibm_mq.encodings import charset
 from app.model.records import MessageRecord
+from app.model.times import to_time
 from app.service.sending.dry_run import DryRun
 from app.service.sending.upload_conversion import ConvertedFile
 from app.tables.read.overrides import Defined, Origin
@@ -17,7 +18,7 @@ from app.web.data_sets import IndexView
 from app.web.messages.errors import fault_members
 from app.web.problems import FieldError
 from app.web.schemas import KindWord, Links, kind_word, shown
-from app.web.times import optional_time, to_time
+from app.web.times import optional_time
 
 
 class ApplicationMessage(BaseModel):

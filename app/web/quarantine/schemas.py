@@ -6,10 +6,10 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from app.model.records import QuarantineRecord, QuarantineState
+from app.model.times import to_time
 from app.service.replaying import Outcome, Result
 from app.web.attachments.schemas import AttachmentSummary, Reason, reason_of
 from app.web.schemas import Links, shown
-from app.web.times import to_time
 
 
 class QuarantineView(BaseModel):

@@ -10,6 +10,7 @@ import pyarrow as pa
 from fastapi import APIRouter, Header, Request, Response
 from fastapi import Path as InPath
 
+from app.model.times import to_time
 from app.ports import BadCursor, Page, TableStore
 from app.service.conversion import Slot
 from app.service.conversion.jobs import TableChanged, write_table
@@ -24,7 +25,6 @@ from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, chosen_format,
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
 from app.web.tables.schemas import TableSummary, TableView
-from app.web.times import to_time
 
 JSON_ROWS = 1_000
 """Maximum rows of a JSON array if there is no `limit`, because clients hold an array in memory."""

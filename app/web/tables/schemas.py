@@ -9,11 +9,11 @@ from pydantic import BaseModel, Field
 
 from app.dataset import side_columns
 from app.model.message import Position
+from app.model.times import to_time
 from app.ports import TableVersion
 from app.service.tables import OpenTable, described
 from app.web.data_sets import VariableView, variable_view
 from app.web.schemas import Links, shown
-from app.web.times import to_time
 
 
 class TableFields(BaseModel):

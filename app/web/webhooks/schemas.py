@@ -6,11 +6,12 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.model.times import to_time
 from app.model.webhooks import DeadLetter, WebhookState
 from app.service.events import cloud_event
 from app.service.webhooks.endpoint import Endpoint
 from app.web.schemas import Links
-from app.web.times import optional_time, to_time
+from app.web.times import optional_time
 
 
 class WebhookView(BaseModel):
