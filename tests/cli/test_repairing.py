@@ -574,6 +574,24 @@ def test_what_is_settled_stays_served_when_the_journal_is_replaced_by_an_empty_o
     assert not fsck.check()
 
 
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_copy_that_was_not_recorded_is_served_when_the_journal_is_lost(
+    kept: Kept, fsck: Fsck, monkeypatch: pytest.MonkeyPatch, *, is_whole: bool
+) -> None:
+    """The settler writes an object first and records it then. A process may be killed between the two."""
+    (each,) = receive_one_by_one(kept, 1, settled=0)
+    with kept.context() as context, monkeypatch.context() as patch:
+        patch.setattr(context.catalog, "settle", set)
+        Settler(context).settle()
+    assert kept.object(each).exists()
+    if not is_whole:
+        flip(kept.object(each))
+    shutil.rmtree(kept.folder / "journal")
+    assert fsck.repair().code == (0 if is_whole else 1)
+    kept.assert_served(but=[] if is_whole else [each])
+    assert not fsck.check()
+
+
 def test_numbers_of_a_lost_journal_are_not_used_by_the_one_in_its_place(kept: Kept, fsck: Fsck) -> None:
     receive_one_by_one(kept, 3, settled=3)
     shutil.rmtree(kept.folder / "journal")

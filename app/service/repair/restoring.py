@@ -14,6 +14,7 @@ from app.model.errors import DamagedError, InvalidInputError
 from app.model.records import CONTENT_LOST, AttachmentRecord, Checkpoint, Finished, RefusedContent, StoredObject
 from app.ports import ContentStore
 from app.service.content.access import object_name
+from app.service.content.checksums import BlockChecksums
 from app.service.context import ServiceContext
 from app.service.events import finished_event, refusal_event
 from app.service.repair.contents import measure
@@ -44,8 +45,13 @@ def restore_content(
     Rows that were closed meanwhile are left unchanged.
     """
     records = context.catalog.attachments_by_id(list(attachment_ids))
-    ordered = sorted(records, key=lambda record: record.first_position)
-    outcomes: list[Restored] = []
+    copies = {record.id: copy for record in records if (copy := _unrecorded_copy(record, context.store)) is not None}
+    for each, copy in copies.items():
+        _record_object(each, copy, context)
+        on_done(1)
+    outcomes = [Restored(each, done=True) for each in copies]
+    others = (record for record in records if record.id not in copies)
+    ordered = sorted(others, key=lambda record: record.first_position)
     for at in range(0, len(ordered), AT_ONCE):
         some = ordered[at : at + AT_ONCE]
         with reassembled(map(Wanted.of, some), context) as scratch:
@@ -56,6 +62,26 @@ def restore_content(
                 outcomes.append(outcome)
                 on_done(1)
     return outcomes
+
+
+def _unrecorded_copy(record: AttachmentRecord, store: ContentStore) -> StoredObject | None:
+    """Return the object that the settler has written and could not record before its process ended.
+
+    None if there is no such object, or if its bytes are not the received ones.
+    """
+    if record.state is not AttachmentState.FINISHED or record.storage != "journal":
+        return None
+    name, checksums = object_name(record.id), BlockChecksums()
+    try:
+        found = measure(_written(store, name, checksums.update), lambda _: None)
+    except (KeyError, DamagedError):
+        return None
+    return StoredObject(name, checksums.packed()) if found.sha256 == record.sha256 else None
+
+
+def _record_object(attachment_id: str, stored: StoredObject, context: ServiceContext) -> None:
+    context.catalog.settle({attachment_id: stored})
+    context.catalog.mark_damaged(attachment_id, None)
 
 
 def _restored(record: AttachmentRecord, again: Again, scratch: ContentStore, context: ServiceContext) -> Restored:
@@ -74,8 +100,7 @@ def _restored(record: AttachmentRecord, again: Again, scratch: ContentStore, con
         finished = replace(found, finished_at=record.finished_at or context.clock.now())
         context.catalog.finish([finished], [finished_event(record, finished)])
     else:
-        context.catalog.settle({record.id: StoredObject(object_name(record.id), found.checksums)})
-        context.catalog.mark_damaged(record.id, None)
+        _record_object(record.id, StoredObject(object_name(record.id), found.checksums), context)
     return Restored(record.id, done=True)
 
 
@@ -88,7 +113,7 @@ def put_in_place(found: Finished, scratch: ContentStore, context: ServiceContext
             raise DamagedError(f"{name} changed while it was copied", name=name)
 
 
-def _written(store: ContentStore, name: str, write: Callable[[memoryview], None]) -> Iterable[memoryview]:
+def _written(store: ContentStore, name: str, write: Callable[[memoryview], object]) -> Iterable[memoryview]:
     for piece in store.read(name):
         write(piece)
         yield piece
