@@ -3,7 +3,6 @@
 The queue manager is the test double, unless MQ_QUEUE_MANAGER names a real one (docs/conformance-ibm-mq.md).
 """
 
-import importlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from adapters.ibm_mq.client import import_library
 from tests.conformance.calls import Session
 from tests.conformance.target import MODEL, Defined, Dynamic, Lent, Queues, Target, libraries
 from tests.support import mqi
@@ -32,7 +32,8 @@ def library(request: pytest.FixtureRequest) -> Library:
 def mq(library: Library) -> ModuleType:
     """pymqi or ibmmq."""
     if REAL:
-        return importlib.import_module(library)
+        loaded: ModuleType = import_library(library)
+        return loaded
     return mqi.load(library)
 
 

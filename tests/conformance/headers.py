@@ -1,12 +1,8 @@
 """Headers in front of a message's data, as the tests write and read them: in this machine's byte order."""
 
-import importlib.util
 import struct
 from types import ModuleType
 from typing import Any
-
-BESIDE_OPENTELEMETRY = importlib.util.find_spec("opentelemetry") is not None
-"""Whether ibmmq looks for OpenTelemetry's properties in headers (see `test_libraries`)."""
 
 GROUP = b"group".ljust(24, b"\0")
 

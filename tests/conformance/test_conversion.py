@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.calls import Got, Session
-from tests.conformance.headers import BESIDE_OPENTELEMETRY, extension, fields_of
-from tests.support.mqi import Library
+from tests.conformance.headers import extension, fields_of
 
 HOST, HOST_CCSID = 785, 500
 """The encoding of z/OS, whose integers are the other way round, and a character set of EBCDIC."""
@@ -100,13 +99,9 @@ def test_a_header_that_is_none(session: Session, queue: str, c: ModuleType) -> N
 
 
 @pytest.mark.parametrize("ccsid", [1208, 1200])
-def test_folders_keep_their_character_set(
-    library: Library, session: Session, queue: str, ccsid: int, c: ModuleType
-) -> None:
+def test_folders_keep_their_character_set(session: Session, queue: str, ccsid: int, c: ModuleType) -> None:
     """IBM MQ: NameValueData: "not converted to the character set specified on the MQGET call … However, NameValueData
     is converted to the encoding"."""
-    if library == "ibmmq" and ccsid == 1200 and BESIDE_OPENTELEMETRY:
-        pytest.skip("ibmmq reads no MQRFH2 in UTF-16 beside OpenTelemetry")
     text = "<usr><a>Größe</a></usr>  "
     folder = text.encode("utf-8" if ccsid == 1208 else "utf-16-be")
     folder += b" " * (-len(folder) % 4) if ccsid == 1208 else b"\0 " * (-len(folder) % 4 // 2)

@@ -7,17 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.calls import Session
-from tests.conformance.headers import BESIDE_OPENTELEMETRY, dead_letter_header, properties
-from tests.conformance.target import Target
-
-
-@pytest.fixture(autouse=True)
-def puts_headers(target: Target, request: pytest.FixtureRequest) -> None:
-    """Where OpenTelemetry can be imported, ibmmq puts no MQRFH2: `test_libraries` tells more."""
-    is_dlh = "dlh" in request.node.name or "MQDLH" in request.node.name
-    if target.library == "ibmmq" and BESIDE_OPENTELEMETRY and not is_dlh:
-        pytest.skip("ibmmq puts no MQRFH2 beside OpenTelemetry")
-
+from tests.conformance.headers import dead_letter_header, properties
 
 INVALID: dict[str, tuple[str, int, bytes]] = {
     "identifier of MQDLH": ("dlh", 0, b"XXX "),

@@ -1,14 +1,16 @@
 """What pymqi and ibmmq do by themselves, as far as a program over them depends on it."""
 
+import importlib.util
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from types import ModuleType
 
 import pytest
 
 from tests.conformance.calls import LONG_WAIT, Session
-from tests.conformance.headers import BESIDE_OPENTELEMETRY, GROUP, properties
+from tests.conformance.headers import GROUP, properties
 from tests.conformance.target import CONNECT, Target
 from tests.support.mqi import Library
 from tests.support.waiting import until
@@ -89,6 +91,16 @@ def test_text_in_a_field(library: Library, session: Session, queue: str) -> None
         assert session.get(session.source(queue)).md.Format == b"MQSTR   "
 
 
+HAS_OPENTELEMETRY = importlib.util.find_spec("opentelemetry") is not None
+
+
+def environment(target: Target, *, traced: bool) -> Mapping[str, str]:
+    """Return the environment of a process in which ibmmq traces, or does not: it asks only whether the variable is
+    there."""
+    others = {name: value for name, value in target.environment.items() if name != "MQIPY_NOOTEL"}
+    return others if traced else others | {"MQIPY_NOOTEL": "1"}
+
+
 GETTER = """
 try:
     print(mq.Queue(connection, queues[0], mq.CMQC.MQOO_INPUT_SHARED).get(100, mq.MD(), mq.GMO()))
@@ -97,13 +109,16 @@ except mq.PYIFError:
 """
 
 
-def test_ibmmq_reads_headers_beside_opentelemetry(target: Target, session: Session, queue: str) -> None:
+@pytest.mark.parametrize("traced", [True, False])
+def test_ibmmq_reads_headers_beside_opentelemetry(
+    target: Target, session: Session, queue: str, *, traced: bool
+) -> None:
     """Where OpenTelemetry can be imported, ibmmq looks for its properties in every MQRFH2, and raises for one that it
     cannot read: when the message has been taken, and without its body. pymqi hands it over as it is."""
     session.put(session.destination(queue), b"not an MQRFH2", version=1, Format=b"MQHRF2")
     command = [sys.executable, "-c", CONNECT + GETTER, *target.arguments(), queue]
-    printed = subprocess.check_output(command, env=target.environment, text=True)
-    refuses = target.library == "ibmmq" and BESIDE_OPENTELEMETRY
+    printed = subprocess.check_output(command, env=environment(target, traced=traced), text=True)
+    refuses = target.library == "ibmmq" and traced and HAS_OPENTELEMETRY
     assert printed.strip() == ("refused" if refuses else repr(b"not an MQRFH2"))
     assert session.bodies(session.source(queue)) == []
 
@@ -117,14 +132,15 @@ except TypeError:
 """
 
 
+@pytest.mark.parametrize("traced", [True, False])
 def test_ibmmq_puts_no_headers_beside_opentelemetry(
-    target: Target, session: Session, queue: str, c: ModuleType
+    target: Target, session: Session, queue: str, c: ModuleType, *, traced: bool
 ) -> None:
     """Nor can ibmmq then put a message with an MQRFH2 that has folders: it looks for text in their bytes."""
     body = properties(c, b"<usr><colour>blue</colour></usr>") + b"data"
     command = [sys.executable, "-c", CONNECT + PUTTER, *target.arguments(), queue]
-    printed = subprocess.check_output(command, env=target.environment, input=body)
-    refuses = target.library == "ibmmq" and BESIDE_OPENTELEMETRY
+    printed = subprocess.check_output(command, env=environment(target, traced=traced), input=body)
+    refuses = target.library == "ibmmq" and traced and HAS_OPENTELEMETRY
     assert printed.strip() == (b"refused" if refuses else b"")
     assert len(session.bodies(session.source(queue))) == (0 if refuses else 1)
 
