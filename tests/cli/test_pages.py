@@ -71,6 +71,13 @@ NOT_RUN: Sequence[tuple[str, str, str]] = (
     ("docs/python-client.md", "python client.py", "tests/cli/test_tutorials.py runs this and compares"),
     ("docs/access.md", "attachment-gateway (keys|audit)( .*)?", "tests/cli/test_keys.py runs both"),
     ("docs/access.md", "curl .*/v1/links(.|\n)*", "tests/web/test_links.py makes links"),
+    (
+        "docs/operating.md",
+        "helm (install|test|upgrade) .*",
+        "needs helm and Kubernetes; tests/test_chart.py reads the chart",
+    ),
+    ("docs/operating.md", r"kubectl (.|\n)*", "needs Kubernetes"),
+    ("docs/webhooks.md", "attachment-gateway webhooks (dead|replay) .*", "needs a webhook; tests/web/test_webhooks.py"),
     ("docs/events.md", "curl -N .*", "never ends; tests/web/test_events.py reads the events after a number"),
     (
         "docs/formats.md",
@@ -86,6 +93,7 @@ IN_PLACE_OF = {
     "http://gateway.example:8080": "http://127.0.0.1:8080",
     "/etc/gateway/tokens": "tokens",
     "s3://backups/gateway": "backups",
+    "/run/secrets/": "",
     "/var/lib/new": "new",
     "curl ": "curl --fail -sS --max-time 60 ",
 }
@@ -94,6 +102,9 @@ IN_PLACE_OF = {
 FAILING = {
     "attachment-gateway journal import broken.txt --to other": 1,
     "attachment-gateway get $ID -o pupils.xlsx": 1,
+    "curl -T report.txt -H 'Repr-Digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:'"
+    " http://127.0.0.1:8080/v1/files/demo/": 22,
+    "curl -X POST http://127.0.0.1:8080/v1/deliveries/d6c864578632e1a39bfbf24b6c859903/cancel": 22,
 }
 """Exit statuses of the commands that pages show to fail."""
 
@@ -123,9 +134,18 @@ class Demo(NamedTuple):
     url: str
     data: Path
 
-    def identifier(self, name: str) -> str:
+    def identifier(self, name: str, of: str = "id") -> str:
+        """The identifier of an attachment, or of its message."""
         items = httpx.get(f"{self.url}/v1/attachments", params={"name": name, "state": "finished"}).json()["items"]
-        return str(items[-1]["id"])
+        return str(items[-1][of])
+
+    def present(self) -> dict[str, str]:
+        """What is there in place of the address and the identifiers that the pages print."""
+        return {
+            "http://127.0.0.1:8080": self.url,
+            "d6c864578632e1a39bfbf24b6c859903": httpx.get(f"{self.url}/v1/deliveries").json()["items"][0]["id"],
+            "cd5951380a6a2b900126a5979186e64c": self.identifier("STATIONS", "message"),
+        }
 
     def transport_file(self, name: str) -> bytes:
         url = f"{self.url}/v1/attachments/{self.identifier(name)}/content"
@@ -199,12 +219,13 @@ def environment(page: str, demo: Demo) -> dict[str, str]:
     }
 
 
-def script(page: str, url: str) -> str:
+def script(page: str, demo: Demo) -> str:
     """The commands of a page that run beside a gateway, each announced by its text."""
     lines = []
+    names = IN_PLACE_OF | demo.present()
     for each in (each for each in RUN if each.page == page and each.plain not in STOPPED):
         text = each.plain
-        for printed, present in (IN_PLACE_OF | {"http://127.0.0.1:8080": url}).items():
+        for printed, present in names.items():
             text = text.replace(printed, present)
         if status := FAILING.get(each.plain):
             text = f"{text} || [ $? = {status} ]"
@@ -221,7 +242,7 @@ def test_the_commands_of_a_page_work_as_printed(demo: Demo, folder: Path, page: 
     if page == "docs/sas.md":
         (folder / "stations.xpt").write_bytes(demo.transport_file("STATIONS"))
     done = subprocess.run(
-        ["sh", "-e", "-c", script(page, demo.url)],
+        ["sh", "-e", "-c", script(page, demo)],
         cwd=folder,
         env=known,
         capture_output=True,

@@ -1,6 +1,7 @@
 """The commands that README.md and the pages of docs print."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -38,9 +39,17 @@ def _commands(language: str, block: str) -> Iterator[str]:
         if not joined and not is_shell and not line.startswith(_PROMPT):
             continue
         joined += line if joined or is_shell else line.removeprefix(_PROMPT)
-        if joined.endswith("\\"):
+        if joined.endswith("\\") or _is_in_quotes(joined):
             joined += "\n"
         elif joined:
             if joined.strip() and not joined.startswith("#"):
                 yield joined
             joined = ""
+
+
+def _is_in_quotes(text: str) -> bool:
+    try:
+        shlex.split(text, comments=True)
+    except ValueError:
+        return True
+    return False
