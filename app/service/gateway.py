@@ -42,7 +42,7 @@ from app.service.intake import Journaler
 from app.service.quarantine import is_lost_batch, messages_of_batch, quarantined_message
 from app.service.repair.recording import Recorder
 from app.service.repair.scrubbing import Scrubber
-from app.service.replaying import Replayed, attachment_of, outcome, outcome_of_batch, settled
+from app.service.replaying import Replayed, attachment_of, outcome, settled
 from app.service.retention.receiving_time import ReceivingTime
 from app.service.retention.sweeper import Sweeper
 from app.service.sending.deliveries import Deliveries
@@ -282,14 +282,15 @@ class Gateway:
             self._assembling.finish_again(spoilt.id)
             return partial(settled, self._context, [spoilt.id])
         journal_again(self._journaler, [message], mark)
-        return partial(outcome, self._context, message, since)
+        return partial(outcome, self._context, [message], since)
 
     def _replay_batch(self, entry: QuarantineRecord) -> Replayed:
         """Have all messages of a batch assembled that could not be read back, as its disk may work again."""
+        since = self.catalog.last_event()
         messages = messages_of_batch(entry, self.journal)
         mark = partial(self.catalog.set_quarantine_state, entry.id, "replayed")
         journal_again(self._journaler, messages, mark)
-        return partial(outcome_of_batch, self._context, messages)
+        return partial(outcome, self._context, messages, since)
 
     def _finish_damaged(self, entry: QuarantineRecord) -> Replayed:
         """Have an attachment read again of which a part could not be read back, as its disk may work again."""

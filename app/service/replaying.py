@@ -1,4 +1,4 @@
-"""What became of a quarantined message that was processed again."""
+"""What became of quarantined messages that were processed again."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,17 +21,17 @@ _LOOK_SECONDS = 0.02
 _EVENTS_AT_ONCE = 1000
 
 Replayed = Callable[[], "Outcome"]
-"""A function that waits until a message that is processed again is assembled, and returns what became of it."""
+"""A function that waits until messages that are processed again are assembled, and returns what became of them."""
 
 Result = Literal["quarantined", "processed", "pending"]
 
 
 class Outcome(NamedTuple):
-    """What became of a replayed message.
+    """What became of a replayed message, or of the messages of a journal batch.
 
-    - `quarantined`: it cannot be read this time either; `entry` is its new entry.
-    - `processed`: it was read; `attachments` are those that it belongs to, if any is known.
-    - `pending`: assembly has not come to it yet, or leaves it to a job on Spark.
+    - `quarantined`: one cannot be read this time either; `entry` is its new entry.
+    - `processed`: all were read; `attachments` are those that they belong to, if any is known.
+    - `pending`: assembly has not come to them yet, or leaves them to a job on Spark.
     """
 
     result: Result
@@ -49,8 +49,8 @@ def attachment_of(message: PhysicalMessage, catalog: Catalog) -> AttachmentRecor
     return None
 
 
-def outcome(context: ServiceContext, message: PhysicalMessage, since: int) -> Outcome:
-    """Wait until a message that has just been journalled again is assembled, and return what became of it.
+def outcome(context: ServiceContext, messages: Sequence[PhysicalMessage], since: int) -> Outcome:
+    """Wait until messages that have just been journalled again are assembled, and return what became of them.
 
     `since` is the number of the last event before.
     """
@@ -58,18 +58,9 @@ def outcome(context: ServiceContext, message: PhysicalMessage, since: int) -> Ou
     reached = -1 if end is None else end.pack()
     if not _within(WAIT_SECONDS, lambda: (context.catalog.progress() or -1) >= reached):
         return Outcome("pending")
-    entry = _new_entry(context.catalog, message, since)
+    entry = _new_entry(context.catalog, messages, since)
     if entry is not None:
         return Outcome("quarantined", entry)
-    return settled(context, _attachments_of(message, context.catalog))
-
-
-def outcome_of_batch(context: ServiceContext, messages: Sequence[PhysicalMessage]) -> Outcome:
-    """Wait until messages that have just been journalled again are assembled, and return what became of them."""
-    end = context.journal.end()
-    reached = -1 if end is None else end.pack()
-    if not _within(WAIT_SECONDS, lambda: (context.catalog.progress() or -1) >= reached):
-        return Outcome("pending")
     found = (each for message in messages for each in _attachments_of(message, context.catalog))
     return settled(context, list(dict.fromkeys(found)))
 
@@ -93,23 +84,26 @@ def _attachments_of(message: PhysicalMessage, catalog: Catalog) -> list[str]:
     return [] if found is None else [found.id]
 
 
-def _new_entry(catalog: Catalog, message: PhysicalMessage, since: int) -> QuarantineRecord | None:
-    """Return the entry that a message has got since an event."""
+def _new_entry(catalog: Catalog, messages: Sequence[PhysicalMessage], since: int) -> QuarantineRecord | None:
+    """Return the first entry that one of the messages has got since an event."""
+    replayed = {_traits_of_message(message) for message in messages}
     while events := catalog.events_after(since, _EVENTS_AT_ONCE):
         for event in events:
             if event.type != "message.quarantined":
                 continue
             entry = catalog.quarantine_entry(event.subject)
-            if entry is not None and _is_of(entry, message):
+            if entry is not None and _traits_of_entry(entry) in replayed:
                 return entry
         since = events[-1].number
     return None
 
 
-def _is_of(entry: QuarantineRecord, message: PhysicalMessage) -> bool:
-    theirs = entry.source, entry.received_at, entry.correl_id, entry.msg_type, entry.size
-    own = message.source, message.received_at, message.correl_id, message.msg_type, len(message.body)
-    return theirs == own
+def _traits_of_message(message: PhysicalMessage) -> tuple[object, ...]:
+    return message.source, message.received_at, message.correl_id, message.msg_type, len(message.body)
+
+
+def _traits_of_entry(entry: QuarantineRecord) -> tuple[object, ...]:
+    return entry.source, entry.received_at, entry.correl_id, entry.msg_type, entry.size
 
 
 def _within(seconds: float, is_so: Callable[[], bool]) -> bool:

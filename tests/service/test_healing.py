@@ -17,6 +17,7 @@ from app.service.content.access import open_content
 from app.service.context import ServiceContext
 from app.service.finishing.finisher import Complete, Finisher
 from app.service.gateway import Gateway
+from app.service.replaying import Outcome
 from tests.support.disk import BLOCK, bad_blocks
 from tests.support.mq_client import any_bodies, group
 from tests.support.sas_client import Program, binary_file, message, text_file
@@ -70,6 +71,18 @@ def record(context: ServiceContext, key: bytes) -> AttachmentRecord:
 def content(context: ServiceContext, found: AttachmentRecord) -> bytes:
     opened = open_content(found, context.catalog, context.store, context.journal)
     return b"".join(opened.read(0, opened.size))
+
+
+def replayed(context: ServiceContext, entry: str) -> Outcome:
+    """Process a quarantined message again in a running gateway, and return what became of it."""
+    gateway = Gateway(context, {}, {})
+    gateway.start()
+    try:
+        wait = gateway.replay_quarantine(entry)
+        assert wait is not None
+        return wait()
+    finally:
+        gateway.stop()
 
 
 @pytest.mark.parametrize("kind", ["binary", "text", "group"])
@@ -156,19 +169,12 @@ def test_a_batch_that_is_lost_before_assembly_is_quarantined_and_read_again_when
             "journal segment 1, batch 0: the batch is lost",
         )
     with service_context(tmp_path) as context:
-        gateway = Gateway(context, {}, {})
-        gateway.start()
-        try:
-            replayed = gateway.replay_quarantine(entry.id)
-            assert replayed is not None
-            outcome = replayed()
-            assert (outcome.result, [each.state for each in outcome.attachments]) == (
-                "processed",
-                [AttachmentState.FINISHED],
-            )
-            assert content(context, record(context, key)) == sent
-        finally:
-            gateway.stop()
+        outcome = replayed(context, entry.id)
+        assert (outcome.result, [each.state for each in outcome.attachments]) == (
+            "processed",
+            [AttachmentState.FINISHED],
+        )
+        assert content(context, record(context, key)) == sent
 
 
 def test_a_message_that_cannot_be_read_before_assembly_is_read_again_when_an_operator_asks(tmp_path: Path) -> None:
@@ -184,12 +190,5 @@ def test_a_message_that_cannot_be_read_before_assembly_is_read_again_when_an_ope
         assert (entry.code, entry.source) == ("damaged-message", SOURCE)
         segment.write_bytes(whole)
     with service_context(tmp_path) as context:
-        gateway = Gateway(context, {}, {})
-        gateway.start()
-        try:
-            replayed = gateway.replay_quarantine(entry.id)
-            assert replayed is not None
-            assert replayed().result == "processed"
-            assert content(context, record(context, key)) == sent
-        finally:
-            gateway.stop()
+        assert replayed(context, entry.id).result == "processed"
+        assert content(context, record(context, key)) == sent
