@@ -29,7 +29,6 @@ from app.web.access.operations import OPERATIONS
 from app.web.access.trail import AuditMiddleware
 from app.web.archives import endpoints as archives
 from app.web.attachments import endpoints as attachments
-from app.web.deliveries import changing as deliveries_changing
 from app.web.deliveries import endpoints as deliveries
 from app.web.deps import API, only_known_parameters
 from app.web.entity_tags import EntityTagMiddleware
@@ -77,7 +76,6 @@ _RESOURCES = (
     archives,
     files,
     deliveries,
-    deliveries_changing,
     quarantine,
     tables,
     events,

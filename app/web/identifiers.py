@@ -1,10 +1,11 @@
-"""Identifiers in requests: whole, or their first digits while these are unique."""
+"""Identifiers in requests, whole or their first digits while these are unique, and the records that they name."""
 
 import re
 from typing import Annotated, Final
 
 from fastapi import Path
 
+from app.model.records import AttachmentRecord, DeliveryRecord, MessageRecord
 from app.ports import Identified
 from app.service.gateway import Gateway
 from app.web.access.caller import Caller
@@ -42,6 +43,37 @@ def whole(gateway: Gateway, of: Identified, given: str, caller: Caller) -> str:
         detail = f"several {of} have identifiers that begin with {given}: {', '.join(shown)}{more}"
         raise Problem("ambiguous", detail, candidates=shown)
     return found[0] if found else given
+
+
+def known_attachment(gateway: Gateway, given: str, caller: Caller) -> AttachmentRecord:
+    """Return the attachment that an identifier names. Raises Problem when the caller knows none."""
+    record = gateway.catalog.attachment(whole(gateway, "attachments", given, caller))
+    if record is None or not caller.knows_source(record.source):
+        raise unknown("attachment")
+    return record
+
+
+def known_message(gateway: Gateway, given: str, caller: Caller) -> MessageRecord:
+    """Return the message that an identifier names. Raises Problem when the caller knows none."""
+    record = gateway.catalog.message(whole(gateway, "messages", given, caller))
+    if record is None or not caller.knows_source(record.source):
+        raise unknown("message")
+    caller.trail.details = {"message": record.id, "source": record.source}
+    return record
+
+
+def known_delivery(gateway: Gateway, given: str, caller: Caller) -> DeliveryRecord:
+    """Return the delivery that an identifier names. Raises Problem when the caller knows none."""
+    record = gateway.catalog.delivery(whole(gateway, "deliveries", given, caller))
+    if record is None or not caller.knows_destination(record.destination):
+        raise unknown("delivery")
+    caller.trail.details = {"delivery": record.id, "destination": record.destination}
+    return record
+
+
+def unknown(what: str) -> Problem:
+    """Return the problem of an identifier that names nothing."""
+    return Problem("not-found", f"there is no {what} with this identifier")
 
 
 def entry_identifier(given: str) -> str:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from app.model.attachment import AttachmentState
 from app.model.errors import DamagedError
-from app.model.records import AttachmentRecord
+from app.model.records import AttachmentRecord, MessageRecord
 from app.model.times import to_time
 from app.service.gateway import Gateway
 from app.web.access.caller import Caller, CallerDep
@@ -16,7 +16,7 @@ from app.web.archives.writing import Member, tar_pieces, tar_size, unique_names,
 from app.web.content_response import ContentResponse
 from app.web.deps import GatewayDep
 from app.web.file_names import content_disposition, file_name
-from app.web.identifiers import Identifier, whole
+from app.web.identifiers import Identifier, known_message
 from app.web.problems import Problem, damaged, responses
 
 router = APIRouter(prefix="/messages", tags=["messages"])
@@ -48,8 +48,8 @@ def message_content(
 
     All of them must be finished. Names are made safe as for single downloads; equal ones get a number.
     """
-    identifier = whole(gateway, "messages", message_id, caller)
-    records = _finished(gateway, identifier, caller)
+    message = known_message(gateway, message_id, caller)
+    records = _finished(gateway, message, caller)
     try:
         members = list(_members(gateway, records))
         if format_ == "tar":
@@ -58,7 +58,7 @@ def message_content(
             pieces, size = zip_pieces(members), None
         headers = {
             "Content-Type": _MEDIA_TYPES[format_],
-            "Content-Disposition": content_disposition(f"{identifier}.{format_}"),
+            "Content-Disposition": content_disposition(f"{message.id}.{format_}"),
             "Cache-Control": "private, no-cache",
             "Content-Security-Policy": "default-src 'none'; sandbox",
             "X-Content-Type-Options": "nosniff",
@@ -70,12 +70,8 @@ def message_content(
         raise damaged(error) from error
 
 
-def _finished(gateway: Gateway, message_id: str, caller: Caller) -> list[AttachmentRecord]:
+def _finished(gateway: Gateway, message: MessageRecord, caller: Caller) -> list[AttachmentRecord]:
     """Return the attachments of a message in its order. Raises Problem unless all are finished."""
-    message = gateway.catalog.message(message_id)
-    if message is None or not caller.knows_source(message.source):
-        raise Problem("not-found", "there is no message with this identifier")
-    caller.trail.details = {"message": message.id, "source": message.source}
     found = gateway.catalog.attachments_by_id(message.attachments)
     known = {record.id: record for record in found if caller.principal.knows_source(record.source)}
     states = {each: known[each].state if each in known else None for each in message.attachments}

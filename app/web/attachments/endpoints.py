@@ -20,7 +20,7 @@ from app.web.attachments.schemas import AttachmentView, Progress, reason_of
 from app.web.data_sets import SchemaView, describe, found_contents
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.entity_tags import require_match
-from app.web.identifiers import Identifier, whole
+from app.web.identifiers import Identifier, known_attachment, unknown, whole
 from app.web.negotiation import DESCRIBED, FormatDep, OptionsDep, quality
 from app.web.problems import Problem, damaged, responses
 from app.web.schemas import KINDS, KindWord, PageView, page_view
@@ -103,7 +103,7 @@ def list_attachments(
 )
 def get_attachment(attachment_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> AttachmentView:
     """Return all facts about an attachment; while it is being received, also its missing parts."""
-    record = _record(gateway, attachment_id, caller)
+    record = known_attachment(gateway, attachment_id, caller)
     return AttachmentView.of(record, base, _missing(gateway, record))
 
 
@@ -120,12 +120,12 @@ def delete_attachment(
     if_match: Annotated[str | None, Header(description="delete it only if its content has this entity tag")] = None,
 ) -> None:
     """Delete an attachment and its content."""
-    record = _record(gateway, attachment_id, caller)
+    record = known_attachment(gateway, attachment_id, caller)
     caller.trail.details = _facts(record)
     if if_match is not None:
         require_match(f'"{record.sha256 or ""}"', if_match, "the content")
     if not gateway.deletion.attachment(record.id):
-        raise Problem("not-found", "there is no attachment with this identifier")
+        raise unknown("attachment")
 
 
 @router.head(
@@ -242,13 +242,6 @@ def _data_set(gateway: Gateway, attachment_id: str, caller: Caller) -> Attachmen
     return record
 
 
-def _record(gateway: Gateway, attachment_id: str, caller: Caller) -> AttachmentRecord:
-    record = gateway.catalog.attachment(whole(gateway, "attachments", attachment_id, caller))
-    if record is None or not caller.knows_source(record.source):
-        raise Problem("not-found", "there is no attachment with this identifier")
-    return record
-
-
 _NO_CONTENT: Mapping[AttachmentState, tuple[str, str]] = {
     AttachmentState.RECEIVING: ("not-ready", "parts of it are still missing"),
     AttachmentState.COMPLETE: ("not-ready", "all its parts have arrived; its content is being assembled"),
@@ -259,7 +252,7 @@ _NO_CONTENT: Mapping[AttachmentState, tuple[str, str]] = {
 
 
 def _finished(gateway: Gateway, attachment_id: str, caller: Caller) -> AttachmentRecord:
-    record = _record(gateway, attachment_id, caller)
+    record = known_attachment(gateway, attachment_id, caller)
     caller.trail.details = _facts(record)
     if record.state is AttachmentState.FINISHED:
         return record

@@ -1,17 +1,19 @@
-"""Deliveries: outgoing messages and their progress."""
+"""Deliveries: outgoing messages, their progress, cancelling them and sending them again."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
 from app.model.attachment import DeliveryState
+from app.model.records import DeliveryRecord
 from app.service.deletion import NotEnded
 from app.service.gateway import Gateway
-from app.web.access.caller import Caller, CallerDep
+from app.service.sending.errors import DeliveryOver, UnknownDestination
+from app.web.access.caller import CallerDep
 from app.web.deliveries.schemas import DeliveryView
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.entity_tags import IfMatch, entity_tag, require_match
-from app.web.identifiers import Identifier, whole
+from app.web.identifiers import Identifier, known_delivery, unknown
 from app.web.problems import Problem, responses
 from app.web.schemas import PageView, page_view
 from app.web.times import Timestamp, to_microseconds
@@ -44,7 +46,7 @@ def list_deliveries(
         to_microseconds(created_before),
     )
     link_next(request, response, page)
-    return page_view(page, lambda record: DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination)))
+    return page_view(page, lambda record: _view(gateway, record, base))
 
 
 @router.get(
@@ -57,7 +59,7 @@ def get_delivery(
     delivery_id: Identifier, response: Response, gateway: GatewayDep, caller: CallerDep, base: BaseDep
 ) -> DeliveryView:
     """Return one delivery. Its entity tag changes whenever it does."""
-    view = _view(gateway, delivery_id, caller, base)
+    view = _view(gateway, known_delivery(gateway, delivery_id, caller), base)
     response.headers["ETag"] = entity_tag(view)
     return view
 
@@ -72,22 +74,54 @@ def delete_delivery(
     delivery_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep, if_match: IfMatch = None
 ) -> None:
     """Delete a delivery that is sent, failed or cancelled, and its content. Its idempotency key may be used again."""
-    view = _view(gateway, delivery_id, caller, base)
-    caller.trail.details = {"delivery": view.id, "destination": view.destination}
+    view = _view(gateway, known_delivery(gateway, delivery_id, caller), base)
     require_match(entity_tag(view), if_match, "the delivery")
     try:
         if not gateway.deletion.delivery(view.id):
-            raise _unknown()
+            raise unknown("delivery")
     except NotEnded as error:
         raise Problem("not-ended", str(error), state=error.state) from None
 
 
-def _view(gateway: Gateway, delivery_id: str, caller: Caller, base: str) -> DeliveryView:
-    record = gateway.catalog.delivery(whole(gateway, "deliveries", delivery_id, caller))
-    if record is None or not caller.knows_destination(record.destination):
-        raise _unknown()
+@router.post(
+    "/{delivery_id}/cancel",
+    operation_id="cancel_delivery",
+    status_code=202,
+    responses=responses("not-found", "ambiguous", "wrong-state"),
+)
+def cancel_delivery(delivery_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> DeliveryView:
+    """Cancel a delivery that has not been sent.
+
+    A queued one is cancelled at once. One that is being sent is cancelled before its next batch of messages; the
+    receiving program then has parts that never become an attachment. If all has been sent by then, it is `sent`.
+    """
+    record = known_delivery(gateway, delivery_id, caller)
+    try:
+        return _view(gateway, gateway.deliveries.cancel(record), base)
+    except DeliveryOver as error:
+        raise Problem("wrong-state", str(error), state=error.state) from None
+
+
+@router.post(
+    "/{delivery_id}/retry",
+    operation_id="retry_delivery",
+    status_code=202,
+    responses=responses("not-found", "ambiguous", "wrong-state", "unknown-destination"),
+)
+def retry_delivery(delivery_id: Identifier, gateway: GatewayDep, caller: CallerDep, base: BaseDep) -> DeliveryView:
+    """Send a failed or cancelled delivery again.
+
+    It goes on after the messages that the broker has confirmed, so the receiving program gets one whole attachment.
+    """
+    record = known_delivery(gateway, delivery_id, caller)
+    try:
+        return _view(gateway, gateway.deliveries.retry(record), base)
+    except DeliveryOver as error:
+        raise Problem("wrong-state", str(error), state=error.state) from None
+    except UnknownDestination as error:
+        known = [name for name in error.known if caller.principal.knows_destination(name)]
+        raise Problem("unknown-destination", str(error), known=known) from None
+
+
+def _view(gateway: Gateway, record: DeliveryRecord, base: str) -> DeliveryView:
     return DeliveryView.of(record, base, gateway.deliveries.repeats(record.destination))
-
-
-def _unknown() -> Problem:
-    return Problem("not-found", "there is no delivery with this identifier")
