@@ -20,8 +20,9 @@ class Scope(StrEnum):
 SCOPES: dict[Scope, str] = {
     Scope.READ: "list and read attachments, messages, deliveries, the quarantine, tables, events, checks and metrics",
     Scope.SEND: "send messages",
-    Scope.DELETE: "delete attachments",
-    Scope.OPERATE: "replay and dismiss quarantined messages",
+    Scope.DELETE: "delete attachments, messages and deliveries",
+    Scope.OPERATE: "replay and dismiss quarantined messages, cancel deliveries and send them again, see webhooks and "
+    "send their events again",
     Scope.ADMIN: "all of these, and read the audit log",
 }
 """What each scope allows, for people."""

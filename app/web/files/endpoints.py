@@ -12,10 +12,10 @@ from app.web.deliveries.schemas import AcceptedDelivery
 from app.web.deps import BaseDep, GatewayDep
 from app.web.messages.digests import Digests
 from app.web.messages.form import DescriptionReader
-from app.web.messages.queueing import ACCEPTED, IdempotencyKey, queued
+from app.web.messages.queueing import ACCEPTED, REFUSED, IdempotencyKey, queued
 from app.web.messages.sending import known_destinations
 from app.web.messages.upload import RawUpload
-from app.web.problems import Problem, responses
+from app.web.problems import Problem
 from app.web.schemas import KindWord
 
 router = APIRouter(prefix="/files", tags=["messages"])
@@ -34,21 +34,7 @@ _BODY: dict[str, Any] = {
     openapi_extra={"requestBody": _BODY},
     responses={
         202: ACCEPTED,
-        **responses(
-            "malformed",
-            "digest-mismatch",
-            "in-flight",
-            "too-large",
-            "unsupported-media-type",
-            "invalid",
-            "unsuitable",
-            "unknown-destination",
-            "key-reused",
-            "conversion-limit",
-            "unavailable",
-            "busy",
-            "storage-full",
-        ),
+        **REFUSED,
     },
 )
 async def send_file(

@@ -16,9 +16,9 @@ from app.web.attachments.schemas import AttachmentSummary
 from app.web.deliveries.schemas import AcceptedDelivery
 from app.web.deps import BaseDep, GatewayDep, PagingDep, link_next
 from app.web.entity_tags import IfMatch, entity_tag, require_match
-from app.web.identifiers import Identifier, whole
+from app.web.identifiers import Identifier, known_message, unknown
 from app.web.messages.form import MESSAGE
-from app.web.messages.queueing import ACCEPTED, IdempotencyKey, queued
+from app.web.messages.queueing import ACCEPTED, REFUSED, IdempotencyKey, queued
 from app.web.messages.schemas import MessageSummary, MessageView, Rehearsal
 from app.web.messages.sending import respond
 from app.web.problems import Problem, responses
@@ -129,26 +129,19 @@ def delete_message(
     require_match(entity_tag(view), if_match, "the message")
     try:
         if not gateway.deletion.message(view.id):
-            raise _unknown()
+            raise unknown("message")
     except NotEnded as error:
         attachments = [{"id": each.id, "state": each.state} for each in error.attachments[:MOST_SHOWN]]
         raise Problem("not-ended", str(error), attachments=attachments) from None
 
 
 def _view(gateway: Gateway, message_id: str, caller: Caller, base: str) -> MessageView:
-    record = gateway.catalog.message(whole(gateway, "messages", message_id, caller))
-    if record is None or not caller.knows_source(record.source):
-        raise _unknown()
-    caller.trail.details = {"message": record.id, "source": record.source}
+    record = known_message(gateway, message_id, caller)
     attachments = [
         AttachmentSummary.of(attachment_id, gateway.catalog.attachment(attachment_id), base)
         for attachment_id in record.attachments
     ]
     return MessageView.of(record, base, attachments)
-
-
-def _unknown() -> Problem:
-    return Problem("not-found", "there is no message with this identifier")
 
 
 @router.post(
@@ -160,21 +153,7 @@ def _unknown() -> Problem:
     responses={
         200: {"description": "with `dry_run`: what would be sent", "model": Rehearsal},
         202: ACCEPTED,
-        **responses(
-            "malformed",
-            "digest-mismatch",
-            "in-flight",
-            "too-large",
-            "unsupported-media-type",
-            "invalid",
-            "unsuitable",
-            "unknown-destination",
-            "key-reused",
-            "conversion-limit",
-            "unavailable",
-            "busy",
-            "storage-full",
-        ),
+        **REFUSED,
     },
 )
 async def send_message(

@@ -13,7 +13,7 @@ from app.web.access.caller import Caller
 from app.web.deliveries.schemas import DeliveryView
 from app.web.messages.errors import located
 from app.web.messages.sending import Open, respond
-from app.web.problems import Problem
+from app.web.problems import Problem, responses
 
 IdempotencyKey = Annotated[
     str | None,
@@ -34,6 +34,22 @@ ACCEPTED: Final[dict[str, Any]] = {
     },
 }
 """The description of status 202."""
+REFUSED: Final = responses(
+    "malformed",
+    "digest-mismatch",
+    "in-flight",
+    "too-large",
+    "unsupported-media-type",
+    "invalid",
+    "unsuitable",
+    "unknown-destination",
+    "key-reused",
+    "conversion-limit",
+    "unavailable",
+    "busy",
+    "storage-full",
+)
+"""The descriptions of the problems with which a request that sends is refused."""
 
 
 async def queued(

@@ -7,7 +7,7 @@ upload that breaks off leaves nothing in the store.
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
@@ -112,11 +112,8 @@ class Upload:
 
     def discard(self) -> None:
         """Remove everything that was stored."""
-        if self._writer is not None:
-            self._writer.abandon()
-            self._writer = None
-        for part in self.form.parts:
-            self._store.delete(part.object_name)
+        _discard(self._writer, self.form.parts, self._store)
+        self._writer = None
 
     def _begin(self) -> None:
         self._parts += 1
@@ -215,11 +212,15 @@ class RawUpload:
 
     def discard(self) -> None:
         """Remove what was stored."""
-        if self._writer is not None:
-            self._writer.abandon()
-            self._writer = None
-        for part in self.form.parts:
-            self._store.delete(part.object_name)
+        _discard(self._writer, self.form.parts, self._store)
+        self._writer = None
+
+
+def _discard(writer: PartWriter | None, parts: Sequence[StoredPart], store: ContentStore) -> None:
+    if writer is not None:
+        writer.abandon()
+    for part in parts:
+        store.delete(part.object_name)
 
 
 async def receive(request: Request, upload: Body, limit: int, check_room: Callable[[int], None]) -> Form:
