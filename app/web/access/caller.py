@@ -88,13 +88,9 @@ async def authorize_unless_public(request: Request, gateway: GatewayDep, credent
 
     Raises Problem.
     """
-    operation = operation_of(request)
-    if operation.public in gateway.settings.http.public:
+    if operation_of(request).public in gateway.settings.http.public:
         return None
-    await _refresh(request, credentials)
-    caller = _authenticated(request, credentials)
-    _require_scope(caller, operation)
-    return caller
+    return await authorize(request, gateway, credentials)
 
 
 async def recognised(request: Request, credentials: CredentialsDep) -> Caller | None:

@@ -10,11 +10,12 @@ from app.ports import Catalog
 def known_events(catalog: Catalog, principal: Principal, events: Sequence[EventRecord]) -> list[EventRecord]:
     """Return the events about sources and destinations that a principal knows.
 
-    Events about attachments and messages do not name their source: it is looked up. What the catalog no longer has is
-    left out. Raises CatalogError.
+    Events of earlier versions do not name the source of their attachment or message: it is looked up. What the catalog
+    no longer has is left out. Raises CatalogError.
     """
+    nameless = [each for each in events if "source" not in each.data]
     about = {
-        kind: [each.subject for each in events if each.type.startswith(kind)] for kind in ("attachment.", "message.")
+        kind: [each.subject for each in nameless if each.type.startswith(kind)] for kind in ("attachment.", "message.")
     }
     sources = {each.id: each.source for each in catalog.attachments_by_id(about["attachment."])}
     sources |= {each.id: each.source for each in catalog.messages_by_id(about["message."])}

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from app.ports import Page
+from app.ports import BadCursor, Page
 from app.service.gateway import Gateway
 from app.service.webhooks.endpoint import Endpoint
 from app.web.access.caller import CallerDep
@@ -139,6 +139,5 @@ def _number(cursor: str | None) -> int:
     if cursor is None:
         return 0
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
-        detail = "not a cursor of this listing"
-        raise Problem("invalid", detail, errors=[{"parameter": "cursor", "detail": detail}])
+        raise BadCursor(cursor)
     return int(cursor)
