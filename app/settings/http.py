@@ -6,10 +6,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ByteSize, Field, StringConstraints, model_validator
 
+from app.model.patterns import ORIGIN
 from app.settings.section import Section
 from app.settings.values import Digest, Duration
 
-Origin = Annotated[str, StringConstraints(pattern=r"^(\*|https?://[A-Za-z0-9.\[\]:-]+)$")]
+Origin = Annotated[str, StringConstraints(pattern=ORIGIN)]
 
 
 class Http(Section):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource
 
+from app.model.patterns import worded
 from app.settings.endpoints import validating_transports
 from app.settings.root import ENVIRONMENT_PREFIX, Settings
 
@@ -88,4 +89,4 @@ def _place(location: tuple[int | str, ...]) -> str:
 
 def _why(detail: Any) -> str:
     known = {"extra_forbidden": "no such setting", "missing": "is required"}
-    return known.get(detail["type"], str(detail["msg"]).removeprefix("Value error, "))
+    return known.get(detail["type"], worded(str(detail["msg"])).removeprefix("Value error, "))

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, StringConstraints
 
 from app.codecs.sas.dialect import Dialect
 from app.framing.registry import framing
+from app.model.patterns import SETTING_NAME, SHA_256
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION = re.compile(r"(?:\s*\d+(?:\.\d+)?\s*(?:ms|[smhdw]))+\s*")
@@ -40,8 +41,8 @@ def _framing(name: str) -> str:
 
 
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-Digest = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{64}$", to_lower=True, strip_whitespace=True)]
+Name = Annotated[str, StringConstraints(pattern=SETTING_NAME)]
+Digest = Annotated[str, StringConstraints(pattern=SHA_256, to_lower=True, strip_whitespace=True)]
 DialectName = Annotated[str, AfterValidator(_dialect)]
 FramingName = Annotated[str, AfterValidator(_framing)]
 LineEnd = Literal["\n", "\r\n", "\r", ""]

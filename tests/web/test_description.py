@@ -9,9 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+from pydantic import StringConstraints, TypeAdapter, ValidationError
 
+from app.model.patterns import SENTENCES, worded
 from app.web.api import create_app
 from tests.support.environment import with_proxies
 from tests.web.stock import Stock
@@ -69,3 +72,25 @@ def test_a_python_client_can_be_made(document: Path) -> None:
 def test_types_for_typescript_can_be_made(document: Path) -> None:
     ran("npx", "--yes", "openapi-typescript@7.13.0", document, "-o", "types.d.ts", folder=document.parent)
     assert "get_attachment_content" in (document.parent / "types.d.ts").read_text()
+
+
+def test_texts_that_do_not_match_a_pattern_are_refused_in_words(document: Path) -> None:
+    """pydantic shows the pattern itself. Every pattern of a request has a sentence in its place."""
+    patterns = set(_values(json.loads(document.read_text()), "pattern"))
+    assert patterns
+    assert patterns <= SENTENCES.keys()
+    for pattern, sentence in SENTENCES.items():
+        with pytest.raises(ValidationError) as caught:
+            TypeAdapter(Annotated[str, StringConstraints(pattern=pattern)]).validate_python("\0")
+        assert worded(caught.value.errors()[0]["msg"]) == sentence
+
+
+def _values(value: object, key: str) -> Iterator[str]:
+    """Yield the texts under a key, at any depth."""
+    if isinstance(value, dict):
+        if isinstance(value.get(key), str):
+            yield value[key]
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _values(each, key)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from app.model.attachment import AttachmentKind
+from app.model.patterns import CORREL_ID, DELIMITER, NO_CONTROL_CHARACTERS, NO_NUL, NO_SPACES, PRINTABLE_ASCII
 from app.service.sending import drafts
 from app.service.sending.drafts import FILE_SPECIFICATIONS
 from app.service.sending.parts import StoredPart
@@ -21,11 +22,11 @@ from app.tables.read.overrides import DataSetOverrides, NameRule, VariableOverri
 from app.tables.read.request import Options, VariableType
 from app.web.schemas import KINDS, KindWord
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]*$")]
-Label = Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00-\x1f\x7f]*$")]
-Reference = Annotated[str, StringConstraints(max_length=64, pattern=r"^[!-~]*$")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=NO_CONTROL_CHARACTERS)]
+Label = Annotated[str, StringConstraints(max_length=4096, pattern=NO_CONTROL_CHARACTERS)]
+Reference = Annotated[str, StringConstraints(max_length=64, pattern=NO_SPACES)]
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
-Text = Annotated[str, StringConstraints(max_length=4096, pattern=r"^[^\x00]*$")]
+Text = Annotated[str, StringConstraints(max_length=4096, pattern=NO_NUL)]
 
 
 class Strict(BaseModel):
@@ -61,7 +62,7 @@ class DataSetDraft(Strict):
     encoding: Annotated[str, StringConstraints(max_length=40)] | None = Field(
         default=None, description="character set of a CSV, transport or sas7bdat file", examples=["windows-1252"]
     )
-    delimiter: Annotated[str, StringConstraints(pattern=r"^[\t !#-~]$")] | None = Field(
+    delimiter: Annotated[str, StringConstraints(pattern=DELIMITER)] | None = Field(
         default=None, description="separator of a CSV file's cells", examples=[";"]
     )
     decimal: Literal[".", ","] = Field(default=".", description="decimal separator of a CSV file")
@@ -132,7 +133,7 @@ class ApplicationMessageDraft(Strict):
     base64: str | None = Field(
         default=None, description="bytes; with the format MQSTR they are text in the destination's character set"
     )
-    format: Annotated[str, StringConstraints(max_length=8, pattern=r"^[ -~]*$")] | None = Field(
+    format: Annotated[str, StringConstraints(max_length=8, pattern=PRINTABLE_ASCII)] | None = Field(
         default=None,
         description="the descriptor's Format; default: MQSTR for text, blank for bytes",
         examples=["MQSTR"],
@@ -225,7 +226,7 @@ class MessageDraft(Strict):
     destination: str = Field(examples=["partner"])
     description: Text = ""
     original_msg_type: Int32 = Field(default=0, description="the application's message type")
-    original_correl_id: Annotated[str, StringConstraints(pattern=r"^([0-9a-fA-F]{2}){0,24}$")] = Field(
+    original_correl_id: Annotated[str, StringConstraints(pattern=CORREL_ID)] = Field(
         default="", description="the application's correlation identifier; hexadecimal"
     )
     application_message: ApplicationMessageDraft | None = None

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import Header, Request, Response
 from fastapi.responses import JSONResponse
 
+from app.model.patterns import IDEMPOTENCY_KEY
 from app.service.gateway import Gateway
 from app.service.sending.deliveries import Submission
 from app.service.sending.upload_conversion import Run
@@ -18,7 +19,7 @@ from app.web.problems import Problem, responses
 IdempotencyKey = Annotated[
     str | None,
     Header(
-        pattern=r"^[!-~]{1,255}$",
+        pattern=IDEMPOTENCY_KEY,
         description="makes it safe to repeat this request: each key sends only once",
         examples=["5b1f7a52-4f0d-4b7a-9b5e-0a8f6f3f2f7e"],
     ),

@@ -1,0 +1,35 @@
+"""Patterns of texts in settings and requests, each with the sentence for a text that does not match."""
+
+from collections.abc import Mapping
+from typing import Final
+
+NO_CONTROL_CHARACTERS: Final = r"^[^\x00-\x1f\x7f]*$"
+NO_NUL: Final = r"^[^\x00]*$"
+NO_SPACES: Final = r"^[!-~]*$"
+IDEMPOTENCY_KEY: Final = r"^[!-~]{1,255}$"
+DELIMITER: Final = r"^[\t !#-~]$"
+PRINTABLE_ASCII: Final = r"^[ -~]*$"
+CORREL_ID: Final = r"^([0-9a-fA-F]{2}){0,24}$"
+SETTING_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+SHA_256: Final = r"^[0-9A-Fa-f]{64}$"
+ORIGIN: Final = r"^(\*|https?://[A-Za-z0-9.\[\]:-]+)$"
+
+SENTENCES: Final[Mapping[str, str]] = {
+    NO_CONTROL_CHARACTERS: "control characters, such as line ends and tabs, are not allowed",
+    NO_NUL: "the character U+0000 is not allowed",
+    NO_SPACES: "only printable ASCII characters without spaces are allowed",
+    IDEMPOTENCY_KEY: "give 1 to 255 printable ASCII characters without spaces",
+    DELIMITER: "give one character: a tab, a space or a printable ASCII character other than the quotation mark",
+    PRINTABLE_ASCII: "only printable ASCII characters are allowed",
+    CORREL_ID: "give up to 24 bytes, as two hexadecimal digits each",
+    SETTING_NAME: "give 1 to 64 letters, digits, dots, underscores and hyphens; the first is a letter or a digit",
+    SHA_256: "give a SHA-256, 64 hexadecimal digits",
+    ORIGIN: "give an origin, such as https://console.example, or *",
+}
+
+_WORDED: Final = {f"String should match pattern '{pattern}'": why for pattern, why in SENTENCES.items()}
+
+
+def worded(message: str) -> str:
+    """Return pydantic's message about a text, in words where it shows one of these patterns."""
+    return _WORDED.get(message, message)
